@@ -1,9 +1,12 @@
-# torch_ocl_compile/cache_file.py: what the cache holds for one device, as a file for another machine of the same kind.
-"""The file is a zip archive. Its first entry, `header.json`, says for which device, driver and version it is. A file for
-another one is refused after its header was read. The others hold the kernels' binaries, the compiled graphs, the plans of eager ops
-and the measured choices.
+# torch_ocl_compile/cache_file.py: writes what the cache holds for one device to a file, and reads such a file on
+# another machine of the same kind.
+"""The file is a zip archive. Its first entry, `header.json`, says for which device, driver and version the file is. If
+one of these differs, the file is refused as soon as its header was read. The other entries hold the kernels' binaries,
+the compiled graphs, the plans of eager ops and the measured choices.
 
-The binaries are native code, and the graphs are pickles: import files of people whom you would let run programs."""
+The binaries are native code, and the graphs are pickles. So import only files of people whom you would let run
+programs.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ from torch_ocl_compile.tuning import table
 
 FORMAT = 2
 HEADER, CHOICES = "header.json", "choices.json"
-CODE_TABLES = ("graphs", "eager")  # their entries are for one version of the sources, the extension and torch
-TABLES = ("kernels", *CODE_TABLES)  # of the cache; a folder of the archive each
+CODE_TABLES = ("graphs", "eager")  # their entries hold for one version of the sources, the extension and torch only
+TABLES = ("kernels", *CODE_TABLES)  # tables of the cache; each is a folder of the archive
 
 Entries = dict[str, dict[str, bytes]]  # table -> key -> value
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file is for. `prefix`: of the keys of its kernels, a hash of device, driver and build options."""
+    """What a file is for. The keys of its kernels begin with `prefix`, a hash of device, driver and build options."""
 
     format: int
     version: str
@@ -43,7 +46,9 @@ class Header:
 
 @dataclass(frozen=True)
 class Counts:
-    """Entries that were written or read. `problem`: why there are no graphs and plans, "" if nothing stands against them."""
+    """Numbers of entries that were written or read. `problem` says why there are no graphs and plans; "" if they are
+    allowed.
+    """
 
     kernels: int
     graphs: int
@@ -59,7 +64,7 @@ class Counts:
 
 
 def header_of(index: int) -> Header:
-    """What a file for this machine's device says."""
+    """Returns the header of a file for device `index` of this machine."""
     p = _C.device_properties(index)
     version = sys.modules["torch_ocl_compile"].__version__
     return Header(FORMAT, version, p["name"], p["platform_name"], p["driver"], p["multi_processor_count"],
@@ -67,18 +72,18 @@ def header_of(index: int) -> Header:
 
 
 def prefix_of(name: str, index: int) -> str:
-    """Of the keys of a table that this process can use on a device; "" if it can use none."""
+    """Returns the prefix of the keys of a table that this process can use on a device; "" if it can use none."""
     return identity.entry_prefix(index) if name in CODE_TABLES else _C.exec.store_prefix(index)
 
 
 def keys_of(name: str, index: int) -> list[str]:
-    """The keys that the cache has for a device."""
+    """Returns the keys that the cache has for a device."""
     prefix = prefix_of(name, index)
     return [key for key in _C.exec.cache_keys(name) if prefix and key.startswith(prefix)]
 
 
 def read_entries(keys: Mapping[str, list[str]]) -> Entries:
-    """The entries of some keys of each table, without those that are damaged or gone."""
+    """Returns the entries of some keys of each table, without entries that are damaged or gone."""
     found: Entries = {}
     for name in TABLES:
         found[name] = {key: value for key in keys.get(name, ()) if (value := _C.exec.cache_find(name, key))}
@@ -86,12 +91,12 @@ def read_entries(keys: Mapping[str, list[str]]) -> Entries:
 
 
 def choices_of(index: int) -> dict[str, str]:
-    """The rows of the table "tuning" for a device."""
+    """Returns the rows of the table "tuning" for a device."""
     return {name: value for name, value in _C.exec.tuning_rows() if _is_choice(name, index)}
 
 
 def pack(index: int, entries: Entries, choices: Mapping[str, str]) -> bytes:
-    """The archive."""
+    """Returns the archive as bytes."""
     with io.BytesIO() as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             head = {**asdict(header_of(index)), "code": _code()}
@@ -114,13 +119,15 @@ def export_cache(index: int, path: Path) -> Counts:
 def import_cache(index: int, path: Path) -> Counts:
     """Puts what a file holds into the cache. Raises ToolError for a file of another device, driver or version, or if the cache
     cannot take all."""
-    _C.require_device(-1)  # the better reason to fail
+    _C.require_device(-1)  # without a device, this gives the better message
     with path.open("rb") as file:
         return unpack(index, file, str(path))
 
 
 def unpack(index: int | None, file: io.IOBase, name: str) -> Counts:
-    """The same for an open file that messages call `name`. `index` None: the device that it is for."""
+    """Puts the contents of an open file into the cache, as import_cache does. Messages call the file `name`. If `index` is None, the
+    device is the one for which the file was written.
+    """
     try:
         with zipfile.ZipFile(file) as archive:
             head = json.loads(archive.read(HEADER))
@@ -143,13 +150,13 @@ def unpack(index: int | None, file: io.IOBase, name: str) -> Counts:
 
 
 def _store(entries: Entries, choices: Mapping[str, str], name: str) -> None:
-    """Raises ToolError if the cache does not take all."""
+    """Stores everything. Raises ToolError if the cache does not take all of it."""
     before = _C.exec.cache_stats()["stores"]
     count = len(choices)
     for folder, rows in entries.items():
         present = set(_C.exec.cache_keys(folder)) if folder in CODE_TABLES else set()
         for key, value in rows.items():
-            if key not in present:  # a graph's entry here may be for more sizes
+            if key not in present:  # the entry that is there may be for more sizes of the graph
                 _C.exec.cache_store(folder, key, value)
                 count += 1
     for row, choice in choices.items():
@@ -162,7 +169,7 @@ def _store(entries: Entries, choices: Mapping[str, str], name: str) -> None:
 
 
 def _check(found: Mapping[str, object], here: Header, name: str) -> None:
-    """Raises ToolError that names the first thing that differs."""
+    """Raises ToolError with the first field of the header that differs from this machine's."""
     for field, own in asdict(here).items():
         if found.get(field) != own:
             what = {"prefix": "build options", "units": "number of compute units"}.get(field, field)
@@ -170,7 +177,7 @@ def _check(found: Mapping[str, object], here: Header, name: str) -> None:
 
 
 def _device_for(head: Mapping[str, object], name: str) -> int:
-    """The device that fits the header, or has the same name. Raises ToolError if there is neither."""
+    """Returns the device that fits the header, else one with the same name. Raises ToolError if there is neither."""
     named = None
     for index in range(_C.device_count()):
         here = header_of(index)
@@ -193,7 +200,7 @@ def _problem_with_code(head: Mapping[str, object], name: str) -> str:
 
 
 def _code() -> str:
-    """Which code makes graphs and plans here; "" if it cannot be told."""
+    """Identifies the code that makes graphs and plans here; "" if that is impossible."""
     code = identity.of_code()
     return hashlib.sha256(code.encode()).hexdigest() if code else ""
 
@@ -203,6 +210,6 @@ def _counts(entries: Entries, choices: Mapping[str, str], problem: str = "") -> 
 
 
 def _is_choice(name: str, index: int) -> bool:
-    """Whether a row of the table "tuning" is a choice or a disabled variant of this device."""
+    """True if a row of the table "tuning" is a choice or a disabled variant of this device."""
     kind, device, *_ = (*name.split("\n"), "", "")
     return kind in ("choice", "disabled") and device == table.device_key(index).text()

@@ -73,7 +73,7 @@ class Option:
         return parsed
 
     def values(self) -> str:
-        """The allowed values, for the docs."""
+        """Returns the allowed values as a text, for the docs."""
         if self.choices:
             return ("one or more of: " if self.many else "") + ", ".join(f"`{c}`" for c in self.choices)
         if self.kind is bool:
@@ -239,7 +239,9 @@ option(
 
 
 def _disable_fault(value: str) -> str:
-    """Why `value` names no kernels, or "". The kernels are listed in the C++ core, which is loaded only when needed."""
+    """Returns why `value` names no kernels, or "". The kernels are listed in the C++ core, which is loaded only when
+    needed.
+    """
     if not value:
         return ""
     from torch_ocl_compile import _C
@@ -298,12 +300,14 @@ option(
 
 
 def options() -> Mapping[str, Option]:
-    """All options by name."""
+    """Returns all options by name."""
     return _OPTIONS
 
 
 def get(name: str) -> Value:
-    """The current value of an option: what `set` or `override` gave, or the environment variable, or the default."""
+    """Returns the current value of an option: what `set` or `override` gave, or the environment variable, or the
+    default.
+    """
     row = _row(name)
     if name in _VALUES:
         return _VALUES[name]
@@ -353,8 +357,9 @@ def _apply(name: str, value: Value) -> None:
 
 
 def compile_options(given: Mapping[str, object] | None) -> dict[str, Value]:
-    """All options of scope "compile": `given` (torch.compile's options) over the current values. ConfigError for
-    unknown keys."""
+    """Returns all options of scope "compile": `given` (torch.compile's options) over the current values. ConfigError
+    for unknown keys.
+    """
     values = {name: get(name) for name, row in _OPTIONS.items() if row.scope == "compile"}
     for name, value in (given or {}).items():
         if name not in values:
@@ -366,7 +371,7 @@ def compile_options(given: Mapping[str, object] | None) -> dict[str, Value]:
 
 
 def cache_folder() -> Path:
-    """The folder of the cache file and of the sources of failed kernels."""
+    """Returns the folder of the cache file and of the sources of failed kernels."""
     given = str(get("cache_dir"))
     return Path(given).expanduser() if given else platformdirs.user_cache_path("torch_ocl_compile")
 
@@ -392,12 +397,12 @@ def configure_core() -> None:
 
 
 def core_settings() -> tuple[int | str, ...] | None:
-    """The settings that `configure_core` passed last. Other settings mean another cache."""
+    """Returns the settings that `configure_core` passed last. Other settings mean another cache."""
     return _configured
 
 
 def table() -> str:
-    """The options as a Markdown table, for docs/options.md."""
+    """Returns the options as a Markdown table, for docs/options.md."""
     lines = ["| option | environment variable | values | default | meaning |", "|---|---|---|---|---|"]
     for row in _OPTIONS.values():
         where = f"`{row.name}`" + _SCOPE_WORDS[row.scope]
@@ -407,7 +412,7 @@ def table() -> str:
 
 
 def kernel_table() -> str:
-    """The hand-written kernels as a Markdown table, for docs/options.md."""
+    """Returns the hand-written kernels as a Markdown table, for docs/options.md."""
     from torch_ocl_compile import _C
 
     lines = ["| kernel | execution level | operation | types | checked on the device |", "|---|---|---|---|---|"]

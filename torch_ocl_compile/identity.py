@@ -18,7 +18,7 @@ from torch_ocl_compile import _C
 
 _PACKAGE = Path(__file__).parent
 _HOMES = (f"{_PACKAGE}/", f"{Path(torch.__file__).parent}/")
-# `import torch` imports this file.
+# When the package was loaded, because `import torch` imports this file.
 _LOADED = time.time()
 
 
@@ -30,8 +30,9 @@ def sources_changed() -> bool:
 
 @functools.cache
 def of_code() -> str:
-    """A text that is equal in processes that run the same code. "" if that is unknown. Computed once, because loaded
-    code does not change."""
+    """Returns a text that is equal in processes that run the same code. "" if that is unknown. It is computed once,
+    because loaded code does not change.
+    """
     sources = _sources()
     extension = _C.build_id()
     if not sources or not extension or sources_changed():
@@ -46,13 +47,14 @@ def of_code() -> str:
 
 @functools.cache
 def of_device(index: int) -> str:
-    """Name, driver and capabilities of a device."""
+    """Returns name, driver and capabilities of a device."""
     return f"{sorted(_C.device_properties(index).items())}\n{_C.describe_device(index)}"
 
 
 def entry_prefix(index: int) -> str:
-    """Of the keys of graphs and plans of eager ops in the cache: they are for a device and its driver, and for this code. "" if none
-    can be stored."""
+    """Returns the prefix of the keys of graphs and plans of eager ops in the cache. It stands for a device with its
+    driver and for this code. "" if none can be stored.
+    """
     code = of_code()
     return _C.exec.store_prefix(index) + hashlib.blake2b(code.encode(), digest_size=8).hexdigest() + "-" if code else ""
 

@@ -85,7 +85,7 @@ int open_file(const std::string& path, Connection& connection, std::string& mess
         "DROP TABLE IF EXISTS entries;"
         "CREATE TABLE entries(id INTEGER PRIMARY KEY, tab TEXT NOT NULL, key TEXT NOT NULL, checksum INTEGER NOT NULL,"
         " bytes INTEGER NOT NULL, used INTEGER NOT NULL, value BLOB NOT NULL, UNIQUE(tab, key));"
-        // lets evictions order and sum up entries without reading values
+        // This index lets evictions order and sum up entries without reading values.
         "CREATE INDEX entries_used ON entries(used, bytes);"
         "PRAGMA user_version=" +
         std::to_string(kSchema) + ";";

@@ -15,7 +15,7 @@ constexpr int kBusyMs = 1000;  // How long to wait for a file that another proce
 
 int64_t now_ms();
 
-/// Covers key and value, so that a value under a wrong key is detected too.
+/// Returns a checksum of key and value, so that a value under a wrong key is detected too.
 int64_t checksum(const std::string& key, const void* value, size_t bytes);
 
 bool is_corruption(int code);
@@ -63,7 +63,7 @@ struct Connection {
   ~Connection();
 };
 
-/// The first column of the first row. `code` is SQLITE_OK, or the reason why there is no row.
+/// Returns the first column of the first row. `code` becomes SQLITE_OK, or the reason why there is no row.
 int64_t scalar(sqlite3* db, const char* sql, int& code);
 
 /// Opens the file, makes the table if needed and prepares the statements. Returns SQLITE_OK, or the failed call's code

@@ -199,7 +199,7 @@ struct KernelCache::State {
     return code;
   }
 
-  /// The common end of verify() and prune(): handles an error and builds the result.
+  /// Handles an error of verify() or prune(), and returns their result.
   CleanupResult cleaned(int code, int64_t deleted, const char* doing) {
     if (code != SQLITE_OK && code != SQLITE_DONE) failed(code, doing);
     return {connection ? entry_count() : 0, deleted, problem};
@@ -210,7 +210,7 @@ struct KernelCache::State {
   std::mutex mutex;
   std::string file;  // `path` without symbolic links; set when the folder has been checked.
   std::unique_ptr<Connection> connection;
-  std::unique_ptr<os::ByteLocks> claims;  // Of this process; made with the first claim.
+  std::unique_ptr<os::ByteLocks> claims;  // The claims of this process; made with the first claim.
   bool disabled = false, begun_anew = false;
   std::string problem;
   std::set<int64_t> touched;                          // Ids of rows whose `used` is to be refreshed.
@@ -221,7 +221,7 @@ struct KernelCache::State {
 
 namespace {
 
-/// The byte of the file of claims that stands for a key.
+/// Returns the byte of the file of claims that stands for a key.
 uint64_t position_of(const std::string& key) { return static_cast<uint64_t>(checksum(key, "", 0)); }
 
 }  // namespace

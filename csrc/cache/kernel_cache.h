@@ -41,20 +41,20 @@ class KernelCache {
   ~KernelCache();
   // Returns "" if there is no entry. Deletes an entry whose checksum is wrong.
   std::string find(const char* table, const std::string& key);
-  /// All (key, value) pairs of a table, except those with a wrong checksum.
+  /// Returns all (key, value) pairs of a table, except pairs with a wrong checksum.
   std::vector<std::pair<std::string, std::string>> entries(const char* table);
   void store(const char* table, const std::string& key, const std::string& value);
   void erase(const char* table, const std::string& key);
   void clear();
-  /// Tells other processes that this one makes the kernel `key`. False if another process is making it. True as well if
+  /// Tells other processes that this one makes the kernel `key`. Returns false if another process is making it. Returns true if
   /// the cache is disabled or its file system has no locks. A claim ends with release() or with the process.
   bool claim(const std::string& key);
   void release(const std::string& key);
   std::vector<std::string> keys(const char* table);
-  /// Keys of the entries that this process has found or stored, in order.
+  /// Returns the keys of the entries that this process has found or stored, in order.
   std::vector<std::string> used(const char* table);
   std::vector<TableStats> tables();
-  /// Reads every entry and deletes those whose checksum is wrong.
+  /// Reads every entry and deletes entries whose checksum is wrong.
   CleanupResult verify();
   /// Deletes entries that were not used for `unused_ms` milliseconds. Then deletes the least recently used entries
   /// until the others have at most `most_bytes` bytes. A negative number sets no limit.

@@ -7,7 +7,7 @@ namespace {
 constexpr int kBatch = 2, kHeads = 2, kQueries = 140, kKeys = 200;
 
 struct Shape {
-  int rows, columns, filled;  // Rows and columns of a tile; the size to which head sizes are padded.
+  int rows, columns, filled;  // Rows and columns of a tile; `filled` is the size to which head sizes are padded.
   int depth;                  // Head size, a multiple of 8.
   bool causal;
   int warp_rows = 0, stages = 4;

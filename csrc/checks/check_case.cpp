@@ -31,8 +31,8 @@ std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type) {
   }
 }
 
-/// For 16-bit types, multiples of 1/256 in [-1, 1), which fp16 and bf16 hold exactly. For fp32, random values with all
-/// digits.
+/// Returns random values in [-1, 1). Without `digits`, they are multiples of 1/256, which fp16 and bf16 hold exactly. With
+/// `digits`, they have all digits of a float.
 std::vector<float> random_values(size_t count, bool digits, uint32_t seed) {
   std::vector<float> values(count);
   for (float& value : values) {

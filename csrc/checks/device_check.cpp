@@ -33,7 +33,7 @@ constexpr char kGood[] = "right", kBad[] = "wrong";
 constexpr size_t kGuard = 64;
 constexpr std::chrono::seconds kLongest{5};
 
-using Programs = std::map<std::string, size_t>;  // Program text -> its position in Bench::programs.
+using Programs = std::map<std::string, size_t>;  // Program text -> the program's position in Bench::programs.
 
 /// The OpenCL objects of one check. They are leaked if the device does not answer, because releasing them would wait
 /// for it.
@@ -90,8 +90,8 @@ void collect_texts(const CheckCase& check, Programs& programs) {
   programs.emplace(check.text(), programs.size());
 }
 
-/// Enqueues the packs of a case and the case itself. Returns the buffer of its results, with guards around them;
-/// nullptr if a launch fails. `before` is the initial contents of that buffer.
+/// Enqueues the packs of a case, then the case itself. Returns the buffer of the case's results, with guards around them;
+/// nullptr if a launch fails. `before` has the initial contents of that buffer.
 cl_mem enqueue(Bench& bench, const Programs& programs, const CheckCase& check, const std::vector<float>& before) {
   const cl_program program = bench.programs[programs.at(check.text())].get();
   if (program == nullptr) return nullptr;
@@ -130,7 +130,7 @@ cl_mem enqueue(Bench& bench, const Programs& programs, const CheckCase& check, c
   return set ? out : nullptr;
 }
 
-/// The results of a case, with guards. Empty if it cannot run, does not end in time, or writes to a guard.
+/// Returns the results of a case, with guards. Empty if it cannot run, does not end in time, or writes to a guard.
 std::vector<float> results_of(Bench& bench, const Programs& programs, const CheckCase& check) {
   std::vector<float> results(check.results.exact.size() + 2 * kGuard, NAN);
   const cl_mem out = enqueue(bench, programs, check, results);
@@ -162,7 +162,7 @@ struct KernelAndType {
   KernelRow::Checked checked;
 };
 
-/// Runs all cases and returns what went wrong, or "".
+/// Runs all cases. Returns what went wrong, or "".
 std::string fault_of(runtime::Device& device, const KernelAndType& subject, std::vector<CheckCase>& cases,
                      const Programs& programs) {
   auto bench = std::make_unique<Bench>();
@@ -189,8 +189,8 @@ std::string fault_of(runtime::Device& device, const KernelAndType& subject, std:
   return fault;
 }
 
-/// Returns whether the kernel passed its check: as known in this process, as stored, or by a check now. The key of a
-/// stored verdict is a hash of the device and of the texts of all programs of the check.
+/// Returns whether the kernel passed its check. The answer is known in this process, or stored, or comes from a check that runs
+/// now. The key of a stored answer is a hash of the device and of the texts of all programs of the check.
 bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, const KernelAndType& subject) {
   static std::mutex mutex;
   static auto* verdicts = new std::map<std::tuple<int, KernelId, KernelType>, bool>;

@@ -46,8 +46,8 @@ struct Order {
   int warp_rows = 0, warp_columns = 0;
 };
 
-/// `offset`: number of elements in front of both operands. An offset of 1 makes them unaligned, so that the kernel
-/// copies them element by element.
+/// Makes a check case of a matrix product. `offset` is the number of elements in front of both operands. An offset of 1 makes
+/// them unaligned, so that the kernel copies them element by element.
 CheckCase matrix_product(const Subject& subject, const Order& order, int offset) {
   const int M = 132, N = order.columns == 256 ? 268 : 140, K = 172;
   const auto padded = [](int n) { return (n + 7) / 8 * 8; };
@@ -74,8 +74,9 @@ CheckCase matrix_product(const Subject& subject, const Order& order, int offset)
   return check;
 }
 
-/// The launch of pack_group for one operand. The operand is a batch of matrices of `size` elements: `width` (a
-/// dimension of the output) by `depth` (the inner dimension), with a stride for each.
+/// Makes the launch of pack_group that packs one operand; `first` says whether it is the product's first. The operand is a
+/// batch of matrices of `size` elements: `width` (a dimension of the output) by `depth` (the inner dimension), with a stride
+/// for each.
 CheckCase pack(const Subject& subject, bool first, int width, int depth, int64_t size, int64_t along_width, int64_t along_depth,
                int offset) {
   const bool halves = subject.halves(), split = subject.is_split();
@@ -95,7 +96,7 @@ CheckCase pack(const Subject& subject, bool first, int width, int depth, int64_t
   return launch;
 }
 
-/// A product whose operands are packed first.
+/// Makes a check case of a product whose operands are packed first.
 CheckCase packed_product(const Subject& subject, const Order& order, int offset) {
   CheckCase check = matrix_product(subject, order, offset);
   const auto size = [&](size_t i) { return std::get<int32_t>(check.arguments[i]); };
@@ -121,10 +122,10 @@ CheckCase packed_product(const Subject& subject, const Order& order, int offset)
 }
 
 constexpr int kSlices = 2, kSlicePixels = 64;
-/// A convolution with stride 2 and two groups.
+/// The sizes of all cases of convolutions. The stride is 2, and there are two groups.
 constexpr Convolution kConvolution{kBatch, 24, 72, 11, 12, 3, 3, 2, 1, 1, 2};
 
-/// All tensors are channels-last. The slices of a weight gradient follow one another.
+/// Makes a check case of a convolution. All tensors are channels-last. The slices of a weight gradient follow one another.
 CheckCase convolution_case(const Subject& subject, Kind kind, const schedule::TensorCoreTile& tile) {
   const Convolution& c = kConvolution;
   const int P = c.P(), Q = c.Q(), GC = c.groups * c.C, GK = c.groups * c.K;
@@ -181,7 +182,7 @@ CheckCase convolution_case(const Subject& subject, Kind kind, const schedule::Te
   return check;
 }
 
-/// A convolution whose filters are packed first.
+/// Makes a check case of a convolution whose filters are packed first.
 CheckCase packed_convolution(const Subject& subject, const schedule::TensorCoreTile& tile) {
   CheckCase check = convolution_case(subject, Kind::kForward, tile);
   const int K = kConvolution.K, depth = kConvolution.C * kConvolution.R * kConvolution.S;
@@ -196,7 +197,7 @@ CheckCase packed_convolution(const Subject& subject, const schedule::TensorCoreT
   return check;
 }
 
-/// Rounds a result to the type in which it is stored. Types of 16 bits round to nearest, ties to even.
+/// Returns a result rounded to the type in which it is stored. Types of 16 bits round to nearest, ties to even.
 double rounded(double x, KernelType type) {
   const ir::DType storage = storage_of(type);
   if (storage == ir::DType::kF32 || x == 0) return x;
@@ -206,7 +207,7 @@ double rounded(double x, KernelType type) {
   return std::ldexp(std::nearbyint(scaled), exponent - digits);
 }
 
-/// A convolution, with or without a bias, that also stores statistics of its channels, in `slices` slices.
+/// Makes a check case of a convolution, with or without a bias, that also stores statistics of its channels in `slices` slices.
 CheckCase statistics_case(const Subject& subject, const schedule::TensorCoreTile& tile, int slices, bool biased) {
   CheckCase check = convolution_case(subject, Kind::kForward, tile);
   check.defines.emplace_back("STATISTICS 1");
@@ -227,7 +228,7 @@ CheckCase statistics_case(const Subject& subject, const schedule::TensorCoreTile
   return check;
 }
 
-/// The tiles of the warp kernels.
+/// Returns the tiles of the warp kernels.
 std::vector<schedule::TensorCoreTile> warp_tiles(const Subject& subject) {
   schedule::TensorCoreMath math{};
   math.terms = subject.is_split() ? 3 : 1;
@@ -306,7 +307,7 @@ std::vector<CheckCase> product_cases(const KernelRow& row, KernelType type) {
     case KernelOperation::k_conv_wide:
       return conv_cases(subject);
     case KernelOperation::k_conv_packed:
-      // Image operands are not packed, so these are the tiles for unpacked operands.
+      // Image operands are not packed, so a packed convolution has the tiles of an unpacked one.
       return {packed_convolution(subject, {128, subject.halves() ? 256 : 64, 1.0}),
               packed_convolution(subject, {128, 128, 1.0})};
     case KernelOperation::k_conv_statistics:

@@ -10,8 +10,8 @@
 
 namespace ocl::checks {
 
-/// Sums in double precision. `sizes` has, for each sum, the sum of its terms' absolute values, to which rounding errors
-/// are proportional.
+/// Sums in double precision. `sizes` has, for each sum, the sum of the absolute values of its terms. Rounding errors are
+/// proportional to it.
 struct Sums {
   std::vector<double> exact, sizes;
   Sums() = default;
@@ -27,7 +27,7 @@ struct Sums {
   }
 };
 
-/// Products [batch][M][N]. a(i, m, k) and b(i, k, n) return elements of the operands.
+/// Returns products [batch][M][N]. a(i, m, k) and b(i, k, n) return elements of the operands.
 template <class A, class B>
 Sums matrix_products(int batch, int M, int N, int K, const A& a, const B& b) {
   Sums sums(static_cast<size_t>(batch) * static_cast<size_t>(M) * static_cast<size_t>(N));
@@ -50,8 +50,8 @@ struct Convolution {
   size_t y_size() const { return static_cast<size_t>(batch) * P() * Q() * groups * K; }
 };
 
-/// Calls `visit` for each product of the convolution, with the indices of its element of x [n][h][w][groups * C], of w
-/// [groups * K][r][s][C] and of y [n][p][q][groups * K].
+/// Calls `visit` for each product of two elements in the convolution. Its arguments are the indices of the elements in x
+/// [n][h][w][groups * C], in w [groups * K][r][s][C], and in y [n][p][q][groups * K], to which the product is added.
 template <class Visit>
 void for_each_product(const Convolution& c, const Visit& visit) {
   const int P = c.P(), Q = c.Q(), filters = c.groups * c.K;
@@ -76,7 +76,7 @@ Sums convolution(const Convolution& c, const V& x, const V& w) {
   return sums;
 }
 
-/// Gradient of the input x.
+/// Returns the gradient of the input x.
 template <class V>
 Sums convolution_data_gradient(const Convolution& c, const V& w, const V& dy) {
   Sums sums(c.x_size());
@@ -84,7 +84,7 @@ Sums convolution_data_gradient(const Convolution& c, const V& w, const V& dy) {
   return sums;
 }
 
-/// Gradient of the weight w. Each slice sums over `slice_pixels` output pixels; the slices follow one another.
+/// Returns the gradient of the weight w. Each slice sums over `slice_pixels` output pixels; the slices follow one another.
 template <class V>
 Sums convolution_weight_gradient(const Convolution& c, const V& x, const V& dy, int slices, int slice_pixels) {
   Sums sums(c.w_size() * static_cast<size_t>(slices));
@@ -95,7 +95,7 @@ Sums convolution_weight_gradient(const Convolution& c, const V& x, const V& dy, 
   return sums;
 }
 
-/// The filters in the layout that the kernel for the input's gradient reads: [groups * C][r][s][K].
+/// Returns the filters in the layout that the kernel for the input's gradient reads: [groups * C][r][s][K].
 template <class V>
 V filters_channel_first(const Convolution& c, const V& w) {
   V turned(w.size());
@@ -107,9 +107,9 @@ V filters_channel_first(const Convolution& c, const V& w) {
   return turned;
 }
 
-/// Statistics of each channel of values [pixel][channel], as [mean, sum of squared differences, count][slice][channel].
-/// Tiles of `tile` pixels are assigned to the slices round robin. `sizes` is how much an error of the values,
-/// proportional to `values.sizes`, changes a statistic.
+/// Returns statistics of each channel of values [pixel][channel], as [mean, sum of squared differences, count][slice][channel].
+/// Tiles of `tile` pixels are assigned to the slices round robin. `sizes` of the result says how much a statistic changes if
+/// the values have errors proportional to `values.sizes`.
 inline Sums channel_statistics(const Sums& values, size_t channels, size_t tile, size_t slices) {
   const size_t block = slices * channels;
   Sums sums(3 * block);
@@ -128,7 +128,8 @@ inline Sums channel_statistics(const Sums& values, size_t channels, size_t tile,
   return sums;
 }
 
-/// Attention of [batch, heads] queries with [batch, heads / group] keys and values. A masked key has the score -inf.
+/// The sizes of an attention of [batch, heads] queries with [batch, heads / group] keys and values. A masked key has the score
+/// -inf.
 struct Attention {
   int batch, heads, group, queries, keys, depth, width;  // depth: head size of q and k. width: head size of v.
   double scale;
@@ -139,8 +140,8 @@ struct Attention {
   size_t column(int b, int h, int j) const { return (static_cast<size_t>(b) * (heads / group) + h / group) * keys + j; }
 };
 
-/// The elements of an attention's operands. q(row) and dout(row) point to a query's row; k(column) and v(column) point
-/// to a key's row. bias(head, query, key) is added to a score and may be -inf. factor(row, key) is what dropout
+/// Functions that return the elements of an attention's operands. q(row) and dout(row) point to a query's row; k(column) and
+/// v(column) point to a key's row. bias(head, query, key) is added to a score and may be -inf. factor(row, key) is what dropout
 /// multiplies a weight by.
 template <class Q, class K, class V, class Dout, class Bias, class Factor>
 struct AttentionOperands {
@@ -154,8 +155,8 @@ struct AttentionOperands {
 template <class Q, class K, class V, class D, class B, class F>
 AttentionOperands(Q, K, V, D, B, F) -> AttentionOperands<Q, K, V, D, B, F>;
 
-/// One query's row: exp(score - largest) of each key, their sum, and the largest score. If all keys are masked, largest
-/// is 0.
+/// The scores of one query: exp(score - largest) of each key, their sum, and the largest score. If all keys are masked,
+/// `largest` is 0.
 struct ScoreRow {
   std::vector<double> weights;
   double largest = -HUGE_VAL, total = 0;
@@ -178,7 +179,7 @@ ScoreRow score_row(const Attention& a, const Operands& o, int b, int h, int i) {
   return row;
 }
 
-/// Results [row][width], then the largest score of each row, then the sum of weights of each row.
+/// Returns the results [row][width], then the largest score of each row, then the sum of weights of each row.
 template <class Operands>
 Sums attention(const Attention& a, const Operands& o) {
   Sums sums(a.rows() * static_cast<size_t>(a.width)), largest(a.rows()), totals(a.rows());
@@ -208,8 +209,8 @@ struct AttentionGradients {
   std::vector<float> largest, totals, deltas;
 };
 
-/// few_digits: the products of the operands are exact in fp32, so only the difference of two sums is rounded, not their
-/// terms.
+/// Returns the gradients. `few_digits` says that the products of the operands are exact in fp32. Then only the difference of
+/// two sums is rounded, not the terms of a sum.
 template <class Operands>
 AttentionGradients attention_gradients(const Attention& a, const Operands& o, bool few_digits) {
   const auto depth = static_cast<size_t>(a.depth), width = static_cast<size_t>(a.width);

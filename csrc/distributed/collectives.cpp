@@ -1,4 +1,4 @@
-// csrc/distributed/collectives.cpp: each collective of a group as pieces and calls of gloo.
+// csrc/distributed/collectives.cpp: turns each collective of a group into pieces and calls of gloo.
 #include <algorithm>
 
 #include "csrc/distributed/group.h"
@@ -38,14 +38,14 @@ std::vector<Span> slices(const std::vector<Span>& spans, int64_t start, int64_t 
   return result;
 }
 
-/// A span as `ranks` equal parts.
+/// Cuts a span into `ranks` equal parts.
 std::vector<Span> parts_of(const Span& span, int ranks) {
   std::vector<Span> parts;
   for (int rank = 0; rank < ranks; ++rank) parts.push_back(span.slice(span.count / ranks * rank, span.count / ranks));
   return parts;
 }
 
-/// The pieces of several tensors, one tensor after the other: (tensor, number of the piece in it).
+/// Lists the pieces of several tensors, one tensor after the other. Each entry is (tensor, number of the piece in it).
 struct PieceTable {
   std::vector<std::pair<int, int>> pieces;
   void add(int tensor, int count) {
@@ -60,7 +60,7 @@ Options with_timeout(std::chrono::milliseconds timeout) {
   return options;
 }
 
-/// Parts of a tensor along its first dimension, by sizes of a list or into equal parts.
+/// Cuts a tensor along its first dimension into parts of the given sizes, or into `ranks` equal parts if `sizes` is empty.
 std::vector<Span> split_rows(const char* title, const at::Tensor& tensor, const std::vector<int64_t>& sizes, int ranks) {
   const Span span = span_of(tensor).seen_as(at::kByte);
   if (sizes.empty()) {
@@ -189,7 +189,7 @@ Group::WorkPtr Group::_allgather_base(at::Tensor& output, at::Tensor& input, con
 }
 
 Group::WorkPtr Group::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  // outputs[rank][i] gets inputs[i] of the rank.
+  // outputs[rank][i] gets that rank's inputs[i].
   TensorLists by_input(inputs.size());
   for (const Tensors& of_rank : outputs)
     for (size_t i = 0; i < inputs.size(); ++i) by_input[i].push_back(of_rank.at(i));
@@ -302,8 +302,8 @@ Group::WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors&
   return scatter_reduced("reduce_scatter_tensor_coalesced", OpType::COALESCED, lists, outputs, opts);
 }
 
-/// Sends from[r] to rank r, and receives to[r] from it. In one piece: a rank knows only its own sizes, and all ranks must
-/// cut alike.
+/// Sends from[r] to rank r, and receives to[r] from it. It is one piece, because all ranks must cut alike, and a rank knows
+/// only its own sizes.
 Group::WorkPtr Group::exchange(const char* title, OpType type, const Tensors& all, const Tensors& outputs,
                                std::vector<Span> from, std::vector<Span> to, std::chrono::milliseconds timeout) {
   auto make = [=](int) {
@@ -359,7 +359,7 @@ Group::WorkPtr Group::recv(Tensors& tensors, int peer, int tag) {
   return transfer({OpType::RECV, "recv", Use::kWrite, {LaneKind::kReceive, peer, tag}, start}, tensors);
 }
 
-/// The first piece says which rank sends. The next pieces are received from that rank, one after the other.
+/// Receives the first piece from any rank, and the next pieces from the same rank, one after the other.
 Group::WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
   const auto start = [tag, first = std::make_shared<WorkPtr>()](c10d::Backend& gloo, Tensors& list, int k) {
     if (k > 0) return gloo.recv(list, (*first)->sourceRank(), tag);

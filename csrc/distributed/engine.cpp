@@ -168,7 +168,7 @@ void Engine::run() {
   release_gloo();
 }
 
-/// Closes the connections. In a thread, because the destructor waits for works that were given up.
+/// Closes the connections. A thread of its own does it, because gloo's destructor waits for works that were given up.
 void Engine::release_gloo() {
   c10::intrusive_ptr<c10d::Backend> gloo;
   {
@@ -178,7 +178,7 @@ void Engine::release_gloo() {
   if (gloo) std::thread([gloo = std::move(gloo)]() mutable { gloo.reset(); }).detach();
 }
 
-/// Moves the pieces of a lane as far as they can go. Returns whether something moved.
+/// Takes the next step with the pieces of a lane. Returns false if no step is possible yet.
 bool Engine::advance(LaneState& lane) {
   JobPtr culprit;
   try {
@@ -244,7 +244,7 @@ void Engine::post(Active& active) {
   watch(active.piece);
 }
 
-/// Sets `done` when gloo is done with the piece.
+/// Makes sure that `done` is set when gloo is done with the piece.
 void Engine::watch(const PiecePtr& piece) {
   const auto self = shared_from_this();
   if (!piece->work) {
@@ -293,7 +293,7 @@ void Engine::end(Active active) {
     for (const at::Tensor& tensor : active.job->work->result())
       if (tensor.numel() > 0) device->allocator().wrote(tensor.storage().data(), streams(*device).up);
   const int source = active.job->has_source && piece.work ? piece.work->sourceRank() : -1;
-  // Before complete(), so that a callback of the future may destroy the group.
+  // This comes before complete(), because a callback of the future may destroy the group.
   {
     const std::lock_guard lock(mutex_);
     --unfinished_;

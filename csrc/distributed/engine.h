@@ -1,5 +1,5 @@
-// csrc/distributed/engine.h: the thread of a process group. It cuts collectives into pieces, and copies a piece to the
-// host, hands it to gloo and copies it back while other pieces are in other stages.
+// csrc/distributed/engine.h: the thread of a process group. It cuts collectives into pieces. Each piece is copied to the host,
+// given to gloo and copied back, while other pieces are in other stages.
 //
 //   piece 0   | to host | gloo    | to device |
 //   piece 1             | to host | gloo      | to device |        up to kWindow pieces of a lane at a time
@@ -31,17 +31,17 @@ struct Copy {
   size_t bytes;
 };
 
-/// A part of a collective: downloads, a call of gloo, a function on the host, uploads, in this order.
+/// A part of a collective. Its downloads, a call of gloo, a function on the host (`finish`) and its uploads run in this order.
 struct Piece {
   std::vector<Copy> downloads = {}, uploads = {};
-  /// Starts gloo. The tensors that gloo reads or writes belong to the closure.
+  /// Calls gloo. The closure owns the tensors that gloo reads or writes.
   std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend& gloo)> post = {};
   std::function<void()> finish = {};
-  // Host memory of the copies.
+  // Host memory that the copies use.
   std::vector<at::Tensor> memory = {};
   // True for sends and receives: their works have no future, so a thread waits for each.
   bool needs_waiter = false;
-  bool after_previous = false;  // Reaches gloo when the pieces before it in its lane are done.
+  bool after_previous = false;  // True if gloo gets the piece only when all pieces before it in its lane are done.
 
   // The state of the piece. Driver and gloo threads set the flags.
   std::atomic<bool> downloaded{false}, done{false};
@@ -58,14 +58,14 @@ using Lane = std::tuple<LaneKind, int, int>;  // Kind, peer, tag.
 struct Job {
   c10::intrusive_ptr<GroupWork> work;
   runtime::Device* device = nullptr;
-  std::vector<at::Tensor> tensors = {};  // All that the job reads or writes.
+  std::vector<at::Tensor> tensors = {};  // All tensors that the job reads or writes.
   Lane lane{LaneKind::kCollective, 0, 0};
   int pieces = 1;
   std::function<PiecePtr(int)> make = {};
-  bool has_source = false;  // The work of gloo knows the rank that sent.
+  bool has_source = false;  // True if gloo's work knows which rank sent.
 
   // The state of the job.
-  std::atomic<bool> ready{false};  // The work before the collective on its stream is done.
+  std::atomic<bool> ready{false};  // True when the work is done that was on the collective's stream before it.
   int started = 0;
 };
 using JobPtr = std::shared_ptr<Job>;
@@ -99,7 +99,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     bool last = false;
   };
   struct LaneState {
-    std::deque<JobPtr> jobs;  // Those with pieces that were not started.
+    std::deque<JobPtr> jobs;  // Jobs with pieces that were not started.
     std::deque<Active> active;
   };
   struct Streams {
@@ -122,7 +122,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const Names names_;
   std::map<Lane, LaneState> lanes_;  // Only the thread uses it.
   std::map<int, Streams> streams_;   // Only the thread uses it.
-  mutable std::mutex mutex_;         // Guards what follows.
+  mutable std::mutex mutex_;         // Guards the members below.
   std::condition_variable woken_;
   std::vector<JobPtr> inbox_;
   uint64_t wakes_ = 0;

@@ -1,4 +1,4 @@
-// csrc/distributed/group.cpp: life of a group, and how calls become jobs; the collectives are in collectives.cpp.
+// csrc/distributed/group.cpp: starts and ends a group, and turns calls into jobs. The collectives are in collectives.cpp.
 #include "csrc/distributed/group.h"
 
 #include <utility>

@@ -83,10 +83,10 @@ class Group final : public c10d::Backend {
     Use use;
     Lane lane;
     std::function<WorkPtr(c10d::Backend&, Tensors&, int piece)> start;
-    bool in_order = false;  // A piece reaches gloo when the one before it is done.
+    bool in_order = false;  // True if a piece reaches gloo only when the piece before it is done.
     bool host_waits = false;
   };
-  /// A send or receive of one tensor.
+  /// Starts a send or receive of one tensor.
   WorkPtr transfer(Transfer how, Tensors& tensors);
   WorkPtr exchange(const char* title, c10d::OpType type, const Tensors& all, const Tensors& outputs, std::vector<Span> from,
                    std::vector<Span> to, std::chrono::milliseconds timeout);

@@ -1,4 +1,4 @@
-// csrc/distributed/peers.cpp: notes of failed ranks in the store; see peers.h.
+// csrc/distributed/peers.cpp: writes and reads notes of failed ranks in the store; see peers.h.
 #include "csrc/distributed/peers.h"
 
 #include <chrono>

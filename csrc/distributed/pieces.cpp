@@ -1,5 +1,5 @@
-// csrc/distributed/pieces.cpp: makes pieces; see pieces.h. Where the memory of a device is host memory, gloo gets it
-// directly. Elsewhere it gets pinned memory.
+// csrc/distributed/pieces.cpp: makes pieces; see pieces.h. If a device's memory is host memory, gloo gets it directly.
+// Otherwise gloo gets pinned memory.
 #include "csrc/distributed/pieces.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ at::Tensor pinned(int64_t count, at::ScalarType dtype) {
   return at::empty({count}, at::TensorOptions().dtype(dtype).pinned_memory(true));
 }
 
-/// A host tensor of the elements of `span`: its memory, or pinned memory with copies that `piece` gets.
+/// Returns a host tensor with the elements of `span`. It is the span's own memory if the host can use it. Otherwise it is
+/// pinned memory, and `piece` gets the copies that `use` needs.
 at::Tensor on_host(const Span& span, Use use, Piece& piece) {
   if (span.count == 0) return at::empty({0}, at::TensorOptions().dtype(span.dtype));
   std::byte* mapped = g_host_mapping ? span.device->allocator().resolve(span.address).host : nullptr;
@@ -31,7 +32,7 @@ at::Tensor on_host(const Span& span, Use use, Piece& piece) {
   return host;
 }
 
-/// Pinned memory for all spans, one after the other, with copies in one direction.
+/// Returns pinned memory for all spans, one after the other. `piece` gets copies in one direction: to the host if `download`.
 at::Tensor joined(const std::vector<Span>& spans, bool download, Piece& piece) {
   int64_t count = 0;
   for (const Span& span : spans) count += span.count;
@@ -98,7 +99,7 @@ PiecePtr reduce_piece(const Span& span, const Reduction& reduction, bool writes,
   auto piece = std::make_shared<Piece>();
   const at::Tensor host = on_host(span, writes ? Use::kReadWrite : Use::kRead, *piece);
   const SharedTensors list = share({host});
-  // gloo may write to the memory of ranks that do not get the result, so these give it a copy.
+  // On ranks that do not get the result, gloo may still write to the memory, so these ranks give it a copy.
   const bool converts = reduction.converts() || !writes;
   piece->post = [=, start = std::move(start)](c10d::Backend& gloo) {
     if (converts) list->front() = reduction.prepare(host);
@@ -128,7 +129,7 @@ PiecePtr reduce_scatter_piece(const std::vector<Span>& inputs, const Span& outpu
   const SharedTensors list = share({in, at::Tensor()});
   const auto ranks = static_cast<int64_t>(inputs.size());
   piece->post = [=](c10d::Backend& gloo) {
-    // A factor is applied before values leave their rank, and must not round them.
+    // A factor is applied before values leave their rank, in the type of the reduction, so that it does not round them.
     if (reduction.factor) list->front() = reduction.prepare(in);
     list->back() = at::empty_like(list->front());
     std::vector<int64_t> equal_in, equal_out;

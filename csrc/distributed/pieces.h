@@ -20,13 +20,13 @@ struct Span {
   at::ScalarType dtype = at::kByte;
 
   size_t element_bytes() const { return at::elementSize(dtype); }
-  Span seen_as(at::ScalarType other) const;       // The same memory with elements of another type.
-  Span slice(int64_t start, int64_t most) const;  // At most `most` elements from `start` on.
+  Span seen_as(at::ScalarType other) const;       // Returns the same memory with elements of another type.
+  Span slice(int64_t start, int64_t most) const;  // Returns at most `most` elements from `start` on.
 };
 Span span_of(const at::Tensor& tensor);
 
-/// Number of elements in a piece. It depends only on what all ranks know, so that all ranks cut alike. `ranks` is the
-/// number of ranks whose elements a rank has on the host at the same time.
+/// Returns the number of elements in a piece. It depends only on what all ranks know, so that all ranks cut alike. `ranks` is
+/// the number of ranks whose elements one rank holds in host memory at the same time.
 int64_t piece_elements(size_t element_bytes, int ranks = 1);
 int piece_count(int64_t elements, int64_t per_piece);
 
@@ -34,17 +34,18 @@ int piece_count(int64_t elements, int64_t per_piece);
 enum class Use : uint8_t { kRead, kWrite, kReadWrite };
 using Start = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&, std::vector<at::Tensor>&)>;
 
-/// A call of gloo with the elements of `span`, in place.
+/// Makes a piece that calls gloo with the elements of `span`, in place.
 PiecePtr in_place_piece(const Span& span, Use use, Start start);
-/// An allreduce or reduce. `writes`: this rank gets the result.
+/// Makes a piece of an allreduce or reduce. `writes` says whether this rank gets the result.
 PiecePtr reduce_piece(const Span& span, const Reduction& reduction, bool writes, Start start);
-/// Calls gloo with [in, out]: `in` has the elements of all `inputs` one after the other, `out` gets those of `outputs`.
+/// Makes a piece that calls gloo with [in, out]: `in` has the elements of all `inputs` one after the other, and `out` receives
+/// the elements of all `outputs`.
 PiecePtr exchange_piece(const std::vector<Span>& inputs, const std::vector<Span>& outputs, Start start);
-/// Exchanges inputs[r] with rank r, and combines what arrives into `output`.
+/// Makes a piece that exchanges inputs[r] with rank r, and combines the elements that arrive into `output`.
 PiecePtr reduce_scatter_piece(const std::vector<Span>& inputs, const Span& output, const Reduction& reduction,
                               std::chrono::milliseconds timeout);
 
-/// If off, host memory of CPU devices is copied like that of other devices. Only tests use it.
+/// If off, host memory of CPU devices is copied like memory of other devices. Only tests use it.
 void set_host_mapping(bool on);
 
 }  // namespace ocl::distributed

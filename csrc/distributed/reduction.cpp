@@ -1,4 +1,4 @@
-// csrc/distributed/reduction.cpp: types and operations of reductions; see reduction.h.
+// csrc/distributed/reduction.cpp: chooses types and operations of reductions; see reduction.h.
 #include "csrc/distributed/reduction.h"
 
 #include "csrc/support/error.h"
@@ -15,7 +15,7 @@ const char* op_name(ReduceOp::RedOpType op) {
 
 bool is_bitwise(ReduceOp::RedOpType op) { return op == ReduceOp::BAND || op == ReduceOp::BOR || op == ReduceOp::BXOR; }
 
-/// The operation on bytes 0 and 1 that stands for one on bool. UNUSED if there is none.
+/// Returns the operation on bytes 0 and 1 that has the effect of `op` on bool. UNUSED if there is none.
 ReduceOp::RedOpType op_of_bool(ReduceOp::RedOpType op) {
   switch (op) {
     case ReduceOp::SUM:
@@ -33,7 +33,7 @@ ReduceOp::RedOpType op_of_bool(ReduceOp::RedOpType op) {
   }
 }
 
-/// The type in which elements of a type are combined; nullopt if they cannot be.
+/// Returns the type in which elements of `dtype` are combined; nullopt if they cannot be combined.
 std::optional<at::ScalarType> compute_type(at::ScalarType dtype) {
   switch (dtype) {
     case at::kFloat:

@@ -10,14 +10,14 @@
 namespace ocl::distributed {
 
 struct Reduction {
-  at::ScalarType seen = at::kFloat;     // The type that the memory is seen as: bytes for bool, reals for complex numbers.
+  at::ScalarType seen = at::kFloat;     // The type as which the memory is read: bytes for bool, reals for complex numbers.
   at::ScalarType compute = at::kFloat;  // The type in which elements are combined.
   c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM;
   std::optional<double> factor = std::nullopt;  // Each rank's elements are multiplied by it first.
   int divisor = 1;                              // The result is divided by it.
 
   bool converts() const { return compute != seen || factor.has_value(); }
-  /// Elements of type `seen` as values to combine.
+  /// Converts elements of type `seen` to values that can be combined.
   at::Tensor prepare(const at::Tensor& elements) const;
   /// Divides combined values in place.
   void divide(at::Tensor& values) const;
@@ -25,7 +25,8 @@ struct Reduction {
   at::Tensor combine(const at::Tensor& rows) const;
 };
 
-/// bf16 and fp16 are combined in fp32. Throws for combinations that have no meaning, such as AVG of integers.
+/// Chooses how to compute a reduction. bf16 and fp16 are combined in fp32. Throws for combinations that have no meaning, such
+/// as AVG of integers.
 Reduction reduction_for(at::ScalarType dtype, const c10d::ReduceOp& op, int ranks, const std::string& title);
 
 }  // namespace ocl::distributed

@@ -1,4 +1,4 @@
-// csrc/distributed/work.h: one collective that was started, as torch sees it.
+// csrc/distributed/work.h: what torch gets for one started collective.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -19,7 +19,7 @@ namespace ocl::distributed {
 /// next call that waits for that stream throws.
 class GroupWork final : public c10d::Work {
  public:
-  /// `device` may be null, for work without tensors. `outputs` are what result() and the future give.
+  /// `device` may be null, for work without tensors. result() and the future give `outputs`.
   GroupWork(int rank, c10d::OpType type, std::string title, uint64_t number, runtime::Device* device,
             std::vector<at::Tensor> outputs, bool host_waits);
 
@@ -37,8 +37,8 @@ class GroupWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   uint64_t getSequencenumber() const override { return number_; }
 
-  /// Call when the results are written, or will be by work that is enqueued on stream `stream` of the device. Runs the
-  /// callbacks of the future.
+  /// Call when the results are written, or when work that will write them is enqueued on stream `stream` of the device. Runs
+  /// the callbacks of the future.
   void complete(int stream, int source_rank);
   void fail(const std::exception_ptr& error, const std::string& message);
 
@@ -52,11 +52,11 @@ class GroupWork final : public c10d::Work {
   const bool host_waits_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::shared_ptr<runtime::Signal> signal_;  // Set when the results are in place. Null without a device.
-  std::set<runtime::Queue*> waiting_;        // Those that wait for signal_.
+  std::set<runtime::Queue*> waiting_;        // Queues that wait for signal_.
   int source_rank_ = -1;
 };
 
-/// One work for several.
+/// Joins several works into one.
 class JointWork final : public c10d::Work {
  public:
   JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts);

@@ -24,7 +24,7 @@ std::vector<int64_t> values_of(const Plan& plan, const ir::Shape& exprs) {
 void bind_launch(const Plan& plan, Launch& launch) {
   const codegen::KernelSource& source = launch.source;
   launch.empty = false;
-  launch.info = nullptr;  // sizes may differ
+  launch.info = nullptr;  // The sizes may have changed, so the next recording makes a new description.
   for (int d = 0; d < 3; ++d) {
     const int64_t groups = value_of(plan, source.groups[d]);
     launch.empty |= groups <= 0;
@@ -62,7 +62,7 @@ void bind_shapes(Plan& plan) {
         {values_of(plan, output.sizes), values_of(plan, output.strides), value_of(plan, output.offset)});
 }
 
-/// The memory of one call. Each address of the caller is resolved once.
+/// The memory of one call. Each address that the caller passes is resolved once.
 struct Memory {
   std::vector<runtime::Location> inputs, outputs;
   runtime::Location arena, kept;
@@ -135,8 +135,8 @@ CallOperand operand(const Plan& plan, const ir::Buffer& buffer, void* address, c
   return {address, values_of(plan, sizes), values_of(plan, strides), value_of(plan, offset), buffer.dtype};
 }
 
-/// Makes later work of `queue` wait for what other streams have enqueued that writes inputs of the kept steps. The
-/// version of an input counts enqueued writes on all streams.
+/// Makes later work of `queue` wait for writes that other streams have enqueued to inputs of the kept steps. An input's version
+/// counts enqueued writes of all streams, whether they are done or not.
 void wait_for_writers(const Plan& plan, const Memory& memory, runtime::Queue& queue) {
   std::set<int> writers;
   for (const int i : plan.kept_inputs)
@@ -145,8 +145,7 @@ void wait_for_writers(const Plan& plan, const Memory& memory, runtime::Queue& qu
   for (const int stream : writers) queue.wait_for(plan.device->queue(stream).last_work().get());
 }
 
-/// Returns the results of the kept steps: those of an earlier call if they are current, otherwise enqueues their
-/// computation.
+/// Returns the results of the kept steps. If the results of an earlier call are out of date, enqueues their computation.
 std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector<void*>& inputs, runtime::Queue& queue) {
   runtime::Allocator& allocator = plan.device->allocator();
   Kept::Key key;
@@ -174,7 +173,7 @@ std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector
     enqueue(plan, launch, queue);
   }
   kept->computed(queue);
-  // Too much is kept already, so these results serve this call only.
+  // The process keeps too much already, so these results serve this call only.
   if (kept_bytes() > plan.most_kept_bytes) return kept;
   for (const int i : plan.kept_inputs)
     if (inputs[i]) allocator.attach(inputs[i], kept);
@@ -243,7 +242,8 @@ void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols) {
   plan.bound = false;
   plan.symbols = symbols;
   for (Launch& launch : plan.launches) bind_launch(plan, launch);
-  // With guard zones, each interval has room for one on each side, and its offset is that of the buffer between them.
+  // If there are guard zones, each interval has room for a zone on each side, and its offset is the offset of the buffer
+  // between the zones.
   for (size_t i = 0; i < plan.intervals.size(); ++i)
     plan.intervals[i].size_bytes = value_of(plan, plan.interval_bytes[i]) + 2 * plan.guard_bytes;
   plan.memory = schedule::plan_memory(plan.intervals, kArenaAlignment);
@@ -259,7 +259,7 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
   Memory memory;
   memory.inputs = allocator.use(inputs, stream);
   memory.outputs = allocator.use(outputs, stream);
-  // Versions are updated after everything is enqueued. Whoever then sees a new version also finds the writes in the
+  // Versions are updated after everything is enqueued, so a thread that sees a new version also finds the writes in the
   // stream's queue.
   struct Writes {
     const Plan& plan;

@@ -19,15 +19,16 @@ struct CallOperand {
 using CallHandler =
     std::function<void(int call, const std::vector<CallOperand>& operands, const std::vector<CallOperand>& results)>;
 
-/// Evaluates shapes, grids, integer arguments and the memory plan for the given symbol values. Does nothing if they are
-/// those of the last call. The caller holds plan.mutex.
+/// Evaluates shapes, grids, integer arguments and the memory plan for the given values of the size symbols. Does nothing if the
+/// values are the same as in the last call. The caller holds plan.mutex.
 void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols);
 
 /// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses, null for tensors without elements. The
 /// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it.
 void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream);
 
-/// For `torch-ocl warm`: from now on plans are made, but no kernel of theirs is launched. Results are zeros.
+/// Sets whether launches are skipped, for `torch-ocl warm`. While they are, plans are made but none of their kernels is
+/// launched, and results are zeros.
 void skip_launches(bool skipped);
 bool launches_skipped();
 

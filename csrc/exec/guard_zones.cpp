@@ -16,7 +16,7 @@ namespace ocl::exec {
 namespace {
 
 constexpr uint8_t kFresh = 0xFF;
-// 0xFFA5 in each 16 bits: NaN for every floating-point type, and not the pattern of fresh memory.
+// 0xFFA5 in each 16 bits. It is NaN for every floating-point type, and differs from the pattern of fresh memory.
 constexpr uint8_t kZone[2] = {0xA5, 0xFF};
 
 const std::array<uint8_t, kGuardBytes>& zone_pattern() {
@@ -109,7 +109,7 @@ class GuardZones final : public Observer {
     guarded_.push_back(guarded);
   }
 
-  /// "buf3, f32 [4, 8], of aten.relu.default (model.py:61)".
+  /// Returns "buf3, f32 [4, 8], of aten.relu.default (model.py:61)".
   std::string describe(ir::BufferId id) const {
     const ir::Graph& graph = plan_.schedule.graph;
     const ir::Buffer& buffer = graph.buffers[static_cast<size_t>(id)];
@@ -152,7 +152,7 @@ class GuardZones final : public Observer {
       who = "kernel " + launch.source.name;
       origin = launch.origin;
     }
-    // The distance of the changed byte that is nearest to the buffer, counted from the nearer edge.
+    // `from` is the distance of the changed byte that is nearest to the buffer, in bytes from the nearer edge.
     const int64_t from = behind ? guarded.bytes + first : last - kGuardBytes;
     const int64_t element =
         from >= 0 ? from / guarded.element_bytes : -((-from + guarded.element_bytes - 1) / guarded.element_bytes);

@@ -1,4 +1,4 @@
-// csrc/exec/guard_zones.h: the option debug: fills new memory with NaN, and finds stores beside buffers.
+// csrc/exec/guard_zones.h: implements the option `debug`, which fills new memory with NaN and finds stores beside buffers.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace ocl::exec {
 
-/// Size of a guard zone in bytes: it lies before and behind every buffer of the arena and every result. A multiple of
+/// Size in bytes of a guard zone, which lies before and behind every buffer of the arena and every result. It is a multiple of
 /// the arena's alignment.
 constexpr int64_t kGuardBytes = 512;
 
-/// An observer for a plan with guard_bytes. When a buffer of the arena begins to live, and for results before the first
-/// step, all bits of its memory are set: NaN for floating point, -1 for integers. The zones around it get another
-/// pattern, also NaN. After each step, the zones of all live buffers are read back. Throws kOutOfBounds, with the kernel,
-/// its source lines, the buffer and the offset, if one has changed.
+/// Makes an observer for a plan with guard_bytes. It sets all bits of a buffer's memory (NaN for floating point, -1 for
+/// integers) when the buffer begins to live, and of results before the first step. The zones around the memory get another
+/// pattern, which is NaN too. After each step, it reads the zones of all live buffers back. If one has changed, it throws
+/// kOutOfBounds with the kernel, its source lines, the buffer and the offset.
 std::shared_ptr<Observer> guard_zones(Plan& plan);
 
 }  // namespace ocl::exec

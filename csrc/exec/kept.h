@@ -21,12 +21,12 @@ class Kept : public runtime::Dependent {
  public:
   /// Address and version of each parameter. A write changes the version.
   using Key = std::vector<std::pair<const void*, uint64_t>>;
-  /// The results will be computed on `stream`.
+  /// `stream` is the stream on which the results will be computed.
   Kept(runtime::Device& device, size_t bytes, Key key, int stream);
   ~Kept() override;
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
-  /// Called when a parameter's storage is freed: frees the results. Enqueued work may still read them, as with any
+  /// Frees the results. It is called when a parameter's storage is freed. Enqueued work may still read them, as with any
   /// freed block.
   void storage_freed() noexcept override;
   bool matches(const Key& key) const;
@@ -46,7 +46,7 @@ class Kept : public runtime::Dependent {
   void* address_ = nullptr;
 };
 
-/// Total size of all kept results in this process in bytes.
+/// Returns the total size in bytes of all kept results of this process.
 int64_t kept_bytes();
 
 /// Marks the steps of a new plan that read only parameters that no step writes, and moves their results out of the

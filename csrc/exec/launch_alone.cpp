@@ -10,7 +10,7 @@
 namespace ocl::exec {
 namespace {
 
-/// Device memory of the regions. Freed at the end.
+/// Device memory of the regions. The destructor frees it.
 struct Memory {
   runtime::Device& device;
   std::vector<void*> addresses;

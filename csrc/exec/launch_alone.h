@@ -1,5 +1,5 @@
-// csrc/exec/launch_alone.h: runs one kernel outside of any plan, with memory from the host. The scripts that a failed
-// check leaves use it.
+// csrc/exec/launch_alone.h: runs one kernel outside of any plan, on operands in host memory. When a check of a plan fails, it
+// leaves a script that runs the failed kernel with this.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct LoneLaunch {
   std::array<size_t, 3> global{1, 1, 1}, local{1, 1, 1};
   struct Pointer {
     int slot = 0;        // The kernel's argument number of the pointer. The next argument is the offset.
-    int region = 0;      // The memory, a number of `regions`.
+    int region = 0;      // The number of its memory in `regions`.
     int64_t offset = 0;  // Offset in elements from the start of the region.
     int element_bytes = 4;
   };
@@ -29,7 +29,7 @@ struct LoneLaunch {
     bool wide = false;  // Passed as long if true, otherwise as int.
   };
   std::vector<Int> ints;
-  /// Host memory of each region: its contents before the launch, replaced by those after it.
+  /// Host memory of each region. The launch replaces its contents.
   struct Region {
     void* host = nullptr;
     size_t bytes = 0;

@@ -6,7 +6,7 @@
 namespace ocl::exec {
 namespace {
 
-/// "aten.convolution.default" -> "convolution".
+/// Returns "convolution" for "aten.convolution.default".
 std::string short_op(const std::string& op) {
   const size_t first = op.find('.'), last = op.rfind('.');
   if (first == std::string::npos || first == last) return op;
@@ -17,7 +17,7 @@ void add(std::vector<std::string>& list, const std::string& item) {
   if (!item.empty() && std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-/// The first `most` of the list, and how many are left out.
+/// Returns the first `most` elements of the list and the number of the others, such as "relu, sum +3".
 std::string some_of(const std::vector<std::string>& list, size_t most) {
   std::string text;
   for (size_t i = 0; i < std::min(list.size(), most); ++i) text += (i ? ", " : "") + list[i];
@@ -34,7 +34,7 @@ std::string sizes_text(const Plan& plan, const schedule::Extent& extent) {
   return times(extent.sizes) + (extent.others.empty() ? "" : " " + extent.word + " " + times(extent.others));
 }
 
-/// "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm".
+/// Returns a title such as "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm".
 std::string title(const Plan& plan, const Launch& launch, const runtime::LaunchInfo& info) {
   const schedule::Group& group = plan.schedule.groups[static_cast<size_t>(launch.group)];
   std::vector<std::string> ops, sources;

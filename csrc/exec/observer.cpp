@@ -63,7 +63,7 @@ void set_check_factory(ObserverFactory made) {
 }
 
 void add_observers(Plan& plan, bool check) {
-  // The guard zones are looked at first: what a kernel stores outside of its buffers may also make results wrong.
+  // The guard zones come first, because a store outside of a kernel's buffers may also make results wrong.
   if (plan.guard_bytes > 0) plan.observers.push_back(guard_zones(plan));
   if (!check) return;
   ObserverFactory make;

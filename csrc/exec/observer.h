@@ -20,8 +20,8 @@ struct RunMemory {
   int stream = 0;
 };
 
-/// A plan calls its observers at each step of a run, under its mutex. Before `after`, the step is only enqueued. An
-/// error that an observer throws ends the run.
+/// A plan calls its observers at each step of a run, under its mutex. `after` is called when the step is enqueued, which may be
+/// before it has run. An error that an observer throws ends the run.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -31,9 +31,9 @@ class Observer {
   virtual void end() = 0;
 };
 
-/// The address of element 0 of a buffer of the plan. Null for a tensor without elements.
+/// Returns the address of element 0 of a buffer of the plan. Null for a tensor without elements.
 char* address_of(const Plan& plan, const RunMemory& memory, const BufferSource& source);
-/// Bytes from the first to the last element of the memory of `source`, for the plan's current sizes.
+/// Returns the number of bytes from the first to the last element of the memory of `source`, for the plan's current sizes.
 int64_t extent_bytes(const Plan& plan, const BufferSource& source);
 
 /// Sets the function that makes the observer of a plan with PlanOptions::check. Python sets it before it asks for such a

@@ -213,7 +213,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
 
   const double generate_start = seconds();
   const std::vector<runtime::KernelText> texts = add_steps(*plan, caps, options);
-  // An observed plan keeps nothing, so that every call runs and checks every step.
+  // An observed plan keeps no results, so that every call runs and checks every step.
   plan->most_kept_bytes = options.check || options.guard_zones ? 0 : options.most_kept_bytes;
   mark_kept(*plan);
   plan->codegen_seconds = seconds() - generate_start;

@@ -56,7 +56,7 @@ struct BufferSource {
   int slot = 0;          // The kernel's argument number of the pointer. The next argument is the offset.
 };
 
-/// One launch, with the arguments that its kernel was last given, so that a call sets only changed ones.
+/// One launch. It remembers the kernel arguments that were set last, so that a call sets only arguments that have changed.
 struct Launch {
   codegen::KernelSource source;
   std::vector<BufferSource> buffers;
@@ -66,7 +66,7 @@ struct Launch {
   int ops = 0;
   int name_id = 0;  // Number of the kernel's name for error messages of the queue.
   schedule::Work work;
-  // State of the last call:
+  // The buffer arguments of the last call:
   struct Bound {
     cl_mem mem = nullptr;
     cl_ulong offset = 0;
@@ -78,7 +78,7 @@ struct Launch {
   runtime::LaunchInfoPtr info;  // Describes the launch in recordings. It is made when a recording first needs it.
 };
 
-/// The concrete shape of one tensor of the caller.
+/// The shape of one of the caller's tensors, in numbers.
 struct TensorShape {
   std::vector<int64_t> sizes, strides;  // Strides in elements.
   int64_t offset = 0;                   // Offset in elements.
@@ -87,17 +87,17 @@ struct TensorShape {
 struct Step {
   int launch = ir::kNone;       // Index into `launches`, or kNone.
   ir::NodeId call = ir::kNone;  // A kCall node, or kNone.
-  bool kept = false;            // Reads only parameters, so it runs only when one of them has changed.
+  bool kept = false;            // True if the step reads only parameters, so that it runs only when one of them has changed.
 };
 
 /// A graph compiled for one device. Not copyable. Calls hold `mutex`, because kernel arguments are state.
 struct Plan {
   runtime::Device* device = nullptr;
-  std::string label, op;  // Those of PlanOptions.
+  std::string label, op;  // As in PlanOptions.
   schedule::Schedule schedule;
   std::vector<Launch> launches;
   std::vector<Step> steps;
-  // Lifetimes of the buffers in the arena, followed by those of scratch memory.
+  // Lifetimes of the buffers in the arena, followed by the lifetimes of scratch memory.
   std::vector<schedule::Interval> intervals;
   std::vector<ir::IndexExpr> interval_bytes;
   std::vector<int> interval_of;  // Interval of each buffer; kNone if it is not in the arena.
@@ -121,8 +121,8 @@ struct Plan {
   bool bound = false;
   std::vector<int64_t> symbols;
   schedule::MemoryPlan memory;
-  std::vector<TensorShape> allocation_shapes;  // Of schedule.allocations, as whole buffers.
-  std::vector<TensorShape> output_shapes;      // Of the graph's outputs.
+  std::vector<TensorShape> allocation_shapes;  // Shapes of schedule.allocations, as whole buffers.
+  std::vector<TensorShape> output_shapes;      // Shapes of the graph's outputs.
   Live<Plan> live;
 };
 
@@ -131,10 +131,10 @@ struct Plan {
 std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                                 const PlanOptions& options);
 
-/// The device's caps, restricted to the kernels that the options allow. ConfigError for an unknown name in `disable`.
+/// Returns the device's caps, restricted to the kernels that the options allow. ConfigError for an unknown name in `disable`.
 Caps caps_for(const runtime::Device& device, const PlanOptions& options);
 
-/// The kernels of a graph for given caps, without a device. Used by tests and `explain`.
+/// The schedule and kernels of a graph for given caps, made without a device. Tests and `explain` use it.
 struct RenderedPlan {
   schedule::Schedule schedule;
   std::vector<codegen::KernelSource> kernels;  // One per group that launches a kernel, in order.
@@ -142,9 +142,9 @@ struct RenderedPlan {
 };
 RenderedPlan render(ir::Graph graph, const Caps& caps, const schedule::Options& options);
 
-/// The aten ops and source lines of a group for messages and records: "aten.relu, aten.sum (model.py:61)".
+/// Returns the aten ops and source lines of a group for messages and records: "aten.relu, aten.sum (model.py:61)".
 std::string origin_of(const schedule::Schedule& schedule, const schedule::Group& group);
-/// The memory of a buffer. An alias has the memory of the buffer that it refers to.
+/// Returns the memory of a buffer. An alias has the memory of the buffer that it refers to.
 BufferSource source_of(const Plan& plan, ir::BufferId buffer);
 
 }  // namespace ocl::exec

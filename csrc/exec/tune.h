@@ -16,7 +16,7 @@ struct TuningCase {
   ir::Graph graph;
   std::vector<schedule::Candidate> candidates;
 };
-/// The problems of the graph for which several templates or parameters compete, for a device with these caps. Each
+/// Returns the problems of the graph for which several templates or parameters compete, for a device with these caps. Each
 /// problem occurs once.
 std::vector<TuningCase> tuning_cases(ir::Graph graph, const Caps& caps);
 

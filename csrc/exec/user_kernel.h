@@ -19,19 +19,20 @@ namespace ocl::exec {
 struct LocalMemory {
   size_t bytes = 0;
 };
-/// A pointer, which becomes two arguments (buffer and offset in bytes); the bytes of a number; or local memory.
+/// An argument of a launch: a pointer, which becomes two arguments of the kernel (buffer and offset in bytes), the bytes of a
+/// number, or local memory.
 using UserArgument = std::variant<runtime::Location, std::string, LocalMemory>;
 
-/// Thread-safe: a kernel's arguments are state, so one launch at a time sets them.
+/// A user's kernel, built for one device. Thread-safe: a kernel's arguments are state, so one launch at a time sets them.
 class UserKernel {
  public:
   /// Builds the kernel or finds its binary. Throws kBuild with the compiler's log.
   UserKernel(runtime::Device& device, const runtime::KernelText& text, const runtime::BinaryStore& store,
              const std::string& failed_dir);
   runtime::Device& device() const { return device_; }
-  /// Largest number of work-items in a work-group of this kernel on the device.
+  /// Returns the largest number of work-items in a work-group of this kernel on the device.
   size_t most_items() const { return most_items_; }
-  /// The local size that the source requires (reqd_work_group_size); zeros if it requires none.
+  /// Returns the local size that the source requires (reqd_work_group_size); zeros if it requires none.
   std::array<size_t, 3> required_local() const { return required_local_; }
   /// Enqueues the kernel. A `local` of zeros leaves the choice to the runtime. `op` names the op in records.
   void launch(int stream, const std::vector<UserArgument>& arguments, const std::array<size_t, 3>& global,

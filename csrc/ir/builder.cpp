@@ -51,7 +51,8 @@ Shape broadcast(const Graph& graph, const std::vector<Value>& args) {
   return sizes;
 }
 
-/// Storage dtype of an op's result by PyTorch's promotion. It may be f16 or bf16 although the body computes in f32.
+/// Returns the storage dtype of an op's result by PyTorch's promotion. It may be f16 or bf16 although the body computes in f32.
+/// `value` is the dtype in which the body has the result.
 DType result_dtype(OpCode code, const std::vector<Value>& args, DType value) {
   const std::string_view rule = facts(code).dtype_rule;
   if (rule != "same" && rule != "promoted" && rule != "floating" && rule != "second") return value;
@@ -330,8 +331,8 @@ void Builder::output(const Value& value, const Shape& strides) {
   const auto buffer_of = [&](const Value& x) -> Buffer& { return graph.buffers.at(static_cast<size_t>(x.buffer)); };
   if (!strides.empty()) OCL_ASSERT(strides.size() == value.sizes.size(), "an output needs a stride per size");
 
-  // The strides of an input, and of a buffer that was placed, are fixed. If the value has the promised strides there,
-  // the result is a window on that memory.
+  // An input's strides are fixed, and so are the strides of a buffer that place() returned. If the value already has the
+  // expected strides in such a buffer, the result is a window on that memory.
   if (value.kind == Value::Kind::kView && buffer_of(value).strides && buffer_of(value).dtype == value.dtype) {
     if (const auto window = strided(graph, as_view(value)); window && same_strides(strides, window->strides, value.sizes))
       return add(value, window->strides, window->offset);
@@ -354,7 +355,7 @@ Value Builder::place(const Value& value, const Shape& strides) {
     const auto window = strided(graph, as_view(value));
     if (window && window->offset.is_const(0) && same_strides(strides, window->strides, value.sizes)) return value;
   }
-  // A dimension with a promised stride of 0 holds one element.
+  // A dimension whose expected stride is 0 has one element in memory.
   Value stored = value;
   Shape kept = strides;
   for (size_t i = value.sizes.size(); i-- > 0;) {
@@ -362,8 +363,8 @@ Value Builder::place(const Value& value, const Shape& strides) {
     stored = select(stored, static_cast<int>(i), 0);
     kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  // If the value permutes the dimensions of a buffer whose strides are still open, that buffer takes the promised
-  // strides. Otherwise the value is copied.
+  // If the value permutes the dimensions of a buffer whose strides are still open, that buffer takes the expected strides.
+  // Otherwise the value is copied.
   if (!permuted_strides(stored, kept)) stored = copy(stored);
   buffer_of(stored).strides = *permuted_strides(stored, kept);
   return stored;

@@ -59,8 +59,8 @@ class BodyBuilder {
   /// Makes the nest a scan over r0. `values` are the inputs of the reduction; `dtype` is the dtype of result 0. Where
   /// the bool op `reset` is true, the accumulators start again at that element. Call add_store() and end() afterwards.
   void scan(const std::string& reduction, const std::vector<int>& values, DType dtype, int reset = kNone);
-  /// Ends the nest with a reduction over r* and returns a new buffer of shape `sizes` per result of its row. argmax and
-  /// argmin take only the value; the position (row-major over r*) is added here.
+  /// Ends the nest with a reduction over r*. Returns one new buffer, with the sizes of the nest, per result that the reduction
+  /// has in reductions.def. argmax and argmin take only the value; the position (row-major over r*) is added here.
   std::vector<Value> reduce(const std::string& reduction, const std::vector<int>& values, const std::vector<DType>& dtypes);
   /// Like reduce(), but the new buffers have shape `sizes`, and a result is stored at `coords` of its buffer.
   std::vector<Value> reduce_into(const std::string& reduction, std::vector<int> values, const std::vector<DType>& dtypes,
@@ -75,7 +75,7 @@ class BodyBuilder {
 class Builder {
  public:
   Graph graph;
-  // Copied into every node that is made from now on. The lowering sets it for each FX node.
+  // Every node that is made from now on gets a copy of this. The lowering sets it for each FX node.
   Origin origin;
   // Nodes made from now on may round their inputs to TF32. The first flag is for contractions and attention, the second
   // for convolutions.
@@ -101,7 +101,7 @@ class Builder {
   Value squeeze(const Value& x, const std::vector<int>& dims) const;
   Value unsqueeze(const Value& x, int dim) const;
   Value diagonal(const Value& x, int offset, int dim1, int dim2) const;
-  /// A window with the given sizes, strides and offset (in elements) on the value's elements in row-major order. If x
+  /// Returns a window with the given sizes, strides and offset (in elements) on the value's elements in row-major order. If x
   /// is a whole input, the window is on its memory, and `offset` counts from its first element. UnsupportedError if
   /// that input has gaps.
   Value as_strided(const Value& x, const Shape& sizes, const Shape& strides, const IndexExpr& offset);
@@ -143,8 +143,8 @@ class Builder {
  private:
   Value new_buffer(DType dtype, Shape sizes);
   bool same_strides(const Shape& promised, const Shape& actual, const Shape& sizes) const;
-  /// If x only permutes the dimensions of a buffer whose strides are open, returns the buffer strides that give x these
-  /// strides.
+  /// If x only permutes the dimensions of a buffer whose strides are open, returns the strides of the buffer with which x has
+  /// `strides`.
   std::optional<Shape> permuted_strides(const Value& x, const Shape& strides) const;
   friend class BodyBuilder;
 };

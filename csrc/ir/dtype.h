@@ -13,7 +13,7 @@ const char* name(DType t);  // "f32", "bool", "i64", as in the text of a graph.
 DType parse_dtype(const std::string& text);
 bool is_floating(DType t);
 bool is_integral(DType t, bool with_bool);
-/// The type a body computes in: f32 for f16 and bf16, otherwise the type itself.
+/// Returns the type in which a body computes: f32 for f16 and bf16, otherwise the type itself.
 DType compute_type(DType t);
 
 }  // namespace ocl::ir

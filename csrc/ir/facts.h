@@ -27,7 +27,7 @@ struct OpTypes {
   DType value = DType::kF32;
 };
 OpTypes op_types(OpCode code, const std::vector<DType>& operands);
-/// PyTorch's promotion of the dtypes of two tensors that have dimensions: bool < integers < floating point. u8 with i8
+/// Returns PyTorch's promotion of the dtypes of two tensors that have dimensions: bool < integers < floating point. u8 with i8
 /// gives i16, f16 with bf16 gives f32.
 DType promote(DType a, DType b);
 
@@ -42,7 +42,7 @@ struct ReductionFacts {
 };
 const ReductionFacts& facts(ReductionCode code);
 ReductionCode reduction_code(const std::string& name);  // InternalError for an unknown name.
-/// Dtype of an accumulator, if input 0 has dtype `input`.
+/// Returns the dtype of an accumulator, if input 0 has dtype `input`.
 DType accumulator_dtype(ReductionCode code, int accumulator, DType input);
 
 }  // namespace ocl::ir

@@ -1,5 +1,5 @@
 // csrc/ir/graph.h: the IR: buffers, nodes (loop nests, contractions, calls) and the graph that holds them.
-// A graph is a list of nodes in program order: a later node sees what an earlier one stored, mutated inputs included.
+// A graph is a list of nodes in program order. A node sees what earlier nodes have stored, also in inputs that they mutate.
 #pragma once
 
 #include <array>
@@ -155,10 +155,10 @@ enum class AttentionKind : uint8_t {
 /// is hugely negative, the logarithm of the sum would be lost when added to the maximum. A row whose keys are all
 /// masked has zeros.
 ///
-/// Two optional operands follow those of the kind. The mask [b, h, lq, lk] is bool (false: masked) or floating point
+/// Two optional operands follow the operands of the kind. The mask [b, h, lq, lk] is bool (false: masked) or floating point
 /// (added to s). The random state is i64 [2] = (seed, offset) of Philox.
 ///
-/// Element (b, h, i, j) of p is dropped if its random number is below `dropout`; the others are divided by 1 - dropout.
+/// Element (b, h, i, j) of p is dropped if its random number is below `dropout`; the other elements are divided by 1 - dropout.
 /// The number is word j % 4 of philox(seed, offset, ((b * heads + h) * lq + i) * ceil(lk / 4) + j / 4), scaled to [0,
 /// 1).
 struct AttentionAttrs {
@@ -229,7 +229,7 @@ struct Graph {
   NodeId add_node(Node node);
   /// Ranges of the size symbols, and of the loops of `node` if it is given.
   Ranges ranges(const Node* node = nullptr) const;
-  /// Text with everything that the graph holds. parse_graph (parse.h) reads it back exactly. Without origins, equal
+  /// Returns a text with everything that the graph holds. parse_graph (parse.h) reads it back exactly. Without origins, equal
   /// graphs from different source lines have equal text, so it serves as a cache key.
   std::string str(bool origins = true) const;
 };
@@ -239,15 +239,16 @@ inline bool is_reduction(const Node& node) { return node.kind == NodeKind::kRedu
 /// True if the store may keep or combine with the element that is already there.
 inline bool is_partial(const Store& store) { return store.mask != kNone || store.mode != StoreMode::kWrite; }
 
-/// The buffers that a node reads, and those that it writes. A buffer may be in both lists.
+/// Return the buffers that a node reads, and the buffers that it writes. A buffer may be in both lists.
 std::vector<BufferId> reads(const Node& node);
 std::vector<BufferId> writes(const Node& node);
 
-/// Row-major strides in elements.
+/// Returns row-major strides in elements.
 Shape contiguous_strides(const Shape& sizes);
-/// Element offset of `coords`: the sum of coordinate * stride, simplified. The buffer must have strides.
+/// Returns the element offset of `coords`: the sum of coordinate * stride, simplified. The buffer must have strides.
 IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coords, const Ranges& ranges);
-/// Strides and offset of a view in elements; nullopt if the view is no strided window. The buffer must have strides.
+/// Strides and offset of a view in elements. strided() returns nullopt if the view is no strided window. The buffer must have
+/// strides.
 struct Strided {
   Shape strides;
   IndexExpr offset;

@@ -67,8 +67,8 @@ Division prepare_division(const IndexExpr& a, const IndexExpr& b) {
   return d;
 }
 
-/// The greatest g > 1 that divides the positive constant divisor and every coefficient of e except its additive
-/// constant. 1 if there is none, or if e has no additive constant.
+/// Returns the greatest g > 1 that divides the positive constant divisor and every coefficient of e except its additive
+/// constant. Returns 1 if there is none, or if e has no additive constant.
 int64_t inner_content(const IndexExpr& e, const IndexExpr& divisor) {
   if (!divisor.is_const() || divisor.constant() <= 0) return 1;
   int64_t g = divisor.constant();

@@ -43,7 +43,7 @@ int compare(const std::vector<IndexExpr>& a, const std::vector<IndexExpr>& b) {
   return a.size() == b.size() ? 0 : (a.size() < b.size() ? -1 : 1);
 }
 
-/// Order of the terms of a sum: by factors, the constant last.
+/// Compares terms in the order that they have in a sum: by factors, the constant last.
 bool term_less(const Term& a, const Term& b) {
   if (a.factors.empty() || b.factors.empty()) return !a.factors.empty() && b.factors.empty();
   return compare(a.factors, b.factors) < 0;

@@ -49,7 +49,7 @@ class IndexExpr {
   bool uses(SymbolKind kind) const;
   std::string str() const;  // "s0*4 + i1 // 3". parse_index reads it back.
 
-  /// Structural equality. Sums and products written in another order are equal, because their order is canonical.
+  /// Compares the structure. Sums and products written in another order are equal, because their order is canonical.
   friend bool operator==(const IndexExpr& a, const IndexExpr& b);
   static int order(const IndexExpr& a, const IndexExpr& b);  // Total order of expressions: -1, 0 or 1.
   size_t hash() const;
@@ -72,7 +72,7 @@ std::vector<IndexExpr> loops(size_t count);  // i0, i1, ...
 IndexExpr min(const IndexExpr& a, const IndexExpr& b);
 IndexExpr max(const IndexExpr& a, const IndexExpr& b);
 IndexExpr product(const std::vector<IndexExpr>& factors);  // 1 if there are no factors.
-/// ConfigError if the text is no expression.
+/// Parses what str() writes. ConfigError if the text is no expression.
 IndexExpr parse_index(const std::string& text);
 
 /// Inclusive bounds of an expression, and a number that divides it.
@@ -81,7 +81,7 @@ struct Range {
   int64_t divisor = 1;
 };
 
-/// Computes bounds of expressions. The upper bound of a loop may be an expression over sizes (`i0 < s3`). So `i0 // s3`
+/// Computes bounds of expressions. The upper bound of a loop may be an expression over sizes (`i0 < s3`), so that `i0 // s3`
 /// and `i0 % s3` can be simplified for symbolic sizes.
 class Ranges {
  public:
@@ -105,7 +105,7 @@ class Ranges {
 IndexExpr simplify(const IndexExpr& e, const Ranges& ranges);
 /// Replaces the symbols that have an entry.
 IndexExpr substitute(const IndexExpr& e, const std::map<Symbol, IndexExpr>& with);
-/// The value of e for the given values of its symbols. InternalError for a symbol without a value, or a division by
+/// Returns the value of e for the given values of its symbols. InternalError for a symbol without a value, or a division by
 /// zero.
 int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value_of);
 /// e = rest + coefficient * s, where neither part uses s. nullopt if e is not affine in s.

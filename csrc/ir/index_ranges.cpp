@@ -1,5 +1,6 @@
-// csrc/ir/index_ranges.cpp: proves bounds, signs and divisors of index expressions. Numbers use interval arithmetic.
-// Where sizes are symbolic, the Prover replaces loops by their ends, and so proves that i0*s1 + i1 < s0*s1.
+// csrc/ir/index_ranges.cpp: proves bounds, signs and divisors of index expressions. Bounds that are numbers come from interval
+// arithmetic. Where sizes are symbolic, the Prover replaces loops by their first or last values; so it proves that i0*s1 + i1 <
+// s0*s1.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -43,7 +44,7 @@ Range mod_range(const Range& a, const Range& b) {
   return {-kInfinity, kInfinity, 1};
 }
 
-/// The factors of the terms of e that are not size symbols, each once.
+/// Returns the factors of e's terms that are not size symbols, each once.
 std::vector<IndexExpr> loop_atoms(const IndexExpr& e) {
   std::vector<IndexExpr> atoms;
   for (const Term& term : terms_of(e))
@@ -54,7 +55,7 @@ std::vector<IndexExpr> loop_atoms(const IndexExpr& e) {
   return atoms;
 }
 
-/// e = coefficient * atom + rest. nullopt if the atom occurs twice in a term.
+/// Splits e into coefficient * atom + rest. nullopt if the atom occurs twice in a term.
 std::optional<Affine> affine_in_atom(const IndexExpr& e, const IndexExpr& atom) {
   Terms with, without;
   for (Term& term : terms_of(e)) {
@@ -97,7 +98,8 @@ class Prover {
 
   bool positive(const IndexExpr& e, int depth) const { return nonnegative(e - 1, depth); }
 
-  /// Writes each size as low + t with t >= 0. The polynomial is nonnegative if all coefficients then are.
+  /// Replaces each size by low + t with t >= 0. Returns true if then no coefficient of the polynomial is negative, which proves
+  /// e >= 0.
   bool nonnegative_polynomial(const IndexExpr& e) const {
     std::map<Symbol, IndexExpr> shift;
     const Terms terms = terms_of(e);
@@ -123,7 +125,7 @@ class Prover {
     return std::all_of(merged.begin(), merged.end(), [](const Term& term) { return term.coefficient >= 0; });
   }
 
-  /// A lower bound of an atom, in which only sizes occur.
+  /// Returns a lower bound of an atom, in which only sizes occur.
   std::optional<IndexExpr> lower(const IndexExpr& atom, int depth) const {
     if (depth > kDepth) return {};
     switch (atom.op()) {
@@ -186,7 +188,7 @@ class Prover {
     return IndexExpr(high);
   }
 
-  /// Upper bound of a sum. nullopt if the sign of some atom's coefficient is unknown.
+  /// Returns an upper bound of a sum. nullopt if the sign of some atom's coefficient is unknown.
   std::optional<IndexExpr> upper_of_sum(const IndexExpr& e, int depth) const {
     IndexExpr result = e;
     for (const IndexExpr& atom : loop_atoms(e)) {
@@ -211,7 +213,7 @@ void Ranges::set(Symbol s, Range range) { ranges_[s] = range; }
 
 void Ranges::set_extent(Symbol s, const IndexExpr& extent) {
   extents_.insert_or_assign(s, extent);
-  // A loop that runs has an extent of at least 1. So has every size that is a factor of the extent.
+  // A loop that runs has an extent of at least 1. Every size that is a factor of the extent is then at least 1 too.
   if (extent.op() == IndexOp::kSymbol || extent.op() == IndexOp::kMul) {
     const Term term = terms_of(extent)[0];
     for (const IndexExpr& factor : term.factors) {

@@ -103,7 +103,7 @@ class Simplifier {
     return {};
   }
 
-  /// The sum of terms whose factors need not be atoms.
+  /// Returns the sum of the terms. Their factors need not be atoms.
   static IndexExpr sum_of(const Terms& terms) {
     IndexExpr sum = 0;
     for (const Term& term : terms) sum = sum + IndexExpr(term.coefficient) * product(term.factors);
@@ -194,7 +194,7 @@ class Simplifier {
 
   // ---- sums ----
 
-  /// k*(x % n) + k*n*(x // n) = k*x, and k*(x % n) + k*n*((x // n) % m) = k*(x % (n*m)).
+  /// Applies k*(x % n) + k*n*(x // n) = k*x, and k*(x % n) + k*n*((x // n) % m) = k*(x % (n*m)).
   IndexExpr add(IndexExpr e) const {
     for (bool changed = true; changed;) {
       changed = false;

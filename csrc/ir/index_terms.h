@@ -17,27 +17,27 @@ struct Term {
 };
 using Terms = std::vector<Term>;
 
-/// Canonical order of the factors in a term.
+/// Compares factors in the canonical order that they have in a term.
 inline bool factor_less(const IndexExpr& a, const IndexExpr& b) { return IndexExpr::order(a, b) < 0; }
 
-/// The terms of e, in canonical order; empty for 0.
+/// Returns the terms of e in canonical order; none for 0.
 Terms terms_of(const IndexExpr& e);
 IndexExpr from_terms(Terms terms);
 IndexExpr from_term(const Term& term);
 /// Makes a node without folding.
 IndexExpr make_node(IndexOp op, std::vector<IndexExpr> args);
-/// term / divisor; nullopt if the coefficient or the factors do not divide.
+/// Returns term / divisor; nullopt if the coefficient or the factors do not divide.
 std::optional<Term> divide(const Term& term, const Term& divisor);
-/// e / divisor as a polynomial; nullopt if it is no polynomial. `divisor` may be a sum.
+/// Returns e / divisor as a polynomial; nullopt if it is no polynomial. `divisor` may be a sum.
 std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divisor);
-/// Number of nodes of the tree. `simplify` never increases it.
+/// Returns the number of nodes of the tree. `simplify` never increases it.
 int node_count(const IndexExpr& e);
 
 /// True if a coefficient did not fit 64 bits since the flag was last cleared. The expression then holds values modulo
 /// 2^64, and bounds computed from it prove nothing.
 bool& index_overflow();
 
-/// Floor division and remainder of integers as in Python. The divisor must not be 0.
+/// Return quotient (rounded down) and remainder of integers as Python does. The divisor must not be 0.
 int64_t floor_divide(int64_t a, int64_t b);
 int64_t floor_mod(int64_t a, int64_t b);
 

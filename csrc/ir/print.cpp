@@ -46,7 +46,7 @@ std::string magnitude(int64_t value) {
   return text[0] == '-' ? text.substr(1) : text;
 }
 
-/// Text of a term without its sign.
+/// Returns the text of a term without its sign.
 std::string unsigned_term(const Term& term) {
   if (term.factors.empty()) return magnitude(term.coefficient);
   if (term.factors.size() == 1 && (term.coefficient == 1 || term.coefficient == -1)) {
@@ -80,7 +80,7 @@ std::string number(const Scalar& s) {
   return text;
 }
 
-/// The origin as a comment at the end of a line. It must not contain a line break.
+/// Returns the origin as a comment for the end of a line. It must not contain a line break.
 std::string comment(const Origin& origin) {
   if (origin.op.empty() && origin.source.empty()) return "";
   std::string text = origin.op + " @ " + origin.source;

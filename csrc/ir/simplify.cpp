@@ -25,8 +25,8 @@ bool is_plain_result(const Graph& graph, BufferId id, const std::map<BufferId, i
   return buffer.role == BufferRole::kIntermediate && writers.at(id) == 1;
 }
 
-/// Text of what the node computes, without the buffers that it writes. A buffer that it reads is named with the number
-/// of writes so far, because its contents change with each write.
+/// Returns a text of what the node computes, without the buffers that it writes. Each buffer that the node reads is named with
+/// the number of writes to it so far, because its contents change with each write.
 std::string computation(const Graph& graph, const Node& node, const std::map<BufferId, int>& version) {
   Graph alone;
   Node masked = node;
@@ -99,7 +99,7 @@ bool merge_equal_nodes(Graph& graph) {
       auto& a = graph.buffers[static_cast<size_t>(first[k])].strides;
       if (!a) a = graph.buffers[static_cast<size_t>(written[k])].strides;
     }
-    // Replaced at once, so that this walk also merges nodes that have become equal.
+    // The buffers are replaced at once, so that this walk also merges nodes that have become equal.
     replace_buffers(graph, step);
     changed = true;
   }

@@ -57,7 +57,8 @@ std::optional<Scalar> fold_cast(const Scalar& x, DType to) {
   return integer(static_cast<int64_t>(x.f), to);
 }
 
-/// Value of an op whose operands are constants of dtype `operand`. Only ops that every device rounds alike are folded.
+/// Returns the value of an op whose operands are constants of dtype `operand`. Only ops that every device rounds alike are
+/// folded.
 std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType operand, DType result) {
   const bool f = is_floating(operand);
   const auto wrapped = [&](uint64_t v) { return integer(static_cast<int64_t>(v), result); };

@@ -122,7 +122,7 @@ constexpr NodeRule kNodeRules[] = {
      }},
     {"store coordinates use loops, sizes, and values of a map or scan; of a reduction only outer loops",
      [](const Graph& g, const Node& n) {
-       // These coordinates are evaluated for each element of r*.
+       // Map and Scan evaluate the coordinates for each element of r*, so they may use r* and v*.
        const bool each = n.kind != NodeKind::kReduce;
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
          return legal_symbols(s.index, g.symbols, n.sizes.size(), each ? n.reduce_sizes.size() : 0,

@@ -16,7 +16,7 @@ int normalize(int dim, size_t rank) {
   return dim < 0 ? dim + n : dim;
 }
 
-/// The value with other sizes: element (i0, i1, ..) of the result is element `old` of x.
+/// Returns a view of x with other sizes: element (i0, i1, ..) of the result is the element of x at the coordinates `old`.
 Value view(const Builder& b, const Value& x, Shape sizes, const std::vector<IndexExpr>& old) {
   Ranges ranges = b.graph.ranges();
   for (size_t i = 0; i < sizes.size(); ++i) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(i)}, sizes[i]);
@@ -199,8 +199,8 @@ Value Builder::as_strided(const Value& x, const Shape& sizes, const Shape& strid
   IndexExpr linear = offset;
   for (size_t i = 0; i < sizes.size(); ++i) linear = linear + loop(i) * strides[i];
 
-  // Coordinates of the element at offset `linear`: divide by the strides from the largest to the smallest, each time on
-  // with the remainder.
+  // Computes the coordinates of the element at offset `linear`: divides by the strides from the largest to the smallest, and
+  // continues each time with the remainder.
   std::vector<size_t> order;
   for (size_t i = 0; i < buffer.sizes.size(); ++i)
     if (!buffer.sizes[i].is_const(1)) order.push_back(i);

@@ -54,7 +54,7 @@ py::dict cache_stats(KernelCache& cache) {
   return d;
 }
 
-/// Returns call(cache). Returns an empty value if there is no cache.
+/// Calls call(cache) and returns its result. Returns an empty value if there is no cache.
 template <class Call>
 auto with_cache(const Call& call) {
   const std::shared_ptr<KernelCache> cache = settings().cache;
@@ -69,7 +69,7 @@ py::dict dict_of(const cache::CleanupResult& cleaned) {
   return d;
 }
 
-/// Rows (table, number of entries, bytes).
+/// Returns rows (table, number of entries, bytes).
 std::vector<std::tuple<std::string, int64_t, int64_t>> cache_tables(KernelCache& cache) {
   std::vector<std::tuple<std::string, int64_t, int64_t>> rows;
   for (const cache::TableStats& row : cache.tables()) rows.emplace_back(row.table, row.entries, row.bytes);

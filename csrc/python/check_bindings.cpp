@@ -1,5 +1,5 @@
-// csrc/python/check_bindings.cpp: _C.exec functions for the check of kernels: a plan's steps and memory while it runs, and
-// single launches. torch_ocl_compile/compile/check.py uses them.
+// csrc/python/check_bindings.cpp: the functions of _C.exec with which torch_ocl_compile/compile/check.py checks kernels. They
+// show a plan's steps and memory while it runs, and launch single kernels.
 #include <torch/csrc/Exceptions.h>
 
 #include <memory>
@@ -23,8 +23,8 @@ namespace {
 
 using exec::BufferSource;
 
-/// A plan as its checker sees it. Python may keep it longer than the plan, so `plan` is null from then on. Sizes and
-/// memory are known during a run.
+/// A plan as its checker sees it. Python may keep this object longer than the plan exists; `plan` is null from then on. Sizes
+/// and memory are known only during a run.
 struct WatchedPlan {
   exec::Plan* plan = nullptr;
   const exec::RunMemory* memory = nullptr;
@@ -51,7 +51,7 @@ std::vector<int64_t> values_of(const exec::Plan& plan, const ir::Shape& shape) {
   return values;
 }
 
-/// A copy of device memory.
+/// Returns a host tensor with a copy of device memory.
 at::Tensor copied(const WatchedPlan& watched, const char* address, int64_t bytes) {
   at::Tensor host = at::empty({bytes}, at::device(at::kCPU).dtype(at::kByte));
   if (bytes == 0) return host;
@@ -72,7 +72,7 @@ py::dict step_dict(const exec::Plan& plan, size_t position) {
   std::vector<ir::BufferId> read;
   for (const ir::NodeId node : group.nodes())
     for (const ir::BufferId b : schedule::buffers_read(plan.schedule, node)) read.push_back(b);
-  py::list ops;  // In the order of the nodes, with those that were inlined into each.
+  py::list ops;  // The ops of the nodes in order. Before each node come the ops that were inlined into it.
   for (const ir::NodeId id : group.nodes()) {
     const ir::Node& node = plan.schedule.graph.nodes[static_cast<size_t>(id)];
     for (const ir::Origin& origin : node.inlined) ops.append(py::make_tuple(origin.op, origin.source));
@@ -101,7 +101,8 @@ py::list steps(const WatchedPlan& watched) {
   return result;
 }
 
-/// The arguments of a launch for LoneLaunch. An address stands for the region.
+/// Returns the arguments of a launch as a dict for launch_alone. It has the addresses of memory, which the caller replaces by
+/// regions.
 py::dict launch_dict(const WatchedPlan& watched, int position) {
   const exec::Plan& plan = watched.running();
   const exec::Launch& launch = plan.launches.at(static_cast<size_t>(plan.steps.at(static_cast<size_t>(position)).launch));
@@ -128,7 +129,7 @@ py::dict launch_dict(const WatchedPlan& watched, int position) {
   return d;
 }
 
-/// Calls a checker that is a Python object with the methods begin, before, after and end.
+/// An observer that calls a Python object with the methods begin, before, after and end.
 class PythonObserver final : public exec::Observer {
  public:
   PythonObserver(std::shared_ptr<WatchedPlan> watched, py::object checker)
@@ -166,7 +167,7 @@ class PythonObserver final : public exec::Observer {
     try {
       body();
     } catch (py::error_already_set& error) {
-      watched_->memory = nullptr;  // The run ends here.
+      watched_->memory = nullptr;  // The run ends with this error.
       error.restore();
       python_error raised;
       raised.persist();

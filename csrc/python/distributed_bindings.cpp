@@ -12,8 +12,8 @@ namespace ocl::python {
 
 namespace {
 
-/// Adds the backend `ocl` to a registered torch group that has gloo for the CPU. torch and this module may be built with
-/// different versions of pybind11, which do not know each other's classes. A registered group has a name instead.
+/// Adds the backend `ocl` to a registered torch group that has gloo for the CPU. The group is passed by its name, because torch
+/// and this module may be built with different versions of pybind11, which do not know each other's classes.
 void add_backend(const std::string& registered_name, const std::string& group, const std::vector<int64_t>& global_ranks,
                  int64_t timeout_ms) {
   const auto host = c10d::resolve_process_group(registered_name);

@@ -67,7 +67,7 @@ py::dict build_counters() {
   return d;
 }
 
-/// Numbers of objects that the process keeps alive.
+/// Returns how many objects of each class the process keeps alive.
 py::dict live_counts() {
   py::dict d;
   d["plans"] = Live<exec::Plan>::count();
@@ -126,7 +126,7 @@ std::vector<std::vector<int64_t>> output_strides(PyPlan& self) {
     std::vector<int64_t> concrete;
     for (const ir::IndexExpr& stride : output.strides) {
       if (!stride.is_const()) {
-        // Symbolic strides: the caller reports none for this output.
+        // The strides are symbolic, so the caller gets none for this output.
         concrete.clear();
         break;
       }
@@ -242,7 +242,7 @@ py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const s
   for (const schedule::Group& group : rendered.schedule.groups) groups.append(group.nodes());
   d["kernels"] = kernels;
   d["origins"] = origins;
-  d["groups"] = groups;  // the nodes of each launch, in order
+  d["groups"] = groups;  // The nodes of each launch, in order.
   return d;
 }
 
@@ -251,7 +251,7 @@ const runtime::LaunchInfo& no_launch() {
   return none;
 }
 
-/// Ends a recording; a dictionary a command.
+/// Ends a recording. Returns one dict per command.
 py::list end_recording(int recording) {
   std::vector<runtime::CommandRecord> records;
   {
@@ -288,7 +288,7 @@ py::list end_recording(int recording) {
   return result;
 }
 
-/// The rows of kernels/kernels.def.
+/// Returns the rows of kernels/kernels.def.
 py::list kernels() {
   py::list list;
   for (const KernelRow& row : kernel_rows()) {
@@ -321,8 +321,8 @@ std::string disable_fault(const std::string& value) {
   return "";
 }
 
-/// The check cases of csrc/checks for one type of a kernel, with expected results. `only`: the number of a single case,
-/// or -1 for all.
+/// Returns the check cases of csrc/checks for one type of a kernel, with expected results. `only` is the number of a single
+/// case, or -1 for all.
 py::list check_cases(const std::string& kernel, const std::string& type, int only) {
   py::list list;
   for (const KernelRow& row : kernel_rows())

@@ -1,4 +1,4 @@
-// csrc/python/ir_bindings.cpp: _C.ir, the IR in Python. Names and fields are those of csrc/ir/*.h. ir.pyi has the
+// csrc/python/ir_bindings.cpp: _C.ir, the IR in Python. Names and fields are as in csrc/ir/*.h. ir.pyi has the
 // types.
 #include <pybind11/operators.h>
 #include <pybind11/pybind11.h>
@@ -152,8 +152,8 @@ void bind_index(py::module_& m) {
   });
 }
 
-/// An op as (name, dtype, operands, detail). The detail of a load is (buffer, coordinates), of a constant the number,
-/// of an index op the expression.
+/// Returns an op as (name, dtype, operands, detail). The detail of a load is (buffer, coordinates), of a constant its number,
+/// and of an index op its expression.
 py::tuple op_tuple(const Op& op) {
   py::object detail = py::none();
   if (op.code == OpCode::kLoad) detail = py::make_tuple(op.buffer, op.index);

@@ -1,4 +1,4 @@
-// csrc/python/memory_bindings.cpp: the functions behind device/memory.py: statistics, limits, and snapshots with call
+// csrc/python/memory_bindings.cpp: the C++ functions that device/memory.py calls: statistics, limits, and snapshots with call
 // sites.
 #include <c10/util/Exception.h>
 #include <torch/csrc/profiler/combined_traceback.h>
@@ -41,7 +41,7 @@ void record_memory_history(bool sites, size_t most_events) {
   runtime::set_memory_history({sites, most_events, sites ? &python_call_site : nullptr});
 }
 
-/// Converts call sites to lists of frames. It waits until all are known, because symbols are looked up together.
+/// Converts call sites to lists of frames. All sites are collected first, because symbols are looked up together.
 class Frames {
  public:
   /// Makes resolve() set dict["frames"] to the frames of `site`, with `purpose` as the innermost frame.
@@ -149,7 +149,7 @@ py::dict dict_of(const runtime::MemoryEvent& event, Frames& frames) {
   return e;
 }
 
-/// {"segments": those of all devices, "device_traces": a list of events per device}, like
+/// Returns {"segments": the segments of all devices, "device_traces": a list of events per device}, like
 /// torch.cuda.memory._snapshot().
 py::dict memory_snapshot() {
   Frames frames;
@@ -182,7 +182,7 @@ py::dict dict_of(const Stat& stat) {
   return d;
 }
 
-/// Statistics of pinned host memory.
+/// Returns statistics of pinned host memory.
 py::dict host_memory_stats() {
   const at::HostStats stats = aten::host_allocator()->get_stats();
   py::dict d;

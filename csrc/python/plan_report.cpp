@@ -70,7 +70,7 @@ class Reporter {
     d["kept"] = step.kept;
     d["nodes"] = nodes;
     d["inlined"] = inlined;
-    for (const ir::BufferId b : written)  // what a group makes for itself, it does not read from memory
+    for (const ir::BufferId b : written)  // A group does not read from memory what it computes itself.
       if (graph_.buffers[b].role != ir::BufferRole::kInput) read.erase(b);
     d["reads"] = in_memory(read);
     d["writes"] = in_memory(written);
@@ -115,7 +115,7 @@ class Reporter {
     py::list result;
     const auto add = [&](const Group& part) {
       for (const Neighbour& other : part.apart) {
-        if (position_of_[other.node] == own) continue;  // another member of the batch
+        if (position_of_[other.node] == own) continue;  // The node is in another member of the same batch.
         py::dict d;
         d["relation"] = kRelations[static_cast<int>(other.relation)];
         d["group"] = position_of_[other.node];
@@ -146,7 +146,8 @@ class Reporter {
     return d;
   }
 
-  /// Intervals of the arena, in groups of the launch order; scratch memory of a kernel has the buffer None.
+  /// Returns the memory plan as a dict. `first` and `last` of an interval are positions of groups in launch order. The scratch
+  /// memory of a kernel has the buffer None.
   py::dict memory_dict() const {
     py::list intervals;
     std::vector<std::optional<ir::BufferId>> held(plan_.intervals.size());
@@ -171,8 +172,8 @@ class Reporter {
   const exec::Plan& plan_;
   const schedule::Schedule& schedule_;
   const ir::Graph& graph_;
-  std::vector<int> position_of_;       // group of each node
-  std::vector<ir::NodeId> writer_of_;  // the first node that writes each buffer
+  std::vector<int> position_of_;       // Node -> position of its group.
+  std::vector<ir::NodeId> writer_of_;  // Buffer -> the first node that writes it.
 };
 
 }  // namespace
@@ -180,7 +181,7 @@ class Reporter {
 py::dict plan_report(exec::Plan& plan) {
   std::unique_lock lock(plan.mutex, std::defer_lock);
   {
-    const py::gil_scoped_release release;  // a running plan may wait for the GIL
+    const py::gil_scoped_release release;  // The thread that runs the plan may wait for the GIL.
     lock.lock();
   }
   return Reporter(plan).report();

@@ -1,4 +1,5 @@
-// csrc/python/plan_report.h: a plan as dicts for the report: what each launch computes, what was fused and why no more, memory.
+// csrc/python/plan_report.h: gives the report a plan as dicts: what each launch computes, what was fused, why no more was
+// fused, and how memory is used.
 #pragma once
 
 #include "csrc/exec/plan.h"
@@ -6,7 +7,7 @@
 
 namespace ocl::python {
 
-/// Sizes and bytes are those of the last call; None where they are symbolic and the plan has not run.
+/// Returns the dicts. Sizes and bytes are those of the last call; None where they are symbolic and the plan has not run.
 pybind11::dict plan_report(exec::Plan& plan);
 
 }  // namespace ocl::python

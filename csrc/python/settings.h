@@ -1,4 +1,4 @@
-// csrc/python/settings.h: the cache and options of the process, as set by Python's config.
+// csrc/python/settings.h: the cache and options of the process, which Python's config sets.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace ocl::python {
 
-/// The cache, and the folders for dumps and failed kernels. A thread that compiles keeps the cache with which it began.
+/// The cache, and the folders for dumps and failed kernels. A thread that compiles keeps the cache that it got when it began.
 struct Settings {
   std::shared_ptr<cache::KernelCache> cache;  // Null before config.configure_core().
   std::string failed_dir, dump_dir;
 };
 Settings settings();
 
-/// The table of kernels in the cache, for runtime.
+/// Returns functions for runtime that use the cache's table of kernels.
 runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache);
 
-/// Plan options from Python's options of scope "compile" and a label.
+/// Makes plan options from a label and from Python's options of scope "compile".
 exec::PlanOptions plan_options_from(const pybind11::dict& options);
 
 void bind_cache(pybind11::module_& exec);

@@ -1,4 +1,4 @@
-// csrc/python/testing_bindings.cpp: _C.testing, with which tests cause rare situations.
+// csrc/python/testing_bindings.cpp: the functions of _C.testing, with which tests cause rare situations.
 #include "csrc/python/pch.h"
 #include "csrc/python/settings.h"
 #include "csrc/runtime/gate.h"
@@ -29,7 +29,7 @@ void bind_testing(py::module_& m) {
       },
       py::arg("table"));
   t.def(
-      "store_cache_entry",  // its checksum is right
+      "store_cache_entry",  // Stores an entry with a right checksum.
       [](const std::string& table, const std::string& key, const std::string& value) {
         if (const auto cache = settings().cache) cache->store(table.c_str(), key, value);
       },

@@ -11,8 +11,8 @@ namespace {
 
 using Sizes = std::array<size_t, 3>;
 
-/// An int is the position of a tensor that is read, [int] of one that is written; bytes are a number; (n,) is n bytes of
-/// local memory.
+/// Converts an argument of a launch. An int is the position of a tensor that is read, [int] of a tensor that is written. bytes
+/// are a number. (n,) stands for n bytes of local memory.
 aten::LaunchArgument argument_from(const py::handle& value) {
   if (py::isinstance<py::bytes>(value)) return value.cast<std::string>();
   if (py::isinstance<py::tuple>(value)) return exec::LocalMemory{value.cast<py::tuple>()[0].cast<size_t>()};

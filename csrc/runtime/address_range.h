@@ -1,5 +1,5 @@
-// csrc/runtime/address_range.h: the addresses that stand for a device's memory. They are reserved, inaccessible, and
-// assigned in chunks.
+// csrc/runtime/address_range.h: the addresses that stand for a device's memory. They are reserved, cannot be read or written,
+// and are assigned in chunks.
 //
 //   reserved range   | chunk 0 | chunk 1 | chunk 2 | ...     64 MiB of addresses each, not of memory
 //   slab             | slab at chunk 0   | slab    |         a slab begins at a chunk
@@ -28,7 +28,7 @@ class AddressRange {
 
   size_t bytes() const { return bytes_; }
   bool contains(uintptr_t address) const noexcept { return address - base_ < bytes_; }
-  /// The slab that contains `address`; nullptr if there is none. Takes no lock.
+  /// Returns the slab that contains `address`; nullptr if there is none. Takes no lock.
   Slab* slab_at(uintptr_t address) const noexcept;
   /// Assigns `slab->bytes` of free addresses to the slab and sets slab->address. Returns false if no free range is that
   /// large. An address is reused as late as possible.
@@ -50,7 +50,7 @@ class AddressRange {
   size_t next_ = 0;  // The chunk after the slab that was placed last.
 };
 
-/// The device whose range contains `address`; nullptr if there is none.
+/// Returns the device whose range contains `address`; nullptr if there is none.
 Device* device_of(const void* address) noexcept;
 
 }  // namespace ocl::runtime

@@ -1,5 +1,5 @@
-// csrc/runtime/allocator.cpp: allocates slabs from the device and blocks for streams. A freed block that other streams
-// use waits for them.
+// csrc/runtime/allocator.cpp: allocates slabs from the device, and blocks of slabs for streams. A freed block that other
+// streams use is not reused before they are done with it.
 #include "csrc/runtime/allocator.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kSmallLimit = kMiB;       // Smaller requests get blocks of small slabs.
 constexpr size_t kLargeLimit = 32 * kMiB;  // Larger requests get a slab of their own.
 constexpr size_t kSmallSlabBytes = 32 * kMiB;
-constexpr size_t kSideSlabBytes = 4 * kMiB;  // Small slabs of streams other than the default one.
-// The first large slab. Later ones grow with the total that is reserved.
+constexpr size_t kSideSlabBytes = 4 * kMiB;  // Size of small slabs of all streams except the default one.
+// Size of the first large slab. Later ones grow with the total that is reserved.
 constexpr size_t kLargeSlabBytes = 64 * kMiB;
 constexpr size_t kLargestSlabBytes = 512 * kMiB;
 constexpr size_t kOwnSlabStep = 2 * kMiB;  // The size of a huge page.
@@ -69,7 +69,7 @@ struct Allocator::State {
     return shared;
   }
 
-  /// The live block that contains `address`; nullptr if there is none.
+  /// Returns the live block that contains `address`; nullptr if there is none.
   Block* block_at(const void* address) const noexcept {
     const auto value = reinterpret_cast<uintptr_t>(address);
     const Slab* slab = range.slab_at(value);
@@ -134,8 +134,8 @@ struct Allocator::State {
     return block;
   }
 
-  /// Makes the driver reserve the memory of a new slab. Drivers of discrete GPUs reserve memory at the first use of a
-  /// buffer, and fail there. Using it here turns a full device into an error of this call, which can be handled. The
+  /// Makes the driver reserve the memory of a new slab. Drivers of discrete GPUs reserve memory at the first use of a buffer,
+  /// and only that use fails. Using the buffer here turns a full device into an error of this call, which can be handled. The
   /// stream's own queue does it, so that work on the slab comes later.
   bool commit(const Slab& slab, int stream) {
     const uint32_t zero = 0;
@@ -225,7 +225,7 @@ struct Allocator::State {
   /// Frees the block that begins at `address`, if there is one. Moves its dependents into `dependents`.
   void free_block(const void* address, std::vector<std::weak_ptr<Dependent>>& dependents) noexcept;
 
-  /// Makes a freed block wait for what its other users have enqueued so far. Returns false if it need not wait.
+  /// Makes a freed block wait for the work that its other streams have enqueued so far. Returns false if it need not wait.
   bool wait_for_users(Block* block) noexcept {
     std::vector<int> users;
     users.swap(block->users);
@@ -241,7 +241,7 @@ struct Allocator::State {
     return block->pending > 0;
   }
 
-  /// Puts blocks into the free lists whose users are done. The events of one stream are in the order of its queue.
+  /// Puts the freed blocks that no stream uses any more into the free lists. A stream's events are in the order of its queue.
   void collect_waiting() {
     for (auto& [stream, events] : waiting)
       while (!events.empty() && is_done(events.front().first.get())) {
@@ -329,7 +329,7 @@ void Allocator::free(void* address) noexcept {
   if (!address) return;
   std::vector<std::weak_ptr<Dependent>> dependents;
   state_->free_block(address, dependents);
-  // The dependents free memory of their own, so this runs without the lock.
+  // storage_freed() may free memory, so it is called without the lock.
   for (const std::weak_ptr<Dependent>& dependent : dependents)
     if (const std::shared_ptr<Dependent> alive = dependent.lock()) alive->storage_freed();
 }

@@ -1,5 +1,5 @@
-// csrc/runtime/allocator.h: a caching allocator. A pointer is an address in a reserved, inaccessible range that maps to
-// (cl_mem, offset). So views and pointer arithmetic work, and a host that dereferences the pointer faults at once.
+// csrc/runtime/allocator.h: a caching allocator. A pointer is an address in a reserved range that cannot be read or written,
+// and maps to (cl_mem, offset). Views and pointer arithmetic work on it, and a host that dereferences it faults at once.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class Dependent {
   virtual void storage_freed() noexcept = 0;
 };
 
-/// Cuts blocks from large slabs, each of which is one cl_mem. So most tensors share few cl_mems.
+/// Cuts blocks from large slabs, each of which is one cl_mem. Most tensors therefore share a few cl_mems.
 ///
 /// A block belongs to the stream it was allocated for. When freed, it can be reused at once by the same stream, because
 /// the in-order queue runs the earlier work first. Other streams that use the block are recorded (use, record_stream).
@@ -56,20 +56,20 @@ class Allocator {
   /// Frees the allocation at `address`. nullptr and unknown addresses are ignored. Calls the device only for a block
   /// that several streams use, and never after a fork.
   void free(void* address) noexcept;
-  /// The memory at an address, which may be inside a block. InternalError if the address is unknown or freed.
+  /// Returns the memory at an address, which may be inside a block. InternalError if the address is unknown or freed.
   Location resolve(const void* address) const;
   /// Resolves an address for work that is about to be enqueued on `stream`, and records the stream as a user of the
   /// block.
   Location use(const void* address, int stream);
-  /// The same for each address. A null address has no location.
+  /// Calls use() for each address. A null address gets an empty location.
   std::vector<Location> use(const std::vector<void*>& addresses, int stream);
   bool owns(const void* address) const noexcept;
   /// Call when work that changes the block has been enqueued on `stream`. Gives the block a new version.
   void wrote(const void* address, int stream);
   /// Calls dependent->storage_freed() when the block at `address` is freed, if `dependent` is still alive then.
   void attach(const void* address, const std::shared_ptr<Dependent>& dependent);
-  /// Records that `stream` uses the block. After it is freed, it is not reused until the work that `stream` has
-  /// enqueued by then is done.
+  /// Records that `stream` uses the block. After the block is freed, it is not reused until the work is done that `stream` has
+  /// enqueued by then.
   void record_stream(const void* address, int stream);
   /// Waits for the device and frees cached slabs.
   void empty_cache();

@@ -13,7 +13,7 @@ using Indices = std::vector<size_t>;  // Indices into the texts of one call.
 /// Groups the texts with indices `pending` into programs of at most `most_per_program` kernels. The kernels of a
 /// program have equal preludes (see kKernelMarker) and different names.
 std::vector<Indices> make_batches(const std::vector<KernelText>& texts, const Indices& pending, size_t most_per_program);
-/// The program text of a batch.
+/// Returns the program text of a batch.
 std::string batch_source(const std::vector<KernelText>& texts, const Indices& batch);
 
 }  // namespace ocl::runtime

@@ -11,7 +11,7 @@
 namespace ocl::runtime {
 namespace {
 
-/// The lines of the log with an error, indented for the message. The whole log is in the saved file.
+/// Returns the lines of the log that have an error, indented for the message. The whole log is in the saved file.
 std::string log_excerpt(const std::string& log) {
   constexpr size_t kLines = 8;
   std::vector<std::string> lines, errors;
@@ -30,7 +30,7 @@ std::string log_excerpt(const std::string& log) {
   return text.empty() ? "(the driver's log is empty)" : text;
 }
 
-/// A kernel's name as a folder name. Unusual characters become '_'.
+/// Returns a kernel's name as a folder name. Unusual characters become '_'.
 std::string file_name(const std::string& kernel) {
   std::string name = kernel;
   for (char& c : name)

@@ -28,7 +28,7 @@ constexpr std::chrono::seconds kLongestStart{60};  // Time limit for a worker to
 constexpr std::chrono::seconds kFresh{8};          // A worker that has been idle for longer may be about to end.
 constexpr int64_t kHostBytesPerWorker = int64_t{1} << 30;
 constexpr int64_t kDeviceBytesPerWorker = int64_t{1} << 31;  // A context on a GPU takes some of its memory.
-// Number of kernels from which the first worker is worth its start.
+// A call that builds fewer kernels than this starts no worker.
 constexpr size_t kLeastOnCpu = 8, kLeastOnGpu = 3;
 
 struct Worker {
@@ -45,7 +45,7 @@ struct WorkerPool {
   std::map<int, std::string> unusable;      // Device index -> why no worker can be started for it.
 };
 
-/// The pool of this process. A forked child gets a pool of its own, because its parent's workers are not its children.
+/// Returns the pool of this process. A forked child gets a pool of its own, because its parent's workers are not its children.
 WorkerPool& worker_pool() {
   static std::mutex mutex;
   // Never destroyed. The workers end when this process does.
@@ -199,14 +199,14 @@ std::vector<WorkerResult> build_in_workers(const Device& device, const std::vect
       }
       if (worker) give_back(device, std::move(*worker));
     } catch (const std::exception& error) {
-      // Out of memory. Texts without a result are compiled in this process.
+      // Memory ran out. Texts without a result are compiled in this process.
       log_message(LogLevel::kWarning, "runtime", std::string("a build worker is given up: ") + error.what());
     }
   };
   std::vector<std::thread> threads;
   try {
     for (size_t t = 1; t < std::min(workers, sources.size()); ++t) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // No more threads can be started. Go on with those that run.
+  } catch (const std::system_error&) {  // No more threads can be started. Go on with the threads that run.
   }
   work();
   for (std::thread& thread : threads) thread.join();

@@ -23,7 +23,7 @@ struct BuildPoolSettings {
 void set_build_pool(const BuildPoolSettings& settings);
 BuildPoolSettings build_pool_settings();
 
-/// The number of workers to use for so many kernels. 0: compile in this process.
+/// Returns the number of workers to use for this many kernels. 0: compile in this process.
 size_t workers_for(const Device& device, size_t kernels);
 
 /// The result of compiling one program text.

@@ -1,4 +1,5 @@
-// csrc/runtime/build_progress.cpp: a thread that writes the line, so that it appears even while the first kernel is built.
+// csrc/runtime/build_progress.cpp: a thread writes the line of progress, so that it appears even while the first kernel is
+// built.
 #include "csrc/runtime/build_progress.h"
 
 #include <atomic>
@@ -20,7 +21,7 @@ constexpr std::chrono::milliseconds kBetween{200};
 constexpr char kErase[] = "\r\033[K";  // to the start of the line, and clear it
 
 std::atomic<bool> g_enabled{true};
-std::atomic<bool> g_busy{false};  // some batch may show its line
+std::atomic<bool> g_busy{false};  // True if some batch has the line.
 
 void write_line(const std::string& text) {
   std::fputs(text.c_str(), stderr);
@@ -69,7 +70,7 @@ BuildProgress::BuildProgress(const char* what, size_t kernels, size_t processes)
     line_->kernels = kernels;
     line_->processes = processes;
     line_->thread = std::thread([line = line_.get()] { line->run(); });
-  } catch (const std::system_error&) {  // no thread is to be had: no line
+  } catch (const std::system_error&) {  // No thread could be started, so there is no line.
     line_.reset();
     g_busy = false;
   }

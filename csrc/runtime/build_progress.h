@@ -9,18 +9,19 @@ namespace ocl::runtime {
 /// Turns the progress lines on or off. They are on by default, and appear only if stderr is a terminal.
 void show_build_progress(bool shown);
 
-/// One batch of builds. Its line appears after two seconds and is removed by the destructor. Only one batch of a process has a
-/// line.
+/// The progress of one batch of builds. A line appears after two seconds and is removed by the destructor. Only one batch of a
+/// process at a time has a line.
 class BuildProgress {
  public:
-  /// `what` is done to so many kernels: "built", "checked". `processes`: worker processes; 0: this process compiles.
+  /// `what` says what happens to the `kernels`: "built" or "checked". `processes` is the number of worker processes; 0: this
+  /// process compiles.
   BuildProgress(const char* what, size_t kernels, size_t processes);
   ~BuildProgress();
-  void add(size_t kernels);  // are done. Thread-safe
+  void add(size_t kernels);  // Reports that `kernels` more are done. Thread-safe.
 
  private:
   struct Line;
-  std::unique_ptr<Line> line_;  // none where nothing is shown
+  std::unique_ptr<Line> line_;  // Null if no line is shown.
 };
 
 }  // namespace ocl::runtime

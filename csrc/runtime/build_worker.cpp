@@ -11,7 +11,7 @@
 namespace ocl::runtime {
 namespace {
 
-// A worker without a request for so long ends, because it holds a context of the device.
+// A worker that gets no request for this long ends, because it holds a context of the device.
 constexpr std::chrono::seconds kIdle{10};
 
 struct Target {

@@ -59,7 +59,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
       static_cast<int>(std::clamp<size_t>(query<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), 1, 1 << 20));
   caps.global_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 1 << 30));
   caps.max_alloc_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 1 << 28));
-  // Use at least a cache line of any CPU and the widest vector, even if the device says less.
+  // Take at least 128 bytes, enough for a cache line of any CPU and for the widest vector, even if the device says less.
   caps.base_align_bytes =
       std::clamp<int>(static_cast<int>(query<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8), 128, 4096);
   caps.unified = query<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
@@ -85,7 +85,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   // Some drivers compile `half` without listing cl_khr_fp16, so a test program decides.
   caps.fp16_arith = has_word(extensions, "cl_khr_fp16") ||
                     build_probe(device, context, "__kernel void k(__global half* p) { p[0] = p[0] * p[1] + p[2]; }", "") > 0;
-  // OpenCL 3.0 devices may list subgroups but lack their reductions, so this is compiled too.
+  // OpenCL 3.0 devices may list subgroups but lack their reductions, so a test program decides here too.
   if (has_word(extensions, "cl_khr_subgroups") || has_word(extensions, "cl_intel_subgroups")) {
     const char* text =
         "#ifdef cl_khr_subgroups\n#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n#endif\n"

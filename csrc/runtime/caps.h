@@ -9,7 +9,7 @@
 
 namespace ocl::runtime {
 
-/// Uses queries only, except on GPUs. There, small test programs decide where extension strings are unreliable.
+/// Finds out a device's caps with queries. On GPUs, small test programs decide where extension strings are unreliable.
 Caps probe_caps(cl_device_id device, cl_context context);
 
 std::string device_text(cl_device_id device, cl_device_info what);  // "" if the query fails.

@@ -15,7 +15,7 @@
 
 namespace ocl::runtime {
 
-/// Name of a status code, such as "CL_OUT_OF_RESOURCES" for -5. An unknown code is returned as a number.
+/// Returns the name of a status code, such as "CL_OUT_OF_RESOURCES" for -5. An unknown code is returned as a number.
 const char* status_name(cl_int status);
 
 /// Throws DeviceError, or OutOfMemory for allocation failures. The message names the call, the status and `where`

@@ -12,13 +12,13 @@ namespace ocl::runtime {
 namespace {
 
 constexpr int kTries = 8;
-constexpr int64_t kLongEnough = 1000000;  // ns between two samples that tell how fast one clock gains on the other
+constexpr int64_t kLongEnough = 1000000;  // Two samples this many ns apart tell how fast one clock gains on the other.
 
 }  // namespace
 
 std::optional<ClockSample> sample_clock(Device& device) {
   cl_int status = CL_SUCCESS;
-  // Its own queue: the work of the device's streams neither delays it nor waits for it.
+  // The sample has its own queue, so that it neither delays nor waits for the work of the device's streams.
   const QueueHandle queue(clCreateCommandQueue(device.context(), device.id(), CL_QUEUE_PROFILING_ENABLE, &status));
   OCL_CHECK(status, "clCreateCommandQueue on " + device.describe());
   const MemHandle memory(clCreateBuffer(device.context(), CL_MEM_READ_WRITE, 64, nullptr, &status));
@@ -41,7 +41,7 @@ std::optional<ClockSample> sample_clock(Device& device) {
     most = std::min(most, after - end);
     if (queued != 0) least = std::max(least, before - static_cast<int64_t>(queued));
   }
-  if (least > most) least = most;  // the driver's time of enqueueing is not of the same clock
+  if (least > most) least = most;  // The driver took the time of enqueueing from another clock.
   const int64_t middle = least + (most - least) / 2;
   return ClockSample{end, end + middle, (most - least) / 2};
 }

@@ -1,4 +1,4 @@
-// csrc/runtime/clock.h: the times of a device's events as unix time, so that they fit between those of the host.
+// csrc/runtime/clock.h: converts the times of a device's events to unix time, in which the host's times are given.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,22 @@ namespace ocl::runtime {
 
 class Device;
 
-/// What the clock of a device shows when the host's shows `unix_ns`; the truth is at most `uncertainty_ns` away.
+/// A time of the device's clock, and the unix time at that moment, which is wrong by at most `uncertainty_ns`.
 struct ClockSample {
   int64_t device_ns = 0, unix_ns = 0, uncertainty_ns = 0;
 };
 
-/// Runs a few small commands and waits for them. Empty if the device gives no times.
+/// Takes a sample: runs a few small commands and waits for them. Empty if the device gives no times.
 std::optional<ClockSample> sample_clock(Device& device);
 
-/// Unix time from a device's time: a straight line through two samples, or one sample's difference.
+/// Converts a device's time to unix time: along the straight line through two samples, or by the difference in one sample.
 class DeviceClock {
  public:
   DeviceClock(std::optional<ClockSample> first, ClockSample last);
   int64_t unix_ns(int64_t device_ns) const;
   int64_t uncertainty_ns() const { return uncertainty_ns_; }
-  /// Moves the clock ahead, by what it is in doubt at most: a command starts after the host's call that enqueued it.
+  /// Makes all converted times later by `ns`, but at most by the uncertainty. Callers use it so that no command starts before
+  /// the host's call that enqueued it.
   void move(int64_t ns);
 
  private:

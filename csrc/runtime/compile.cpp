@@ -15,7 +15,7 @@ std::string build_log(cl_program program, cl_device_id device) {
   return cl::Program(program, true).getBuildInfo<CL_PROGRAM_BUILD_LOG>(cl::Device(device, true)).c_str();
 }
 
-/// The device's options, and those on a first line of the text that begins with kOptionsMarker.
+/// Returns the device's options. Adds the options in the first line of the text, if that line begins with kOptionsMarker.
 std::string options_for(const std::string& source, const std::string& options) {
   const size_t marker = sizeof(kOptionsMarker) - 1;
   if (source.compare(0, marker, kOptionsMarker) != 0) return options;

@@ -9,7 +9,8 @@
 
 namespace ocl::runtime {
 
-/// A text whose first line begins with this names options of its compiler there, besides those of the device.
+/// If the first line of a program text begins with this marker, compiler options follow in that line. They are added to the
+/// device's options.
 inline constexpr char kOptionsMarker[] = "//@options ";
 
 /// A program, or what went wrong while it was built.
@@ -29,7 +30,7 @@ std::vector<Built> compile_all(cl_context context, cl_device_id device, const st
 inline constexpr size_t kCompilerThreads = 8;
 /// Makes a program from a binary of the same device and driver. Returns a null handle if the driver refuses it.
 ProgramHandle load_binary(cl_context context, cl_device_id device, const std::string& options, const std::string& binary);
-/// The program's binary. "" if the driver gives none.
+/// Returns the program's binary, or "" if the driver gives none.
 std::string binary_of(cl_program program);
 
 }  // namespace ocl::runtime

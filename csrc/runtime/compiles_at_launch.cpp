@@ -14,7 +14,7 @@
 namespace ocl::runtime {
 namespace {
 
-// CPU time. If getting a binary takes longer, the kernel was compiled just then.
+// In seconds of CPU time. If getting a binary takes longer, the kernel was compiled only then.
 constexpr double kBinarySeconds = 0.002;
 constexpr char kYes[] = "1", kNo[] = "0";
 
@@ -30,7 +30,7 @@ Verdicts& verdicts() {
 }
 
 bool seen_to_compile_for_a_binary(Device& device) {
-  // A number that makes a kernel that no cache of the driver has.
+  // A new number makes this a kernel that no cache of the driver has.
   const auto number = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   const std::string source = "__kernel void tell(__global ulong* x) { x[0] = x[1] * " + std::to_string(number) + "UL + " +
                              std::to_string(os::process_id()) + "; }";

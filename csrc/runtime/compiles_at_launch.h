@@ -1,4 +1,4 @@
-// csrc/runtime/compiles_at_launch.h: which runtimes compile a kernel at its first launch.
+// csrc/runtime/compiles_at_launch.h: finds out whether a runtime compiles a kernel only at its first launch.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace ocl::runtime {
 
-/// True for a runtime that compiles a kernel at its first launch (PoCL). If it is asked for a binary before, it compiles
-/// every kernel once more in a general form that the launch does not use. That takes twice the time and saves nothing. Such
-/// a runtime has a cache of its own, so no binaries are kept for it. The first call compiles a small kernel to find out, and
-/// stores the verdict under a key that begins with `prefix`. Thread-safe.
+/// True for a runtime that compiles a kernel at its first launch, such as PoCL. If such a runtime is asked for a binary before
+/// the launch, it also compiles the kernel in a general form that the launch does not use. That takes twice the time and saves
+/// nothing. The runtime has a cache of its own, so no binaries are kept for it. The first call for a device compiles a small
+/// kernel to find out, and stores the answer under a key that begins with `prefix`. Thread-safe.
 bool compiles_at_launch(Device& device, const BinaryStore& store, const std::string& prefix);
 
 /// False if the device is known to compile at the first launch, so that its binaries are not kept.

@@ -23,12 +23,12 @@ class Queue;
 /// of the platform's or device's name. Python's config reads that variable and passes it to configure_devices.
 class Device {
  public:
-  /// Number of devices. Loads the OpenCL runtimes at the first call. ConfigError if the selection matches nothing.
+  /// Returns the number of devices. Loads the OpenCL runtimes at the first call. ConfigError if the selection matches nothing.
   static int count();
   /// Returns a device. ConfigError if there is no such index; it names the devices that exist. DeviceError in a forked
   /// child, where OpenCL is unusable.
   static Device& get(int index);
-  /// Those that have been used.
+  /// Returns the devices that have been used.
   static std::vector<Device*> in_use();
 
   int index() const { return index_; }
@@ -41,8 +41,8 @@ class Device {
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
   Allocator& allocator() { return *allocator_; }
-  /// The in-order queue of a stream, created at the first use. Stream 0 is the default stream. ConfigError for a stream
-  /// that next_stream never returned.
+  /// Returns the in-order queue of a stream, and creates it at the first use. Stream 0 is the default stream. ConfigError for a
+  /// stream that next_stream never returned.
   Queue& queue(int stream = 0);
   /// Returns the next stream of a pool of kStreamsPerPriority streams of this priority, in turn. Below 0 is high
   /// priority, above 0 is low. A device without Caps::queue_priorities treats all alike.
@@ -54,7 +54,7 @@ class Device {
   void finish_before(std::chrono::steady_clock::time_point deadline) noexcept;
 
   static constexpr int kStreamsPerPriority = 32;
-  // The default stream, then those of priority 0, -1 and 1.
+  // The default stream, then the streams of priorities 0, -1 and 1.
   static constexpr int kStreams = 1 + 3 * kStreamsPerPriority;
 
  private:
@@ -79,15 +79,15 @@ class Device {
 /// of .icd files, or of folders with .icd files. Among CPUs, their devices come first. ConfigError if a device is in
 /// use already and something would change.
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries);
-/// The libraries given to configure_devices last.
+/// Returns the libraries that configure_devices got last.
 std::vector<std::string> vendor_libraries();
-/// Call when the process is about to end. Waits some seconds for the work of all devices, now and again as the first
-/// function that exit() calls. Afterwards no runtime is used any more. CPU runtimes compile and run kernels in threads
-/// of this process. Such a thread crashes if the runtime's destructors run meanwhile. Some destructors are registered
-/// only when a kernel is compiled, so this must be called late.
+/// Call when the process is about to end. Waits some seconds for the work of all devices, both now and in a function that
+/// exit() calls first. No runtime is used afterwards. CPU runtimes compile and run kernels in threads of this process, and such
+/// a thread crashes if the runtime's destructors run meanwhile. Some destructors are registered only when a kernel is compiled,
+/// so this must be called late.
 void end_devices() noexcept;
-/// One line for each platform or device that failed while it was listed. For `doctor` and for messages about missing
-/// devices.
+/// Returns one line for each platform or device that failed while it was listed. `doctor` and messages about missing devices
+/// show the lines.
 std::vector<std::string> device_problems();
 
 /// A listed device, found without creating a context, for `python -m torch_ocl_compile devices`.

@@ -16,7 +16,7 @@ struct ListedDevice {
   std::string label() const { return platform_name + " / " + name; }
 };
 
-/// All usable devices: GPUs, then accelerators, then CPUs. `vendor_libraries` are runtimes that the system's list may
+/// Returns all usable devices: GPUs, then accelerators, then CPUs. `vendor_libraries` are runtimes that the system's list may
 /// lack. A platform or device that fails adds a line to `problems`.
 std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_libraries, std::vector<std::string>& problems);
 

@@ -14,7 +14,8 @@ int64_t end_of(cl_event event) {
   return status == CL_SUCCESS ? static_cast<int64_t>(time) : 0;
 }
 
-/// A command whose event has a time: it fills a few bytes of memory, which later work of the queue can reuse at once.
+/// Enqueues a command whose event has a time, and returns the event. The command fills a few bytes of memory, which later work
+/// of the queue can reuse at once.
 EventHandle timed_fill(Queue& queue) {
   constexpr size_t kBytes = 16;
   Allocator& allocator = queue.device().allocator();
@@ -28,7 +29,7 @@ EventHandle timed_fill(Queue& queue) {
   return EventHandle(event);
 }
 
-/// An event that the host completes.
+/// Returns an event that the host completes.
 EventHandle user_event(Device& device) {
   cl_int status = CL_SUCCESS;
   EventHandle event(clCreateUserEvent(device.context(), &status));
@@ -36,7 +37,8 @@ EventHandle user_event(Device& device) {
   return event;
 }
 
-/// Called when the work before an event is over. Completes `user_event`, an event of another context, and releases it.
+/// The driver calls this when the work before an event is over. Completes `user_event`, an event of another context, and
+/// releases it.
 void CL_CALLBACK pass_on(cl_event, cl_int status, void* user_event) {
   const EventHandle event(static_cast<cl_event>(user_event));
   clSetUserEventStatus(event.get(), status < 0 ? status : CL_COMPLETE);

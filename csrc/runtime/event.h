@@ -11,10 +11,10 @@ namespace ocl::runtime {
 class Device;
 class Queue;
 
-/// Complete when all work that was enqueued before it is done.
+/// A point in a queue. It is complete when all work that was enqueued before it is done.
 class Event {
  public:
-  /// `timed`: time_ns() can be called.
+  /// `timed` says whether time_ns() can be called.
   Event(Queue& queue, bool timed);
   /// Returns whether the event is complete. DeviceError if the work before it failed.
   bool complete() const;
@@ -25,8 +25,8 @@ class Event {
   void block(Queue& queue) const;
   Device& device() const { return device_; }
   bool timed() const { return timed_; }
-  /// The time in ns of the device's clock at which the work before the event was done. Waits for it. Only for a timed
-  /// event.
+  /// Returns the time in ns of the device's clock at which the work before the event was done. Waits for the event, which must
+  /// be timed.
   int64_t time_ns() const;
 
  private:

@@ -35,7 +35,7 @@ std::optional<int64_t> of_driver(Device& device) {
   return static_cast<int64_t>(kib[0]) << 10;
 }
 
-/// The PCI address as the management library writes it, "00000000:0B:00.0". "" if the driver does not tell.
+/// Returns the PCI address as the management library writes it, "00000000:0B:00.0". "" if the driver does not tell.
 std::string pci_address(Device& device) {
   cl_uint bus = 0, slot = 0, domain = 0;
   if (clGetDeviceInfo(device.id(), kPciBus, sizeof(bus), &bus, nullptr) != CL_SUCCESS ||

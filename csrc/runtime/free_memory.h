@@ -7,8 +7,8 @@ namespace ocl::runtime {
 
 class Device;
 
-/// Free memory in bytes. For a device that shares the host's memory, the system tells. For others, the driver's or the
-/// vendor's interface tells. If there is none, it is the memory that this process has not reserved.
+/// Returns the free memory in bytes. For a device that shares the host's memory, the operating system tells. For other devices,
+/// the driver or the vendor's library tells. If neither does, returns the memory that this process has not reserved.
 int64_t free_memory(Device& device);
 
 }  // namespace ocl::runtime

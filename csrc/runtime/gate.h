@@ -1,5 +1,4 @@
-// csrc/runtime/gate.h: holds a queue back. Tests use it to make a queue late on purpose, so that a race fails every
-// time.
+// csrc/runtime/gate.h: holds a queue back. Tests delay a queue with it, so that a race between queues fails every time.
 #pragma once
 
 #include "csrc/runtime/cl.h"

@@ -36,7 +36,7 @@ ProgramHandle uncover_instructions(cl_context context, cl_device_id device, cl_p
   std::string text = binary_of(program);
   const std::string target = ".target sm_90";
   const size_t at = text.find(target);
-  // This is not the assembler text that the function can edit.
+  // The binary is not assembler text that this function can edit.
   if (at == std::string::npos || text.find(kMark) == std::string::npos) {
     *status = CL_INVALID_BINARY;
     return {};

@@ -1,8 +1,8 @@
 // csrc/runtime/hidden_instructions.h: instructions that a driver's assembler knows but its OpenCL compiler does not.
 //
-// Kernels write them as inline assembly behind `//@`. For the compiler that is a comment, in which it only substitutes the
-// operands. The binary of the program is assembler text. We remove the marks, set a target that has the instructions, and build
-// that text.
+// Kernels write such instructions as inline assembly behind `//@`. For the compiler, the text behind `//@` is a comment, in
+// which it only substitutes the operands. The compiler's binary is assembler text. uncover_instructions removes the marks, sets
+// a target that has the instructions, and builds that text.
 #pragma once
 
 #include <chrono>

@@ -13,7 +13,7 @@ std::atomic<unsigned> g_wanted{0};
 
 namespace {
 
-constexpr size_t kMostPending = 4096;  // The most events kept at the same time, if the device keeps up.
+constexpr size_t kMostPending = 4096;  // Number of events that are kept at once, as long as the device keeps up with the host.
 
 int64_t event_time(cl_event event, cl_profiling_info what) {
   cl_ulong time = 0;
@@ -133,7 +133,7 @@ void enter_range(uint64_t session, uint64_t id, bool named_by_user) {
 
 void leave_range(uint64_t session, bool named_by_user) {
   ThreadRanges& ranges = thread_ranges();
-  // A range that was entered before the session began is left in it.
+  // The profiler leaves a range that was entered before the session began; ignore it.
   if (ranges.session != session || !ranges.innermost || ranges.innermost->named_by_user != named_by_user) return;
   ranges.innermost = ranges.innermost->outer;
 }

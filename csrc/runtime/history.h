@@ -12,7 +12,7 @@
 
 namespace ocl::runtime {
 
-/// What a launch computes. Equal for all calls with the same sizes, so their records share it.
+/// What a launch computes. All launches of a call site with the same sizes share one object.
 struct LaunchInfo {
   std::string kernel;  // The kernel's name, such as "sum_3f9c1e".
   std::string kind;    // What kind of kernel it is: pointwise, reduction, gemm, conv_forward, ..., copy.
@@ -50,7 +50,7 @@ struct CommandRecord {
   int64_t queued_ns = 0, start_ns = 0, end_ns = 0;  // Times of the device's clock. Zero unless timing was on.
 };
 
-/// What the open recordings want together.
+/// What the open recordings want, as bits that are or-ed over all recordings.
 enum Wanted : unsigned { kLaunches = 1, kTimes = 2, kAllCommands = 4 };
 extern std::atomic<unsigned> g_wanted;
 inline unsigned wanted() noexcept { return g_wanted.load(std::memory_order_relaxed); }
@@ -73,7 +73,8 @@ int64_t unix_ns() noexcept;
 class NotedCommand {
  public:
   NotedCommand(CommandType type, int device, int stream);
-  /// Returns where the command's event goes, or nullptr if nobody wants one. `callers`: an event that the caller wants anyhow.
+  /// Returns where to put the command's event, or nullptr if nobody wants it. `callers` is where the caller wants the event, or
+  /// nullptr.
   cl_event* event(cl_event* callers = nullptr);
   /// Must be called when the command is enqueued or the wait is over.
   void done(int64_t bytes = 0, const LaunchInfoPtr& info = nullptr);
@@ -90,14 +91,14 @@ class NotedCommand {
 };
 
 const char* name(CommandType type);      // Returns "launch", "upload", ...
-const char* function(CommandType type);  // Returns OpenCL's: "clEnqueueNDRangeKernel", ...
-/// Whether the device does it, rather than the host.
+const char* function(CommandType type);  // Returns the name of OpenCL's function, such as "clEnqueueNDRangeKernel".
+/// True if the device executes the command; false if the host does.
 inline bool is_of_device(CommandType type) { return type < CommandType::kQueueFinish; }
 /// Returns the launch's title, or "upload 1.20 MB".
 std::string title_of(const CommandRecord& record);
 /// Returns "1.20 MB": three digits and a decimal prefix.
 std::string amount(double value, const char* unit);
-/// "64x4": the first `dims` sizes of a launch.
+/// Returns the first `dims` sizes of a launch as a text, such as "64x4".
 std::string sizes_text(int dims, const std::array<size_t, 3>& sizes);
 
 }  // namespace ocl::runtime

@@ -1,4 +1,4 @@
-// csrc/runtime/loader.cpp: OpenCL's functions, each a call through a pointer that `open_loader` fills in.
+// csrc/runtime/loader.cpp: defines OpenCL's functions. Each calls through a pointer that `open_loader` sets.
 #include "csrc/runtime/loader.h"
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kLoader = "libOpenCL.so.1";
 
-/// One pointer per OpenCL function; null without a loader, or where the loader is of an OpenCL version without the function.
+/// One pointer per OpenCL function. It is null if there is no loader, or if the loader's OpenCL version lacks the function.
 struct Functions {
 #define OCL_CL(result, name, parameters, arguments) decltype(&::name) name = nullptr;
 #include "csrc/runtime/cl_functions.def"
@@ -22,7 +22,8 @@ struct Functions {
 
 Functions g_functions;
 
-/// What a function without an implementation returns. Functions that make an object have their status as the last argument.
+/// Returns the error that a function without an implementation gives. Functions that make an object have their status as the
+/// last argument.
 template <class Result, class... Arguments>
 Result unavailable(Arguments... arguments) {
   constexpr cl_int kStatus = CL_INVALID_OPERATION;
@@ -35,7 +36,7 @@ Result unavailable(Arguments... arguments) {
   }
 }
 
-/// Fills in the table. `library`: null for the functions that the process itself has. False if it has no OpenCL functions.
+/// Fills in the table from `library`, or from the process itself if it is null. Returns false if there are no OpenCL functions.
 bool take_functions(void* library) {
 #define OCL_CL(result, name, parameters, arguments) \
   g_functions.name = reinterpret_cast<decltype(&::name)>(os::library_symbol(library, #name));
@@ -60,7 +61,7 @@ std::string open_loader(const std::vector<std::string>& vendor_libraries) {
 
 }  // namespace ocl::runtime
 
-// A hidden symbol serves this library alone: other libraries of the process keep the loader's functions.
+// The symbols are hidden, so that only this library calls them. Other libraries of the process keep the loader's functions.
 #define OCL_CL(result, name, parameters, arguments)                                       \
   extern "C" __attribute__((visibility("hidden"))) result CL_API_CALL name parameters {   \
     using namespace ocl::runtime;                                                         \

@@ -1,5 +1,5 @@
-// csrc/runtime/memory_history.h: what memory is used for, and what the allocator did. For errors, snapshots and torch's
-// memory viewer.
+// csrc/runtime/memory_history.h: records what memory is used for and what the allocator did. Errors, snapshots and torch's
+// memory viewer show it.
 #pragma once
 
 #include <atomic>
@@ -69,7 +69,7 @@ struct MemorySnapshot {
   std::vector<MemoryEvent> events;  // Oldest first.
 };
 
-/// What is recorded of the allocations of all devices.
+/// Settings of what is recorded of the allocations of all devices.
 struct HistorySettings {
   bool sites = false;      // Record the call site of each allocation.
   size_t most_events = 0;  // Keep this many of the latest events. 0: none.
@@ -77,8 +77,8 @@ struct HistorySettings {
 };
 void set_memory_history(const HistorySettings& settings);
 
-/// The current call site if call sites are recorded, otherwise null. Called without locks, because it may need Python's
-/// lock.
+/// Returns the current call site if call sites are recorded, otherwise null. Call it without holding locks, because it may need
+/// Python's lock.
 CallSite call_site();
 
 /// The latest events of one device. Guarded by the allocator's mutex.
@@ -95,11 +95,11 @@ class MemoryHistory {
 
 std::vector<SegmentInfo> segments_of(const AddressRange& range);
 
-/// The purposes that hold most memory: "1.20 GiB in 24 blocks: results of forward_0; 300.00 MiB in 161 blocks: other
-/// tensors".
+/// Returns the purposes that hold most memory, such as "1.20 GiB in 24 blocks: results of forward_0; 300.00 MiB in 161 blocks:
+/// other tensors".
 std::string largest_holders(const AddressRange& range);
 
-/// A size as text: "1.20 GiB", "300.00 MiB".
+/// Returns a size as text, such as "1.20 GiB" or "300.00 MiB".
 std::string size_text(int64_t bytes);
 
 }  // namespace ocl::runtime

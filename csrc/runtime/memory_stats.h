@@ -21,7 +21,7 @@ struct Stat {
   }
 };
 
-/// Three values: for all blocks, for blocks of small slabs, for the others.
+/// Three values: for all blocks, for blocks of small slabs, and for blocks of other slabs.
 struct PooledStat {
   std::array<Stat, 3> of{};
   const Stat& all() const { return of[0]; }
@@ -37,12 +37,12 @@ struct PooledStat {
 
 /// Statistics for torch.ocl.memory_stats. Sizes are in bytes.
 struct MemoryStats {
-  // Live blocks. requested_bytes is without padding.
+  // Of live blocks. requested_bytes does not count padding.
   PooledStat blocks, allocated_bytes, requested_bytes;
-  // Live blocks, and freed blocks that a stream still uses.
+  // Of live blocks, and of freed blocks that a stream still uses.
   PooledStat active_blocks, active_bytes;
-  PooledStat slabs, reserved_bytes;                        // Slabs that were allocated from the device.
-  PooledStat inactive_split_blocks, inactive_split_bytes;  // Free parts of slabs that are in use.
+  PooledStat slabs, reserved_bytes;                        // Of slabs that were allocated from the device.
+  PooledStat inactive_split_blocks, inactive_split_bytes;  // Of free parts of slabs that are in use.
   // retries: allocations for which cached memory was freed. failures: allocations that failed even so.
   int64_t retries = 0, failures = 0;
   // slab_allocations, slab_frees: how often memory was requested from and given back to the driver. waits: waits for all

@@ -12,9 +12,9 @@ namespace ocl::runtime {
 namespace {
 
 constexpr int kRuns = 5;
-constexpr int kChains = 12;                // independent sums of an item: they hide the latency of a multiply-add
-constexpr double kLongEnough = 4e-3;       // seconds of a run that overheads do not matter for
-constexpr size_t kMostCopied = 128 << 20;  // bytes; several times the caches of the CPUs and GPUs that there are
+constexpr int kChains = 12;           // Independent sums that a work-item computes. They hide the latency of a multiply-add.
+constexpr double kLongEnough = 4e-3;  // A run of this many seconds is long enough that overheads do not matter.
+constexpr size_t kMostCopied = 128 << 20;  // In bytes. Several times the caches of today's CPUs and GPUs.
 
 constexpr const char* kSource = R"(
 #define JOIN_(a, b) a##b
@@ -69,7 +69,7 @@ struct Bench {
     OCL_CHECK(status, name);
     return kernel;
   }
-  /// Seconds of the fastest of some runs.
+  /// Returns the seconds of the fastest of `runs` runs.
   double best(cl_kernel kernel, size_t groups, int runs) const {
     const size_t items = static_cast<size_t>(local), global = groups * items;
     double least = 1e9;
@@ -115,7 +115,7 @@ double measure_copy(const Bench& bench) {
   const size_t groups = most / (row * static_cast<size_t>(steps)), bytes = groups * row * static_cast<size_t>(steps);
   const MemHandle from = bench.buffer(bytes), to = bench.buffer(bytes);
   const cl_mem source = from.get(), target = to.get();
-  const cl_uint zero = 0;  // so that each page of `from` exists
+  const cl_uint zero = 0;  // Filling `from` makes each of its pages exist.
   OCL_CHECK(clEnqueueFillBuffer(bench.queue.get(), source, &zero, sizeof zero, 0, bytes, 0, nullptr, nullptr), "copy");
   const KernelHandle kernel = bench.kernel("copy");
   OCL_CHECK(clSetKernelArg(kernel.get(), 0, sizeof source, &source), "copy");

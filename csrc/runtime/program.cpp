@@ -1,4 +1,4 @@
-// csrc/runtime/program.cpp: finds programs in memory or in the binary store, and builds the others.
+// csrc/runtime/program.cpp: finds programs in memory or in the binary store, and builds programs that are in neither.
 #include "csrc/runtime/program.h"
 
 #include <algorithm>
@@ -29,14 +29,14 @@ constexpr char kAbi[] = "kernels 2";  // Change this when the meaning of a store
 constexpr size_t kPrefixDigits = 16;
 // 8 to 32 cost the same per kernel. Fewer distribute better over threads.
 constexpr size_t kMaxKernelsPerProgram = 16;
-// An entry of a kernel that begins with this has the key of its program.
+// An entry of a kernel that begins with this character contains the key of its program.
 constexpr char kReference[] = "@";
-// An entry that begins with this says how the compiler's process ended.
+// An entry that begins with this character says how the compiler's process ended.
 constexpr char kDeath[] = "!";
 
 using Clock = std::chrono::steady_clock;
-// A process that has the claim on a kernel may be suspended. Others build the kernel themselves if they see no progress for so
-// long.
+// A process that has claimed a kernel may be suspended. Other processes build the kernel themselves if they see no progress for
+// this long.
 constexpr std::chrono::seconds kMostWait{120};
 constexpr std::chrono::milliseconds kPollTime{20};
 
@@ -77,7 +77,7 @@ std::shared_ptr<Program> load_program(Device& device, const std::string& binary)
   return handle ? std::make_shared<Program>(device, std::move(handle)) : nullptr;
 }
 
-/// The work of one call of build_programs.
+/// One call of build_programs.
 class Build {
  public:
   Build(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store, const std::string& failed_dir)
@@ -122,10 +122,11 @@ class Build {
     return complete;
   }
 
-  /// Two equal boards have equal keys but different contexts, so the device's index is added.
+  /// Returns the key of a program in memory. Two equal boards have equal keys but different contexts, so it contains the
+  /// device's index.
   std::string memory_key(const std::string& key) const { return std::to_string(device_.index()) + ":" + key; }
 
-  /// The index of one text per missing key.
+  /// Returns the index of one text per missing key.
   Indices missing() {
     Indices indices;
     for (size_t i = 0; i < keys_.size(); ++i)
@@ -160,8 +161,8 @@ class Build {
     }
   }
 
-  /// Builds what is missing. A kernel that another process is building is waited for, so that processes that start at
-  /// the same time build each kernel once.
+  /// Builds what is missing. If another process is building a kernel, waits for it. Processes that start at the same time thus
+  /// build each kernel once.
   void build_missing() {
     Indices pending = missing();
     if (pending.empty()) return;
@@ -287,8 +288,8 @@ class Build {
     for (size_t i : batch) keep(i, program);
   }
 
-  /// Throws the error of a kernel whose compilation ended the compiler's process twice. Its entry in the store says how
-  /// it ended, so this driver does not get it again.
+  /// Throws the error of a kernel whose compilation ended the compiler's process twice. The kernel's entry in the store says
+  /// how the process ended, so that this driver is not given the kernel again.
   [[noreturn]] void raise_compiler_crash(size_t index, const std::string& death, bool remembered) {
     const char* next = remembered ? "; this kernel is not tried again until `python -m torch_ocl_compile cache clear`" : "";
     raise_build_error(device_, texts_[index], CL_BUILD_PROGRAM_FAILURE, "the compiler's process ended twice: " + death + next,

@@ -16,9 +16,9 @@ namespace ocl::runtime {
 
 class Device;
 
-/// A line of its own in a program text. Above it is a prelude (types, macros, helper functions) that other texts repeat
-/// word for word; below it is the kernel. Texts with equal preludes and no #define below the line are built as one
-/// program. That costs a third of building each alone.
+/// A line of a program text that separates its prelude from its kernel. Above the line is the prelude (types, macros, helper
+/// functions), which other texts repeat word for word; below it is the kernel. Texts with equal preludes and no #define below
+/// the line are built as one program, which takes a third of the time of building each alone.
 inline constexpr char kKernelMarker[] = "//@kernel\n";
 
 /// A kernel to build: a complete program text that defines exactly one kernel, `name`.
@@ -44,8 +44,8 @@ class Program {
   Live<Program> live_;
 };
 
-/// Finds and stores binaries. exec passes functions of the cache, so that runtime does not depend on SQLite. Any function
-/// may be empty.
+/// Functions that find and store binaries. exec passes functions of the cache, so that runtime does not depend on SQLite. Any
+/// function may be empty.
 struct BinaryStore {
   std::function<std::string(const std::string& key)> find;  // Returns "" if there is no entry.
   std::function<void(const std::string& key, const std::string& binary)> store;
@@ -54,7 +54,7 @@ struct BinaryStore {
   std::function<void(const std::string& key)> release;  // Ends a claim.
 };
 
-/// The prefix of all keys for this device, its driver and its build options.
+/// Returns the prefix of all keys for this device, its driver and its build options.
 std::string store_prefix(const Device& device);
 
 /// Counters since the start of the process, for tests and `explain`.
@@ -69,11 +69,11 @@ struct BuildCounters {
 };
 BuildCounters build_counters();
 
-/// Returns the program of each text, in order. Texts may share a program. Looks every text up in `store`, builds the
-/// others in few programs, and stores their binaries. A key is store_prefix and a hash of the text. A program with
-/// several kernels is stored once, and the key of each kernel leads to it. Programs that are in use or among the latest
-/// are found in memory. Thread-safe. Throws kBuild with kernel, device, `where` and log. Source and log are saved in
-/// `failed_dir`/<kernel>/, unless `failed_dir` is "".
+/// Returns the program of each text, in order; texts may share a program. Looks every text up among the programs that are in
+/// use or were used last, then in `store`. Builds the others in few programs and stores their binaries. A key is store_prefix
+/// and a hash of the text. A program with several kernels is stored once, and the entry of each kernel refers to it.
+/// Thread-safe. Throws kBuild with kernel, device, `where` and log. Source and log are saved in `failed_dir`/<kernel>/, unless
+/// `failed_dir` is "".
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir);
 /// Drops the programs in memory that are not in use. The next build looks into the store again.

@@ -30,7 +30,7 @@ std::string kernel_text(cl_kernel kernel) {
   return name;
 }
 
-/// For a launch that nobody described.
+/// Returns a description of a launch that nobody described.
 LaunchInfoPtr unknown_launch(cl_kernel kernel, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local) {
   auto info = std::make_shared<LaunchInfo>();
   info->kernel = info->title = kernel_text(kernel);
@@ -52,7 +52,7 @@ int kernel_name_id(const std::string& name) {
 
 Queue::Queue(Device& device, int stream, int priority) : device_(device), stream_(stream) {
   cl_int status = CL_SUCCESS;
-  // Without events, profiling costs nothing that can be measured. It allows to start a recording at any time.
+  // Profiling is always on: without events it costs nothing that can be measured, and a recording can start at any time.
   if (priority != 0 && device.caps().queue_priorities) {
     const cl_queue_properties wished = priority < 0 ? CL_QUEUE_PRIORITY_HIGH_KHR : CL_QUEUE_PRIORITY_LOW_KHR;
     const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PRIORITY_KHR, wished, 0};
@@ -108,7 +108,7 @@ void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, s
 void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
                    cl_event* event, int name_id, const LaunchInfoPtr& info) {
   for (int i = 0; i < dims; ++i)
-    // An empty launch is an error before OpenCL 2.1.
+    // An empty launch is an error before OpenCL 2.1, so it is skipped.
     if (global[i] == 0) {
       if (event) *event = nullptr;
       return;

@@ -23,7 +23,7 @@ int kernel_name_id(const std::string& name);
 /// Thread-safe, as OpenCL's queues are. Copies of zero bytes and empty launches are allowed and do nothing.
 class Queue {
  public:
-  /// `priority` is optional for the device, see Device::next_stream.
+  /// `priority` is as in Device::next_stream. Devices without priorities ignore it.
   Queue(Device& device, int stream, int priority = 0);
   Device& device() { return device_; }
   int stream() const { return stream_; }
@@ -40,7 +40,7 @@ class Queue {
   /// `info` describes the launch in recordings.
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
               cl_event* event = nullptr, int name_id = 0, const LaunchInfoPtr& info = nullptr);
-  EventHandle marker();  // Completes when everything enqueued before it has.
+  EventHandle marker();  // Returns an event that completes when everything enqueued before it has.
   /// Returns a marker after all work so far. Returns the last marker again if nothing was enqueued since.
   EventHandle last_work();
   // Later work of this queue starts after `event`, an event of the same device.
@@ -48,8 +48,8 @@ class Queue {
   void flush();
   // Waits for all work. Throws the error of failed work, with the names of the last kernels.
   void finish();
-  /// Makes the next finish(), idle() or blocking read throw DeviceError with this message. For work outside of OpenCL
-  /// that later work of this queue relied on, and that failed.
+  /// Makes the next finish(), idle() or blocking read throw DeviceError with this message. Call it if work outside of OpenCL
+  /// has failed that later work of this queue relies on.
   void raise_later(const std::string& message);
   /// True if anything was enqueued since the last finish().
   bool has_work() const { return enqueued_.load() != finished_.load(); }

@@ -1,4 +1,4 @@
-// csrc/runtime/signal.h: an event that the host completes, and calls when an event of the device is complete.
+// csrc/runtime/signal.h: an event that the host completes, and functions that run when an event of the device is complete.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// csrc/runtime/slab.h: slabs, the blocks they are cut into, and the free blocks of each stream. Only bookkeeping: no
-// call of the device.
+// csrc/runtime/slab.h: slabs, the blocks they are cut into, and the free blocks of each stream. This code keeps the books and
+// never calls the device.
 //
 //   slab    | block  | free | block | block | free |   one cl_mem; blocks tile it without gaps
 //   block   | requested bytes | 1 or more bytes of padding |
@@ -30,7 +30,7 @@ struct Block {
   Slab* slab = nullptr;
   size_t offset = 0, bytes = 0, requested = 0;
   bool free = true;
-  // The stream that it was allocated for, or whose later work may reuse it.
+  // The stream for which the block was allocated, or, of a free block, the stream whose later work may reuse it.
   int stream = 0;
   Block *previous = nullptr, *next = nullptr;  // The neighbours in the slab.
   std::vector<int> users;                      // Other streams that use the block.
@@ -59,7 +59,7 @@ struct Slab {
   ~Slab();
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
-  /// The block that contains `value`, an address inside the slab.
+  /// Returns the block that contains `value`, an address inside the slab.
   Block* block_at(uintptr_t value) const noexcept;
 };
 
@@ -72,9 +72,9 @@ class FreeBlocks {
   explicit FreeBlocks(MemoryStats& stats) : stats_(stats) {}
   void insert(Block* block);
   void erase(Block* block);
-  /// The smallest free block of the stream with at least `bytes` bytes; nullptr if there is none.
+  /// Returns the smallest free block of the stream with at least `bytes` bytes; nullptr if there is none.
   Block* best_fit(int stream, Pool pool, size_t bytes) const;
-  /// The best fit over all streams and pools. Call it only while the device has no work.
+  /// Returns the smallest such block of all streams and pools. Call it only while the device has no work.
   Block* best_fit_anywhere(size_t bytes) const;
   /// Removes `block` from the lists. Cuts it to `bytes` if at least `least_rest` bytes are left over.
   void take(Block* block, size_t bytes, size_t least_rest);
@@ -83,7 +83,7 @@ class FreeBlocks {
   void give_back(Block* block);
   /// Gives all free blocks of a slab to the slab's stream and joins them. Call it only while the device has no work.
   void rejoin(Slab* slab);
-  /// The slabs that consist of a single free block.
+  /// Returns the slabs that consist of a single free block.
   std::vector<Slab*> unused_slabs() const;
 
  private:

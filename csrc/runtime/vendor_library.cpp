@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The library that an .icd file names. Files of conda and pip may have the path of the machine that built the package.
-/// Then <prefix>/etc/OpenCL/vendors/x.icd stands for <prefix>/lib/<library>.
+/// Returns the path of the library that an .icd file names. Files of conda and pip may have a path of the machine that built
+/// the package. For <prefix>/etc/OpenCL/vendors/x.icd, the library is then <prefix>/lib/<library>.
 std::string library_of(const fs::path& icd) {
   std::string line;
   if (std::FILE* file = std::fopen(icd.c_str(), "re")) {

@@ -10,7 +10,7 @@
 
 namespace ocl::runtime {
 
-/// The platforms of a runtime. `path` is a library, an .icd file, or a folder of .icd files. A failure adds a line to
+/// Returns the platforms of a runtime. `path` is a library, an .icd file, or a folder of .icd files. A failure adds a line to
 /// `problems`.
 std::vector<cl_platform_id> vendor_platforms(const std::string& path, std::vector<std::string>& problems);
 

@@ -5,8 +5,8 @@
 
 namespace ocl {
 
-/// The linker's hash of the library or program that contains this function, in hexadecimal digits. "" if it was linked
-/// without one.
+/// Returns the linker's hash of the library or program that contains this function, as hexadecimal digits. Returns "" if it was
+/// linked without a hash.
 std::string build_id();
 
 }  // namespace ocl

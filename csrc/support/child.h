@@ -22,8 +22,8 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
   /// Returns false if the other side is gone.
   bool send(const Message& message) noexcept;
-  /// Waits for a message for at most `limit`; a negative limit waits forever. kEnded: the other side is gone. kLate:
-  /// the limit is over. kGarbage: the bytes are no message, or a damaged one.
+  /// Waits for a message for at most `limit`; a negative limit waits forever. Returns kEnded if the other side is gone, kLate
+  /// if the limit has passed, and kGarbage if the bytes are no message or a damaged one.
   Received receive(Message& message, std::chrono::milliseconds limit);
   /// Waits until the other side has closed its end.
   void wait_for_end() noexcept;
@@ -34,7 +34,7 @@ class Channel {
   int handle_;
 };
 
-/// The child process. Its standard input is the socket. Its output is discarded, except that standard error is kept if
+/// A child process. Its standard input is the socket. Its standard output is discarded, and so is its standard error unless
 /// `loud`.
 class Child {
  public:
@@ -55,7 +55,7 @@ class Child {
   Channel channel_;
 };
 
-/// The folder of the library or program that contains this code. "" if the system does not tell.
+/// Returns the folder of the library or program that contains this code, or "" if the system does not tell.
 std::string own_folder();
 
 }  // namespace ocl::os

@@ -22,8 +22,8 @@ class Error : public std::runtime_error {
 
 [[noreturn]] inline void fail(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
 
-/// Position of a line in the source tree, "csrc/ir/builder.cpp:331". It does not contain the folder of the machine that
-/// built it.
+/// Returns the position of a line in the source tree, such as "csrc/ir/builder.cpp:331". The folder in which the source was
+/// built is cut off.
 inline std::string position(const std::string& file, int line) {
   const size_t folder = file.rfind("csrc/");
   return (folder == std::string::npos ? file : file.substr(folder)) + ":" + std::to_string(line);

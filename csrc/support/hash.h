@@ -12,9 +12,9 @@ struct Hash128 {
   uint64_t low = 0, high = 0;
 };
 
-/// MurmurHash3_x64_128 (algorithm by Austin Appleby, public domain).
+/// Returns MurmurHash3_x64_128 of the bytes (algorithm by Austin Appleby, public domain).
 Hash128 hash128(std::string_view bytes, uint64_t seed = 0) noexcept;
-/// The hash as 32 lower-case hexadecimal digits.
+/// Returns the hash as 32 lower-case hexadecimal digits.
 std::string hash_hex(std::string_view bytes);
 
 }  // namespace ocl

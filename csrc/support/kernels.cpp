@@ -45,11 +45,11 @@ constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
     {"mma_attention", "attention_warp,attention_gradient_warp"},
     {"mma_attention_gradient", "attention_gradient_warp"}};
 
-/// The rows and the types (one bit each) that a name selects.
+/// What a name selects: rows of kernels/kernels.def, and types (one bit per KernelType).
 struct Named {
   std::vector<const KernelRow*> rows;
   unsigned types = (1u << kKernelTypes) - 1;
-  bool is_row = false;  // True if the name is that of a single row.
+  bool is_row = false;  // True if the name names a single row.
 };
 
 Named find(std::string_view term) {

@@ -9,7 +9,7 @@
 
 namespace ocl {
 
-/// One value per row, such as KernelId::k_gemm_item.
+/// One value per row of kernels/kernels.def, such as KernelId::k_gemm_item.
 enum class KernelId : uint8_t {
 #define OCL_KERNEL(name, ...) k_##name,
 #include "kernels/kernels.def"
@@ -70,7 +70,7 @@ struct KernelRow {
 
 const std::vector<KernelRow>& kernel_rows();
 const KernelRow& kernel_row(KernelId id);
-/// The kernel that computes `operation` at a level of tensor cores. InternalError if there is none.
+/// Returns the kernel that computes `operation` at a level of tensor cores. InternalError if there is none.
 KernelId tensor_core_kernel(KernelOperation operation, KernelLevel level);
 
 /// The kernels that may be used, each with the types for which it may be used.
@@ -84,10 +84,10 @@ class KernelSet {
   void add(std::string_view term);
   void remove(std::string_view term);
   void remove(KernelId id, KernelType type) { of(type) &= ~bit(id); }
-  /// True if both the kernel and its base kernel are in the set. The base is another row for a special form of a
-  /// kernel.
+  /// True if both the kernel and its base are in the set. The base of a special form of a kernel is the row of the plain form;
+  /// any other row is its own base.
   bool has(KernelId id, KernelType type) const;
-  bool has(KernelId id) const;  // True if it may be used for some type.
+  bool has(KernelId id) const;  // True if the kernel may be used for at least one type.
   bool has(KernelLevel level) const;
 
  private:
@@ -96,7 +96,7 @@ class KernelSet {
   std::array<uint64_t, kKernelTypes> bits_{};
 };
 
-/// The kernels that every device can run.
+/// Returns the kernels that every device can run.
 const KernelSet& portable_kernels();
 /// Splits a comma-separated list of names, as the option `disable` takes it.
 std::vector<std::string> names_of(const std::string& list);

@@ -1,4 +1,4 @@
-// csrc/support/live.h: counts the live objects of a class, for tests that memory does not grow and for reports.
+// csrc/support/live.h: counts the objects of a class that exist. Tests use the count to find leaks, and reports show it.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace ocl {
 
-/// Put into a class T as a member, it counts the objects of T.
+/// Counts the objects of class T. It must be a member of T.
 template <class T>
 class Live {
  public:

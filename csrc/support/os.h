@@ -9,20 +9,21 @@
 
 namespace ocl::os {
 
-/// Reserves `bytes` of addresses that cannot be read or written. nullptr if the system refuses.
+/// Reserves a range of `bytes` addresses that cannot be read or written. Returns nullptr if the system refuses.
 void* reserve_addresses(size_t bytes) noexcept;
 void release_addresses(void* address, size_t bytes) noexcept;
 
-/// Zeroed, page-aligned memory, in huge pages where possible. nullptr if there is none.
+/// Returns zeroed, page-aligned memory, in huge pages where possible, or nullptr if there is none.
 void* allocate_pages(size_t bytes) noexcept;
 void free_pages(void* address, size_t bytes) noexcept;
-/// Bytes of memory that programs could still allocate, including caches that the system would drop. 0 if unknown.
+/// Returns how many bytes of memory programs could still allocate, including caches that the system would drop. 0 if unknown.
 int64_t available_memory_bytes() noexcept;
 
 /// Opens a library for the rest of the process. Libraries that it needs are looked for in its own folder too. If that
 /// fails, returns nullptr and puts the reason into `problem`.
 void* open_library(const std::string& path, std::string& problem);
-/// nullptr for a symbol that is not there. `library`: nullptr for the libraries that the process shows to all of its parts.
+/// Returns the address of a symbol, or nullptr if there is none. If `library` is nullptr, searches the libraries whose symbols
+/// the whole process sees.
 void* library_symbol(void* library, const char* name) noexcept;
 
 /// A folder whose contents only this user and root can change, or the reason why it is not safe.
@@ -56,10 +57,12 @@ class KeepVariables {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-/// Characters in a line of the terminal that stderr is; 0: it is none, or one that cannot erase a line.
+/// Returns the width in characters of the terminal that stderr writes to; 0 if stderr is no terminal, or the terminal cannot
+/// erase a line.
 int terminal_columns() noexcept;
-/// Sends the process's standard error output nowhere while it lives: some compilers print "1 error generated." there for a
-/// program that is built to find out whether it builds. What other threads print meanwhile is lost as well, so keep it short.
+/// While an object of this class lives, the process's standard error output is discarded. Some compilers print "1 error
+/// generated." there for a program that is built only to find out whether it builds. Messages of other threads are lost too, so
+/// the object must not live long.
 class SilentErrors {
  public:
   SilentErrors() noexcept;
@@ -72,9 +75,9 @@ class SilentErrors {
 };
 
 int process_id() noexcept;
-/// The system's number of this thread, as debuggers and traces show it.
+/// Returns the system's number of this thread, as debuggers and traces show it.
 int64_t thread_id() noexcept;
-/// CPU time of this thread so far, in seconds.
+/// Returns the CPU time of this thread so far, in seconds.
 double thread_seconds() noexcept;
 /// True in a child made by fork(), if the parent had called watch_forks(). Costs one load.
 bool is_forked_child() noexcept;
@@ -98,8 +101,8 @@ class FileLock {
   intptr_t handle_ = -1;
 };
 
-/// Locks on single bytes of a file, between processes. The system releases them when the process ends. Locks of one object
-/// do not exclude each other. A forked child shares those of its parent, so it needs an object of its own.
+/// Locks on single bytes of a file, between processes. The system releases them when the process ends. Locks of one object do
+/// not exclude each other. A forked child shares its parent's locks, so it needs an object of its own.
 class ByteLocks {
  public:
   enum class Taken : uint8_t { kYes, kNo, kUnsupported };  // kUnsupported: there is no file, or its file system has no locks.

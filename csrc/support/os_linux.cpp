@@ -46,7 +46,7 @@ constexpr int kMaxLinks = 40;  // The limit of Linux.
 
 bool is_mine(const struct stat& entry) { return entry.st_uid == geteuid(); }
 
-/// True for this user, root, and the owner of "/". In a user namespace, root may have another number.
+/// True if the owner is this user, root or the owner of "/". In a user namespace, root may have another number.
 bool is_trusted(const struct stat& entry) {
   struct stat root{};
   return is_mine(entry) || entry.st_uid == 0 || (stat("/", &root) == 0 && entry.st_uid == root.st_uid);
@@ -226,8 +226,9 @@ bool write_private_file(const std::string& path, const std::string& contents) no
 
 namespace {
 
-/// Ends the process without running destructors: those of OpenCL libraries wait for threads that only the parent has.
-/// The child registers this function, so it runs before them. Python has ended by then.
+/// Ends the process without running destructors, because the destructors of OpenCL libraries wait for threads that exist only
+/// in the parent. A child registers this function after the fork, so exit() calls it before the functions that the parent has
+/// registered. Python has ended by then.
 void end_forked_child(int status, void*) {
   std::fflush(nullptr);
   _exit(status);

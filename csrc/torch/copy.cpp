@@ -33,7 +33,7 @@ struct Shape {
   uint64_t places, dims;
 };
 
-/// The name of an element type in kernels/base/copy.cl; nullptr if the kernel cannot convert it.
+/// Returns the name of an element type in kernels/base/copy.cl; nullptr if the kernel cannot convert it.
 const char* kernel_type(at::ScalarType dtype) {
   switch (dtype) {
     case at::kBool:
@@ -67,7 +67,7 @@ const char* kernel_type(at::ScalarType dtype) {
   }
 }
 
-/// The names of both element types; ("", "") if the kernel cannot do this conversion.
+/// Returns the names of both element types; ("", "") if the kernel cannot do this conversion.
 std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarType dst, int device) {
   if (src == dst) {
     const std::string raw = "raw" + std::to_string(at::elementSize(src));
@@ -88,7 +88,7 @@ struct CopyKernel {
   std::mutex mutex;  // Held from setting the arguments until the launch is enqueued.
 };
 
-/// How copy kernels are built.
+/// Settings for building copy kernels.
 struct BuildContext {
   std::mutex mutex;
   runtime::BinaryStore store;
@@ -100,7 +100,7 @@ BuildContext& build_context() {
   return *instance;
 }
 
-/// The store and the folder, after calling `configure`. Holds no lock during that call, because it may take the GIL.
+/// Calls `configure`, then returns the store and the folder. Holds no lock during `configure`, because it may take the GIL.
 std::pair<runtime::BinaryStore, std::string> configured_context() {
   BuildContext& context = build_context();
   std::unique_lock lock(context.mutex);
@@ -140,7 +140,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   return *entry;
 }
 
-/// Drops dimensions of size 1, sorts the others from the innermost of `dst`, and merges neighbours where both strides
+/// Drops dimensions of size 1, sorts the other dimensions from the innermost of `dst`, and merges neighbours where both strides
 /// allow it. Returns false if more than kMaxDims dimensions remain.
 bool merge_dims(const at::Tensor& src, const at::Tensor& dst, Shape& shape) {
   std::vector<int64_t> order;
@@ -177,7 +177,7 @@ bool merge_dims(const at::Tensor& src, const at::Tensor& dst, Shape& shape) {
 
 size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
-/// For those who record.
+/// Describes a copy for recordings.
 runtime::LaunchInfoPtr copy_info(const CopyKernel& copy, const at::Tensor& src, const at::Tensor& dst, const Shape& shape,
                                  const std::array<size_t, 3>& global) {
   auto info = std::make_shared<runtime::LaunchInfo>();
@@ -309,7 +309,7 @@ void within_device(const at::Tensor& src, const at::Tensor& dst) {
   host_to_device(host, dst, false);
 }
 
-/// Copies the numbers in memory. The caller handles conjugate and negative bits.
+/// Copies the numbers as they are in memory. The caller handles conjugate and negative bits.
 void copy_physical(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const bool from_ocl = src.device().type() == c10::kPrivateUse1, to_ocl = dst.device().type() == c10::kPrivateUse1;
   if (from_ocl && to_ocl) {

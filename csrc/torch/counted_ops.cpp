@@ -1,5 +1,5 @@
-// csrc/torch/counted_ops.cpp: eager ops whose result is a number, or whose size depends on the data: masks, nonzero,
-// unique, equal. Other eager ops compute everything on the device. Only the size is read back.
+// csrc/torch/counted_ops.cpp: eager ops whose result is a number, or whose size depends on the data: masks, nonzero, unique,
+// equal. They call other eager ops, which compute everything on the device. Only the number or the size is read back.
 #include <ATen/ATen.h>
 #include <ATen/native/IndexingUtils.h>
 #include <torch/library.h>
@@ -24,7 +24,7 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   return self.sizes() == other.sizes() && (self.numel() == 0 || at::eq(self, other).all().item<bool>());
 }
 
-/// The indices at which the flat `mask` is true, in order.
+/// Returns the indices at which the flat `mask` is true, in order.
 at::Tensor positions(const at::Tensor& mask) {
   const int64_t n = mask.numel();
   const at::TensorOptions number = mask.options().dtype(at::kLong);
@@ -45,7 +45,7 @@ at::Tensor column(const std::vector<int64_t>& values, const at::Tensor& like) {
   return at::tensor(values, at::kLong).to(like.device()).unsqueeze(1);
 }
 
-/// Indices of nonzero elements, shape [count, dimensions]. In memory, one column follows the other, as on the CPU.
+/// Returns the indices of nonzero elements, shape [count, dimensions]. In memory, one column follows the other, as on the CPU.
 at::Tensor nonzero(const at::Tensor& self) {
   const at::Tensor found = positions(flat_mask(self));
   if (self.dim() == 0) return at::empty({found.numel(), 0}, found.options());
@@ -99,7 +99,8 @@ struct Runs {
   at::Tensor number;  // Number of each element's run.
 };
 
-/// `differs` says for each element but the first whether it differs from the one before it.
+/// Returns the runs of equal elements among n. `differs` says for each element but the first whether it differs from the
+/// element before it.
 Runs runs(const at::Tensor& differs, int64_t n) {
   const at::TensorOptions number = differs.options().dtype(at::kLong);
   if (n == 0) return {at::empty({0}, number), at::empty({0}, number)};
@@ -113,8 +114,8 @@ at::Tensor counts(const Runs& r, int64_t n) {
 
 using Unique = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-/// Slices of `x` along `dim` are compared as rows. `order`: the row numbers before sorting; undefined if the rows were
-/// not sorted.
+/// Returns the first slice of each run of equal slices of `x` along `dim`. `rows` has the slices as rows. If they were sorted,
+/// `order` has their numbers before sorting; otherwise it is undefined.
 Unique unique_of(const at::Tensor& x, int64_t dim, const at::Tensor& rows, const at::Tensor& order, bool inverse, bool count) {
   const int64_t n = rows.size(0);
   const at::Tensor differs =

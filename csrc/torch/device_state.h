@@ -12,14 +12,16 @@
 
 namespace ocl::aten {
 
-/// Sets the arguments for configure_devices, which is called at the first use of a device. So an import loads no OpenCL
-/// runtime. Returns false and changes nothing if the devices have already been listed.
+/// Sets the arguments for configure_devices. That function is called at the first use of a device, so importing the package
+/// loads no OpenCL runtime. Returns false and changes nothing if the devices have already been listed.
 bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries);
 bool devices_ready() noexcept;
 
-/// Number of devices. 0 if OpenCL is missing or broken, or after a fork of a process that used a device. Never throws.
+/// Returns the number of devices. 0 if OpenCL is missing or broken, or after a fork of a process that used a device. Never
+/// throws.
 int device_count() noexcept;
-/// The device with this index; -1 is the current device. ConfigError if there is none. DeviceError in a forked child.
+/// Returns the device with this index; -1 stands for the current device. ConfigError if there is none. DeviceError in a forked
+/// child.
 runtime::Device& device_at(int index);
 int current_device() noexcept;
 void set_current_device(int index) noexcept;
@@ -29,7 +31,7 @@ bool in_bad_fork() noexcept;
 bool used_by_other_threads() noexcept;
 void note_thread() noexcept;
 
-/// The thread's current stream on a device. 0 is the default stream.
+/// Returns the thread's current stream on a device. 0 is the default stream.
 int current_stream(int device) noexcept;
 void set_current_stream(int device, int stream) noexcept;
 runtime::Queue& current_queue(int device);
@@ -37,7 +39,7 @@ runtime::Queue& current_queue(int device);
 c10::DataPtr allocate_on(int device, size_t bytes);
 c10::Allocator* device_allocator();
 
-/// UnsupportedError if the device has no numbers of this dtype. The message names `op`.
+/// Throws UnsupportedError if the device has no numbers of this dtype. The message names `op`.
 void check_dtype(int device, at::ScalarType dtype, const char* op);
 /// Makes the device behave as if it had no float64. Only tests use it.
 void pretend_no_fp64(int device, bool on);

@@ -24,20 +24,21 @@ namespace {
 // After this many plans that differ only in numbers, numbers become arguments.
 constexpr int kExactNumbers = 3;
 constexpr int kExactSizes = 4;  // After this many plans that differ in sizes, sizes become arguments.
-// Most exact plans of a class whose sizes cannot become arguments. Further calls run on the CPU.
+// A class of calls whose sizes cannot become arguments gets at most this many exact plans. Its further calls run on the CPU.
 constexpr int kMostExact = 48;
-// After this many failed compilations and no success in a class, nothing more is tried.
+// After this many failed compilations without a success, no more calls of the class are compiled.
 constexpr int kMostFailures = 4;
-constexpr int64_t kMostPacked = 64;  // Up to this many numbers need no copy to the device of their own.
-// Most exact plans. Each takes up to a few MB on CPUs. With more, the older half is forgotten.
+constexpr int64_t kMostPacked = 64;  // A tensor of at most this many numbers is uploaded with the call itself.
+// At most this many exact plans are kept, because each takes up to a few MB on CPUs. When there are more, the older half is
+// forgotten.
 constexpr size_t kMostPlans = 1 << 10;
 
 using PlanPointer = std::shared_ptr<const EagerPlan>;
 
-/// The calls of one op that have the same key at level kNumbers or kSizes. They differ only in what that level ignores.
+/// The calls of one op that have the same key at level kAnyNumbers or kAnySizes. They differ only in what that level ignores.
 struct Class {
-  PlanPointer plan;                // A plan for all calls of the class.
-  bool failed = false;             // There is no such plan.
+  PlanPointer plan;                // A plan that serves all calls of the class.
+  bool failed = false;             // True if no plan can serve all calls.
   int compiled = 0, failures = 0;  // Number of exact plans that were compiled, and of failures among them.
 };
 
@@ -83,7 +84,7 @@ class CacheMiss {
             EagerCompiler compiler, std::unique_lock<std::mutex>& lock)
       : op_(op), stack_(stack), arguments_(arguments), compiler_(std::move(compiler)), lock_(lock) {}
 
-  /// The plan that an earlier process has stored, if any.
+  /// Returns the plan that an earlier process has stored, if any.
   std::optional<PlanPointer> stored(KeyLevel level) {
     std::optional<CompiledOp> found;
     bool rejected = false;
@@ -114,7 +115,7 @@ class CacheMiss {
     return keep(compiled);
   }
 
-  /// Call when the exact plan has been found. If it exists, PyTorch had refused only varying sizes or numbers, not
+  /// Call when the exact plan has been looked for. If there is one, PyTorch had refused only varying sizes or numbers, not
   /// these arguments. That refusal is then worth storing.
   void exact_is(const PlanPointer& plan) {
     if (refusals_.empty() || !plan || plan->refused) return;
@@ -139,7 +140,7 @@ class CacheMiss {
     return compiled.plan;
   }
 
-  /// The key of the plan in the cache. "" if the plan must not be stored.
+  /// Returns the key of the plan in the cache. "" if the plan must not be stored.
   std::string key_in_store(KeyLevel level) {
     if (!compiler_.context) return "";
     if (!context_) {
@@ -184,22 +185,22 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
     return found->second.plan;
   }
 
-  const std::string by_number = arguments.has_floats ? key_of(op, arguments, KeyLevel::kNumbers) : std::string();
-  const std::string by_size = key_of(op, arguments, KeyLevel::kSizes);
+  const std::string by_number = arguments.has_floats ? key_of(op, arguments, KeyLevel::kAnyNumbers) : std::string();
+  const std::string by_size = key_of(op, arguments, KeyLevel::kAnySizes);
   CacheMiss miss(op, stack, arguments, c.compiler, lock);
   const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> PlanPointer {
     if (Class& known = c.classes[key]; known.plan || known.failed || known.compiled < after) return known.plan;
     const std::optional<PlanPointer> stored = miss.stored(level);
     PlanPointer plan = stored ? *stored : miss.compiled(level);
-    // The refusal says nothing about other sizes and numbers.
+    // A refusal says nothing about other sizes and numbers of the class.
     if (plan && plan->refused) plan = nullptr;
     c.classes[key].plan = plan;
     c.classes[key].failed = plan == nullptr;
     return plan;
   };
   if (arguments.has_floats)
-    if (PlanPointer plan = generalise(by_number, KeyLevel::kNumbers, arguments.varies ? 0 : kExactNumbers)) return plan;
-  if (PlanPointer plan = generalise(by_size, KeyLevel::kSizes, kExactSizes)) return plan;
+    if (PlanPointer plan = generalise(by_number, KeyLevel::kAnyNumbers, arguments.varies ? 0 : kExactNumbers)) return plan;
+  if (PlanPointer plan = generalise(by_size, KeyLevel::kAnySizes, kExactSizes)) return plan;
   {
     const Class& known = c.classes[by_size];
     if (known.failures >= kMostFailures && known.compiled == known.failures) return nullptr;
@@ -208,7 +209,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   const std::optional<PlanPointer> stored = miss.stored(KeyLevel::kExact);
   if (!stored) {
     // An earlier process may have had so many calls of the class that it stored a plan for all of them.
-    for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kNumbers), std::pair(&by_size, KeyLevel::kSizes)}) {
+    for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kAnyNumbers), std::pair(&by_size, KeyLevel::kAnySizes)}) {
       if (key->empty() || c.classes[*key].failed) continue;
       const std::optional<PlanPointer> found = miss.stored(level);
       if (found && *found && (*found)->plan) return c.classes[*key].plan = *found;
@@ -216,7 +217,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   }
   PlanPointer plan = stored ? *stored : miss.compiled(KeyLevel::kExact);
   miss.exact_is(plan);
-  // This says nothing about the op.
+  // A plan that only resizes tensors says nothing about whether the op can be compiled.
   if (plan && !plan->resizes.empty()) return plan;
   c.add(exact, plan);
   for (const std::string* key : {&by_number, &by_size}) {
@@ -232,7 +233,7 @@ bool is_written(const c10::OperatorHandle& op, int argument) {
   return alias != nullptr && alias->isWrite();
 }
 
-/// The position of a leaf within its argument.
+/// Returns the position of a leaf within its argument.
 int list_position(const EagerArguments& arguments, int leaf) {
   int position = 0;
   while (position < leaf && arguments.argument[leaf - position - 1] == arguments.argument[leaf]) ++position;

@@ -22,7 +22,7 @@ namespace ocl::aten {
 struct EagerInput {
   enum class Kind : uint8_t {
     kTensor,   // Leaf `leaf`.
-    kNumbers,  // Several leaves (floats, scalars on the CPU) packed into one tensor of `dtype`.
+    kNumbers,  // Several leaves (floats, CPU scalars), packed into one tensor of `dtype`.
     // (seed, offset) of the generator in leaf `leaf`, or of the device's generator. Reserves `count` counters.
     kState,
   };
@@ -33,23 +33,23 @@ struct EagerInput {
   uint64_t count = 0;
 };
 
-/// One value that the op returns: outputs of the plan, arguments that were written, or a number.
+/// Says where one returned value of the op comes from: outputs of the plan, arguments that were written, or a number.
 struct EagerReturn {
   bool is_list = false;
-  // (is an output of the plan, number of the output or leaf). Below 0: no tensor.
+  // Each tensor is (true, number of an output of the plan) or (false, leaf). If the number is below 0, there is no tensor.
   std::vector<std::pair<bool, int>> tensors = {};
   std::optional<int64_t> number = std::nullopt;  // Set instead of `tensors`.
 };
 
-/// What runs when an op is called with arguments of one key: a plan, or a resize of tensors after which the key is
-/// known, or nothing because PyTorch refuses such arguments.
+/// What runs when an op is called with arguments of one key. It is a plan; or a resize of tensors, after which the call has
+/// another key; or nothing, because PyTorch refuses such arguments.
 struct EagerPlan {
   std::shared_ptr<exec::Plan> plan;
   bool refused = false;
   std::vector<EagerInput> inputs;
   std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of each size symbol.
   std::vector<EagerReturn> returns;
-  // Leaf, sizes and strides.
+  // (leaf, sizes, strides) of each tensor to resize.
   std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;
 };
 
@@ -86,11 +86,11 @@ struct EagerCompiler {
   std::function<EagerContext(int device)> context;
 };
 
-/// Without a compiler (at the start, and with TORCH_OCL_EAGER=cpu), nothing is compiled.
+/// Sets the compiler. Without one (at the start, and with TORCH_OCL_EAGER=cpu), nothing is compiled.
 void set_eager_compiler(EagerCompiler compiler);
 /// Returns the latest reason for each op that could not be compiled.
 std::map<std::string, std::string> eager_reasons();
-/// The number of plans that eager ops keep: at most a thousand exact ones, and one per class of calls.
+/// Returns the number of plans that eager ops keep: at most a thousand exact ones, and one per class of calls.
 int64_t eager_plan_count();
 /// Counters since the start of the process.
 struct EagerCounters {

@@ -37,7 +37,7 @@ class KeyWriter {
     raw(t.scalar_type());
     device(t.device());
     raw(static_cast<uint16_t>(t.dim()));
-    if (level_ != KeyLevel::kSizes) {
+    if (level_ != KeyLevel::kAnySizes) {
       for (const int64_t size : t.sizes()) raw(size);
       for (const int64_t stride : t.strides()) raw(stride);
       return;
@@ -83,7 +83,7 @@ class KeyWriter {
     if (found == seen_.end()) seen_.push_back(size);
   }
 
-  /// Writes the order of dimensions of a dense tensor, or the strides of another.
+  /// Writes the order of dimensions of a dense tensor. Writes the strides of a tensor that is not dense.
   void stride_class(const at::Tensor& t) {
     if (t.is_contiguous()) return tag('c');
     if (!t.is_non_overlapping_and_dense()) {
@@ -112,7 +112,7 @@ bool is_same(const at::Tensor& a, const at::Tensor& b) {
           a.const_data_ptr() == b.const_data_ptr());
 }
 
-/// Whether the user allows TF32 in products and in convolutions of float32. lowering/graph.py reads the same settings.
+/// Says whether the user allows TF32 in products and in convolutions of float32. lowering/graph.py reads the same settings.
 char precision() {
   const at::Context& context = at::globalContext();
   const auto allows = [&](at::Float32Op op) {
@@ -174,8 +174,8 @@ bool is_host_scalar(const at::Tensor& tensor) { return tensor.device().is_cpu() 
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   EagerArguments result;
   const size_t count = op.schema().arguments().size();
-  // In optimizers, only the learning rate varies. Values derived from their other numbers (1 - beta^step) need all
-  // digits of them.
+  // In optimizers, only the learning rate varies. Values that are derived from other numbers (1 - beta^step) need all digits of
+  // these numbers, so they stay part of the key.
   if (const std::optional<int> rate = op.schema().argumentIndexWithName("lr")) {
     result.free = *rate;
     result.varies = true;

@@ -13,9 +13,9 @@ namespace ocl::aten {
 enum class KeyLevel : uint8_t {
   kExact,  // All sizes and all numbers.
   // Floats are arguments of the plan. In optimizers, this holds only for the learning rate.
-  kNumbers,
+  kAnyNumbers,
   // Sizes are arguments too. The key still has ranks, sizes of 1, and which sizes are equal.
-  kSizes,
+  kAnySizes,
 };
 
 /// The arguments in the order of the schema, with lists flattened. None is a leaf too.
@@ -25,8 +25,8 @@ struct EagerArguments {
   // For each leaf, the first leaf that is the same tensor, or the same float of a list. Usually the leaf itself.
   std::vector<int> same;
   int free = -1;            // The argument whose floats may vary. -1: all arguments.
-  bool has_floats = false;  // True if a key of level kNumbers ignores some leaf.
-  // True if such a leaf changes with every call, like a learning rate or a list of numbers.
+  bool has_floats = false;  // True if a key of level kAnyNumbers ignores some leaf.
+  // True if a leaf that such a key ignores changes with every call, like a learning rate or a list of numbers.
   bool varies = false;
   bool supported = true;  // False for complex numbers, sparse tensors, and CPU tensors with elements to copy.
 };
@@ -36,7 +36,7 @@ std::string key_of(const c10::OperatorHandle& op, const EagerArguments& argument
 /// Returns the key of a call on `device` for any process, without addresses and device numbers. "" if a tensor is on
 /// another device.
 std::string portable_key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level, int device);
-/// The device that the arguments name, or the current device.
+/// Returns the device that the arguments name, or the current device.
 int device_of(const EagerArguments& arguments);
 
 /// True for a tensor that stands for a number: a Python number combined with a tensor, or a CPU scalar.

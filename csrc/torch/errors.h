@@ -13,8 +13,8 @@ void set_python_error(const Error& error);
 /// Throws the exception that torch passes on to Python. Takes the GIL for a moment.
 [[noreturn]] void rethrow(const Error& error);
 
-/// Runs `body` and converts its errors. Every function that torch calls and that may use the runtime does its work in
-/// here.
+/// Runs `body` and converts its errors. Every function that torch calls and that may use the runtime does its work in such a
+/// `body`.
 template <class Body>
 decltype(auto) at_boundary(Body&& body) {
   try {

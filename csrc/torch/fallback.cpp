@@ -1,7 +1,7 @@
-// csrc/torch/fallback.cpp: runs ops that have no native kernel. They are compiled (eager.h), or else run on the CPU
-// with copies there and back. Each run on the CPU is counted, and each such op gets one warning. Random ops that run on
-// the CPU draw from a CPU generator seeded by our generator's (seed, offset), so they are reproducible. Random ops of
-// other libraries that take no generator draw from the CPU's.
+// csrc/torch/fallback.cpp: runs ops that have no native kernel. They are compiled (eager.h) if possible. Otherwise their
+// operands are copied to the CPU, they run there, and their results are copied back. Each run on the CPU is counted, and each
+// such op gets one warning. Random ops that run on the CPU draw from a CPU generator seeded by our generator's (seed, offset),
+// so they are reproducible. Random ops of other libraries that take no generator draw from the CPU's default generator.
 #include "csrc/torch/fallback.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -34,7 +34,7 @@ std::map<std::string, int64_t> g_counts;
 std::atomic<bool> g_warn{true};
 std::atomic<bool> g_forbidden{false};
 
-/// The ocl device of the first such argument; the current device if there is none.
+/// Returns the index of the first ocl device among the arguments; the current device if there is none.
 int device_in(const torch::jit::Stack& stack, size_t arguments) {
   for (size_t i = stack.size() - arguments; i < stack.size(); ++i) {
     const c10::IValue& value = stack[i];
@@ -51,7 +51,7 @@ int device_in(const torch::jit::Stack& stack, size_t arguments) {
 constexpr std::array<std::string_view, 6> kMixedDevices = {"aten::index",      "aten::index_put",     "aten::_index_put_impl_",
                                                            "aten::index_put_", "aten::_unsafe_index", "aten::_ctc_loss"};
 
-/// ConfigError if arguments are on different devices. A CPU tensor without dimensions counts as a number.
+/// Throws ConfigError if arguments are on different devices. A CPU tensor without dimensions counts as a number.
 void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const auto& arguments = op.schema().arguments();
   if (std::find(kMixedDevices.begin(), kMixedDevices.end(), op.schema().name()) != kMixedDevices.end()) return;
@@ -74,7 +74,7 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
   }
 }
 
-/// Number of Philox counters that an op may need: at most one per element of its largest tensor.
+/// Returns the number of Philox counters that an op may need: at most one per element of its largest tensor.
 uint64_t counters_for(const torch::jit::Stack& stack, size_t arguments) {
   int64_t most = 1;
   for (size_t i = stack.size() - arguments; i < stack.size(); ++i)
@@ -82,7 +82,7 @@ uint64_t counters_for(const torch::jit::Stack& stack, size_t arguments) {
   return static_cast<uint64_t>(most);
 }
 
-/// The tensors among the arguments: "float32[2, 3], float32[3]".
+/// Returns the tensors among the arguments as a text, such as "float32[2, 3], float32[3]".
 std::string describe_tensors(const torch::jit::Stack& stack, size_t arguments) {
   std::string text;
   const auto add = [&](const at::Tensor& t) {
@@ -141,12 +141,12 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
-// PyTorch lets these ops write to an expanded tensor, with a warning that this may end.
+// PyTorch lets these ops write to an expanded tensor, and warns that it may stop doing so.
 constexpr std::array<std::string_view, 4> kIntoExpanded = {"aten::masked_fill_", "aten::index_fill_", "aten::index_put_",
                                                            "aten::_index_put_impl_"};
 
-/// Runs such an op on an expanded tensor on the CPU, because the result depends on the order of its writes. Returns
-/// false for other calls.
+/// If the call is one of these ops on an expanded tensor, runs it on the CPU, because the result depends on the order of its
+/// writes. Returns false for other calls.
 bool wrote_into_expanded(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (std::find(kIntoExpanded.begin(), kIntoExpanded.end(), op.schema().name()) == kIntoExpanded.end()) return false;
   const size_t first = stack->size() - op.schema().arguments().size();
@@ -191,7 +191,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (forbidden && outcome == Outcome::kNone) forbid(name, tensors);
   if (!forbidden && outcome != Outcome::kRefused) count_fallback(name);
   run_on_cpu(op, stack);
-  // If PyTorch refused the arguments, run_on_cpu has thrown its error, as it should.
+  // If PyTorch refuses the arguments, run_on_cpu has thrown PyTorch's error before this line.
   if (forbidden) forbid(name, tensors);
   if (outcome == Outcome::kRefused) count_fallback(name);
 }
@@ -225,9 +225,9 @@ void set_fallback_forbidden(bool on) { g_forbidden = on; }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
-/// Registers ops that torch would decompose on a device without kernels for them, although one plan can compute each:
-/// ops on lists of tensors, norms, and gradients that the decomposition would round after each step. ldexp is here
-/// because torch 2.11 looks for kernels with integer exponents only among its own.
+/// Registers ops that torch would decompose if the device had no kernels for them, although one plan can compute each. These
+/// are ops on lists of tensors, norms, and gradients that the decomposition would round after each step. ldexp is among them
+/// because torch 2.11, for integer exponents, looks for kernels only among its own.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   constexpr std::array<std::string_view, 8> kWhole = {
       "aten::native_layer_norm", "aten::native_group_norm",      "aten::embedding", "aten::mish_backward",

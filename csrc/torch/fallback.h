@@ -1,4 +1,4 @@
-// csrc/torch/fallback.h: runs ops without a native kernel, and counts those that ran on the CPU.
+// csrc/torch/fallback.h: runs ops without a native kernel, and counts the ops that ran on the CPU.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -18,12 +18,12 @@ namespace {
 
 constexpr int64_t kStateBytes = 16;
 
-// The default generators are made when the devices are known. g_first_seed keeps a seed that was set before.
+// The default generators are made when the devices are known. A seed that is set before is kept in g_first_seed.
 std::mutex g_generator_mutex;
 std::vector<at::Generator>* g_defaults = nullptr;
 uint64_t g_first_seed = c10::default_rng_seed_val;
 
-/// One step of splitmix64, a bijection that distributes neighbouring inputs over all bits.
+/// Computes one step of splitmix64, a bijection that distributes neighbouring inputs over all bits.
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -20,7 +20,7 @@ class OclGenerator final : public c10::GeneratorImpl {
   uint64_t seed() override;  // Draws a new seed, sets it and returns it.
   void set_offset(uint64_t offset) override { offset_ = offset; }
   uint64_t get_offset() const override { return offset_; }
-  /// The state as 16 bytes on the CPU: seed and offset, both little-endian uint64.
+  /// Returns the state as 16 bytes on the CPU: seed and offset, both little-endian uint64.
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
   void set_state(const c10::TensorImpl& state) override;
 
@@ -35,9 +35,9 @@ class OclGenerator final : public c10::GeneratorImpl {
 const at::Generator& default_generator(int device);
 /// Seeds the default generators of all devices. Does not set the devices up.
 void seed_default_generators(uint64_t seed);
-/// The generator for a random op: the given one, if it is valid, or the device's default.
+/// Returns the generator for a random op: the given one if it is valid, otherwise the device's default.
 OclGenerator& generator_for(const std::optional<at::Generator>& given, int device);
-/// A CPU generator whose numbers depend only on (seed, counter), for random ops that run on the CPU.
+/// Returns a CPU generator whose numbers depend only on (seed, counter), for random ops that run on the CPU.
 at::Generator cpu_generator(uint64_t seed, uint64_t counter);
 
 }  // namespace ocl::aten

@@ -1,5 +1,5 @@
-// csrc/torch/host_allocator.cpp: pinned blocks whose sizes are powers of two. A freed block waits in `pending` for the
-// copies that read or write it. Then it can be reused.
+// csrc/torch/host_allocator.cpp: pinned blocks whose sizes are powers of two. A freed block waits in `pending` until the copies
+// that read or write it are done, and is then reused.
 #include "csrc/torch/host_allocator.h"
 
 #include <bit>

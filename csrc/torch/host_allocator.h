@@ -12,7 +12,7 @@ bool is_pinned(const void* address) noexcept;
 /// Prevents reuse of the pinned block at `address` until the work that `queue` has enqueued so far is done. Returns
 /// false if the address is not pinned.
 bool hold_until_done(const void* address, runtime::Queue& queue);
-/// Number of events that pinned blocks wait for, including those that are done.
+/// Returns the number of events that pinned blocks wait for, including events that are already done.
 size_t pinned_events();
 
 }  // namespace ocl::aten

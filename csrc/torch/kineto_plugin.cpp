@@ -1,6 +1,6 @@
-// csrc/torch/kineto_plugin.cpp: torch.profiler's events of our devices, through the plug-in interface of Kineto.
-// A session records every command (runtime/history.h). When it ends, it hands Kineto two activities a command, with an arrow
-// from one to the other: the host's call and what the device did.
+// csrc/torch/kineto_plugin.cpp: gives torch.profiler the events of our devices, through the plug-in interface of Kineto.
+// A session records every command (runtime/history.h). When it ends, it gives Kineto two activities per command, the host's
+// call and what the device did, with an arrow from the first to the second.
 #ifdef OCL_HAS_KINETO
 #define USE_KINETO
 #define FMT_HEADER_ONLY
@@ -30,7 +30,7 @@ using libkineto::GenericTraceActivity;
 using runtime::CommandRecord;
 using runtime::CommandType;
 
-constexpr int32_t kFirstId = 1 << 30;  // torch numbers its ops from 1; an id of ours must not be one of theirs
+constexpr int32_t kFirstId = 1 << 30;  // torch numbers its ops from 1. Our ids start here, so that they differ from torch's.
 
 const std::set<ActivityType>& provided() {
   static const std::set<ActivityType> types = {ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
@@ -39,7 +39,7 @@ const std::set<ActivityType>& provided() {
   return types;
 }
 
-/// Kineto puts names and values between quotes as they are.
+/// Replaces characters that would break the trace: Kineto puts names and values between quotes without escaping them.
 std::string quotable(std::string text) {
   for (char& c : text) {
     if (c == '"') c = '\'';
@@ -56,18 +56,18 @@ ActivityType activity_type(CommandType type) {
     case CommandType::kFill:
       return ActivityType::GPU_MEMSET;
     case CommandType::kStreamWait:
-      return ActivityType::GPU_USER_ANNOTATION;  // in the trace, but not in sums of device time
+      return ActivityType::GPU_USER_ANNOTATION;  // Shown in the trace, but not counted in sums of device time.
     default:
       return ActivityType::GPU_MEMCPY;
   }
 }
 
-/// Billions a second.
+/// Returns `amount` per `ns` as a text, in billions per second.
 std::string rate(int64_t amount, int64_t ns) {
   return fmt::format("{:.3f}", static_cast<double>(amount) / static_cast<double>(ns));
 }
 
-/// What is known of a command beyond its name and times.
+/// Adds what is known of a command beyond its name and times.
 void add_facts(GenericTraceActivity& activity, const CommandRecord& record) {
   activity.addMetadata("device", record.device);
   activity.addMetadata("stream", record.stream);
@@ -123,7 +123,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     guarded([&] { hand_over(logger, linked); });
     status_ = libkineto::TraceStatus::READY;
   }
-  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }  // several; hand_over tells them
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }  // hand_over reports the devices.
   std::vector<libkineto::ResourceInfo> getResourceInfos() override { return {}; }
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
 
@@ -133,14 +133,14 @@ class Session final : public libkineto::IActivityProfilerSession {
   void popUserCorrelationId() override { leave(true); }
 
  private:
-  using Clocks = std::map<int, runtime::ClockSample>;  // by device
+  using Clocks = std::map<int, runtime::ClockSample>;  // Device index -> sample.
   struct Span {
     int64_t start_ns = 0, end_ns = 0;
   };
-  /// A range that the user named, on a stream.
+  /// A range that the user named, on one stream: (id, device, stream).
   using RangeKey = std::tuple<uint64_t, int, int>;
 
-  /// Kineto expects no exceptions. What goes wrong is an error of the session, and a warning.
+  /// Kineto expects no exceptions. An exception of `action` becomes an error of the session, and a warning.
   template <typename Action>
   void guarded(const Action& action) noexcept {
     try {
@@ -155,7 +155,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     if (const auto sample = runtime::sample_clock(device)) clocks[device.index()] = *sample;
   }
 
-  // These are called by all threads while the session runs.
+  // All threads call these functions while the session runs.
   void enter(uint64_t id, bool by_user) {
     if (const uint64_t number = number_.load(std::memory_order_relaxed)) runtime::enter_range(number, id, by_user);
   }
@@ -171,14 +171,14 @@ class Session final : public libkineto::IActivityProfilerSession {
     return activity;
   }
 
-  /// The clocks of the devices that have times.
+  /// Returns the clocks of the devices that have times.
   std::map<int, runtime::DeviceClock> clocks() const {
     std::map<int, runtime::DeviceClock> clocks;
     for (const auto& [device, last] : last_) {
       const auto first = first_.find(device);
       clocks.emplace(device, runtime::DeviceClock(first == first_.end() ? std::nullopt : std::optional(first->second), last));
     }
-    std::map<int, int64_t> behind;  // how far commands seem to start before the call that enqueued them
+    std::map<int, int64_t> behind;  // Device -> how long commands seem to start before the call that enqueued them.
     for (const CommandRecord& record : records_)
       if (const auto clock = clocks.find(record.device); clock != clocks.end() && record.start_ns > 0)
         behind[record.device] = std::max(behind[record.device], record.called_ns - clock->second.unix_ns(record.start_ns));
@@ -186,7 +186,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     return clocks;
   }
 
-  /// The innermost op or range of the program that the command was enqueued in, as far as Kineto knows it.
+  /// Returns the innermost op or range of the program in which the command was enqueued, as far as Kineto knows it.
   static const libkineto::ITraceActivity* linked_to(const CommandRecord& record,
                                                     const libkineto::getLinkedActivityCallback& linked) {
     if (!linked) return nullptr;
@@ -203,7 +203,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     buffer_->span = libkineto::TraceSpan(first_ns, last_ns, "ocl");
     name_rows(logger, first_ns);
     std::map<RangeKey, Span> ranges;
-    std::map<std::pair<int, int>, int64_t> idle_since;  // by device and stream
+    std::map<std::pair<int, int>, int64_t> idle_since;  // (device, stream) -> end of the last command.
     int32_t id = kFirstId;
     for (const CommandRecord& record : records_) {
       ++id;
@@ -219,7 +219,7 @@ class Session final : public libkineto::IActivityProfilerSession {
       if (!on_device) continue;
       Span span{clock->second.unix_ns(record.start_ns), clock->second.unix_ns(record.end_ns)};
       int64_t& idle = idle_since[{record.device, record.stream}];
-      // A barrier takes no time itself: what it cost the stream is the time since the command before it.
+      // A barrier itself takes no time. What it cost the stream is the time since the command before it.
       if (record.type == CommandType::kStreamWait) span.start_ns = std::max(idle, std::min(record.returned_ns, span.start_ns));
       idle = std::max(idle, span.end_ns);
       GenericTraceActivity& work = add(activity_type(record.type), title_of(record), span);
@@ -257,7 +257,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     for (const int device : devices)
       logger.handleDeviceInfo({device, device + libkineto::kExceedMaxPid, title(device), label(device)}, time_ns);
     for (const auto& [device, stream] : streams) {
-      // Kineto also names processes 0 to 15, "python" with a "GPU". So the device's name is here as well.
+      // Kineto also names processes 0 to 15 ("python" with a "GPU"), so the device's name is in the stream's name too.
       const std::string name = "stream " + std::to_string(stream) + " of " + title(device);
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
       logger.handleResourceInfo({stream, stream, device, name}, time_ns);
@@ -267,7 +267,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
-  /// The ranges that the user named reach, on the device, from their first command to their last.
+  /// Extends the ranges in which the command was enqueued and that the user named. On the device, such a range lasts from its
+  /// first command to its last.
   static void extend(std::map<RangeKey, Span>& ranges, const CommandRecord& record, Span span) {
     for (const runtime::ProgramRange* range = record.range.get(); range; range = range->outer.get()) {
       if (!range->named_by_user) continue;
@@ -281,8 +282,8 @@ class Session final : public libkineto::IActivityProfilerSession {
                  Span span) {
     const auto& [id, device, stream] = key;
     const auto* activity = linked ? linked(static_cast<int32_t>(id)) : nullptr;
-    if (!activity) return;  // it began before the session
-    // Not linked to the range itself: torch would count the range as a kernel of its own.
+    if (!activity) return;  // The range began before the session.
+    // The activity is not linked to the range itself, because torch would count the range as a kernel of its own.
     GenericTraceActivity& range = add(ActivityType::GPU_USER_ANNOTATION, activity->name(), span);
     range.device = device;
     range.resource = stream;
@@ -291,7 +292,7 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   const bool active_;
   int recording_ = 0;
-  std::atomic<uint64_t> number_{0};  // while it runs
+  std::atomic<uint64_t> number_{0};  // Number of the session while it runs, otherwise 0.
   Clocks first_, last_;
   std::vector<CommandRecord> records_;
   std::vector<std::string> errors_;
@@ -331,6 +332,6 @@ void register_profiler() {
 #include "csrc/torch/profiler.h"
 
 namespace ocl::aten {
-void register_profiler() {}  // this torch was built without Kineto, and its profiler says so
+void register_profiler() {}  // This torch was built without Kineto, and its profiler says so.
 }  // namespace ocl::aten
 #endif

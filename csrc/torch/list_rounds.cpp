@@ -1,4 +1,5 @@
-// csrc/torch/list_rounds.cpp: splits the lists of an in-place op, so that the entries of each call share no memory.
+// csrc/torch/list_rounds.cpp: runs an in-place op over lists in several calls, so that the entries of each call share no
+// memory that is written.
 #include "csrc/torch/list_rounds.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -24,7 +25,7 @@ bool share(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& o
   });
 }
 
-/// The elements of a list at the given positions. A value that is no list of that length is returned as it is.
+/// Returns the elements of a list at the given positions. Returns `value` itself if it is no list of that length.
 c10::IValue part_of(const c10::IValue& value, size_t length, const std::vector<size_t>& positions) {
   if (!value.isList() || value.toListRef().size() != length) return value;
   c10::impl::GenericList part(value.toList().elementType());

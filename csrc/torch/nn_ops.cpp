@@ -1,6 +1,6 @@
-// csrc/torch/nn_ops.cpp: eager ops that cannot use the general fallback. torch calls convolution, attention, and LSTM
-// and GRU cells of a private device by names for which the CPU has no kernel. The schema of batch norm hides what it
-// writes. If such an op cannot be compiled, it runs on the CPU by its plain formula, which counts as a fallback.
+// csrc/torch/nn_ops.cpp: eager ops that cannot use the general fallback. torch calls convolution, attention, and LSTM and GRU
+// cells of a private device by names for which the CPU has no kernel. The schema of batch norm does not say that it writes its
+// running statistics. If such an op cannot be compiled, it runs on the CPU by its plain formula, which counts as a fallback.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
@@ -21,7 +21,7 @@ namespace {
 using OptionalTensor = std::optional<at::Tensor>;
 
 constexpr int64_t kMath = 0, kOverrideable = 4;  // Values of at::sdp::SDPBackend.
-// The default choice: while tracing, attention is one op for the compiler; in eager mode it is compiled op by op.
+// The default choice. While torch traces, attention is one op for the compiler; in eager mode it is several ops.
 constexpr int64_t kWhenTraced = -1;
 std::atomic<int64_t> g_sdp_choice{kWhenTraced};
 
@@ -54,8 +54,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
   return {back(gi, input.device()), back(gw, input.device()), back(gb, input.device())};
 }
 
-/// The general fallback would not copy running_mean and running_var back, because the schema does not say that they are
-/// written.
+/// Runs batch norm on the CPU. The general fallback would not copy running_mean and running_var back, because the schema does
+/// not say that they are written.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input, const OptionalTensor& weight,
                                                           const OptionalTensor& bias, const OptionalTensor& running_mean,
                                                           const OptionalTensor& running_var, bool training, double momentum,
@@ -107,7 +107,7 @@ Attention attention_inputs(const at::Tensor& q, const at::Tensor& k, const at::T
   return a;
 }
 
-/// The dropout factor of each element of P, 0 or 1 / (1 - p), from the random state that forward returned.
+/// Returns the dropout factor of each element of P, 0 or 1 / (1 - p), from the random state that forward returned.
 at::Tensor dropout_mask(const at::Tensor& like, double p, uint64_t seed, uint64_t offset) {
   return at::empty_like(like).bernoulli_(1 - p, cpu_generator(seed, offset)).div_(1 - p);
 }
@@ -120,7 +120,7 @@ attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const O
   const at::Tensor scores = a.scores(causal);
   const at::Tensor lse = scores.logsumexp(-1);
   at::Tensor probabilities = (scores - lse.unsqueeze(-1)).exp();
-  // Rows whose keys are all masked.
+  // Rows whose keys are all masked are NaN; make them 0.
   if (a.bias.defined()) probabilities = probabilities.nan_to_num(0.0);
   uint64_t seed = 0, offset = 0;
   if (p > 0) {
@@ -232,8 +232,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 
 int64_t choose_sdp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor&, double, bool,
                    std::optional<double>, bool) {
-  // The caller's torch.nn.attention.sdpa_kernel(...) decides first. The op needs batch and heads, equal for all
-  // operands.
+  // The caller's torch.nn.attention.sdpa_kernel(...) decides first. The op also needs 4-D operands with equal batches, and as
+  // many heads in k as in v.
   const bool fits = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.sym_size(0) == k.sym_size(0) &&
                     q.sym_size(0) == v.sym_size(0) && k.sym_size(1) == v.sym_size(1);
   int64_t choice = g_sdp_choice;
@@ -245,7 +245,7 @@ void set_sdp_choice(int64_t choice) { g_sdp_choice = choice; }
 
 namespace {
 
-/// A boxed kernel that runs the op compiled if possible. Otherwise it calls `Function`, one of those above.
+/// A boxed kernel that runs the op compiled if possible. Otherwise it calls `Function`, one of the functions above.
 template <class Function>
 void compiled_or(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (run_compiled(op, stack) == Outcome::kRan) return;

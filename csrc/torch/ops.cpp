@@ -1,4 +1,4 @@
-// csrc/torch/ops.cpp: native eager ops: allocate, view, resize. Copies are in copy.cpp. All other ops use fallback.cpp.
+// csrc/torch/ops.cpp: native eager ops, which allocate, view or resize. Copies are in copy.cpp. All other ops use fallback.cpp.
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
@@ -28,7 +28,7 @@ int index_of(const std::optional<at::Device>& device) {
   return device.has_value() && device->index() >= 0 ? device->index() : current_device();
 }
 
-/// A tensor on a device, with memory of `bytes` bytes but no elements. The caller sets sizes and strides.
+/// Returns a tensor on a device, with memory of `bytes` bytes but no elements. The caller sets sizes and strides.
 at::Tensor with_storage(size_t bytes, at::ScalarType dtype, int device) {
   check_dtype(device, dtype, "aten::empty");
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, allocate_on(device, bytes),

@@ -84,15 +84,15 @@ at::Tensor at_address(const exec::CallOperand& operand, int device) {
       where);
 }
 
-/// A part of a result's memory. It must be no view for autograd, which forbids writing to a view that a custom function
-/// made.
+/// Returns a part of a result's memory as a tensor. For autograd it is no view, because autograd forbids writing to a view that
+/// a custom function made.
 at::Tensor part_of(const at::Tensor& whole, const exec::TensorShape& shape) {
   at::Tensor part = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(whole.storage()), whole.key_set(), whole.dtype());
   part.unsafeGetTensorImpl()->set_sizes_and_strides(shape.sizes, shape.strides, whole.storage_offset() + shape.offset);
   return part;
 }
 
-/// A tensor with undefined contents whose memory has `guard` bytes more on each side. Its storage begins at its data.
+/// Returns a tensor with undefined contents whose memory has `guard` bytes more on each side. Its storage begins at its data.
 at::Tensor guarded_tensor(const exec::TensorShape& shape, at::ScalarType dtype, int device, int64_t guard) {
   const size_t bytes = at::detail::computeStorageNbytes(shape.sizes, shape.strides, c10::elementSize(dtype));
   const int64_t all = static_cast<int64_t>(bytes) + 2 * guard, step = 1;
@@ -127,7 +127,7 @@ ir::DType ir_dtype(at::ScalarType type) {
 std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
                                  const std::vector<at::Tensor>& inputs) {
   at::RecordFunction range(at::RecordScope::FUNCTION);
-  if (range.isActive() && plan.op.empty()) range.before("ocl " + plan.label);  // torch itself records an eager op
+  if (range.isActive() && plan.op.empty()) range.before("ocl " + plan.label);  // torch itself records an eager op.
   const int device = plan.device->index();
   const c10::DeviceGuard guard(at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device)));
   const ir::Graph& graph = plan.schedule.graph;
@@ -179,7 +179,7 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
   exec::run(plan, addresses, output_addresses, handler, stream);
 
   std::vector<at::Tensor> outputs;
-  // A base may be given out only once: the caller may change the shape of one result but not of another.
+  // A base may be returned only once: the caller may change the shape of one result but not of another.
   std::vector<bool> given(allocated.size(), false);
   outputs.reserve(graph.outputs.size());
   for (size_t i = 0; i < graph.outputs.size(); ++i) {

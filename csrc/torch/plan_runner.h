@@ -10,14 +10,14 @@
 
 namespace ocl::aten {
 
-/// An op that runs eagerly in the middle of a plan. It maps operands to results, which are then copied to their places,
-/// or it writes `places` itself and returns nothing. A place that nothing reads is undefined.
+/// An op that runs eagerly in the middle of a plan. It either returns results for the operands, which are then copied to
+/// `places`, or writes `places` itself and returns nothing. A place that nothing reads is undefined.
 using EagerCall =
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& places)>;
 
-/// Enqueues the plan on the current stream of its device, without waiting. Returns a tensor per graph output. `symbols`
-/// are the sizes of the graph. `inputs` are its tensors, on the plan's device, or small CPU tensors, whose values are
-/// uploaded with the call. ConfigError for a tensor with another device or dtype.
+/// Enqueues the plan on the current stream of its device, without waiting. Returns one tensor per graph output. `symbols` are
+/// the sizes of the graph. `inputs` are the graph's input tensors. Each is on the plan's device, or is a small CPU tensor whose
+/// values are uploaded with the call. ConfigError for a tensor with another device or dtype.
 std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
                                  const std::vector<at::Tensor>& inputs);
 

@@ -1,4 +1,4 @@
-// csrc/torch/profiler_markers.cpp: events around ops, for torch.autograd.profiler.profile(use_kineto=False).
+// csrc/torch/profiler_markers.cpp: times ops by events around them, for torch.autograd.profiler.profile(use_kineto=False).
 #include <torch/csrc/profiler/stubs/base.h>
 
 #include "csrc/runtime/event.h"
@@ -10,7 +10,7 @@
 namespace ocl::aten {
 namespace {
 
-/// Times what the current stream did between two calls: the device's time of each op, without our kernels' names.
+/// Times what the current stream did between two calls. This gives the device's time of each op, without our kernels' names.
 struct Markers final : torch::profiler::impl::ProfilerStubs {
   void record(c10::DeviceIndex* device, torch::profiler::impl::ProfilerVoidEventStub* event, int64_t* cpu_ns) const override {
     at_boundary([&] {
@@ -20,7 +20,7 @@ struct Markers final : torch::profiler::impl::ProfilerStubs {
       if (cpu_ns) *cpu_ns = runtime::unix_ns();
     });
   }
-  /// Microseconds.
+  /// Returns the time from `first` to `last` in microseconds.
   float elapsed(const torch::profiler::impl::ProfilerVoidEventStub* first,
                 const torch::profiler::impl::ProfilerVoidEventStub* last) const override {
     return at_boundary([&] {
@@ -28,7 +28,7 @@ struct Markers final : torch::profiler::impl::ProfilerStubs {
       return static_cast<float>(static_cast<double>(time(last) - time(first)) / 1e3);
     });
   }
-  // OpenCL has no tool that shows ranges of the program beside its commands.
+  // OpenCL has no tool that shows a program's ranges next to its commands, so these do nothing.
   void mark(const char*) const override {}
   void rangePush(const char*) const override {}
   void rangePop() const override {}

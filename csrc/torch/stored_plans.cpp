@@ -44,7 +44,7 @@ class Coder {
     else
       bytes_ += text;
   }
-  /// Calls `element(T&)` for each element.
+  /// Writes or reads the number of elements, then calls `element(T&)` for each element.
   template <class T, class Element>
   void list(std::vector<T>& values, const Element& element) {
     const size_t size = count(values.size());
@@ -62,7 +62,8 @@ class Coder {
   std::string take_bytes() { return std::move(bytes_); }
 
  private:
-  /// The number of elements. Each takes at least one byte, so a larger number is an error.
+  /// Writes or reads the number of elements, and returns it. Each element takes at least one byte, so a number larger than the
+  /// rest of the entry is an error.
   size_t count(size_t size) {
     auto stored = static_cast<uint64_t>(size);
     value(stored);
@@ -125,8 +126,8 @@ void describe(Coder& coder, EntryKind& what, EagerPlan& plan, std::string& graph
   });
 }
 
-/// True if the parts of an entry fit together and fit the call. A damaged entry must not make a call read beyond its
-/// arguments.
+/// True if the parts of an entry fit together and fit the call. This check keeps a damaged entry from making a call read beyond
+/// its arguments.
 bool fits(const EagerPlan& plan, const ir::Graph& graph, const EagerArguments& arguments) {
   const auto is_leaf = [&](int leaf) { return leaf >= 0 && leaf < static_cast<int>(arguments.leaves.size()); };
   const auto is_tensor = [&](int leaf) {

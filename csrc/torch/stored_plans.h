@@ -11,9 +11,9 @@ namespace ocl::aten {
 
 std::string entry_of(const CompiledOp& compiled);
 
-/// Makes the plan of an entry, for calls like this one on `device`. Its graph is scheduled again, so that current
-/// options and measured choices apply. The kernels' binaries are in the cache too. Returns nullopt and logs a message
-/// if the entry is damaged. Throws errors of building a plan.
+/// Makes the plan of an entry, for calls like this one on `device`. Its graph is scheduled again, so that current options and
+/// measured choices apply. The kernels' binaries are in the cache too. Returns nullopt and logs a message if the entry is
+/// damaged. Throws errors that occur while the plan is built.
 std::optional<CompiledOp> compiled_from(const std::string& entry, const c10::OperatorHandle& op,
                                         const EagerArguments& arguments, int device, const EagerContext& context);
 

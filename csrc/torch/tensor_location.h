@@ -15,14 +15,16 @@
 
 namespace ocl::aten {
 
-/// The memory of element 0 of `tensor`, storage offset included, for work that is about to be enqueued on the current
-/// stream of its device. ConfigError if the tensor is not on an ocl device. A tensor without elements has a null `mem`.
+/// Returns the memory of element 0 of `tensor`, storage offset included, for work that is about to be enqueued on the current
+/// stream of the tensor's device. ConfigError if the tensor is not on an ocl device. A tensor without elements has a null
+/// `mem`.
 runtime::Location location(const at::Tensor& tensor);
 
-/// A new tensor with undefined contents. Throws torch's OutOfMemoryError.
+/// Returns a new tensor with undefined contents. Throws torch's OutOfMemoryError.
 at::Tensor empty_strided_ocl(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, int device);
 
-/// The device with this index (-1: the thread's current device), and the queue of the thread's current stream on it.
+/// device_at returns the device with this index (-1: the thread's current device). current_queue returns the queue of the
+/// thread's current stream on a device.
 runtime::Device& device_at(int index);
 runtime::Queue& current_queue(int device);
 int current_device() noexcept;
@@ -34,8 +36,8 @@ std::pair<uint64_t, uint64_t> reserve_philox(int device, uint64_t count);
 /// Copies src to dst, which have equal sizes. Devices, dtypes and strides may differ.
 void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking);
 
-/// Sets where binaries of the copy kernels are stored, and where the source of one that does not build is saved. If it
-/// is not called, each process builds them.
+/// Sets where binaries of the copy kernels are stored, and where the source of a copy kernel that does not build is saved. If
+/// it is not called, each process builds the kernels.
 void set_build_context(runtime::BinaryStore store, std::string failed_dir);
 /// Sets a function that is called before a copy kernel is built. It calls set_build_context() with the current options.
 void set_configure(std::function<void()> configure);

@@ -29,10 +29,11 @@ struct UserLaunch {
   // Strides in elements that an operand must have. A tensor with other strides is copied before the launch.
   std::vector<std::vector<int64_t>> strides;
   std::vector<int64_t> result_bytes;
-  std::vector<std::pair<int, int>> copies;  // (result, operand): the kernel works on a copy of the operand.
+  std::vector<std::pair<int, int>> copies;  // (result, operand): the result starts as a copy of the operand.
 };
 
-/// Enqueues the launch on the current stream of the kernel's device. An undefined result gets memory that is freed afterwards.
+/// Enqueues the launch on the current stream of the kernel's device. A result that is undefined gets memory that is freed
+/// afterwards.
 void run(const UserLaunch& launch, const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& results);
 
 }  // namespace ocl::aten

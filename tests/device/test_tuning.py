@@ -327,7 +327,7 @@ def test_gradients_of_attention_are_tuned_on_statistics_that_a_row_may_have(inde
     assert len(gradients) == 2
     for alone, choices in gradients:
         inputs = measure.example_inputs(alone, index)
-        assert (inputs[measure.SAVED][1] > 0).all()
+        assert (inputs[measure.STATISTICS_OPERAND][1] > 0).all()
         for choice, _ in choices:
             plan = measure._compile(alone, index, settings(), choice)
             assert all(y.isfinite().all() for y in measure._run(plan, inputs, index)), choice

@@ -100,10 +100,10 @@ def test_the_share_of_the_roofline():
     settings = NetworkSettings(["ocl"], flops=1e9)
     flops, moved = models.work_of("mlp", "inference", 8, 224)
     slow = row("mlp", "ocl", 2e3 * flops / 1e9, 1.0)
-    assert models.roofline(slow, settings) == pytest.approx(0.5)
+    assert models.fraction_of_roofline(slow, settings) == pytest.approx(0.5)
     settings = NetworkSettings(["ocl"], flops=1e9, bandwidth=moved / (flops / 1e9) / 2)
-    assert models.roofline(slow, settings) == pytest.approx(1.0)
-    assert math.isnan(models.roofline(slow, NetworkSettings(["ocl"])))
+    assert models.fraction_of_roofline(slow, settings) == pytest.approx(1.0)
+    assert math.isnan(models.fraction_of_roofline(slow, NetworkSettings(["ocl"])))
 
 
 def test_operations_that_no_name_matches():

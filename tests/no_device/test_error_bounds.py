@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from torch_ocl_compile.reference.bounds import some, unknown_where
+from torch_ocl_compile.reference.bounds import normalized_bound, unknown_where
 
 
 @pytest.mark.parametrize("otherwise", [None, torch.tensor([0.5, 0.5], dtype=torch.float64)])
@@ -15,4 +15,4 @@ def test_unknown_elements(otherwise):
 
 
 def test_no_bound_where_nothing_is_unknown():
-    assert some(unknown_where(torch.tensor([False, False]))) is None
+    assert normalized_bound(unknown_where(torch.tensor([False, False]))) is None

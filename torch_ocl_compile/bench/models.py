@@ -76,7 +76,7 @@ def measure(
                 rows = compare(name, mode, replace(settings, precision=precision), say)
                 for row in rows:
                     row["protocol"] = "from-host" if settings.from_host else "resident"
-                    row["roofline"] = roofline(row, settings)
+                    row["roofline"] = fraction_of_roofline(row, settings)
                 add_best(rows)
                 check_build(rows, build)
                 build = next((row["build"] for row in rows if "build" in row), build)
@@ -161,7 +161,7 @@ def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
     return counter.get_total_flops(), 4.0 * (passes * parameters + example.numel())
 
 
-def roofline(row: dict[str, Any], settings: NetworkSettings) -> float:
+def fraction_of_roofline(row: dict[str, Any], settings: NetworkSettings) -> float:
     """Returns the least time that the device's peaks allow, divided by the measured time. NaN if no peak is given."""
     flops, moved = work_of(row["model"], row["mode"], row["batch"], settings.size)
     least = [v for v in (flops / settings.flops, moved / settings.bandwidth) if v == v]

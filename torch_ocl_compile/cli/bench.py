@@ -44,6 +44,8 @@ def command() -> None:
 
 
 def _all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Returns a decorator that adds these options."""
+
     def add(command: F) -> F:
         for option in reversed(options):
             command = option(command)

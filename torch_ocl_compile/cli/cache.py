@@ -36,7 +36,7 @@ def command() -> None:
 
 
 def _stats() -> dict[str, Any]:
-    """Statistics of the cache. ToolError if the cache is off."""
+    """Returns statistics of the cache. ToolError if the cache is off."""
     config.configure_core()
     stats = _C.exec.cache_stats()
     if not stats.get("enabled"):

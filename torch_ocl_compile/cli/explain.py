@@ -23,7 +23,7 @@ from torch_ocl_compile.errors import ToolError
 from torch_ocl_compile.report.explanation import Explanation, call_to_measure, load_page, watch
 from torch_ocl_compile.tools.script import run_target
 
-RUNS = 3  # That are measured, of a model that a function returns.
+RUNS = 3  # Number of measured runs of a model that a function returns.
 
 
 @click.command(
@@ -51,7 +51,7 @@ def command(html: Path | None, as_json: bool, target: str, arguments: tuple[str,
     Ends with status 1 if the program fails, or compiles nothing."""
     require_device()
     if html is not None:
-        load_page()  # Before the program runs.
+        load_page()  # Raises before the program runs if the page cannot be made.
     torch._dynamo.reset()
     with contextlib.ExitStack() as stack:
         if as_json:

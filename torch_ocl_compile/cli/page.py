@@ -35,7 +35,7 @@ HEAD = """\
 
 
 def commands() -> list[tuple[tuple[str, ...], click.Command]]:
-    """Every command with its names, in the order of the help: ("cache", "stats"), ..."""
+    """Returns every command with its names, in the order of the help: ("cache", "stats"), ..."""
     return list(_below((), top))
 
 
@@ -50,7 +50,7 @@ def _below(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[s
 
 
 def page() -> str:
-    """The text of docs/command_line.md."""
+    """Returns the text of docs/command_line.md."""
     return HEAD + "".join(_section(names, command) for names, command in commands())
 
 
@@ -71,7 +71,7 @@ def _section(names: tuple[str, ...], command: click.Command) -> str:
 
 
 def _paragraph(text: str) -> str:
-    r"""A paragraph of a help text as one line. A list, which begins with \b, becomes a table."""
+    r"""Returns a paragraph of a help text as one line. A list, which begins with \b, becomes a table."""
     if text.startswith("\b"):
         rows = [line.split("  ", 1) for line in text.splitlines()[1:]]
         head = "| column | meaning |\n|---|---|\n"

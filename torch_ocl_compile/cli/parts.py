@@ -1,4 +1,4 @@
-# torch_ocl_compile/cli/parts.py: shared by commands: options, tables, JSON, progress.
+# torch_ocl_compile/cli/parts.py: what several commands use: options, tables, JSON, progress.
 from __future__ import annotations
 
 import json
@@ -20,7 +20,7 @@ from torch_ocl_compile.bench.results import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
-# Columns of output that is no terminal.
+# Width in columns of output that does not go to a terminal.
 UNLIMITED = 10_000
 
 
@@ -92,7 +92,7 @@ def device_option(help: str = "Device to use.", cpu: bool = False) -> Callable[[
 
 
 def output_option(default: str | None = None, name: str = "--output", help: str = "") -> Callable[[F], F]:
-    """An option for an output file. The folder must exist; this is checked before anything is computed."""
+    """Returns an option for an output file. The folder must exist; this is checked before anything is computed."""
     return click.option(
         name, type=FILE, default=default, show_default=True, metavar="FILE", callback=writable, help=help
     )
@@ -106,7 +106,7 @@ def writable(ctx: click.Context, parameter: click.Parameter, value: Path | None)
 
 
 def require_device() -> None:
-    """ConfigError with the reason if there is no device."""
+    """Raises ConfigError with the reason if there is no device."""
     _C.require_device(-1)
 
 
@@ -116,7 +116,7 @@ def names(ctx: click.Context, parameter: click.Parameter, value: str) -> list[st
 
 
 def names_of(*allowed: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Callback of an option that takes comma-separated names out of `allowed`."""
+    """Returns the callback of an option that takes comma-separated names out of `allowed`."""
 
     def callback(ctx: click.Context, parameter: click.Parameter, value: str) -> list[str]:
         found = names(ctx, parameter, value)
@@ -131,12 +131,12 @@ def names_of(*allowed: str) -> Callable[[click.Context, click.Parameter, str], l
 
 class _Output(Console):
     def on_broken_pipe(self) -> None:
-        # main() ends the command.
+        # main() handles this error.
         raise BrokenPipeError
 
 
 def output() -> Console:
-    """A console on standard output. Lines are wrapped only on a terminal."""
+    """Returns a console on standard output. Lines are wrapped only on a terminal."""
     return _Output(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else UNLIMITED)
 
 
@@ -166,15 +166,15 @@ def print_json(value: object) -> None:
 
 
 def number(value: float, form: str) -> str:
-    """The number formatted by `form`, or a dash for NaN."""
+    """Returns the number formatted by `form`, or a dash for NaN."""
     return "-" if value != value else format(value, form)
 
 
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Shows on a terminal what is being done: `with progress("compiling") as now: now("measuring")`."""
+    """Shows on a terminal what is being done. Use: `with progress("compiling") as now: now("measuring")`."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return
-    with config.override(progress=False), Console(stderr=True).status(first) as status:  # one line at a time
+    with config.override(progress=False), Console(stderr=True).status(first) as status:  # only one line of progress
         yield status.update

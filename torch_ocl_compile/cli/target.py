@@ -22,6 +22,6 @@ def checked_target(ctx: click.Context, parameter: click.Parameter, value: str) -
 
 
 def target_argument(command: F) -> F:
-    """Adds the arguments. The command gets `target` and `arguments`."""
+    """Adds TARGET [ARGUMENTS]... to a command, which gets them as `target` and `arguments`."""
     command = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(command)
     return click.argument("target", callback=checked_target)(command)

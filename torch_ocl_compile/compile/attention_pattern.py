@@ -23,8 +23,8 @@ from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 
 log = logging.getLogger(__name__)
 
-# The plain name of each function. A method is called by this name, with or without a trailing underscore, or is listed
-# in METHODS.
+# The plain name of each function. The method has this name too, with or without a trailing underscore, or METHODS has
+# its name.
 FUNCTIONS: dict[Any, str] = {
     **dict.fromkeys((operator.matmul, torch.matmul, torch.bmm), "matmul"),
     **dict.fromkeys((operator.add, operator.iadd, torch.add), "add"),
@@ -46,7 +46,7 @@ MOST_HEAD_SIZE = 256
 
 
 def kind(node: Any) -> str:
-    """The op's plain name. "" if the node is no call."""
+    """Returns the op's plain name. "" if the node is no call."""
     if not isinstance(node, Node):
         return ""
     if node.op == "call_function":
@@ -59,13 +59,13 @@ def kind(node: Any) -> str:
 
 
 def value(node: Any) -> Any:
-    """The traced tensor of a node, or None."""
+    """Returns the traced tensor of a node, or None."""
     found = node.meta.get("example_value") if isinstance(node, Node) else None
     return found if isinstance(found, torch.Tensor) else None
 
 
 def given(node: Node, position: int, name: str, default: Any = None) -> Any:
-    """An argument by position or name."""
+    """Returns an argument by position or name."""
     return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
 
 
@@ -83,7 +83,7 @@ class Scores:
 
 
 def constant(x: Any) -> float | None:
-    """The value of a number, or of a tensor that is made of one number. None for anything else."""
+    """Returns the value of a number, or of a tensor that is made of one number. None for anything else."""
     if isinstance(x, (int, float)) and not isinstance(x, bool):
         return float(x)
     if kind(x) == "full":
@@ -240,7 +240,7 @@ def _needed_and_written(end: Node, operands: list[Any]) -> bool:
 
 
 def _result(made: Node, end: Node) -> Node:
-    """The op's result. It is a copy if a later node or the caller may write to it, because the op's gradient reads the
+    """Returns the op's result. It is a copy if a later node or the caller may write to it, because the op's gradient reads the
     result."""
     result = made.graph.call_function(operator.getitem, (made, 0))
     leaves = value(end).requires_grad and (_is_exposed(end, end) or _is_returned(end))
@@ -248,7 +248,7 @@ def _result(made: Node, end: Node) -> Node:
 
 
 def _memory(node: Any) -> int | None:
-    """The address of the storage. Nodes that view the same memory have the same one."""
+    """Returns the address of the storage. Nodes that view the same memory have the same address."""
     x = value(node)
     return None if x is None else x.untyped_storage()._cdata
 
@@ -336,7 +336,7 @@ def _fold(graph: torch.fx.Graph, combine: Callable[..., Any], nodes: list[Node])
 
 
 def _keys_and_values(graph: torch.fx.Graph, k_transposed: Node, v: Node) -> tuple[Node, Node]:
-    """k and v without the repetition of heads, if both are repeated in the same way."""
+    """Returns k and v without the repetition of heads, if both are repeated in the same way."""
     k: Node | None = None
     if kind(k_transposed) == "transpose":
         source, a, b = (*k_transposed.args, None, None)[:3]
@@ -352,8 +352,9 @@ def _keys_and_values(graph: torch.fx.Graph, k_transposed: Node, v: Node) -> tupl
 
 
 def _unrepeated(x: Node) -> Node | None:
-    """The tensor whose heads are repeated to give x [b, h, l, d], by repeat_interleave or x[:, :,
-    None].expand(...).reshape(...)."""
+    """Returns the tensor whose heads are repeated to give x [b, h, l, d], by repeat_interleave or x[:, :,
+    None].expand(...).reshape(...). None if x is no such repetition.
+    """
     if value(x).dim() != 4:
         return None
     if kind(x) == "repeat_interleave":
@@ -375,7 +376,7 @@ def _unrepeated(x: Node) -> Node | None:
 
 
 def _in_type_of(node: Node, x: Any) -> Any:
-    """Operand x of `node` as autocast passes it on: a floating-point operand has the type of the result."""
+    """Returns operand x of `node` as autocast passes it on: a floating-point operand is cast to the type of the result."""
     tensor, dtype = value(x), value(node).dtype
     if tensor is None or tensor.dtype is dtype or not tensor.is_floating_point():
         return x

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Options = dict[str, Any]
 MODES: dict[str, Options] = {
     "default": {},
-    # In any mode, a call of a graph is one call of C++.
+    # No effect: in any mode, a call of a graph is one call of C++.
     "reduce-overhead": {},
     "max-autotune": {"max_autotune": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
@@ -57,7 +57,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
     with plan_store.lookup(gm, settings, example_inputs) as is_stored:
         if is_stored:
             compiler = {kind: plan_store.serializable(function) for kind, function in compiler.items()}
-        # Made anew for each graph, because aot_autograd stores its wrapped compilers in its own keywords.
+        # Each graph gets a new aot_autograd, because it stores the wrapped compilers in its own keywords.
         aot = aot_autograd(
             fw_compiler=compiler["forward"],
             bw_compiler=compiler["backward"],
@@ -67,7 +67,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
             keep_inference_input_mutations=True,
         )
         compiled = aot(gm, example_inputs)
-    # AOTAutograd copies the mark from a function that takes a list to this one, which does not; Dynamo's minifier believes it.
+    # AOTAutograd marks `compiled` as a function that takes one list, which it is not. Dynamo's minifier trusts the mark.
     getattr(compiled, "__dict__", {}).pop("_boxed_call", None)
     return compiled
 
@@ -89,8 +89,9 @@ def parse_options(options: Any, mode: str | None) -> Options:
 def compile_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Options
 ) -> CompiledGraph:
-    """Compiles one graph of AOTAutograd. A graph that cannot become a plan runs eagerly, and the reason is recorded. The message of
-    an error that is not the user's names a program that shows it."""
+    """Compiles one graph of AOTAutograd. A graph that cannot become a plan runs eagerly, and the reason is recorded. If
+    an error is not the user's fault, its message names a program that reproduces it.
+    """
     label = debug.next_label(kind)
     try:
         return compile_or_raise(gm, example_inputs, kind, settings, label)
@@ -128,7 +129,7 @@ def compile_or_raise(
     lowering = watch.lap()
     measure_kernels(lowered, settings)
     tuning = watch.lap() if settings.get("max_autotune") else 0.0
-    if kind != "inference":  # Weights change at each step.
+    if kind != "inference":  # In training, weights change at each step.
         settings = {**settings, "kept_weights_mb": 0}
     plan = make_plan(lowered, settings, label)
     if kind == "forward":
@@ -158,8 +159,9 @@ def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
 
 
 def boundaries(kind: str) -> dict[str, Any]:
-    """What AOTAutograd knows of a graph: the positions of parameters and donated inputs, results that are views of
-    arguments, and the position at which saved tensors begin."""
+    """Returns what AOTAutograd knows of a graph: the positions of parameters and donated inputs, results that are views
+    of arguments, and the position at which saved tensors begin.
+    """
     from torch._functorch._aot_autograd.schemas import OutputType
 
     context = torch._guards.TracingContext.try_get()
@@ -170,10 +172,10 @@ def boundaries(kind: str) -> dict[str, Any]:
     tokens = len(metadata.tokens)
     if kind == "backward":
         donated = list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []
-        # Gradients become .grad of several tensors, and later calls add to them in place. So each needs memory of its
-        # own.
+        # Gradients become .grad of several tensors, and later calls add to them in place, so each gradient
+        # needs memory of its own.
         return {"donated": donated, "separate_views": True}
-    # Results are first the arguments that AOTAutograd writes back itself, then the results of the user.
+    # The first results are the arguments that AOTAutograd writes back itself. The results of the user follow.
     written = metadata.mutated_inp_runtime_indices
     first = tokens + len(written)
     aliases = [
@@ -190,7 +192,7 @@ def boundaries(kind: str) -> dict[str, Any]:
 
 
 def check_device(device: torch.device) -> None:
-    """ConfigError if the tensors are on another backend's device."""
+    """Raises ConfigError if the tensors are on another backend's device."""
     ours = torch._C._get_privateuse1_backend_name()
     if device.type != ours:
         raise ConfigError(f"backend='ocl' was given tensors on '{device}'.\n  do: move model and inputs to '{ours}'.")
@@ -208,6 +210,6 @@ def report_strides(plan: Any, lowered: Lowered) -> None:
         if isinstance(fake, torch.Tensor) and isinstance(result, PlanOutput):
             chosen = tuple(strides[result.position])
             if len(chosen) != fake.dim():
-                # The strides are symbolic, so the plan keeps the traced ones.
+                # The strides are symbolic, so the plan keeps the traced strides.
                 chosen = None
         context.output_strides.append(chosen)

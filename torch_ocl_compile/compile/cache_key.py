@@ -1,4 +1,4 @@
-# torch_ocl_compile/compile/cache_key.py: the part of a stored graph's key that does not come from Dynamo's graph.
+# torch_ocl_compile/compile/cache_key.py: makes the part of a stored graph's key that does not come from Dynamo's graph.
 """AOTAutograd's own key covers the graph, the inputs, and settings of AOTAutograd. Its part about Inductor is left out,
 because computing it loads all code generators of Inductor, which takes seconds. Measured choices of kernels are not
 part of the key: a stored graph is scheduled when it is loaded, with the choices known then."""
@@ -36,14 +36,14 @@ def key(gm: torch.fx.GraphModule, settings: Mapping[str, Any], inputs: Sequence[
 
 
 def torch_settings() -> list[Any]:
-    """Settings of torch that change a graph, if AOTAutograd's own key lacks them in some version."""
+    """Returns settings of torch that change a graph, if AOTAutograd's own key lacks them in some version."""
     autocast = [
         (device, torch.get_autocast_dtype(device))
         for device in torch._C._autocast_supported_devices()
         if torch.is_autocast_enabled(device)
     ]
     deterministic: Any = torch.utils.deterministic
-    # Its switches of attention apply to every device.
+    # The switches of torch.backends.cuda for attention apply to every device.
     cuda: Any = torch.backends.cuda
     attention = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled())
     return [
@@ -56,7 +56,7 @@ def torch_settings() -> list[Any]:
 
 
 def inductor_options() -> list[tuple[str, str]]:
-    """Options of Inductor, which PyTorch's decompositions and its partitioner read.
+    """Returns options of Inductor, which PyTorch's decompositions and its partitioner read.
 
     Options that name folders are left out: torch makes one of them from the working directory.
     """
@@ -67,7 +67,7 @@ def inductor_options() -> list[tuple[str, str]]:
 
 
 def inductors_table() -> Mapping[Any, Any]:
-    """Inductor's decompositions, if they are loaded. If not, nobody can have added to them."""
+    """Returns Inductor's decompositions, if they are loaded. If not, nobody can have added to them."""
     module = sys.modules.get("torch._inductor.decomposition")
     return getattr(module, "decompositions", {})
 
@@ -83,7 +83,7 @@ def of_code() -> str:
 
 
 def devices(inputs: Iterable[Any]) -> list[int]:
-    """Devices that a graph may run on: those of its inputs, then the current one."""
+    """Returns the devices that a graph may run on: the devices of its inputs, then the current one."""
     ours = torch._C._get_privateuse1_backend_name()
     found = set()
     for value in inputs:
@@ -94,8 +94,9 @@ def devices(inputs: Iterable[Any]) -> list[int]:
 
 
 def foreign_functions(tables: Iterable[Mapping[Any, Any]]) -> list[tuple[str, str]]:
-    """Decompositions and lowerings that come neither from torch nor from this package: (op, hash of its function's
-    code)."""
+    """Returns (op, hash of its function's code) for decompositions and lowerings that come neither from torch nor from
+    this package.
+    """
     found = []
     for op, function in (row for table in tables for row in table.items()):
         if identity.covers(function):

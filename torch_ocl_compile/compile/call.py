@@ -30,7 +30,7 @@ from torch_ocl_compile.lowering.lowered import (
 )
 
 Boxed = Callable[[list[Any]], list[Any]]
-watch: Callable[[Boxed], Boxed] | None = None  # wraps the plans of new graphs: `torch-ocl warm` counts their calls
+watch: Callable[[Boxed], Boxed] | None = None  # wraps the run functions of new plans: `torch-ocl warm` counts calls
 
 
 def mark_boxed(run: Boxed) -> Boxed:
@@ -40,7 +40,7 @@ def mark_boxed(run: Boxed) -> Boxed:
 
 
 def eager_call(gm: torch.fx.GraphModule) -> Boxed:
-    """A function that runs the graph op by op in PyTorch."""
+    """Returns a function that runs the graph op by op in PyTorch."""
 
     def run(args: list[Any]) -> list[Any]:
         inputs = list(args)
@@ -84,7 +84,9 @@ class Call:
         return self._general()
 
     def _plain(self, positions: list[int], places: list[int]) -> Boxed:
-        """For graphs whose inputs are the arguments at `positions`. `places` are the places of the results, see _place."""
+        """Returns the call of a graph whose inputs are the arguments at `positions`. `places` are the places of the
+        results, see _place.
+        """
         plan_run = self.run_plan
         takes_all = positions == list(range(self.lowered.arguments))
         if takes_all and self.lowered.results == [PlanOutput(i) for i in range(len(places))]:
@@ -130,11 +132,11 @@ class Call:
         return mark_boxed(run)
 
     def _sizes(self, arguments: list[Any]) -> list[int]:
-        """The values of s0, s1, ..."""
+        """Returns the values of s0, s1, ..."""
         return [s.value(arguments) for s in self.lowered.sources]
 
     def _getter(self, source: Source) -> Callable[[_Values], Any]:
-        """A function that finds an input tensor of the plan from the values of a call."""
+        """Returns a function that finds an input tensor of the plan from the values of a call."""
         device = self.lowered.device
         match source:
             case Argument(position):
@@ -162,7 +164,7 @@ class Call:
                 return pack
 
     def _picker(self, result: Result) -> Callable[[_Values], Any]:
-        """A function that finds one result from the values of a call."""
+        """Returns a function that finds one result from the values of a call."""
         match result:
             case PlanOutput(position):
                 return lambda values: values.outputs[position]
@@ -193,8 +195,9 @@ class _Values:
 
 
 def _place(result: Result, outputs: int) -> int | None:
-    """The position of a result in a list of the plan's outputs, then the arguments, then None. Returns None if the
-    result is not in the list."""
+    """Returns the position of a result in a list of the plan's outputs, then the arguments, then None. Returns None if
+    the result is not in the list.
+    """
     match result:
         case PlanOutput(position):
             return position

@@ -24,7 +24,7 @@ from torch_ocl_compile import _C
 from torch_ocl_compile.compile.check_report import Compared, difference, save
 from torch_ocl_compile.errors import KernelResultError
 from torch_ocl_compile.reference.bounded import BoundedRun, Known
-from torch_ocl_compile.reference.bounds import held, unknown_where
+from torch_ocl_compile.reference.bounds import to_wide, unknown_where
 from torch_ocl_compile.reference.template_bounds import merged_statistics
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,9 @@ def install() -> None:
 
 
 def _in_own_thread(function: Callable[..., None], *args: Any) -> None:
-    """Runs a step of a check where no mode of the caller (functorch, fake tensors, default device) reaches it."""
+    """Runs a step of a check in a thread of its own, where no mode of the caller (functorch, fake tensors, default
+    device) reaches it.
+    """
     global _pool
     if _pool is None or _pool[0] != os.getpid():
         pool = concurrent.futures.ThreadPoolExecutor(1, "ocl_check", initializer=_C.never_compile_on_this_thread)
@@ -98,14 +100,14 @@ class Checker:
             log.info("%s", self.summary())
 
     def summary(self) -> str:
-        """ "forward_0: 12 launches checked, 1 not: eager calls (aten.sort.default) 1"."""
+        """Returns a text such as "forward_0: 12 launches checked, 1 not: eager calls (aten.sort.default) 1"."""
         text = f"{self.plan.label}: {self.checked} launches checked, {sum(self.unchecked.values())} not"
         return text + (": " + ", ".join(f"{why} {n}" for why, n in self.unchecked.items()) if self.unchecked else "")
 
     # What the nodes read and write
 
     def _last_uses(self) -> dict[int, int]:
-        """The last step whose nodes read each buffer."""
+        """Returns for each buffer the last step whose nodes read or write it."""
         last: dict[int, int] = {}
         for step, info in enumerate(self.steps):
             for number in info["nodes"]:
@@ -137,18 +139,19 @@ class Checker:
         self.regions = [Region(start, self.plan.copied(start, stop - start)) for start, stop in joined]
 
     def _region(self, address: int) -> int:
-        """The number of the region at an address, or -1."""
+        """Returns the number of the region at an address, or -1."""
         return next((k for k, region in enumerate(self.regions) if region.has(address)), -1)
 
     def _extent(self, buffer: int) -> tuple[list[int], list[int], torch.dtype, int]:
-        """Sizes, strides, dtype, bytes in memory."""
+        """Returns sizes, strides, dtype, and bytes in memory."""
         sizes, strides, dtype = self.plan.shape(buffer)
         last = sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
         return sizes, strides, dtype, 0 if 0 in sizes else (last + 1) * dtype.itemsize
 
     def _values(self, buffer: int, copies: bool) -> Tensor:
-        """The contents of a buffer: those of the copies that were made before the launch if they have it, otherwise those in
-        memory now."""
+        """Returns the contents of a buffer. If `copies`, they come from the copies that were made before the launch, as
+        far as these have the buffer. Otherwise they are the contents of memory now.
+        """
         sizes, strides, dtype, size = self._extent(buffer)
         if not size:
             return torch.empty(sizes, dtype=dtype)
@@ -191,7 +194,7 @@ class Checker:
         self._remember(step, written, run)
 
     def _inputs(self, step: int, written: Sequence[int]) -> dict[int, Known]:
-        """What the nodes of a launch read, and the old contents of what they write."""
+        """Returns what the nodes of a launch read, and the old contents of what they write."""
         info = self.steps[step]
         found: dict[int, Known] = {}
         read = [b for n in info["nodes"] for b in reads(self.nodes[n])]
@@ -213,8 +216,8 @@ class Checker:
         return found
 
     def _expect_unchanged(self, step: int, buffer: int, values: Tensor, known: Known) -> None:
-        """KernelResultError if a buffer has other contents than after the launch that wrote it."""
-        found = difference(values, held(known.value), known.error)
+        """Raises KernelResultError if a buffer has other contents than after the launch that wrote it."""
+        found = difference(values, to_wide(known.value), known.error)
         if found is None:
             return
         writer = self.changed_by[buffer]
@@ -225,16 +228,16 @@ class Checker:
         )
 
     def _compared(self, run: BoundedRun, info: dict[str, Any], buffer: int) -> list[Compared]:
-        """A buffer that a launch wrote, as it is and as it should be."""
+        """Returns a buffer that a launch wrote, as it is and as it should be."""
         got, expected = self._values(buffer, copies=False), run.known[buffer]
         name = f"{self._name(buffer)}, {str(got.dtype).removeprefix('torch.')} {list(got.shape)}"
         node = next(self.nodes[n] for n in info["nodes"] if buffer in writes(self.nodes[n]))
         if node.kind == "convolve" and buffer in node.outputs[1:]:
             whole = run.known[node.outputs[0]]
-            pairs = merged_statistics(got.double(), held(whole.value), whole.error)
+            pairs = merged_statistics(got.double(), to_wide(whole.value), whole.error)
             return [Compared(f"{part} in the slices of {name}", *pair, None) for part, pair in pairs.items()]
         slices = run.size(node.sizes[0]) // self._channels(run, node) if self._is_sliced(node) else 1
-        if slices > 1:  # Their sum is what counts.
+        if slices > 1:  # The slices are partial results, so only their sum is compared.
             allowed = None if expected.error is None else expected.error.unflatten(0, (slices, -1)).sum(0)
             total, whole = (x.double().unflatten(0, (slices, -1)).sum(0) for x in (got, expected.value))
             return [Compared(f"the sum of the slices of {name}", total, whole, allowed, None)]
@@ -243,7 +246,7 @@ class Checker:
         layout = None
         if region >= 0:
             layout = (region, self.plan.address(buffer) - self.regions[region].address, sizes, strides, dtype)
-        return [Compared(name, got, held(expected.value), expected.error, layout)]
+        return [Compared(name, got, to_wide(expected.value), expected.error, layout)]
 
     @staticmethod
     def _is_sliced(node: Any) -> bool:
@@ -291,7 +294,7 @@ class Checker:
         )
 
     def _launch(self, step: int) -> dict[str, Any]:
-        """The launch for _C.exec.launch_alone, with the memory before it."""
+        """Returns the launch for _C.exec.launch_alone, with the memory before it."""
         info, found = self.steps[step], self.plan.launch(step)
         regions = [region.data for region in self.regions]
         pointers = []
@@ -314,13 +317,13 @@ class Checker:
         }
 
     def _text(self, step: int) -> str:
-        """The nodes of a launch in the IR's text, and the sizes of the run."""
+        """Returns the nodes of a launch in the IR's text, and the sizes of the run."""
         sizes = ", ".join(f"s{i} = {value}" for i, value in enumerate(self.plan.symbols()))
         return (f"# {sizes}\n" if sizes else "") + str(self.plan.text(step))
 
 
 def reads(node: Any) -> list[int]:
-    """The buffers whose values a node's result depends on."""
+    """Returns the buffers whose values a node's result depends on."""
     loaded = [detail[0] for name, _, _, detail in node.ops if name == "load"]
     return [*loaded, *(v.buffer for v in node.operands)]
 

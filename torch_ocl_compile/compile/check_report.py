@@ -32,8 +32,9 @@ if __name__ == "__main__":
 
 @dataclass
 class Difference:
-    """How a result differs from what is expected. `place`, `got`, `expected` and `allowed` are those of the first element that
-    differs by more than `allowed`."""
+    """How a result differs from what is expected. `place`, `got`, `expected` and `allowed` belong to the first element
+    that differs by more than `allowed`.
+    """
 
     place: tuple[int, ...]
     got: Any
@@ -55,8 +56,9 @@ class Difference:
 
 
 def difference(got: Tensor, expected: Tensor, allowed: Tensor | None) -> Difference | None:
-    """None if every element is within `allowed` of the expected one. An infinite bound allows anything. `expected`: fp64 for
-    floating point."""
+    """Compares a result with the expected one. Returns None if every element is within `allowed` of the expected one.
+    An infinite `allowed` accepts anything. `expected` is fp64 for floating point.
+    """
     if got.is_floating_point():
         mine = got.double()
         same = (mine == expected) | (torch.isnan(mine) & torch.isnan(expected))
@@ -86,8 +88,9 @@ def difference(got: Tensor, expected: Tensor, allowed: Tensor | None) -> Differe
 
 @dataclass
 class Compared:
-    """A result of a launch. `layout`: the result's place in the memory of the launch, see rerun.py; None if it was merged from
-    several partial results, which a single buffer does not show."""
+    """A result of a launch. `layout` is the result's place in the memory of the launch, see rerun.py. It is None if the
+    result was merged from several partial results, which a single buffer does not show.
+    """
 
     name: str
     got: Tensor
@@ -103,8 +106,10 @@ def save(
     results: Sequence[Compared],
     texts: Mapping[str, str],
 ) -> Path:
-    """Returns the folder. `names`: of the graph, the kernel and the device. `launch`: the arguments of _C.exec.launch_alone and
-    `regions`, the memory before the launch. `texts`: other files."""
+    """Saves a launch whose results differ, and returns the folder. `names` are the names of the graph, the kernel and
+    the device. `launch` has the arguments of _C.exec.launch_alone, and in `regions` the memory before the launch.
+    `texts` are other files.
+    """
     label, kernel, device = names
     key = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:8]
     objects = {"launch.pt": dict(launch), "inputs.pt": dict(inputs), "results.pt": [vars(result) for result in results]}

@@ -1,4 +1,4 @@
-# torch_ocl_compile/compile/debug.py: records and dumps of compiled graphs.
+# torch_ocl_compile/compile/debug.py: records and dumps compiled graphs.
 """Each file logs to `logging.getLogger(__name__)`. TORCH_LOGS="+torch_ocl_compile" shows all logs,
 "+torch_ocl_compile.lowering" one part. TORCH_OCL_DUMP=dir writes every graph as text."""
 
@@ -42,19 +42,21 @@ _counts = {"compiled": 0, "loaded": 0}
 
 
 def next_label(kind: str, *, loaded: bool = False) -> str:
-    """The name of a graph in dumps and plans: forward_0, backward_1, ... `loaded`: the graph comes from the cache."""
+    """Returns the name of a graph in dumps and plans: forward_0, backward_1, ... `loaded`: the graph comes from the
+    cache.
+    """
     number = sum(_counts.values())
     _counts["loaded" if loaded else "compiled"] += 1
     return f"{kind}_{number}"
 
 
 def compiled_graphs() -> int:
-    """Number of graphs that were compiled in this process."""
+    """Returns the number of graphs that were compiled in this process."""
     return _counts["compiled"]
 
 
 def loaded_graphs() -> int:
-    """Number of graphs that were loaded from the cache."""
+    """Returns the number of graphs that were loaded from the cache."""
     return _counts["loaded"]
 
 
@@ -72,13 +74,13 @@ def forget() -> None:
 
 
 def records() -> list[Record]:
-    """The latest compiled graphs, oldest first."""
+    """Returns the records of the latest compiled graphs, oldest first."""
     return list(_records)
 
 
 @contextmanager
 def collecting() -> Iterator[list[Record]]:
-    """A list of every graph that is compiled in the block, oldest first."""
+    """Yields a list that gets every graph that is compiled in the block, oldest first."""
     found: list[Record] = []
     _collections.append(found)
     try:
@@ -98,13 +100,14 @@ def dump(label: str, name: str, text: Callable[[], str]) -> None:
 
 
 def open_for_user_alone(path: str, flags: int) -> int:
-    """An opener for open(): a new file is for this user alone, and no symbolic link is followed."""
+    """Opens a file for open(): a new file is for this user alone, and no symbolic link is followed."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def save_failure(name: str, texts: Mapping[str, str], objects: Mapping[str, Any]) -> Path:
-    """Makes the folder <cache>/failed/<name> with these files, for this user alone, and returns it. `objects` are written by
-    torch.save."""
+    """Makes the folder <cache>/failed/<name> for this user alone, writes `texts` and `objects` (file name -> contents)
+    into it, and returns it. torch.save writes `objects`.
+    """
     folder = config.cache_folder() / "failed" / name.replace("/", "_").replace(":", "_")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for file_name, text in texts.items():
@@ -117,11 +120,11 @@ def save_failure(name: str, texts: Mapping[str, str], objects: Mapping[str, Any]
 
 
 def fallback_counts() -> dict[str, int]:
-    """ "op: reason" -> number of nodes that ran eagerly."""
+    """Returns "op: reason" -> number of nodes that ran eagerly."""
     return {f"{op}: {reason}": count for (op, reason), count in FALLBACKS.items()}
 
 
 def fallbacks_since(before: dict[str, int]) -> dict[str, int]:
-    """The difference between fallback_counts() now and `before`."""
+    """Returns the difference between fallback_counts() now and `before`."""
     after = fallback_counts()
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}

@@ -19,7 +19,7 @@ BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batc
 
 
 def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: Any) -> Any:
-    """AOTAutograd's partition_fn. Returns the forward graph and the backward graph."""
+    """Serves as AOTAutograd's partition_fn. Returns the forward graph and the backward graph."""
     functionalise(joint)
     own_attention(joint)
     pool_by_offsets(joint)
@@ -62,7 +62,7 @@ def keep_overwritten(graph_module: torch.fx.GraphModule, changes: Changes) -> No
     for copy in [n for n in graph.nodes if n.target is aten.copy_.default and n.args[0].op == "placeholder"]:
         target = copy.args[0]
         readers = [n for n in target.users if n is not copy and n.op != "output" and n.target not in BATCH_NORM]
-        # Only the update itself uses the value, as in a counter.
+        # If only the update itself uses the value, as in a counter, it need not be saved.
         if all(set(n.users) <= {copy} for n in readers):
             continue
         with graph.inserting_before(min(readers)):

@@ -21,7 +21,7 @@ def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:
     """Call before make_plan. If the user asks for it, measures the problems of this graph for which no measurement is
     stored."""
     if settings.get("max_autotune"):
-        # Only mode="max-autotune" needs it.
+        # Imported here, because only mode="max-autotune" needs it.
         from torch_ocl_compile.tuning import measure
 
         config.configure_core()
@@ -34,7 +34,7 @@ def make_plan(lowered: Lowered, settings: dict[str, Any], label: str) -> Any:
     index = device_index(lowered)
     table.follow(index)
     if settings.get("check"):
-        # Only the option check needs the interpreter.
+        # Imported here, because only the option check needs the interpreter.
         from torch_ocl_compile.compile import check
 
         check.install()

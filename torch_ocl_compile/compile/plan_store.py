@@ -36,7 +36,7 @@ from torch_ocl_compile.errors import OclError
 
 log = logging.getLogger(__name__)
 
-MOST_ENTRIES = 8  # Most entries of one key. They differ in their guards on sizes.
+MOST_ENTRIES = 8  # At most this many entries of one key are kept. They differ in their guards on sizes.
 _OURS = stored_plan.__name__.encode()  # The module that pickle names in our entries.
 # (class, function, the parameters that the function must have)
 _WRAPPED: list[tuple[Any, str, list[str]]] = [
@@ -55,7 +55,7 @@ class _Lookup(threading.local):
 
 
 _lookup = _Lookup()
-_prefixes: dict[str, str] = {}  # of graphs that were looked up: what comes before their keys in the cache
+_prefixes: dict[str, str] = {}  # AOTAutograd's key of a graph -> prefix of its key in our cache
 
 
 @contextmanager
@@ -139,7 +139,9 @@ def install() -> str:
 
 
 def _candidates(key: str) -> Iterator[tuple[Any, bytes, bool]]:
-    """Yields (entry, its pickle, True) for each stored entry, latest first. True: the entry comes from this machine."""
+    """Yields (entry, its pickle, True) for each stored entry, latest first. True says that the entry comes from this
+    machine.
+    """
     for content in _contents(key):
         try:
             entry = pickle.loads(content)

@@ -1,6 +1,8 @@
-# torch_ocl_compile/compile/repro.py: a graph that cannot be compiled, as a program of its own.
-"""`write` makes <cache>/failed/<graph>/repro.py, which needs torch and this package and nothing else; tools/repro.py runs it. The
-program has the graph's ops and the shapes, strides and dtypes of its arguments. Their values are random, so it can be shared."""
+# torch_ocl_compile/compile/repro.py: writes a graph that cannot be compiled as a program of its own.
+"""`write` makes <cache>/failed/<graph>/repro.py. The program needs only torch and this package; tools/repro.py runs it.
+It has the graph's ops and the shapes, strides and dtypes of its arguments. The arguments' values are random, so it can
+be shared.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from torch_ocl_compile.errors import ConfigError, OutOfMemoryError, UnsupportedE
 
 log = logging.getLogger(__name__)
 
-# The user's own errors, and a full device: the message says what to do.
+# No program is written for the user's own errors and for a full device: their messages say what to do.
 NOT_REPORTED = (ConfigError, UnsupportedError, OutOfMemoryError)
 
 TEMPLATE = '''"""{title}
@@ -46,7 +48,7 @@ SYMBOLIC = "\nThe graph was compiled for sizes that change. This program has one
 
 
 def report(gm: torch.fx.GraphModule, kind: str, settings: Mapping[str, Any], label: str, error: Exception) -> None:
-    """Writes the program and adds its path to the message of `error`. What goes wrong here is logged and nothing else."""
+    """Writes the program and adds its path to the message of `error`. An error that happens here is only logged."""
     if isinstance(error, NOT_REPORTED):
         return
     try:
@@ -54,15 +56,16 @@ def report(gm: torch.fx.GraphModule, kind: str, settings: Mapping[str, Any], lab
     except Exception as problem:
         log.warning("no program that shows the error could be written: %s: %s", type(problem).__name__, problem)
         return
-    if len(error.args) == 1 and error.args[0] == str(error):  # not so for KeyError
+    if len(error.args) == 1 and error.args[0] == str(error):  # false for KeyError
         error.args = (f"{error.args[0]}\n  repro: python {path}",)
     else:
         log.error("%s cannot be compiled; a program that shows it: %s", label, path)
 
 
 def write(gm: torch.fx.GraphModule, kind: str, settings: Mapping[str, Any], label: str, error: Exception) -> Path:
-    """Returns the path of the program. Raises OSError where the folder cannot be written, and an error of torch.package for a
-    graph with a function that cannot be imported."""
+    """Writes the program and returns its path. Raises OSError where the folder cannot be written, and an error of
+    torch.package for a graph with a function that cannot be imported.
+    """
     code = gm.graph.python_code("self")
     places = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     constants = {name: _constant(gm, name) for name in _attributes(gm)}
@@ -88,7 +91,9 @@ def _attributes(gm: torch.fx.GraphModule) -> list[str]:
 
 
 def _constant(gm: torch.fx.GraphModule, name: str) -> torch.Tensor:
-    """A tensor that the graph holds. Raises UnsupportedError for anything else, such as the graphs of control flow."""
+    """Returns a tensor that the graph holds. Raises UnsupportedError for anything else, such as the graphs of control
+    flow.
+    """
     value = getattr(gm, name, None)
     if not isinstance(value, torch.Tensor):
         raise UnsupportedError(f"the graph has the attribute {name}, a {type(value).__name__}")
@@ -101,12 +106,12 @@ def _is_symbolic(value: Any) -> bool:
 
 
 def _number(size: Any) -> Any:
-    """A size, or the one that a symbol stood for first."""
+    """Returns a size. For a symbol, returns the size that it stood for first."""
     return size.node.hint if isinstance(size, torch.SymInt | torch.SymFloat) else size
 
 
 def _argument(value: Any) -> str:
-    """The text that makes an argument."""
+    """Returns the text that makes an argument."""
     if isinstance(value, torch.Tensor):
         shape, strides = (tuple(_number(n) for n in numbers) for numbers in (value.shape, value.stride()))
         device = "" if str(value.device) in ("ocl", "ocl:0") else f", {str(value.device)!r}"

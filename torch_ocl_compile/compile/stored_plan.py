@@ -1,7 +1,8 @@
 # torch_ocl_compile/compile/stored_plan.py: packs a compiled graph for AOTAutograd's cache, and loads it.
 """An entry has the lowered graph: the ir.Graph as text, the sources of inputs and results, and the functions of the
-host. A process that loads it schedules it again and takes the kernels from the cache of binaries. So it also follows
-measured choices of kernels that are newer than the entry."""
+host. A process that loads an entry schedules its graph again and takes the kernels from the cache of binaries. It
+therefore follows measured choices of kernels even if they are newer than the entry.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ class Body:
     fx_nodes: int
     lowered: Lowered
     settings: dict[str, Any]  # Settings for make_plan.
-    # Strides of the plan's outputs. The backward graph was compiled for those of the forward graph.
+    # Strides of the plan's outputs. A backward graph was compiled for the strides of its forward graph's outputs.
     strides: list[list[int]]
 
 
 class CompiledGraph(OutputCode):
-    """A compiled graph for AOTAutograd, which calls it with one list. `reason`: why it cannot be stored, or ""."""
+    """A compiled graph for AOTAutograd, which calls it with one list. `reason` says why it cannot be stored, or is ""."""
 
     def __init__(self, run: Boxed, *, body: Body | None = None, reason: str = "") -> None:
         self.run: Boxed | None = run
@@ -53,7 +54,7 @@ class CompiledGraph(OutputCode):
         self.stored = b""
         self._boxed_call = True
         self._time_taken_ns = 0
-        # Without a key, AOTAutograd does not store it.
+        # AOTAutograd does not store a graph without a key.
         self._fx_graph_cache_key = None if reason else "ocl"
 
     def __call__(self, args: Any) -> Any:
@@ -105,7 +106,8 @@ class CompiledGraph(OutputCode):
 
 class _RunBackward:
     """A backward graph that may overwrite the tensors saved for it. If the caller keeps the autograd graph
-    (retain_graph=True), it must not. Then it runs a second plan, which overwrites nothing."""
+    (retain_graph=True), it runs a second plan instead, which overwrites nothing.
+    """
 
     def __init__(self, run: Boxed, body: Body, label: str) -> None:
         self.run = run

@@ -1,4 +1,4 @@
-# torch_ocl_compile/compile/times.py: how long the first call of each graph took, phase by phase.
+# torch_ocl_compile/compile/times.py: measures how long the first call of each graph took, phase by phase.
 """A graph's line goes to the log and to the list that torch.ocl.compile_times() returns. Its phases are added to Dynamo's metrics too,
 which torch._dynamo.utils.compile_times() prints, as `ocl.lowering` and so on."""
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 log = logging.getLogger(__name__)
-KEPT = 1000  # graphs
+KEPT = 1000  # number of graphs whose times are kept
 
 
 @dataclass(frozen=True)
@@ -23,24 +23,23 @@ class CompileTimes:
 
     graph: str  # forward_0, backward_1, inference_2, ...: as in the log, in dumps and in records
     loaded: bool  # whether the graph came from the cache; then nothing was traced and lowered
-    loading: (
-        float  # from the backend's start to the graph that was read from the cache; 0 for a graph that was compiled
-    )
-    tracing: float  # AOTAutograd's. The joint trace of forward and backward is part of the forward graph's. Dynamo's is not included
+    # From the backend's start to the graph that was read from the cache. 0 for a graph that was compiled.
+    loading: float
+    tracing: float  # AOTAutograd's work, without Dynamo's. The joint trace of forward and backward counts for the forward graph
     lowering: float  # from aten ops to the IR
     tuning: float  # measuring variants of kernels, which mode="max-autotune" asks for
-    checking: float  # whether the kernels that the graph may use are right on this device
+    checking: float  # testing whether the kernels that the graph may use are right on this device
     scheduling: float  # fusion, layouts, the memory plan
     code_generation: float  # the kernels' texts
-    building: float  # loading kernels from the cache, and compiling those that it lacks
+    building: float  # loading kernels from the cache, and compiling kernels that it lacks
 
     @property
     def total(self) -> float:
-        """Seconds of all phases."""
+        """Returns the seconds of all phases together."""
         return sum(self.phases().values())
 
     def phases(self) -> dict[str, float]:
-        """Phase -> seconds."""
+        """Returns phase -> seconds."""
         return {field.name: getattr(self, field.name) for field in fields(self)[2:]}
 
 
@@ -54,7 +53,7 @@ _times: deque[CompileTimes] = deque(maxlen=KEPT)
 
 @contextmanager
 def compilation() -> Iterator[None]:
-    """One call of the backend: what is not in a phase of ours is AOTAutograd's."""
+    """Wraps one call of the backend. Time in it that is in none of our phases is AOTAutograd's."""
     before, _mark.at = _mark.at, time.perf_counter()
     try:
         yield
@@ -63,12 +62,12 @@ def compilation() -> Iterator[None]:
 
 
 def since_last_graph() -> float:
-    """Seconds since the backend was called or its latest graph was done; 0 outside of it."""
+    """Returns the seconds since the backend was called or its latest graph was done; 0 outside of a call."""
     return 0.0 if _mark.at is None else time.perf_counter() - _mark.at
 
 
 class Stopwatch:
-    """Seconds since the last lap."""
+    """Measures the seconds since its last lap."""
 
     def __init__(self) -> None:
         self.at = time.perf_counter()
@@ -79,7 +78,9 @@ class Stopwatch:
 
 
 def keep(graph: str, what: str, plan: Mapping[str, float], *, loaded: bool = False, **phases: float) -> None:
-    """Notes a graph that is ready. `what`: its size, for the log. `plan`: Plan.timings(). `phases`: those outside of the plan."""
+    """Notes a graph that is ready. `what` is the graph's size, for the log. `plan` is Plan.timings(). `phases` are the
+    seconds of the other phases.
+    """
     found = CompileTimes(
         graph=graph,
         loaded=loaded,
@@ -109,5 +110,5 @@ def keep(graph: str, what: str, plan: Mapping[str, float], *, loaded: bool = Fal
 
 
 def latest() -> list[CompileTimes]:
-    """Of the latest graphs, oldest first."""
+    """Returns the times of the latest graphs, oldest first."""
     return list(_times)

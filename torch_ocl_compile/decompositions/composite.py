@@ -115,7 +115,7 @@ def pdist_forward(x: Tensor, p: float = 2.0) -> Any:
 
 
 def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Any:
-    """Returns the gradient of x as that of cdist(x, x) with the diagonal left out.
+    """Returns the gradient of x. It is the gradient of cdist(x, x) with the diagonal left out.
 
     Every pair is computed twice, so that no two work-items write to the same element.
     """
@@ -157,7 +157,7 @@ def as_strided_scatter(
     if x.numel() == 0 or source.numel() == 0:
         return x.clone()
     own, written = _memory_offsets(x, x.shape, x.stride()), _memory_offsets(x, size, stride) + start
-    # A window element that no element of x lies at goes to one extra element behind the copied memory.
+    # Where no element of x lies, an element of the window goes to one extra element behind the copied memory.
     outside = (written < 0) | (written >= length)
     memory = x.new_zeros(length + 1).scatter(0, own.reshape(-1), x.reshape(-1))
     memory = memory.scatter(0, torch.where(outside, length, written).reshape(-1), source.reshape(-1))

@@ -1,5 +1,7 @@
 # torch_ocl_compile/decompositions/nn.py: formulas of neural-network ops that PyTorch's tables leave whole.
-"""The formulas of ATen's fused kernels. float16 and bfloat16 are computed in float32 and rounded once, as there."""
+"""Each function computes the formula of ATen's fused kernel. As in that kernel, float16 and bfloat16 are computed in
+float32 and rounded once.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def group_norm_backward(
     grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, batch: Any, channels: Any, plane: Any, groups: int,
     mask: list[bool],
 ) -> Any:  # fmt: skip
-    """PyTorch's, which divides by the size of a group where x has a gradient, if an empty one."""
+    """Computes PyTorch's formula, but returns zeros for an empty x, where PyTorch would divide by 0, the size of a
+    group.
+    """
     is_empty = statically_known_true(channels * plane == 0)
     wanted = [mask[0] and not is_empty, *mask[1:]]
     gx, *others = native_group_norm_backward(grad, x, mean, rstd, weight, batch, channels, plane, groups, wanted)
@@ -127,7 +131,9 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
 
 
 def _decompose_before_autograd(target: OpOverload, function: Callable[..., Any]) -> None:
-    """Registers a decomposition that also replaces PyTorch's own where that is applied before the gradient is traced."""
+    """Registers a decomposition. It also replaces PyTorch's own decomposition where that is applied before autograd
+    traces the gradient.
+    """
     NN_DECOMPOSITIONS[target] = function
     target.py_kernels.pop(DispatchKey.Autograd, None)
     target.py_impl(DispatchKey.Autograd)(function)
@@ -165,7 +171,9 @@ def _soft_margin_loss(x: Tensor, target: Tensor) -> Tensor:
 
 @decompose(aten.smooth_l1_loss_backward.default)
 def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
-    """The gradient of x. PyTorch's own decomposition gives 0 for a difference of NaN, where ATen's kernels give NaN."""
+    """Returns the gradient of x. PyTorch's own decomposition gives 0 for a difference of NaN, where ATen's kernels give
+    NaN.
+    """
     far = x - target
     scaled = grad / x.numel() if reduction == 1 else grad
     return torch.where(far.abs() >= beta, scaled * far.sign(), scaled * far / beta)

@@ -69,7 +69,7 @@ def _adam(
     decoupled: bool, params: Tensors, grads: Tensors, averages: Tensors, squares: Tensors, largest: Tensors, steps: Tensors,
     *, o: AdamSettings,
 ) -> None:  # fmt: skip
-    """Updates all parameters in place. `decoupled`: the weight decay of AdamW.
+    """Updates all parameters in place. `decoupled` selects the weight decay of AdamW.
 
     -expm1(step log beta) is 1 - beta^step without loss of digits in float32.
     """

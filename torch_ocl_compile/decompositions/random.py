@@ -35,7 +35,7 @@ def _randn(x: Any) -> Any:
 
 
 def _check(name: str, value: Any, wanted: str, holds: Callable[[Any], bool]) -> None:
-    """RuntimeError with PyTorch's text if a distribution does not accept the number.
+    """Raises RuntimeError with PyTorch's text if a distribution does not accept the number.
 
     Values that are arguments of a compiled graph, and so unknown here, are not checked.
     """

@@ -168,7 +168,7 @@ def grid_sampler_backward(
 ) -> Any:
     """Returns the gradients of x and of the grid, None where the mask does not ask for one.
 
-    The gradient of x is a single scatter-add of the contributions of all taps; that of the grid is a sum over
+    The gradient of x is a single scatter-add of the contributions of all taps. The gradient of the grid is a sum over
     channels.
     """
     n, c = x.shape[:2]
@@ -202,7 +202,7 @@ def _triangle(x: Tensor) -> Tensor:
 
 
 def _keys(x: Tensor) -> Tensor:
-    """Keys's cubic convolution filter with A = -0.5, which is 0 for |x| >= 2."""
+    """Returns Keys's cubic convolution filter at x, with A = -0.5. It is 0 for |x| >= 2."""
     a, x = -0.5, x.abs()
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = (((x - 5) * x + 8) * x - 4) * a

@@ -26,24 +26,24 @@ def plain(result: Tensor, x: Tensor) -> Tensor:
 
 
 def in_format(result: Tensor, x: Tensor) -> Tensor:
-    """Channels-last where x is channels-last, else contiguous."""
+    """Returns the result channels-last if x is channels-last, else contiguous."""
     return result.contiguous(memory_format=suggest_memory_format(x))
 
 
 def like_first(result: Tensor, x: Tensor) -> Tensor:
-    """The strides that torch.empty_like(x) gives."""
+    """Returns the result with the strides that torch.empty_like(x) gives."""
     made: Tensor = aten.copy(torch.empty_like(x), result)
     return made
 
 
 def in_place_of_first(result: Tensor, x: Tensor) -> Tensor:
-    """The strides of x, gaps included."""
+    """Returns the result with the strides of x, gaps included."""
     made: Tensor = aten.copy(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device), result)
     return made
 
 
 def by_columns(result: Tensor, x: Tensor) -> Tensor:
-    """Each matrix is column-major, as LAPACK leaves it."""
+    """Returns the result with column-major matrices, as LAPACK leaves them."""
     return result.mT.contiguous().mT if result.dim() > 1 else result
 
 
@@ -79,8 +79,7 @@ LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
 }
 
 # Ops that are not decomposed. On the CPU their results are contiguous, or channels-last where the first tensor is.
-# Traced results would keep other orders of dimensions as well.
-# keep other orders of dimensions too.
+# Traced results would keep other orders of dimensions too.
 IN_FORMAT = (
     "aten._batch_norm_no_update.default",
     "aten._batch_norm_with_update_functional.default",
@@ -91,7 +90,7 @@ IN_FORMAT = (
     "aten.nll_loss2d_forward.default",
 )
 
-# Elementwise ops. On the CPU all operands together decide the strides; the decompositions give other ones.
+# Elementwise ops. On the CPU all operands together decide the strides; the decompositions give other strides.
 POINTWISE = (
     "aten.heaviside.default",
     "aten.logaddexp2.default",

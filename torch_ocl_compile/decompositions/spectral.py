@@ -31,7 +31,7 @@ def fits(matrix: Tensor) -> bool:
 def rounds(n: int, dtype: torch.dtype) -> int:
     """Returns the number of rounds of a tournament among n columns (n even).
 
-    It is measured: enough for no element to change any more, for matrices of low rank, too.
+    The number was measured: after so many rounds no element changes any more, also for matrices of low rank.
     """
     sweeps = 6 + 2 * ((n - 1) // 4) + (dtype == torch.float64)
     return sweeps * (n - 1)
@@ -79,7 +79,7 @@ def jacobi(a: Tensor, symmetric: bool) -> Tensor:
 
 
 def _orthogonal(v: Tensor) -> Tensor:
-    """One step of Newton's iteration towards the nearest orthogonal matrix."""
+    """Takes one step of Newton's iteration towards the nearest orthogonal matrix."""
     return 1.5 * v - 0.5 * v @ (v.mT @ v)
 
 
@@ -117,7 +117,8 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
     if not compute_uv:
         return nothing, s * scale, nothing
     v, w = _reordered(v, order), _reordered(w, order)
-    # Householder's Q has these columns where they are not 0, and completes them to a basis where they are.
+    # The Q of a QR decomposition has the columns that are not 0. In place of columns that are 0, it has others that
+    # complete the basis.
     noise = torch.finfo(a.dtype).eps * s[..., :1]
     w = torch.where((s > noise)[..., None, :], w / torch.where(s > noise, s, 1.0)[..., None, :], 0.0)
     factors, tau = linalg.geqrf(w)
@@ -164,7 +165,7 @@ def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, h
 def _tolerance(a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:
     """Returns the limit below which a singular value counts as 0.
 
-    A positive absolute tolerance replaces the default of the relative one; a given relative one counts as well.
+    A positive absolute tolerance replaces the default of the relative tolerance. A given relative tolerance counts too.
     """
     usual = torch.finfo(a.dtype).eps * max(a.shape[-2:])
     if rtol is None:

@@ -1,6 +1,7 @@
 # torch_ocl_compile/decompositions/table.py: which aten ops are decomposed before lowering, and which are kept whole.
-"""The table starts as Inductor's. An op that one kernel computes is kept whole: that halves the number of graph nodes,
-and no pattern has to be recognised again later."""
+"""The table starts as a copy of Inductor's. An op that one kernel computes is kept whole: that halves the number of
+graph nodes, and no pattern has to be recognised again later.
+"""
 
 from __future__ import annotations
 
@@ -112,14 +113,15 @@ MAX_WINDOW = 127
 
 
 def split_bias_grad(grad: Any, x: Any, w: Any, bias_sizes: Any, *rest: Any) -> Any:
-    """Returns the gradients of a convolution with that of the bias as a sum, which fuses with its neighbours.
+    """Returns the gradients of a convolution. The gradient of the bias is computed as a sum, which fuses with its
+    neighbours.
 
-    The convolution kernels compute the other two.
+    The convolution kernels compute the other two gradients.
     """
     *settings, mask = rest
     if not mask[2]:
         return NotImplemented
-    # PyTorch's convolution of no channels gives no channels either, whatever the filter says.
+    # For an input without channels, PyTorch's convolution gives an output without channels, whatever the filter is.
     is_empty = statically_known_true(x.shape[1] == 0)
     gb = grad.new_zeros(bias_sizes) if is_empty else aten.sum(grad, [0, *range(2, grad.dim())])
     gx, gw, _ = aten.convolution_backward(grad, x, w, bias_sizes, *settings, [mask[0], mask[1], False])
@@ -130,8 +132,9 @@ def _pool_by_offsets(spatial: int) -> Callable[..., Any]:
     def max_pool_with_indices(
         x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> Any:
-        """Max pooling that keeps the position within the window as int8; the int64 index is recomputed where it is
-        used."""
+        """Computes max pooling. It keeps the position within the window as int8; the int64 index is recomputed where it
+        is used.
+        """
 
         def each(v: Any) -> list[int]:
             listed = [v] if isinstance(v, int) else list(v)

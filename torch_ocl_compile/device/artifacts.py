@@ -1,7 +1,10 @@
-# torch_ocl_compile/device/artifacts.py: torch.compiler.save_cache_artifacts() and load_cache_artifacts() carry our cache.
-"""An artifact of ours is an archive of cache_file.py: what this process has used of the cache, for one device. It is made when the
-artifacts are saved, because kernels and plans of eager ops are found and stored in C++, where torch does not see it. A second call
-of save_cache_artifacts() records all again if something is new: of several lists of one type, torch loads the last."""
+# torch_ocl_compile/device/artifacts.py: makes torch.compiler.save_cache_artifacts() and load_cache_artifacts() carry
+# our cache.
+"""Our artifact is an archive of cache_file.py. It contains the cache entries that this process has used, for one
+device. It is made when the artifacts are saved, because C++ code finds and stores kernels and plans of eager ops, and
+torch does not see that. If something is new, a second call of save_cache_artifacts() records everything again, because
+torch loads only the last of several lists of one type.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _NEEDED = ("serialize", "_new_cache_artifacts", "_seen_artifacts")
 
 
 def register(module: ModuleType) -> None:
-    """`module`: torch.compiler._cache, which has just been imported."""
+    """Registers our artifacts with `module`, torch.compiler._cache, which has just been imported."""
     manager = getattr(module, "CacheArtifactManager", None)
     if any(not hasattr(manager, name) for name in _NEEDED):
         log.info("torch has no CacheArtifactManager that is known: its artifacts do not carry kernels and graphs")
@@ -30,7 +33,7 @@ def register(module: ModuleType) -> None:
 
     @module.CacheArtifactFactory.register
     class OclCacheArtifact(module.CacheArtifact):  # type: ignore[misc, name-defined]
-        """`key`: a hash of `content`."""
+        """An archive of cache_file.py. `key` is a hash of `content`."""
 
         def populate_cache(self) -> None:
             load(self.key, self.content)
@@ -50,17 +53,17 @@ def register(module: ModuleType) -> None:
 
 
 class _Recorder:
-    """Gives torch's manager what it has not got yet."""
+    """Gives torch's manager the entries that it does not have yet."""
 
     def __init__(self, manager: Any, artifact: type) -> None:
         self.manager = manager
         self.artifact = artifact
-        self.artifacts: list[Any] = []  # ours that the manager has
-        self.entries: set[tuple[str, str, int]] = set()  # table, key and a hash of the value: what is in them
+        self.artifacts: list[Any] = []  # our artifacts that the manager has
+        self.entries: set[tuple[str, str, int]] = set()  # (table, key, hash of the value) of each entry in `artifacts`
 
     def __call__(self) -> None:
         self._drop_graphs_of_torch()
-        if any(artifact not in self.manager._seen_artifacts for artifact in self.artifacts):  # it was cleared
+        if any(artifact not in self.manager._seen_artifacts for artifact in self.artifacts):  # the manager was cleared
             self.artifacts.clear()
             self.entries.clear()
         try:
@@ -98,7 +101,9 @@ class _Recorder:
         self.manager._seen_artifacts.update(self.artifacts)
 
     def _drop_graphs_of_torch(self) -> None:
-        """AOTAutograd records the graphs that it stores and finds, ours too. They would be carried twice, and without a header."""
+        """Drops our graphs from AOTAutograd's artifacts. AOTAutograd records every graph that it stores or finds, so
+        our graphs would be carried twice, and there without a header.
+        """
         for kind, artifacts in list(self.manager._new_cache_artifacts.items()):
             kept = [a for a in artifacts if kind == TYPE or _STORED_PLAN not in a.content]
             if len(kept) == len(artifacts):
@@ -110,7 +115,7 @@ class _Recorder:
 
 
 def load(key: str, content: bytes) -> None:
-    """Puts an artifact into the cache. One that is damaged, or for another machine, costs one line."""
+    """Puts an artifact into the cache. If it is damaged, or for another machine, writes one line to the log instead."""
     from torch_ocl_compile import cache_file
 
     name = "an artifact"

@@ -22,7 +22,7 @@ def _index(device: DeviceLike) -> int:
 
 
 def current_device() -> int:
-    """Index of the thread's current device."""
+    """Returns the index of the thread's current device."""
     return torch.accelerator.current_device_index()
 
 
@@ -50,5 +50,5 @@ def synchronize(device: DeviceLike = None) -> None:
 
 
 def current_stream(device: DeviceLike = None) -> torch.Stream:
-    """The current stream of this thread on a device."""
+    """Returns the current stream of this thread on a device."""
     return torch.accelerator.current_stream() if device is None else torch.accelerator.current_stream(_index(device))

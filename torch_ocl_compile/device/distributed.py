@@ -16,7 +16,7 @@ import torch
 from torch_ocl_compile import _C
 
 BACKEND = "ocl"
-# The name of the first version, for programs that still use it.
+# The backend's name in the first version of this package, for programs that still use it.
 OLD_BACKEND = "ocl_gloo"
 
 _numbers = itertools.count()
@@ -33,7 +33,9 @@ def register_with(module: ModuleType) -> None:
     def _new_process_group_helper(
         group_size: int, group_rank: int, global_ranks: list[int], backend: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Without a name, torch would make a group for the accelerator alone, and look for gloo as its default."""
+        """Gives a group without a backend name both gloo and ocl. torch would make a group for the accelerator alone,
+        and look for gloo as its default.
+        """
         if backend == module.Backend.UNDEFINED and torch._C._get_accelerator().type == "ocl":
             backend = module.Backend(f"cpu:gloo,ocl:{BACKEND}")
         made = original(group_size, group_rank, global_ranks, backend, *args, **kwargs)

@@ -3,7 +3,7 @@
 it a fake or meta function). Where the rules for ocl differ:
 
 - Convolutions: torch assumes contiguous results for every private device. On ocl, results have the layout that they
-  have on the CPU, for example channels-last. So no kernel has to scatter its stores.
+  have on the CPU, for example channels-last, so that no kernel has to scatter its stores.
 - Attention: results have the strides that they have on the CPU. Its gradients have no rule in some versions of
   torch; without a rule, torch runs the op on zeros whenever it is traced.
 - Batch norm in evaluation saves no statistics, as on the CPU.
@@ -71,7 +71,9 @@ def register(fake_impls: ModuleType) -> None:
             return in_layout_of(gx, x, w), in_layout_of(gw, w), gb
 
     def attention(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """The CPU's fast path gives the strides of the queries. The other path multiplies matrices."""
+        """Gives results the strides that they have on the CPU. The CPU's fast path keeps the strides of the queries; its
+        other path multiplies matrices.
+        """
         given = by_name(func, args, kwargs)
         operands = [given[name] for name in ("query", "key", "value")]
         is_fast = given.get("dropout_p", 0.0) == 0 and all(x.stride(-1) == 1 for x in operands)
@@ -102,8 +104,9 @@ def register(fake_impls: ModuleType) -> None:
 
 
 def batch_norms_save_nothing_in_evaluation() -> None:
-    """Fake tensors use the decompositions of these ops before any rule. Those return statistics on every device but the
-    CPU."""
+    """Keeps batch norm in evaluation from saving statistics on ocl. Fake tensors use the decompositions of these ops
+    before any rule; the decompositions return statistics on every device but the CPU.
+    """
     from torch._decomp import decomposition_table
 
     def wrapped(op: Any, original: Any) -> Any:
@@ -122,8 +125,9 @@ def batch_norms_save_nothing_in_evaluation() -> None:
 
 
 def traced_as(fake_impls: ModuleType, op: Any, formula: Callable[..., Any]) -> None:
-    """Makes `op` on the device be traced as `formula`, unless that returns NotImplemented. An op with a decomposition
-    is traced by it, before any rule is asked, if a size is symbolic. So the decomposition is replaced too."""
+    """Makes `op` on the device be traced as `formula`, unless that returns NotImplemented. If a size is symbolic, torch
+    traces an op by its decomposition before it asks any rule, so the decomposition is replaced too.
+    """
     from torch._decomp import decomposition_table
 
     def rule(mode: Any, func: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -144,13 +148,14 @@ def traced_as(fake_impls: ModuleType, op: Any, formula: Callable[..., Any]) -> N
 
 
 def scatter(op: Any, x: torch.Tensor, *others: Any) -> Any:
-    """An eager scatter writes into a copy. Its strides differ from those of x if elements of x share memory by a stride
-    of 0."""
+    """Scatters into a copy of x, as the eager op does. The copy's strides differ from the strides of x if elements of x
+    share memory by a stride of 0.
+    """
     return op(x.clone(), *others) if torch._debug_has_internal_overlap(x) == 1 else NotImplemented
 
 
 def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **kwargs: Any) -> Any:
-    """Counts dimensions from the front."""
+    """Computes the norm with dimensions that are counted from the front."""
     dims = [dim] if isinstance(dim, int) else dim
     if not dims or not all(-x.dim() <= d for d in dims) or all(d >= 0 for d in dims):
         return NotImplemented
@@ -158,12 +163,12 @@ def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **
 
 
 def ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
-    """2 ** exponent has the exponent's type, if that is floating point."""
+    """Computes x * 2 ** exponent. 2 ** exponent has the exponent's type, if that is floating point."""
     return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
 
 
 def power(x: torch.Tensor, exponent: Any) -> Any:
-    """bool to the power of bool is bool. torch traces it as int64."""
+    """Computes bool to the power of bool as bool. torch traces it as int64."""
     return x | (not exponent) if x.dtype is torch.bool and isinstance(exponent, bool) else NotImplemented
 
 

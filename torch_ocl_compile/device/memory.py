@@ -1,4 +1,4 @@
-# torch_ocl_compile/device/memory.py: torch.ocl.memory: statistics, limits, snapshots. Names and meanings are those of torch.cuda.memory.
+# torch_ocl_compile/device/memory.py: torch.ocl.memory: statistics, limits, snapshots. Names and meanings are as in torch.cuda.memory.
 """Sizes are in bytes. Functions with a leading underscore have the names that PyTorch's guides use:
 `_record_memory_history`, `_snapshot` and `_dump_snapshot` make the file that https://pytorch.org/memory_viz shows."""
 
@@ -41,22 +41,22 @@ __all__ = [
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes that tensors hold now."""
+    """Returns the bytes that tensors hold now."""
     return _C.memory_stats(_index(device))["allocated"]
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Most bytes that tensors held at once, since the start or reset_peak_memory_stats."""
+    """Returns the most bytes that tensors held at once, since the start or reset_peak_memory_stats."""
     return _C.memory_stats(_index(device))["allocated_peak"]
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes that are allocated from the device now, including cached memory."""
+    """Returns the bytes that are allocated from the device now, including cached memory."""
     return _C.memory_stats(_index(device))["reserved"]
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
-    """Most bytes that were allocated from the device at once, since the start or reset_peak_memory_stats."""
+    """Returns the most bytes that were allocated from the device at once, since the start or reset_peak_memory_stats."""
     return _C.memory_stats(_index(device))["reserved_peak"]
 
 
@@ -70,7 +70,7 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """The allocator's statistics, with the names of torch.cuda.memory_stats."""
+    """Returns the allocator's statistics, with the names of torch.cuda.memory_stats."""
     return dict(torch.accelerator.memory_stats(_index(device)))
 
 
@@ -80,7 +80,7 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def host_memory_stats() -> dict[str, int]:
-    """Statistics of pinned host memory."""
+    """Returns statistics of pinned host memory."""
     groups = _C.host_memory_stats().items()
     return {f"{name}.{part}": value for name, stat in groups for part, value in stat.items()}
 
@@ -143,7 +143,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
-    """The share that set_per_process_memory_fraction has set. 1 at the start."""
+    """Returns the share that set_per_process_memory_fraction has set. It is 1 at the start."""
     return _C.memory_fraction(_index(device))
 
 
@@ -151,17 +151,17 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
-    """Every segment of all devices with its blocks, as in torch.cuda.memory_snapshot().
+    """Returns every segment of all devices with its blocks, as torch.cuda.memory_snapshot() does.
 
-    The innermost frame of a block names the compiled graph for which it was allocated. The other frames are the
-    Python lines that allocated it. They are recorded for blocks that were allocated after _record_memory_history().
+    The innermost frame of a block names the compiled graph for which it was allocated. The other frames are the Python
+    lines that allocated it. They are recorded for blocks that were allocated after _record_memory_history().
     """
     segments: list[dict[str, Any]] = _C.memory_snapshot()["segments"]
     return segments
 
 
 def _snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
-    """Segments and recorded events of all devices, in the form that torch.cuda._memory_viz takes."""
+    """Returns segments and recorded events of all devices, in the form that torch.cuda._memory_viz takes."""
     return {**_C.memory_snapshot(), "allocator_settings": {}, "external_annotations": []}
 
 
@@ -195,7 +195,7 @@ def _record_memory_history(
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """The statistics of memory_stats as a readable table."""
+    """Returns the statistics of memory_stats as a readable table."""
     index = _index(device)
     stats = memory_stats(index)
     pools = (

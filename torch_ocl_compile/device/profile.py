@@ -1,5 +1,6 @@
-# torch_ocl_compile/device/profile.py: torch.ocl.profile(), a table of what the devices did and how near to their peaks.
-"""Needs no torch.profiler: `with torch.ocl.profile(): step()` prints the table when the block ends."""
+# torch_ocl_compile/device/profile.py: torch.ocl.profile(), which prints what the devices did and how near they came to
+# their peaks.
+"""No torch.profiler is needed: `with torch.ocl.profile(): step()` prints a table when the block ends."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _WIDEST = 88  # characters of a kernel's title
 
 @dataclass(frozen=True)
 class Peak:
-    """What a device reaches at most, a second. NaN: not known."""
+    """The highest rates that a device reaches, per second. NaN if unknown."""
 
     bytes: float
     flops: float
@@ -31,18 +32,19 @@ class ProfileRow:
 
     device: int
     title: str
-    kind: str  # of a kernel; "upload", "download", "copy", "fill"
+    kind: str  # kind of the kernel; "upload", "download", "copy" or "fill" for a transfer
     kernel: str  # "" for a transfer
     origin: str
     calls: int
     time_us: float
-    share: float  # of the device's time in all rows
+    share: float  # share of the device's time in all rows
     bytes: int
     flops: int
-    bandwidth: float  # bytes a second
-    flops_rate: float  # a second
-    bandwidth_share: float  # of the peak; NaN for a transfer
-    flops_share: float  # of the peak; NaN for a transfer, and on tensor cores unless a peak was given
+    bandwidth: float  # bytes per second
+    flops_rate: float  # operations per second
+    bandwidth_share: float  # share of the peak bandwidth; NaN for a transfer
+    # Share of the peak rate of operations. NaN for a transfer, and on tensor cores unless a peak was given.
+    flops_share: float
 
 
 class Profile:
@@ -51,7 +53,7 @@ class Profile:
     def __init__(self, top: int, peak: Peak, file: TextIO | None, show: bool) -> None:
         self.rows: list[ProfileRow] = []
         self.commands: list[dict[str, Any]] = []
-        self.seconds = 0.0  # of the block, by the host's clock
+        self.seconds = 0.0  # length of the block by the host's clock
         self._top, self._given, self._file, self._show = top, peak, file, show
         self._peaks: dict[int, Peak] = {}
         self._notes: list[str] = []
@@ -134,11 +136,13 @@ def profile(
 ) -> Profile:
     """`with torch.ocl.profile() as result:` records what all OpenCL devices do and prints a table when the block ends.
 
-    A row is a kernel with its sizes, or a kind of transfer: calls, time on the device, share of the time, and what it reached of
-    the device's bandwidth and arithmetic peak. The peaks are measured once a process and device, by a copy and by fp32
-    multiply-adds, which takes a fraction of a second; `bandwidth` (bytes a second) and `flops` (operations a second) replace
-    them. Kernels on tensor cores are compared with `flops` alone. `top`: rows in the table, 0 for all. `show=False` prints
-    nothing: see `result.rows` and `str(result)`."""
+    A row of the table is a kernel with its sizes, or a kind of transfer. It shows the calls, the time on the device,
+    the share of the time, and what was reached of the device's bandwidth and arithmetic peak. The peaks are measured
+    once per process and device, by a copy and by fp32 multiply-adds, which takes a fraction of a second. `bandwidth`
+    (bytes per second) and `flops` (operations per second) replace the measured peaks. Kernels on tensor cores are
+    compared with `flops` alone. `top`: rows in the table, 0 for all. `show=False` prints nothing: see `result.rows` and
+    `str(result)`.
+    """
     for name, value in (("bandwidth", bandwidth), ("flops", flops)):
         if value is not None and not value > 0:
             raise ConfigError(f"torch.ocl.profile: {name}={value!r} is not a rate a second, which is above 0.")
@@ -150,7 +154,7 @@ _measured: dict[int, Peak] = {}
 
 
 def measured_peak(device: int) -> Peak:
-    """Measured at the first call for a device."""
+    """Returns the peaks of a device. They are measured at the first call for the device."""
     if device not in _measured:
         _measured[device] = Peak(*_C.measure_peaks(device))
     return _measured[device]
@@ -185,7 +189,7 @@ def _rows(commands: list[dict[str, Any]], peaks: dict[int, Peak], *, peak_given:
 
 
 def _union(spans: Iterable[tuple[int, int]]) -> int:
-    """Length of what the spans cover together."""
+    """Returns the length that the spans cover together."""
     total, end = 0, 0
     for start, stop in sorted(spans):
         total += max(0, stop - max(start, end))
@@ -198,7 +202,7 @@ def _cut(title: str) -> str:
 
 
 def _rate(value: float) -> str:
-    """Billions a second, three digits."""
+    """Returns a rate as text, in billions per second with three digits."""
     billions = value / 1e9
     if billions != billions or billions == 0:
         return "-"

@@ -12,7 +12,7 @@ from torch_ocl_compile import _C
 
 @dataclass(frozen=True)
 class LaunchRecord:
-    """One launch. Times are in ns on the device's clock. They are zero unless it was recorded with `timing=True`."""
+    """One launch. Times are in ns on the device's clock. They are zero unless the recording has `timing=True`."""
 
     kernel: str
     kind: str
@@ -28,12 +28,12 @@ class LaunchRecord:
     end_ns: int
     stream: int = 0
     title: str = ""  # "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm"
-    graph: str = ""  # Label of the compiled graph; "" for what no graph launches.
-    group: int = 0  # Its position in that graph.
+    graph: str = ""  # Label of the compiled graph; "" for a kernel that no graph launches.
+    group: int = 0  # The kernel's position in that graph.
 
     @property
     def time_us(self) -> float:
-        """Time on the device in microseconds."""
+        """Returns the time on the device in microseconds."""
         return (self.end_ns - self.start_ns) / 1000
 
 

@@ -123,7 +123,7 @@ def _compile_eager(*call: Any) -> Any:
 
 
 def _eager_context(device: int) -> Any:
-    """What a stored plan of an op on `device` depends on."""
+    """Returns what a stored plan of an op on `device` depends on."""
     from torch_ocl_compile.eager.stored import context
 
     return context(device)
@@ -181,7 +181,7 @@ def _register_artifacts(module: ModuleType) -> None:
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
-    """Keeps Dynamo from compiling frames of this package. It may compile torch.ocl's current device, the tools,
+    """Keeps Dynamo from compiling frames of this package. It may compile only device/current.py, the tools, the code of
     user kernels, and the networks and operations of bench."""
     device = Path(__file__).parent
     for part in pkgutil.iter_modules([str(device.parent)], "torch_ocl_compile."):

@@ -1,8 +1,9 @@
 # torch_ocl_compile/device/runtimes.py: finds OpenCL runtimes that pip installed.
 """No environment variable and no root access is needed. A wheel such as intel-opencl-rt puts its library into
-<prefix>/lib and an .icd file into <prefix>/etc/OpenCL/vendors. The path in that file is one of the machine that
-built the wheel, so only its last part is used. The loader, which
-csrc/runtime/loader.h opens, finds the system's runtimes."""
+<prefix>/lib and an .icd file into <prefix>/etc/OpenCL/vendors. The path in that file is a path of the machine that
+built the wheel, so only its last part is used. The loader, which csrc/runtime/loader.h opens, finds the system's
+runtimes.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-# Packages with a runtime. They are asked for their files when no prefix has a runtime (pip install --target, zipapps).
+# Packages with a runtime. If no prefix has a runtime, they are asked for their files (pip install --target, zipapps).
 _DISTRIBUTIONS = ("intel-opencl-rt", "pocl-binary-distribution")
 
 
 def prefixes() -> list[Path]:
-    """The folders into which pip installs data files: of this environment, of the base environment, of the user."""
+    """Returns the folders into which pip installs data files: of this environment, of the base environment, of the
+    user.
+    """
     found = [Path(sys.prefix), Path(sys.base_prefix)]
     if site.ENABLE_USER_SITE:
         found.append(Path(site.getuserbase()))
@@ -25,7 +28,7 @@ def prefixes() -> list[Path]:
 
 
 def vendor_libraries() -> list[str]:
-    """Paths of the OpenCL runtimes that pip installed, without emulators of other hardware."""
+    """Returns the paths of the OpenCL runtimes that pip installed, without emulators of other hardware."""
     found: dict[str, None] = {}
     for prefix in prefixes():
         for icd in sorted((prefix / "etc" / "OpenCL" / "vendors").glob("*.icd")):

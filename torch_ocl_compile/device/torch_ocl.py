@@ -66,12 +66,12 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """Number of devices of all platforms. 0, without an error, if OpenCL is missing."""
+    """Returns the number of devices of all platforms. 0, without an error, if OpenCL is missing."""
     return _C.device_count()
 
 
 def device_problems() -> list[str]:
-    """The errors that occurred while platforms and devices were listed, one line each."""
+    """Returns the errors that occurred while platforms and devices were listed, one line each."""
     return _C.device_problems()
 
 
@@ -115,32 +115,32 @@ class DeviceProperties:
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """Properties of a device. Creates its context if needed."""
+    """Returns the properties of a device. Creates its context if needed."""
     return DeviceProperties(**_C.device_properties(_index(device)))
 
 
 def get_device_name(device: DeviceLike = None) -> str:
-    """The device's name, as its driver gives it."""
+    """Returns the device's name, as its driver gives it."""
     return get_device_properties(device).name
 
 
 def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
-    """The dtypes that the device can hold."""
+    """Returns the dtypes that the device can hold."""
     return torch.accelerator.get_device_capability(_index(device))
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """False for two different devices: copies between devices go through the host."""
+    """Returns False for two different devices: copies between devices go through the host."""
     return _index(device) == _index(peer_device)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """The dtypes that torch.autocast('ocl') supports."""
+    """Returns the dtypes that torch.autocast('ocl') supports."""
     return [torch.float16, torch.bfloat16, torch.float32]
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """bfloat16 is stored in 16 bits and computed in float32, which counts as emulation."""
+    """Returns `including_emulation`: bfloat16 is stored in 16 bits and computed in float32, which counts as emulation."""
     return including_emulation
 
 
@@ -156,7 +156,7 @@ def is_current_stream_capturing() -> bool:
 
 
 def device_memory_used(device: DeviceLike = None) -> int:
-    """Bytes of the device that this and other processes use, as far as the device or its driver tells."""
+    """Returns the bytes of the device that this and other processes use, as far as the device or its driver tells."""
     free, total = mem_get_info(device)
     return total - free
 
@@ -180,7 +180,7 @@ def _is_in_bad_fork() -> bool:
 
 
 def default_stream(device: DeviceLike = None) -> torch.Stream:
-    """The stream that is used unless another is chosen."""
+    """Returns the stream that is used unless another is chosen."""
     return torch.Stream(
         stream_id=0, device_index=_index(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value
     )
@@ -233,17 +233,17 @@ def seed_all() -> int:
 
 
 def initial_seed() -> int:
-    """The seed of the current device."""
+    """Returns the seed of the current device."""
     return _generator(None).initial_seed()
 
 
 def get_rng_state(device: DeviceLike = "ocl") -> torch.Tensor:
-    """The state of a device's generator: seed and offset as 16 bytes on the CPU."""
+    """Returns the state of a device's generator: seed and offset as 16 bytes on the CPU."""
     return _generator(device).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """The states of all devices' generators."""
+    """Returns the states of all devices' generators."""
     return [get_rng_state(index) for index in range(device_count())]
 
 
@@ -266,7 +266,7 @@ def _generator(device: DeviceLike) -> torch.Generator:
 
 
 def fallback_counts() -> dict[str, int]:
-    """Op -> how often it ran on the CPU, because the device has no kernel for it."""
+    """Returns op -> how often it ran on the CPU, because the device has no kernel for it."""
     return _C.fallback_counts()
 
 
@@ -276,8 +276,10 @@ def reset_fallback_counts() -> None:
 
 
 def compile_times() -> list[CompileTimes]:
-    """Seconds of each graph that torch.compile(backend="ocl") has compiled or loaded in this process, in the order in which they were
-    ready: CompileTimes(graph="forward_0", loaded=False, tracing=0.31, lowering=0.1, ..., building=1.2). The latest 1000 are kept."""
+    """Returns how long each graph took that torch.compile(backend="ocl") has compiled or loaded in this process, in
+    seconds and in the order in which the graphs were ready: CompileTimes(graph="forward_0", loaded=False, tracing=0.31,
+    lowering=0.1, ..., building=1.2). The latest 1000 are kept.
+    """
     from torch_ocl_compile.compile import times
 
     return times.latest()

@@ -149,8 +149,9 @@ _pool: tuple[int, concurrent.futures.ThreadPoolExecutor] | None = None
 
 
 def _worker() -> concurrent.futures.ThreadPoolExecutor:
-    """A thread that does all tracing. So no mode of the caller (autograd, autocast, functorch, fake tensors) affects a
-    trace."""
+    """Returns a thread that does all tracing, so that no mode of the caller (autograd, autocast, functorch, fake
+    tensors) affects a trace.
+    """
     global _pool
     if _pool is None or _pool[0] != os.getpid():
         pool = concurrent.futures.ThreadPoolExecutor(1, "ocl_eager", initializer=_C.never_compile_on_this_thread)
@@ -206,8 +207,8 @@ class _Trace:
         self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
         self.symbols: dict[int, Any] = {}  # Size -> SymInt.
         self.leaf_of: list[int] = []  # The leaf of each placeholder.
-        # For each return: (is it a list, which elements exist), or (number,), or the position of the argument that it
-        # is.
+        # For each return: (is it a list, which elements exist), or (number,), or the position of the argument that is
+        # returned.
         self.fresh: list[Any] = []
         self.graph_module = self._trace()
 
@@ -232,8 +233,10 @@ class _Trace:
         return made
 
     def _check_out(self) -> None:
-        """Calls the op itself: its functional form does not know the arguments that it writes to. Some results cannot be cast to
-        their types, and some memory cannot be written to. Raises Untraceable."""
+        """Checks the arguments that the op writes to, by calling the op itself, because its functional form does not
+        know them. Raises Untraceable if a result cannot be cast to an argument's type, or if memory cannot be written
+        to.
+        """
         with FakeTensorMode(allow_non_fake_inputs=True):
             fakes: list[Any] = [
                 torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
@@ -249,11 +252,11 @@ class _Trace:
                     raise Untraceable(error) from error
 
     def _is_special(self, expr: Any) -> bool:
-        """True if a guard depends on a symbol. Then the graph holds for less than the key says."""
+        """True if a guard depends on a symbol. Then the graph serves fewer calls than its key describes."""
         return bool(expr.free_symbols)
 
     def _placeholder(self, i: int, leaf: Any) -> Any:
-        """The fake argument for a leaf. None if the graph has it as a constant."""
+        """Returns the fake argument for a leaf. None if the graph has it as a constant."""
         if self.same[i] != i:
             return None
         if isinstance(leaf, torch.Tensor):
@@ -268,7 +271,7 @@ class _Trace:
         return None
 
     def _number(self, i: int, leaf: torch.Tensor) -> Any:
-        """The fake argument for a CPU scalar. None for a Python number that the graph has as a constant."""
+        """Returns the fake argument for a CPU scalar. None for a Python number that the graph has as a constant."""
         if not _C.is_wrapped_number(leaf):
             return torch.empty((), dtype=leaf.dtype)
         if self.level is Level.EXACT or not leaf.is_floating_point():
@@ -276,7 +279,9 @@ class _Trace:
         return torch.empty((), dtype=self._number_type(leaf))
 
     def _number_type(self, leaf: torch.Tensor) -> torch.dtype:
-        """The dtype of a scalar tensor that stands for a Python number. It promotes the result as the number would."""
+        """Returns the dtype of a scalar tensor that stands for a Python number. It promotes the result as the number
+        would.
+        """
         kinds = [t.dtype for t in self.tensors if not _is_number(t)]
         if leaf.is_floating_point():
             kinds = [d for d in kinds if d.is_floating_point]
@@ -289,7 +294,7 @@ class _Trace:
         return plain if self.has_dims or not kinds else functools.reduce(torch.promote_types, kinds)
 
     def _constant(self, i: int, leaf: Any) -> Any:
-        """A leaf without placeholder, in the form in which the op takes it."""
+        """Returns a leaf without placeholder, in the form in which the op takes it."""
         if isinstance(leaf, torch.Generator):
             return None
         return torch.full((), self.numbers[i], dtype=self._number_type(leaf)) if i in self.numbers else leaf
@@ -303,7 +308,9 @@ class _Trace:
         return self.env.create_symfloatnode(symbol, hint=value, source=source)
 
     def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
-        """Sizes as symbols, where equal sizes have the same symbol. The strides of a dense tensor follow from them."""
+        """Returns sizes as symbols, where equal sizes have the same symbol, and strides. The strides of a dense tensor
+        follow from the sizes.
+        """
         sizes = [self._symbolic_size(i, d, size) for d, size in enumerate(leaf.shape)]
         given = list(leaf.stride())
         order = list(range(leaf.dim())) if leaf.is_contiguous() else sorted(range(leaf.dim()), key=lambda d: -given[d])
@@ -359,13 +366,13 @@ class _Trace:
         return results
 
     def _values(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The op's arguments, those by position and those by name."""
+        """Returns the op's arguments: by position, and by name."""
         values = tree_unflatten(leaves, self.spec)
         kwargs = {a.name: v for a, v in zip(self.op._schema.arguments, values, strict=True) if a.kwarg_only}
         return values[: len(values) - len(kwargs)], kwargs
 
     def resizes(self) -> list[tuple[int, list[int], list[int]]]:
-        """out= arguments whose size differs from the result. They take the result's sizes and strides."""
+        """Returns the out= arguments whose size differs from the result. They take the result's sizes and strides."""
         found = []
         placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
         for node in self.graph_module.graph.nodes:
@@ -394,7 +401,7 @@ class _Trace:
         return made
 
     def input(self, source: Source, lowered: Lowered) -> tuple[Any, ...]:
-        """An input of the plan in terms of leaves."""
+        """Returns an input of the plan in terms of leaves."""
         placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
         match source:
             case Argument(position):
@@ -432,7 +439,7 @@ def _is_number(t: Any) -> bool:
 
 
 def _written_argument(schema: Any, declared: Any) -> int | None:
-    """The position of the argument that is returned. None for a new result."""
+    """Returns the position of the argument that is returned. None for a new result."""
     if declared.alias_info is None or not declared.alias_info.is_write:
         return None
     for i, argument in enumerate(schema.arguments):

@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 def form_of(op: Any) -> Callable[..., Any]:
-    """The function to trace for an overload: its form, or the overload itself."""
+    """Returns the function to trace for an overload: its form, or the overload itself."""
     found: Callable[..., Any] = FORMS.get(str(op), op)
     return found
 
@@ -52,7 +52,9 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False, unsaf
 
 
 def _in_type_of_out(op: Any) -> Callable[..., Any]:
-    """A form of a reduction that computes in the type of `out`, where its functional form computes in that of `x`."""
+    """Returns a form of a reduction that computes in the type of `out`. The functional form would compute in the type
+    of `x`.
+    """
     has_dtype = any(a.name == "dtype" for a in op._schema.arguments)
 
     def reduce(x: Any, *args: Any, out: Any, **named: Any) -> Any:

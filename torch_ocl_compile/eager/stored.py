@@ -1,6 +1,7 @@
-# torch_ocl_compile/eager/stored.py: what plans of eager ops in the cache depend on besides their calls.
-"""csrc/torch/eager.cpp calls this at each call for which it has no plan. If the cache has the plan, no other Python
-runs. So this file does not import the compiler."""
+# torch_ocl_compile/eager/stored.py: says what stored plans of eager ops depend on besides their calls.
+"""csrc/torch/eager.cpp calls `context` at each call for which it has no plan. If the cache has the plan, no other
+Python code runs, so this file does not import the compiler.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def context(device: int) -> tuple[str, str, dict[str, Any]]:
         from torch_ocl_compile.compile import check
 
         check.install()
-    # A dump must show how each plan is made.
+    # With a dump, every plan is made anew, because the dump shows how it is made.
     if config.get("dump") or not config.get("cache_size_mb"):
         return "", "", options
     code = identity.of_code()

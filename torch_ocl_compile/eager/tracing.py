@@ -1,8 +1,8 @@
 # torch_ocl_compile/eager/tracing.py: records the aten ops of a function on fake tensors, without changing state of other threads.
 """make_fx would do the same, but it sets flags of the whole process while it traces. fx's flag "is tracing" makes
 compiled functions in other threads refuse to run, and nn.Module.__call__ is replaced. Before torch 2.12 the table of
-decompositions is replaced too. But an eager op is traced whenever its first call comes, while other threads do
-anything."""
+decompositions is replaced too. An eager op is traced at its first call, when other threads may be doing anything.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def trace(
     inputs: Sequence[Any],
     decompositions: Mapping[Any, Callable[..., Any]],
 ) -> GraphModule:
-    """The graph of a function whose inputs are fake tensors, SymInts and SymFloats. Each number that the function
-    computes from sizes is one node, ocl::number. The lowering reads the number's expression."""
+    """Returns the graph of a function whose inputs are fake tensors, SymInts and SymFloats. Each number that the
+    function computes from sizes is one node, ocl::number. The lowering reads the number's expression.
+    """
     recorder = _Recorder(decompositions)
     for position, value in enumerate(inputs):
         recorder.add_input(position, value)
@@ -53,7 +54,7 @@ class _Recorder(TorchDispatchMode):
         self.decompositions = decompositions
         self.owner = torch.nn.Module()  # Holds constants.
         self.graph = Graph()
-        # Keyed by id. The tensor is kept too, so that no later tensor gets the same id.
+        # The id of a tensor -> the tensor and its node. The tensor is kept too, so that no later tensor gets the same id.
         self.nodes: dict[int, tuple[torch.Tensor, Node]] = {}
         self.numbers: dict[Any, Node] = {}  # Expression -> node.
 
@@ -66,7 +67,7 @@ class _Recorder(TorchDispatchMode):
             self.numbers[value.node.expr] = node
 
     def node_of(self, value: Any) -> Any:
-        """The node of a tensor or a symbolic number. Returns other values unchanged."""
+        """Returns the node of a tensor or a symbolic number. Returns other values unchanged."""
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return self._number(value)
         if not isinstance(value, torch.Tensor):

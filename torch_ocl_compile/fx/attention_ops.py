@@ -32,7 +32,7 @@ def _settings(q: Tensor, mask: Any, p: float, causal: bool, nan_rows: bool, scal
 
 
 def _on_host(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-    """Operands with four dimensions on the CPU in at least fp32, and a list with the mask, if there is one."""
+    """Returns the operands with four dimensions on the CPU in at least fp32, and a list with the mask, if there is one."""
     wide = torch.promote_types(q.dtype, torch.float32)
     operands = [_four(x.cpu().to(wide)) for x in (q, k, v)]
     if mask is None:

@@ -1,4 +1,4 @@
-# torch_ocl_compile/fx/effects.py: what a node of an FX graph does besides returning a value.
+# torch_ocl_compile/fx/effects.py: finds out what a node of an FX graph does besides returning a value.
 """Dynamo's graphs are not functional. They have in-place methods, `out=` arguments, random functions and assertions,
 like the model. AOTAutograd's graphs have aten overloads, whose schemas describe the effects. A node that is not
 known to be pure counts as having an effect."""
@@ -61,7 +61,7 @@ CHECK_NAMES = ("_assert", "_check", "sym_constrain_range", "assert_")
 
 
 def effect_of(node: Node) -> Effect | None:
-    """What the node does besides returning its value. None for a pure node."""
+    """Returns what the node does besides returning its value. None for a pure node."""
     if node.op not in ("call_function", "call_method", "call_module") or _is_pure(node.target):
         return None
     if node.op == "call_module" or not _is_known(node.target):
@@ -76,14 +76,14 @@ def effect_of(node: Node) -> Effect | None:
 
 
 def written(node: Node) -> tuple[Any, ...]:
-    """The arguments that the node writes to."""
+    """Returns the arguments that the node writes to."""
     if node.op not in ("call_function", "call_method"):
         return ()
     return tuple(a for a in tree_leaves(_written_values(node)) if isinstance(a, Node))
 
 
 def named_arguments(node: Node) -> dict[str, Any]:
-    """The arguments of a call by name, with defaults, as far as the target has named parameters."""
+    """Returns the arguments of a call by name, with defaults, as far as the target has named parameters."""
     defaults = _parameters(node.target)
     return {**defaults, **dict(zip(defaults, node.args, strict=False)), **node.kwargs}
 
@@ -93,7 +93,7 @@ def _writes(node: Node) -> bool:
 
 
 def _written_values(node: Node) -> list[Any]:
-    """The written arguments: nodes and lists of nodes."""
+    """Returns the written arguments: nodes and lists of nodes."""
     if node.target in WRITING_OPERATORS and _is_number(node.args[0]):
         return []
     given = named_arguments(node)
@@ -132,12 +132,12 @@ def _ends_in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-# Functions of targets. One target occurs in many nodes, so results are cached.
+# The functions below take targets. One target occurs in many nodes, so results are cached.
 
 
 @functools.lru_cache(4096)
 def _name(target: Any) -> str:
-    """ "add_" for the method "add_", torch.add_ and aten.add_.Tensor."""
+    """Returns "add_" for the method "add_", torch.add_ and aten.add_.Tensor."""
     if isinstance(target, str):
         return target
     if isinstance(target, OpOverload):
@@ -172,7 +172,7 @@ def _torch_functions() -> set[Any]:
 
 @functools.lru_cache(4096)
 def _packet(target: Any) -> OpOverloadPacket | None:
-    """The aten op of a method or function of torch."""
+    """Returns the aten op of a method or function of torch."""
     if isinstance(target, OpOverloadPacket):
         return target
     found = getattr(torch.ops.aten, _name(target), None)
@@ -181,8 +181,9 @@ def _packet(target: Any) -> OpOverloadPacket | None:
 
 @functools.lru_cache(4096)
 def _overload(target: Any) -> OpOverload | None:
-    """The overload whose schema has the names and the writes. For a packet it is the first one: all its overloads but
-    out= agree in these."""
+    """Returns the overload whose schema has the names and the writes. For a packet it is the first one: all its
+    overloads but out= agree in these.
+    """
     if isinstance(target, OpOverload):
         return target
     packet = _packet(target) if _is_known(target) else None
@@ -191,7 +192,7 @@ def _overload(target: Any) -> OpOverload | None:
 
 @functools.lru_cache(4096)
 def _parameters(target: Any) -> dict[str, Any]:
-    """Name -> default of each parameter, in order. Empty if the target has no known parameters."""
+    """Returns name -> default of each parameter, in order. Empty if the target has no known parameters."""
     if inspect.isfunction(target):
         found = inspect.signature(target).parameters.values()
         return {p.name: None if p.default is p.empty else p.default for p in found}

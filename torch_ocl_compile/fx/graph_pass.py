@@ -45,7 +45,7 @@ class Changes:
         self.moved[old] = new
 
     def now(self, node: Node) -> Node:
-        """The node that has replaced `node`, or `node` itself."""
+        """Returns the node that has replaced `node`, or `node` itself."""
         while node in self.replaced:
             node = self.replaced[node]
         return node
@@ -82,7 +82,7 @@ class GraphEffects:
         self.text = {node: describe(node) for node in self.effects}
 
     def compare(self, name: str, graph: torch.fx.Graph, changes: Changes) -> None:
-        """InternalError if the pass `name` has lost, added, reordered or redirected an effect."""
+        """Raises InternalError if the pass `name` has lost, added, reordered or redirected an effect."""
         after = dict.fromkeys(graph.nodes)
         for problem, node in (
             *self._lost(after, changes),

@@ -1,4 +1,5 @@
-# torch_ocl_compile/fx/host_function.py: a small graph that runs on the host, as source text, so that it can be stored.
+# torch_ocl_compile/fx/host_function.py: keeps a small graph that runs on the host as source text, so that it can be
+# stored.
 from __future__ import annotations
 
 from operator import attrgetter
@@ -11,8 +12,9 @@ from torch.package.importer import sys_importer
 
 
 class HostFunction:
-    """A function on the host. `source` defines `forward`, whose first argument has the `attributes`, given by path.
-    Both are pickled."""
+    """A function on the host. `source` defines `forward`. The first argument of `forward` is an object with the
+    `attributes` (path -> value). Both are pickled.
+    """
 
     def __init__(self, source: str, attributes: dict[str, Any]) -> None:
         self.source = source

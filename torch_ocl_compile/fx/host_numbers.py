@@ -1,7 +1,8 @@
 # torch_ocl_compile/fx/host_numbers.py: lets the part of a graph that runs on the host compute many numbers in one call.
-"""An optimizer has a step count per parameter in a CPU tensor without dimensions. It computes with them by `_foreach`
-ops, which on the CPU make one call per tensor. That takes a millisecond for a few hundred tensors. One vector of all
-numbers needs one call."""
+"""An optimizer has a step count per parameter in a CPU tensor without dimensions. It computes with these tensors by
+`_foreach` ops, which on the CPU make one call per tensor. That takes a millisecond for a few hundred tensors. One
+vector of all numbers needs one call.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def stack_numbers(graph_module: GraphModule, changes: Changes) -> None:
 
 
 def _plain_op(node: Node) -> Any:
-    """The op on vectors that is equal to this op on lists of numbers. None if there is none."""
+    """Returns the op on vectors that is equal to this op on lists of numbers. None if there is none."""
     target = node.target
     if not isinstance(target, OpOverload) or target.namespace != "aten":
         return None

@@ -1,10 +1,11 @@
 # torch_ocl_compile/fx/host_part.py: decides which nodes of a graph run on the host, and makes small graphs of them.
-"""A compiled optimizer step counts in 0-dim CPU tensors, next to tensors on the device. Its nodes have four parts:
+"""A compiled optimizer step counts in 0-dim CPU tensors, next to tensors on the device. Each node is in one of four
+parts:
 
 before   results on the CPU that need nothing from the device (Adam's step += 1), transfers to the device, the random state
 device   everything else; it is lowered
 after    results on the CPU that need results of the device (x.cpu())
-size     integers computed from symbolic sizes; every other part can use them
+size     integers that are computed from symbolic sizes alone; nodes of all other parts can use them
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Part(enum.Enum):
     SIZE = "size"
 
 
-# Ops of the part `before` whose results are on the device.
-TO_DEVICE = {torch.ops.ocl.rng_reserve.default}
+# Ops that run on the host, in the part `before`, although their results are on the device.
+HOST_OPS_WITH_DEVICE_RESULTS = {torch.ops.ocl.rng_reserve.default}
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
@@ -38,8 +39,9 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def graph_device(graph: torch.fx.Graph) -> torch.device:
-    """The single device that the graph computes on. It is the CPU only if no other occurs. ConfigError if there are
-    two."""
+    """Returns the single device that the graph computes on. It is the CPU only if no other occurs. ConfigError if there
+    are two.
+    """
     found: dict[torch.device, torch.fx.Node] = {}
     for node in graph.nodes:
         for tensor in tensors_of(node.meta.get("val")) if node.op != "output" else ():
@@ -52,7 +54,7 @@ def graph_device(graph: torch.fx.Graph) -> torch.device:
 
 
 def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node, Part]:
-    """The part of each node. UnsupportedError if the device would have to wait for its own results."""
+    """Returns the part of each node. UnsupportedError if the device would have to wait for its own results."""
     parts: dict[torch.fx.Node, Part] = {}
     for node in graph.nodes:
         if node.op == "output":
@@ -63,7 +65,7 @@ def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node,
             continue
         sources = {parts[a] for a in node.all_input_nodes}
         on_host = device.type != "cpu" and tensors and all(t.device.type == "cpu" for t in tensors)
-        transfer = node.target in TO_DEVICE or (
+        transfer = node.target in HOST_OPS_WITH_DEVICE_RESULTS or (
             node.target is torch.ops.prims.device_put.default and parts[node.args[0]] is not Part.DEVICE
         )
         if not tensors and node.op == "call_function" and node.meta.get("val") is not None:
@@ -90,8 +92,9 @@ def _part_of_input(tensors: Sequence[torch.Tensor], device: torch.device) -> Par
 def extract(
     owner: torch.fx.GraphModule, nodes: Iterable[torch.fx.Node], wanted: Sequence[torch.fx.Node]
 ) -> tuple[Callable[..., Any], list[torch.fx.Node]]:
-    """A function that computes `wanted` by running `nodes` and the sizes that they use, and the nodes that it takes as
-    inputs."""
+    """Returns a function that computes `wanted` by running `nodes` and the sizes that they use, and the nodes that it
+    takes as inputs.
+    """
     inside = set(nodes)
     graph = torch.fx.Graph()
     made: dict[torch.fx.Node, torch.fx.Node] = {}

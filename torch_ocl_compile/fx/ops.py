@@ -21,8 +21,8 @@ LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
 LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor")
-# Stands for a number that is computed from sizes, in the graph of an eager op. meta["val"] has the number. The op is
-# never called.
+# In the graph of an eager op, this op stands for a number that is computed from sizes. meta["val"] has the number. The
+# op is never called.
 LIBRARY.define("number(str expression) -> Scalar")
 # Returns (seed, offset + stream), from which an op with a stream of its own draws.
 LIBRARY.define("rng_stream(Tensor state, int stream) -> Tensor")
@@ -37,8 +37,8 @@ LIBRARY.define(
     "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor sums, Tensor? state,"
     " float p, bool causal, bool nan_rows, float? scale, bool[4] wanted) -> (Tensor?, Tensor?, Tensor?, Tensor?)"
 )
-# max_pool{2,3}d_with_indices_backward with the size of the input instead of the input. So backward need not keep the
-# input.
+# max_pool{2,3}d_with_indices_backward with the size of the input instead of the input, so that backward need not
+# keep the input.
 LIBRARY.define(
     "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
     " int[] dilation) -> Tensor"
@@ -48,7 +48,7 @@ LIBRARY.define(
 def reserve(device: torch.device, streams: int) -> torch.Tensor:
     """Reserves `streams` streams of the device's generator. Returns its (seed, offset) as a tensor on the device, and
     advances its offset."""
-    # There is no device, as in tests of the lowering. Any reproducible state is good enough.
+    # Without a device, as in tests of the lowering, any reproducible state is good enough.
     if device.type == "cpu":
         return torch.randint(0, 2**31, (2,))
     state = _C.reserve_philox(-1 if device.index is None else device.index, streams)

@@ -12,7 +12,7 @@ from torch_ocl_compile._C import ir
 
 
 def source_line(node: torch.fx.Node) -> str:
-    """The line of the user's code, "model.py:61". "" if unknown."""
+    """Returns the line of the user's code, such as "model.py:61". "" if unknown."""
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     if not found:
         return ""
@@ -21,7 +21,9 @@ def source_line(node: torch.fx.Node) -> str:
 
 
 def module_name(node: torch.fx.Node) -> str:
-    """module layers.0 (Linear), "" if unknown: the place in a model whose code is all torch's, such as nn.Sequential."""
+    """Returns the node's place in the model, such as "module layers.0 (Linear)"; "" if unknown. It serves for models
+    whose code is all torch's, such as nn.Sequential.
+    """
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     if not stack:
         return ""

@@ -6,7 +6,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 
 def overload(name: str) -> OpOverload | None:
-    """The overload with this name ("aten.add.Tensor"). None if this torch has no such op."""
+    """Returns the overload with this name ("aten.add.Tensor"). None if this torch has no such op."""
     namespace, packet, which = name.split(".")
     found = getattr(getattr(torch.ops, namespace), packet, None)
     if not isinstance(found, OpOverloadPacket):

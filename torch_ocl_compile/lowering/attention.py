@@ -53,7 +53,7 @@ class Attention:
 
     @property
     def shape(self) -> list[ir.IndexExpr]:
-        """Shape of the scores, [b, h, lq, lk]."""
+        """Returns the shape of the scores, [b, h, lq, lk]."""
         return [*self.q.sizes[:3], self.k.sizes[2]]
 
     @property
@@ -199,8 +199,9 @@ def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir
 def backward(
     c: Context, a: Attention, grad: ir.Value, out: ir.Value, sums: ir.Value, wanted: Sequence[bool], mask_shape: Any
 ) -> list[ir.Value | None]:
-    """Returns the gradients of q, k and v with four dimensions, and that of the mask in `mask_shape`; None if not
-    wanted."""
+    """Returns the gradients of q, k and v with four dimensions, and the gradient of the mask in `mask_shape`; None if
+    not wanted.
+    """
     grad = c.cast(grad, a.q.dtype)
     products = c.pointwise(lambda g, y: g * y, grad, out, dtype=a.wide)
     delta = c.builder.reduce("sum", products, [3], False, a.wide)[0]
@@ -280,7 +281,7 @@ def fused_attention(
     *,
     scale: float | None = None,
 ) -> Any:
-    """PyTorch's fused attention in graphs without backward and without dropout.
+    """Lowers PyTorch's fused attention in graphs without backward and without dropout.
 
     In all other graphs lowering/random.py has replaced it by ocl::attention.
     """

@@ -1,7 +1,8 @@
-# torch_ocl_compile/lowering/bounds.py: options={"debug": True}: finds indices that lie outside their dimension.
+# torch_ocl_compile/lowering/bounds.py: implements options={"debug": True}, which finds indices that lie outside their
+# dimension.
 """Without the option, an index outside its dimension reads the nearest element and stores nothing.
 
-With it, each op that takes indices gets an extra reduction that finds one such index, and the call raises
+With the option, each op that takes indices gets an extra reduction that finds one such index, and the call raises
 IndexError.
 """
 

@@ -1,4 +1,4 @@
-# torch_ocl_compile/lowering/checks.py: argument errors that PyTorch raises in its kernels but not while tracing.
+# torch_ocl_compile/lowering/checks.py: finds argument errors that PyTorch raises in its kernels but not while tracing.
 """Most shape and dtype errors are raised while tracing, with PyTorch's own messages.
 
 A few ops check their arguments in their kernels only. A graph with such arguments is not compiled: it runs eagerly,
@@ -21,7 +21,7 @@ Check = Callable[..., "bool | torch.SymBool"]
 
 
 class Refused(Exception):
-    """Eager PyTorch raises an error for these arguments."""
+    """Means that eager PyTorch raises an error for the arguments of a node."""
 
 
 CHECKS: dict[Any, Check] = {}
@@ -38,7 +38,7 @@ def check(*names: str) -> Callable[[Check], Check]:
 
 
 def refuse_bad_arguments(node: torch.fx.Node) -> None:
-    """Refused if eager PyTorch would raise an error for the arguments of the node."""
+    """Raises Refused if eager PyTorch would raise an error for the arguments of the node."""
     wrong = CHECKS.get(node.target)
     if wrong is None:
         return

@@ -17,7 +17,7 @@ from torch_ocl_compile.lowering.term import Nest, Number, Term, scalar
 
 
 def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
-    """Returns the IR's dtype. UnsupportedError for one that the IR lacks (complex, float8, quantized)."""
+    """Returns the IR's dtype. UnsupportedError for a dtype that the IR lacks (complex, float8, quantized)."""
     if isinstance(dtype, ir.DType):
         return dtype
     if dtype not in IR_DTYPES:
@@ -37,7 +37,7 @@ class Context:
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.val: Any = None
         self.node: torch.fx.Node | None = None
-        # Returns a float expression of sizes as a value of rank 0.
+        # A function that returns a float expression of sizes as a value of rank 0.
         self.from_sizes: Callable[[Any], ir.Value] = _refuse_float
         # True if the node being lowered may store into the memory of its first argument.
         self.in_place = False
@@ -53,12 +53,12 @@ class Context:
 
     @property
     def sizes(self) -> list[ir.IndexExpr]:
-        """Sizes of the node's result."""
+        """Returns the sizes of the node's result."""
         return self.shape(self.val.shape)
 
     @property
     def dtype(self) -> ir.DType:
-        """Storage dtype of the node's result."""
+        """Returns the storage dtype of the node's result."""
         return ir_dtype(self.val.dtype)
 
     def common_dtype(self, args: Sequence[Any]) -> ir.DType:
@@ -105,7 +105,7 @@ class Context:
     ) -> Any:
         """Builds one loop nest that computes `formula` of the broadcast arguments.
 
-        Values become terms cast to `compute` (default: the result's dtype), except those at the positions `raw`.
+        Values become terms cast to `compute` (default: the result's dtype), except values at the positions `raw`.
         Python numbers stay numbers, SymInts become terms. `dtype` is the storage dtype of the result, or a list of
         them if the formula returns a tuple. Returns one value, or a tuple of values.
         """

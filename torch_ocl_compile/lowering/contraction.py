@@ -1,6 +1,7 @@
 # torch_ocl_compile/lowering/contraction.py: matrix products: mm, bmm, addmm, mv, dot.
-"""Operands are views, because a transposed matrix is only other strides to the GEMM kernels. Scales and added matrices
-are pointwise nodes, which are fused into the kernel as its epilogue."""
+"""Operands are views, because for the GEMM kernels a transposed matrix differs only in its strides. Scales and added
+matrices are pointwise nodes, which are fused into the kernel as its epilogue.
+"""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ three-dimensional one, the filter positions along the first spatial dimension ar
     x [n, c, d, h, w]        ->  depth windows [n * od, c * kd, h, w]            (a copy, or a view if kd is 1)
     w [k, c / g, kd, r, s]   ->  the same memory, [k, c / g * kd, r, s]
 
-The forward result and the weight gradient are then those of a two-dimensional convolution. The data gradient is the
-two-dimensional one, summed over the filter positions.
+The forward result and the weight gradient are then computed as for a two-dimensional convolution. The data gradient is
+computed so too, and then summed over the filter positions.
 """
 
 from __future__ import annotations
@@ -192,7 +192,9 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """A transposed convolution is computed as the data gradient of the convolution that it transposes."""
+    """Lowers a convolution. A transposed convolution is computed as the data gradient of the convolution that it
+    transposes.
+    """
     spatial = len(x.sizes) - 2
     settings = settings_of(stride, padding, dilation, groups, spatial)
     if ir.is_floating(c.dtype):
@@ -220,7 +222,7 @@ def convolution_backward(c: Context, grad: ir.Value, x: ir.Value, w: ir.Value, *
         return convolve(c, kind, a, b, settings, c.shape(fake.shape), ir_dtype(fake.dtype))
 
     gx = run(Kind.kForward if transposed else Kind.kData, grad, w, 0)
-    # The weight gradient of a transposed convolution is that of the convolution that maps grad's space to that of x.
+    # The weight gradient of a transposed convolution is the weight gradient of the convolution that maps grad to x.
     gw = run(Kind.kWeight, grad, x, 1) if transposed else run(Kind.kWeight, x, grad, 1)
     gb = None
     if mask[2]:

@@ -18,7 +18,7 @@ from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.indexing import inside
 from torch_ocl_compile.lowering.registry import lower
-from torch_ocl_compile.lowering.scatter import Problem, accumulated
+from torch_ocl_compile.lowering.scatter import ScatterSpec, accumulated
 from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
@@ -48,12 +48,12 @@ def embedding_dense_backward(
     count, width = c.numel(indices.sizes), grad.sizes[-1]
     rows = c.builder.reshape(grad, [count, width])
     place = _place(c.builder.reshape(indices, [count]), padding_idx)
-    p = Problem([], count, c.size(num_weights), [width], place, lambda nest, _, s, at: nest.load(rows, [s, *at]))
+    p = ScatterSpec([], count, c.size(num_weights), [width], place, lambda nest, _, s, at: nest.load(rows, [s, *at]))
     return _by_frequency(c, accumulated(c, p, "sum", ir.compute_type(c.dtype), scale_grad_by_freq))
 
 
 def _by_frequency(c: Context, tables: Sequence[ir.Value]) -> ir.Value:
-    """Returns the sums, divided by the counts if there are any (`scale_grad_by_freq`)."""
+    """Returns the sums `tables[0]`, divided by the counts `tables[1]` if there are any (`scale_grad_by_freq`)."""
     if len(tables) == 1:
         return c.cast(tables[0], c.dtype)
     nest = c.nest(c.val.shape)
@@ -104,7 +104,7 @@ def embedding_bag(
         value = nest.load(weight, [row.as_index(), *at])
         return value if per_sample_weights is None else value * nest.load(per_sample_weights, [s])
 
-    p = Problem([], count, bags, [width], place, lambda nest, _, s, at: vector(nest, s, at))
+    p = ScatterSpec([], count, bags, [width], place, lambda nest, _, s, at: vector(nest, s, at))
     total, sizes = accumulated(c, p, "max" if mode == MAX else "sum", wide, True)
     nest = Nest(c.builder, [bags, width])
     value, n = nest.load(total, nest.i), nest.load(sizes, [nest.i[0]])
@@ -124,7 +124,7 @@ def embedding_bag(
 
 
 def _largest(
-    c: Context, p: Problem, total: ir.Value, indices: ir.Value, vector: Any, sizes: Any, dtype: ir.DType
+    c: Context, p: ScatterSpec, total: ir.Value, indices: ir.Value, vector: Any, sizes: Any, dtype: ir.DType
 ) -> ir.Value:
     """Returns, for each bag and vector element, the index whose vector has the maximum there, or -1 for an empty bag.
 
@@ -136,7 +136,7 @@ def _largest(
         equal = vector(nest, s, at).eq(nest.load(total, [bag.as_index(), *at]))
         return t.where(equal, nest.index(s), NO_INDEX)
 
-    q = Problem([], p.count, p.places, p.inner, p.place, candidate)
+    q = ScatterSpec([], p.count, p.places, p.inner, p.place, candidate)
     first = accumulated(c, q, "min", I64, False)[0]
     nest = Nest(c.builder, sizes)
     source = nest.load(first, nest.i)
@@ -163,7 +163,7 @@ def embedding_bag_dense_backward(
         return c.constant(0, c.dtype, c.sizes)
     wide, width = ir.compute_type(c.dtype), grad.sizes[-1]
     if mode == MAX:
-        p = Problem(
+        p = ScatterSpec(
             [width],
             grad.sizes[0],
             c.size(num_weights),
@@ -181,7 +181,7 @@ def embedding_bag_dense_backward(
         return value if per_sample_weights is None else value * nest.load(per_sample_weights, [s])
 
     place = _place(indices, padding_idx)
-    p = Problem([], indices.sizes[0], c.size(num_weights), [width], place, source)
+    p = ScatterSpec([], indices.sizes[0], c.size(num_weights), [width], place, source)
     return _by_frequency(c, accumulated(c, p, "sum", wide, scale_grad_by_freq))
 
 

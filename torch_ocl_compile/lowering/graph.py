@@ -92,7 +92,7 @@ def lower_module(
 def allows_tf32() -> tuple[bool, bool]:
     """Returns whether the user allows TF32 (in matrix products, in convolutions).
 
-    Every way of allowing it sets these fields. That of convolutions is set by default, so both are required for them.
+    Every way of allowing TF32 sets these fields. The field of convolutions is set by default, so they need both.
     """
     cudnn: Any = torch.backends.cudnn  # torch adds `conv` at import, so type checkers do not see it.
     products = torch.backends.cuda.matmul.fp32_precision == "tf32"
@@ -326,7 +326,7 @@ class _Lowering:
         for reader, source in self.later_reads(node):
             scatter = reader in self.into_inputs
             if (scatter or reader.target is aten.copy_.default) and source is reader.args[0]:
-                continue  # What the later store leaves is read at its final place.
+                continue  # This reader writes into the same memory: the elements that it keeps are in their places already.
             if scatter and source in self.into_inputs:
                 continue  # The part that the scatter replaces is in its place already.
             if any(_is_view(v, target.buffer) for v in tree_leaves(self.env.get(source))):

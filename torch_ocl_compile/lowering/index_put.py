@@ -17,7 +17,7 @@ from torch_ocl_compile.lowering.registry import lower
 from torch_ocl_compile.lowering.scatter import (
     REDUCTIONS,
     Coords,
-    Problem,
+    ScatterSpec,
     accumulated,
     accumulator,
     combined,
@@ -34,9 +34,9 @@ I32, I64 = ir.DType.kI32, ir.DType.kI64
 
 @dataclass(frozen=True)
 class IndexedScatter:
-    """The scatter problem of x[indices] = values, and which dimensions of x it indexes."""
+    """The scatter that x[indices] = values stands for, and the dimensions of x that it indexes."""
 
-    problem: Problem
+    problem: ScatterSpec
     # Dimensions of x that are indexed. A place is a position in these, flattened.
     indexed: list[int]
     others: list[int]
@@ -81,7 +81,7 @@ def _put(c: Context, x: ir.Value, indices: Sequence[ir.Value | None], values: ir
         return nest.load_broadcast(values, result, at)
 
     places = c.numel([x.sizes[d] for d in indexed])
-    return IndexedScatter(Problem([], c.numel(shape), places, sizes, place, source), indexed, others)
+    return IndexedScatter(ScatterSpec([], c.numel(shape), places, sizes, place, source), indexed, others)
 
 
 def _place_of(c: Context, x: ir.Value, put: IndexedScatter, at: Coords) -> ir.IndexExpr:
@@ -160,8 +160,8 @@ def index_put(
     return nest.store((t.where(chosen >= 0, new, old), x.dtype))[0]
 
 
-def _rows_problem(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Problem:
-    """Returns the scatter problem x[.., index[s], ..] = src[.., s, ..] along dimension `dim`."""
+def _rows_problem(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ScatterSpec:
+    """Returns the scatter x[.., index[s], ..] = src[.., s, ..] along dimension `dim`."""
     inner = [s for d, s in enumerate(x.sizes) if d != dim]
     index, src = lifted(c, index), lifted(c, src)
 
@@ -171,7 +171,7 @@ def _rows_problem(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Va
     def source(nest: Nest, row: Coords, s: ir.IndexExpr, at: Coords) -> Term:
         return nest.load(src, [*at[:dim], s, *at[dim:]])
 
-    return Problem([], index.sizes[0], x.sizes[dim], inner, place, source)
+    return ScatterSpec([], index.sizes[0], x.sizes[dim], inner, place, source)
 
 
 def wrapped(nest: Nest, index: ir.Value, at: ir.IndexExpr, size: ir.IndexExpr) -> Term:
@@ -279,7 +279,7 @@ def as_strided_scatter(
             at = at + (ir.mod(ir.floordiv(s, inner), src.sizes[d]) if d else ir.floordiv(s, inner)) * step
         return nest.index(at)
 
-    p = Problem([], count, places, [], place, lambda nest, row, s, inner: nest.load(flat, [s]))
+    p = ScatterSpec([], count, places, [], place, lambda nest, row, s, inner: nest.load(flat, [s]))
     table = winners(c, p)
     whole = c.builder.reshape(x, [places])
     nest = Nest(c.builder, [places])
@@ -314,5 +314,5 @@ def histc(c: Context, x: ir.Value, bins: int = 100, min: float = 0, max: float =
         good = (value >= low) & (value <= high)
         return t.where(good, t.minimum(t.where(good, at, 0.0), float(bins - 1)).cast(I64), -1)
 
-    p = Problem([], count, ir.IndexExpr(bins), [], place, lambda nest, *_: nest.constant(1, I64))
+    p = ScatterSpec([], count, ir.IndexExpr(bins), [], place, lambda nest, *_: nest.constant(1, I64))
     return c.cast(accumulated(c, p, "sum", I64, False)[0], c.dtype)

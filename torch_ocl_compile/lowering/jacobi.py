@@ -5,7 +5,7 @@ All columns but the last then move on by one place, cyclically; after e - 1 roun
 round is the same few kernels:
 
     cosine, sine [.., e / 2]   from three sums over the rows of a pair, or from three elements of a symmetric matrix
-    matrix, vectors [.., e]    each element from two, or from four where the rows are rotated as well
+    matrix, vectors [.., e]    each element from two, or from four where the rows are rotated too
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Angles = tuple[ir.Value, ir.Value]
 
 
 def _rotation(first: Term, second: Term, mixed: Term) -> tuple[Term, Term]:
-    """The formula of decompositions/spectral.py:rotation, as terms."""
+    """Computes decompositions/spectral.py:rotation on terms."""
     is_flat = mixed.eq(0)
     ratio = (second - first) / t.where(is_flat, 1.0, 2 * mixed)
     one = ratio.nest.constant(1.0, ratio.dtype)
@@ -36,8 +36,9 @@ def _rotation(first: Term, second: Term, mixed: Term) -> tuple[Term, Term]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the new value of a place comes from: its own column, its partner, the pair's number, and whether it is
-    first."""
+    """The source of a column after a round: where it was before, where its partner was, the number of the pair, and
+    whether it was the first of the pair.
+    """
 
     own: ir.IndexExpr
     other: ir.IndexExpr

@@ -103,7 +103,7 @@ class Lowered:
     graph: ir.Graph
     calls: list[Callable[[list[torch.Tensor]], list[torch.Tensor]]]
     device: torch.device
-    arguments: int  # how many a call has, those that nothing reads among them
+    arguments: int  # number of arguments of a call, counting also those that nothing reads
     inputs: list[Source]
     results: list[Result]
     # The traced fake value of each result.
@@ -114,8 +114,7 @@ class Lowered:
     sources: list[SymbolSource] = field(default_factory=list)
     # The nodes whose values `before` returns.
     host_values: list[torch.fx.Node] = field(default_factory=list)
-    # One entry per element of the last output of the ir.Graph, which holds the result of each bounds check (if not
-    # empty).
+    # If not empty, the last output of the ir.Graph has the results of bounds checks, and this has one entry for each.
     checked: list[Checked] = field(default_factory=list)
     # The op and the reason of each of `calls`.
     fallbacks: list[tuple[str, str]] = field(default_factory=list)

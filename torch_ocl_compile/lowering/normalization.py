@@ -1,6 +1,7 @@
 # torch_ocl_compile/lowering/normalization.py: batch norm and softmax, forward and backward; AOTAutograd keeps both whole.
-"""Each is a few reductions and pointwise nodes in float32 or wider. The scheduler fuses those of one row into one
-kernel."""
+"""Each is a few reductions and pointwise nodes in float32 or wider. The scheduler fuses the nodes of one row into one
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ def batch_norm_no_training(
 def batch_norm_no_stats(
     c: Context, x: ir.Value, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Instance norm: it always uses the statistics of the batch."""
+    """Lowers instance norm, which always uses the statistics of the batch."""
     y, m, s, _, _ = train_batch_norm(c, x, weight, bias, None, None, momentum, eps, ir_dtype(c.val[0].dtype))
     return y, _stored(c, m, c.val[1]), _stored(c, s, c.val[2])
 
@@ -140,7 +141,7 @@ def batch_norm_no_stats(
 def batch_norm_in_place(
     c: Context, x: ir.Value, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Also writes the new running statistics into their tensors."""
+    """Lowers batch norm and writes the new running statistics into their tensors."""
     y, m, s, new_mean, new_var = batch_norm_functional(c, x, weight, bias, mean, var, training, momentum, eps)
     for old, new in ((mean, new_mean), (var, new_var)) if training else ():
         if old is not None:

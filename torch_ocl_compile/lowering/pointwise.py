@@ -18,7 +18,7 @@ from torch_ocl_compile.lowering.term import Operand, Term
 aten = torch.ops.aten
 prims = torch.ops.prims
 
-# These are computed in the result's dtype, to which PyTorch promotes the operands (integers become float for sin, exp
+# Ops that are computed in the result's dtype, to which PyTorch promotes the operands (integers become float for sin, exp
 # and the like).
 ARITHMETIC: dict[str, str] = {
     "aten.__lshift__.Scalar": "shift_left",
@@ -102,7 +102,7 @@ ARITHMETIC: dict[str, str] = {
     "aten.fix.default": "trunc",
 }
 
-# These are computed in the operands' common dtype; the result is bool.
+# Ops that are computed in the operands' common dtype. The result is bool.
 COMPARISONS: dict[str, str] = {
     f"aten.{name}.{which}": name for name in ("eq", "ne", "lt", "le", "gt", "ge") for which in ("Tensor", "Scalar")
 }
@@ -251,7 +251,7 @@ def pow_scalar(c: Context, x: ir.Value, exponent: Any) -> ir.Value:
         -1: lambda v: t.call("reciprocal", v),
         -0.5: t.rsqrt,
     }
-    # A bool to the power of a bool.
+    # PyTorch gives a bool for a bool to the power of a bool.
     if c.dtype == ir.DType.kBool:
         return apply(c, "logical_or", x, not exponent)
     if isinstance(exponent, (int, float)) and exponent in forms:

@@ -36,7 +36,7 @@ class Window:
 
     @property
     def covering(self) -> int:
-        """The largest number of windows that cover one input element."""
+        """Returns the largest number of windows that cover one input element."""
         return -(-((self.kernel - 1) * self.dilation + 1) // self.stride)
 
 
@@ -104,7 +104,7 @@ def position_of_largest(c: Context, nest: Nest, value: Term, mask: Term | None) 
     if mask is not None:
         position = t.where(mask, position, position + nest.index(ir.product(nest.reduce_sizes)))
     if ir.is_floating(value.dtype):
-        # The smaller of two positions wins, so those of NaN are negated.
+        # The smaller of two positions wins, so the positions of NaN are negated.
         position = t.where(value.ne(value), -position - 1, position)
     found = nest.reduce("argmax", [value, position], [ir.DType.kI64])[0]
     after = Nest(c.builder, nest.sizes)
@@ -151,8 +151,7 @@ def max_pool_with_indices(
 
 
 def _spatial(c: Context) -> int:
-    """Returns 3 for ops on volumes, else 2. It looks at the op's name, because an
-    input may lack the batch dimension."""
+    """Returns 3 for ops on volumes, else 2. It looks at the op's name, because an input may lack the batch dimension."""
     assert c.node is not None
     return 3 if "3d" in str(c.node.target) else 2
 
@@ -161,7 +160,7 @@ def _spatial(c: Context) -> int:
 def low_memory_max_pool(
     c: Context, x: ir.Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> Any:
-    """Max pooling that keeps the position in the window as int8, an eighth of the size of an index."""
+    """Computes max pooling. The position in the window is kept as int8, an eighth of the size of an index."""
     ws = windows(kernel, stride, padding, dilation, len(kernel))
     largest, position = max_pool(c, x, ws, c.val[0])
     return largest, c.cast(position, ir.DType.kI8)

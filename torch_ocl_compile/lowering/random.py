@@ -155,7 +155,7 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Ch
         sums = value[1].new_empty([2, *given["query"].meta["val"].shape[:-1]])
     made.meta["val"] = (value[0], sums, value[6] if state is None else state.meta["val"])
     changes.replace(node, made)
-    # The getitem nodes that follow become those of the new op, so that their values are saved for backward.
+    # The getitem nodes that follow become getitem nodes of the new op, so that their values are saved for backward.
     for position in (0, 1):
         if position in parts:
             parts[position].args = (made, position)
@@ -204,7 +204,7 @@ def _draw(c: Context, op: str, state: ir.Value, stream: int) -> tuple[Nest, Term
 
 @lower(torch.ops.ocl.uniform.default)
 def uniform(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> ir.Value:
-    """Uniform numbers in [0, 1). For half types they have only so many bits that none rounds up to 1."""
+    """Draws uniform numbers in [0, 1). In 16-bit types they have only so many bits that none rounds up to 1."""
     nest, drawn = _draw(c, "philox_uniform", state, stream)
     steps = UNIFORM_STEPS.get(dtype)
     if steps is not None:

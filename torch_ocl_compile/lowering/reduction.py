@@ -109,7 +109,7 @@ def argmin(c: Context, x: ir.Value, dim: Any = None, keepdim: bool = False) -> i
 
 
 def _truth(c: Context, name: str, x: ir.Value, dim: Any, keepdim: bool) -> ir.Value:
-    """any and all: the result is bool, but uint8 for a uint8 input, as in PyTorch."""
+    """Lowers any and all. The result is bool, but uint8 for a uint8 input, as in PyTorch."""
     if x.dtype != ir.DType.kBool:
         x = c.pointwise(lambda v: v.ne(0), x, dtype=ir.DType.kBool, compute=x.dtype)
     return c.cast(fold(c, name, x, dim, keepdim, ir.DType.kBool), c.dtype)
@@ -126,7 +126,7 @@ def all_(c: Context, x: ir.Value, dim: Any = None, keepdim: bool = False) -> ir.
 
 
 def welford(c: Context, x: ir.Value, dim: Any, keepdim: bool, dtype: ir.DType) -> tuple[ir.Value, ir.Value]:
-    """Returns (mean, sum of squared differences from it) as `dtype`, computed in one pass."""
+    """Returns (mean, sum of squared differences from the mean) as `dtype`, computed in one pass."""
     if not x.sizes:
         x = c.builder.unsqueeze(x, 0)
         return welford(c, x, [0], False, dtype)

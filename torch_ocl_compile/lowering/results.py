@@ -35,7 +35,7 @@ class PlanOutputs:
     def position(self, node: Node, strides: list[Any]) -> int:
         """Returns the position of the plan's output that holds the node's value.
 
-        `strides` are those of the output; an empty list leaves them to the scheduler.
+        `strides` are the output's strides; an empty list leaves them to the scheduler.
         """
         if node not in self.positions:
             root = storage(node)

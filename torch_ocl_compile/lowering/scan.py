@@ -167,7 +167,7 @@ def along(c: Context, row: Row, x: ir.Value, dim: int, dtypes: Sequence[ir.DType
 
 
 def sum_row(dtype: ir.DType) -> Row:
-    """The running sum in the accumulator's dtype. float32 is summed in two parts, a sum and its rounding error."""
+    """Returns the Row of a running sum in the accumulator's dtype. float32 has two parts: a sum and its rounding error."""
     name = "twosum" if dtype == ir.DType.kF32 else "sum"
     return Row(name, (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] + b[0],))
 

@@ -29,8 +29,8 @@ from torch_ocl_compile.lowering.term import Nest, Term
 aten = torch.ops.aten
 I32, I64 = ir.DType.kI32, ir.DType.kI64
 
-# Every place looks at all sources of its row ("directly") with at most FEW_PAIRS pairs of a source and a place, with at most
-# FEW_SOURCES sources a row, and with at most SOME_SOURCES sources a row and SOME_PAIRS pairs.
+# Every place looks at all sources of its row ("directly") in three cases: there are at most FEW_PAIRS pairs of a source
+# and a place, or at most FEW_SOURCES sources per row, or at most SOME_SOURCES sources per row and SOME_PAIRS pairs.
 FEW_PAIRS, SOME_PAIRS = 1 << 18, 1 << 24
 FEW_SOURCES, SOME_SOURCES = 4, 32
 
@@ -38,8 +38,8 @@ Coords = Sequence[ir.IndexExpr]
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A scatter problem: sources [rows..., count] go to places [rows..., places]. Each source has the shape `inner`."""
+class ScatterSpec:
+    """A scatter: sources [rows..., count] go to places [rows..., places]. Each source has the shape `inner`."""
 
     rows: list[ir.IndexExpr]
     count: ir.IndexExpr
@@ -59,7 +59,7 @@ def known_product(*sizes: ir.IndexExpr) -> int | None:
 # Assignment
 
 
-def winners(c: Context, p: Problem) -> ir.Value:
+def winners(c: Context, p: ScatterSpec) -> ir.Value:
     """Returns [rows..., places] int32: the last source that goes to each place, or -1."""
     nest = Nest(c.builder, [*p.rows, p.places])
     table = nest.store((nest.constant(-1, I32), I32))[0]
@@ -72,7 +72,7 @@ def winners(c: Context, p: Problem) -> ir.Value:
     return table
 
 
-def winner(nest: Nest, p: Problem, table: ir.Value | None, row: Coords, place: ir.IndexExpr) -> Term:
+def winner(nest: Nest, p: ScatterSpec, table: ir.Value | None, row: Coords, place: ir.IndexExpr) -> Term:
     """Returns the number of the source from which `place` gets its value, or -1."""
     if table is not None:
         return nest.load(table, [*row, place])
@@ -81,7 +81,7 @@ def winner(nest: Nest, p: Problem, table: ir.Value | None, row: Coords, place: i
 
 
 def store_winners(
-    c: Context, x: ir.Value, p: Problem, table: ir.Value | None, at: Callable[[Coords, Term, Coords], Coords]
+    c: Context, x: ir.Value, p: ScatterSpec, table: ir.Value | None, at: Callable[[Coords, Term, Coords], Coords]
 ) -> ir.Value:
     """Stores the winning sources directly into x, at `at(row, place, inner)`. Other elements of x are not touched."""
     nest = Nest(c.builder, [*p.rows, p.count, *p.inner])
@@ -115,7 +115,7 @@ def identity(name: str, dtype: ir.DType) -> float | int:
     return -half if name == "max" else half - 1
 
 
-def accumulated(c: Context, p: Problem, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
+def accumulated(c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
     """Returns the reduction of the sources of each place, [rows..., places, inner...]; the identity where there are
     none.
 
@@ -131,9 +131,10 @@ def accumulated(c: Context, p: Problem, name: str, wide: ir.DType, with_count: b
     return Segments(c, p).reduce(name, wide, with_count)
 
 
-def _directly(c: Context, p: Problem, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
-    """Scatters without atomics: each element of the result loops over all sources of its row and reduces those whose index
-    names it."""
+def _directly(c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
+    """Scatters without atomics: each element of the result loops over all sources of its row, and reduces the sources
+    that go to its place.
+    """
 
     def reduced(inner: list[ir.IndexExpr], reduction: str, dtype: ir.DType, element: Any) -> ir.Value:
         nest = Nest(c.builder, [*p.rows, p.places, *inner], [p.count])
@@ -156,7 +157,7 @@ def _directly(c: Context, p: Problem, name: str, wide: ir.DType, with_count: boo
 class Segments:
     """The sources of each row, sorted by place."""
 
-    def __init__(self, c: Context, p: Problem) -> None:
+    def __init__(self, c: Context, p: ScatterSpec) -> None:
         self.c, self.p = c, p
         dtype = I32 if p.places.is_const() and p.places.constant() < 2**31 - 1 else I64
         nest = Nest(c.builder, [*p.rows, p.count])
@@ -207,10 +208,10 @@ class Segments:
 # Scatter along a dimension
 
 
-def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> Problem:
-    """Returns the scatter problem of a scatter along `dim`.
+def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> ScatterSpec:
+    """Returns the ScatterSpec of a scatter along `dim`.
 
-    Its rows are the other dimensions of `index`, which may be shorter than those of x.
+    Its rows are the other dimensions of `index`, which may be shorter than the same dimensions of x.
     """
     rows = [s for d, s in enumerate(index.sizes) if d != dim]
 
@@ -225,7 +226,7 @@ def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> Prob
             return nest.load(src, at(row, s))
         return nest.constant(src, x.dtype)
 
-    return Problem(rows, index.sizes[dim], x.sizes[dim], [], place, source)
+    return ScatterSpec(rows, index.sizes[dim], x.sizes[dim], [], place, source)
 
 
 def _reached(nest: Nest, rows: Coords, sizes: Coords, row: Coords) -> Term | None:

@@ -38,7 +38,7 @@ def moved_last(c: Context, x: ir.Value, dim: int) -> ir.Value:
 
 
 def moved_back(c: Context, x: ir.Value, dim: int) -> ir.Value:
-    """Undoes moved_last."""
+    """Moves the last dimension back to `dim`, which undoes moved_last."""
     rank = len(x.sizes)
     return c.builder.permute(x, [*range(dim), rank - 1, *range(dim, rank - 1)]) if dim != rank - 1 else x
 

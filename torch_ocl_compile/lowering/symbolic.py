@@ -63,7 +63,7 @@ class Symbols:
     exprs: dict[Any, ir.IndexExpr] = field(default_factory=dict)
     sources: list[SymbolSource] = field(default_factory=list)
     names: list[Any] = field(default_factory=list)
-    # Composed sizes -> whether the guards imply that they are 1.
+    # A size that is an expression -> whether the guards imply that it is 1.
     ones: dict[Any, bool] = field(default_factory=dict)
 
     def bind_inputs(self, fakes: Sequence[Any]) -> None:
@@ -103,8 +103,8 @@ class Symbols:
     def _is_one(self, x: torch.SymInt) -> bool:
         """Returns whether a size that is an expression is 1 for all sizes that the graph accepts.
 
-        An example is the size of the last chunk after s0 rows are split. PyTorch's trace broadcasts such a dimension. An
-        index map can broadcast only a dimension whose size is the constant 1.
+        PyTorch's trace broadcasts a dimension of such a size, but an index map broadcasts a dimension only if its size
+        is the constant 1. An example is the last chunk when s0 rows are split.
         """
         expr = x.node.expr
         if expr.is_number or expr.is_Symbol:

@@ -176,16 +176,16 @@ class Nest:
         self.body.end()
 
     def scan(self, reduction: str, terms: Sequence[Term], dtype: ir.DType, reset: Term | None = None) -> None:
-        """Makes the nest a running reduction over r0, whose results `add_store` refers to by number.
+        """Makes the nest a running reduction over r0. `add_store` refers to its results by number.
 
-        The reduction restarts where `reset` is true. `dtype` is that of the results.
+        The reduction restarts where `reset` is true. `dtype` is the dtype of the results.
         """
         self.body.scan(reduction, [t.id for t in terms], dtype, -1 if reset is None else reset.id)
 
     def reduce(self, reduction: str, terms: Sequence[Term], dtypes: Sequence[ir.DType]) -> list[ir.Value]:
         """Completes the nest with a reduction over r*. Returns one new buffer per result of the reduction.
 
-        In a nest without loops r* each result is the single element itself, as sum, max and the like give.
+        In a nest without loops r*, each result is the element itself, as sum, max and the like give for one element.
         """
         if not self.r:
             return self.store(*zip(terms, dtypes, strict=True))
@@ -242,10 +242,10 @@ def abs_(x: Term) -> Term:
 
 
 def minimum(x: Operand, y: Operand) -> Term:
-    """Returns the smaller one; NaN if either is NaN."""
+    """Returns the smaller operand; NaN if either is NaN."""
     return call("minimum", x, y)
 
 
 def maximum(x: Operand, y: Operand) -> Term:
-    """Returns the larger one; NaN if either is NaN."""
+    """Returns the larger operand; NaN if either is NaN."""
     return call("maximum", x, y)

@@ -1,4 +1,5 @@
-# torch_ocl_compile/lowering/user_kernel.py: an op made of a user's kernel as a Call node that is enqueued without Python.
+# torch_ocl_compile/lowering/user_kernel.py: lowers an op made of a user's kernel to a Call node that is enqueued
+# without Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ class UserCall:
     arguments: list[Any]
     global_size: list[int]
     local_size: list[int] | None
-    strides: list[list[int]]  # of the operands
+    strides: list[list[int]]  # of the operands, in elements
     result_bytes: list[int]
     copies: list[tuple[int, int]]  # (result, operand) of arguments that the op changes
 
@@ -36,14 +37,15 @@ class UserCall:
 
 
 def lowering_of(target: Any) -> Callable[..., Any] | None:
-    """The lowering of an op made of a user's kernel. None for other ops."""
+    """Returns the lowering of an op made of a user's kernel. None for other ops."""
     kernel = registry.find(target)
     return None if kernel is None else lambda c, *args: lower_user_kernel(c, kernel, args)
 
 
 def lower_user_kernel(c: Context, kernel: Kernel, args: Sequence[Any]) -> Any:
-    """Sizes, numbers and macros that are known now are computed now. If a size is symbolic, the op is called from Python at
-    run time."""
+    """Lowers an op made of a user's kernel. Sizes, numbers and macros that are known now are computed now. If a size is
+    symbolic, the op is called from Python at run time.
+    """
     node_args = [a.meta.get("val") if isinstance(a, torch.fx.Node) else a for a in c.node.args] if c.node else []
     fakes = [a for a in node_args if isinstance(a, torch.Tensor)]
     results = [t for t in tree_leaves(c.val) if isinstance(t, torch.Tensor)]
@@ -78,5 +80,5 @@ def _is_symbolic(value: Any) -> bool:
 
 
 def bound_calls(calls: Sequence[Any], device_index: int) -> list[Any]:
-    """The calls of a graph as a plan takes them."""
+    """Returns the calls of a graph as a plan takes them."""
     return [call.bound(device_index) if isinstance(call, UserCall) else call for call in calls]

@@ -27,8 +27,9 @@ def alias(c: Context, x: ir.Value) -> ir.Value:
 
 @lower(aten.clone.default, "aten.contiguous.default", "prims.copy_strided.default")
 def clone(c: Context, x: ir.Value, layout: Any = None, memory_format: Any = None) -> ir.Value:
-    """Returns x: layouts within a graph are chosen by the scheduler, and an output that must not alias is copied at the
-    end."""
+    """Returns x. The scheduler chooses layouts within a graph, and an output that must not share memory is copied at
+    the end.
+    """
     return x
 
 
@@ -84,7 +85,9 @@ def slice_(c: Context, x: ir.Value, dim: int = 0, start: Any = None, end: Any = 
 
 
 def _clamped(c: Context, at: Any, size: ir.IndexExpr) -> ir.IndexExpr:
-    """Returns a slice bound as Python defines it: negative ones count from the end, and it is clamped to [0, size]."""
+    """Returns a slice bound as Python defines it: a negative bound counts from the end, and the bound is clamped to [0,
+    size].
+    """
     negative = at < 0 if isinstance(at, int) else guard_or_false(at < 0)
     expr = c.size(at) + size if negative else c.size(at)
     if expr.is_const(0):
@@ -188,7 +191,7 @@ def unfold(c: Context, x: ir.Value, dim: int, size: int, step: int) -> ir.Value:
 
 @lower(aten.cat.default)
 def cat(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
-    """Concatenates. Pieces of shape [0] are ignored, as in PyTorch. A piece that is repeated becomes a view."""
+    """Concatenates `xs`. Pieces of shape [0] are ignored, as in PyTorch. A piece that is repeated becomes a view."""
     rank = c.val.dim()
     dim %= rank
     kept = [x for x in xs if not (len(x.sizes) == 1 and rank > 1)]
@@ -215,7 +218,7 @@ def stack(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
 
 @lower(aten.repeat.default)
 def repeat(c: Context, x: ir.Value, repeats: Sequence[Any]) -> ir.Value:
-    """Returns x repeated by a dimension of stride 0 before each dimension: [r, n] is then reshaped to r * n."""
+    """Returns x repeated. Each dimension n gets a dimension r of stride 0 before it, and [r, n] is reshaped to r * n."""
     b = c.builder
     lead = len(repeats) - len(x.sizes)
     sizes = [ir.IndexExpr(1)] * lead + list(x.sizes)

@@ -13,7 +13,7 @@ from torch_ocl_compile.reference import philox
 
 
 def dropped(state: Tensor, shape: Sequence[int], p: float) -> Tensor:
-    """A mask of the elements of p [b, h, lq, lk] that an Attention node drops; see AttentionAttrs in graph.h."""
+    """Returns a mask of the elements of p [b, h, lq, lk] that an Attention node drops; see AttentionAttrs in graph.h."""
     keys = torch.arange(shape[-1])
     rows = torch.arange(math.prod(shape[:-1])).view(*shape[:-1], 1)
     words = philox.philox(state[0], state[1], rows * -(-shape[-1] // 4) + keys // 4)
@@ -52,7 +52,7 @@ class Scores:
         self.p = p.masked_fill(blind, math.nan if attrs.nan_rows else 0.0)
 
     def score_gradient(self) -> Tensor:
-        """Gradient of the scores with their mask, [b, h, lq, lk]."""
+        """Returns the gradient of the scores with their mask, [b, h, lq, lk]."""
         grad_p: Tensor = torch.matmul(self.grad, self.v.mT) * self.keep
         return self.p * (grad_p - self.delta.unsqueeze(-1))
 
@@ -62,7 +62,7 @@ class Scores:
 
 
 def attention(attrs: Any, operands: Sequence[Tensor]) -> list[Tensor]:
-    """The results of an Attention node."""
+    """Returns the results of an Attention node."""
     forward = attrs.kind == ir.AttentionKind.kForward
     a = Scores(attrs, operands, forward)
     if forward:
@@ -74,6 +74,7 @@ def attention(attrs: Any, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def attention_score_gradient(attrs: Any, operands: Sequence[Tensor]) -> Tensor:
-    """Gradient of the scores, from the operands of a gradient node. It is also the gradient of a mask, before it is
-    summed over broadcast dimensions."""
+    """Returns the gradient of the scores, from the operands of a gradient node. It is also the gradient of a mask,
+    before it is summed over broadcast dimensions.
+    """
     return Scores(attrs, operands, False).score_gradient()

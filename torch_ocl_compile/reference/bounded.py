@@ -1,10 +1,10 @@
 # torch_ocl_compile/reference/bounded.py: runs nodes of a graph in fp64, with a bound of the error that a kernel may have.
-"""The interpreter, with a bound for every element: see bounds.py. The check of kernels (compile/check.py) runs the nodes of
-one launch on the values that the launch had in memory.
+"""This is the interpreter with a bound for every element: see bounds.py. The check of kernels (compile/check.py) runs
+the nodes of one launch on the values that the launch had in memory.
 
-    run = BoundedRun(graph, sizes, {buffer: Known(values)})
-    for node in nodes: run.node(node)
-    run.known[buffer]              what is in the buffer then; run.written[buffer] says which elements the nodes stored
+  run = BoundedRun(graph, sizes, {buffer: Known(values)})
+  for node in nodes: run.node(node)
+  run.known[buffer]              what is in the buffer then; run.written[buffer] says which elements the nodes stored
 """
 
 from __future__ import annotations
@@ -18,33 +18,43 @@ import torch
 
 from torch_ocl_compile.dtypes import TORCH_DTYPES
 from torch_ocl_compile.reference import reduction_bounds, template_bounds
-from torch_ocl_compile.reference.bounds import UNIT, Error, apply, cast, held, some, unknown_where, wide
+from torch_ocl_compile.reference.bounds import (
+    UNIT,
+    Error,
+    apply,
+    cast,
+    normalized_bound,
+    to_wide,
+    unknown_where,
+    wide_dtype,
+)
 from torch_ocl_compile.reference.interpreter import Nest, Run
 
 Tensor = torch.Tensor
 Extent = tuple[int, int]
 
-# Iterations of a loop nest that are computed at once. Every op of a body holds that many numbers.
-MOST = 1 << 18
-# Rounding of operands, probabilities and score gradients on tensor cores, by the operands' type.
-LOW = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+# Largest number of iterations of a loop nest that are computed at once. Every op of a body holds that many numbers.
+MAX_ITERATIONS = 1 << 18
+# Largest relative error of rounding operands, probabilities and score gradients on tensor cores, by the operands' type.
+UNIT_16BIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 TF32 = 2.0**-11
 
 
 @dataclass
 class Known:
-    """The contents of a buffer. `error`: how far each element may be off; infinite where it is unknown, as in memory that
-    nobody wrote; None: the values are exact."""
+    """The contents of a buffer. `error` says how far each element may be off. It is infinite for elements that are
+    unknown, as in memory that nobody wrote, and None if all values are exact.
+    """
 
     value: Tensor
     error: Error = None
 
     def copy(self) -> Known:
-        return Known(held(self.value).clone(), None if self.error is None else self.error.clone())
+        return Known(to_wide(self.value).clone(), None if self.error is None else self.error.clone())
 
 
 class _BoundedNest(Nest):
-    """A part of the iterations of a node: those of `ranges`, a (start, stop) for each loop i*, then r*."""
+    """Some iterations of a node: `ranges` has a (start, stop) for each loop i*, then r*."""
 
     run: BoundedRun
 
@@ -62,7 +72,7 @@ class _BoundedNest(Nest):
         return torch.arange(*self.ranges[position]).view(view)
 
     def uncertain_index(self, index: Sequence[Any]) -> Tensor | None:
-        """True where an index uses a value that is not exact."""
+        """Returns a mask that is true where an index uses a value that is not exact."""
         found: Tensor | None = None
         for number, error in enumerate(self.errors):
             if error is not None and any(e.uses(f"v{number}") for e in index):
@@ -71,7 +81,7 @@ class _BoundedNest(Nest):
 
     def load(self, number: int, index: Sequence[Any], mask: Tensor | None) -> tuple[Tensor, Error]:
         known = self.run.known[number]
-        values = held(known.value)
+        values = to_wide(known.value)
         ones = [1] * len(self.ranges)
         coords = [self.index(e) for e in index]
         if mask is not None:
@@ -95,7 +105,7 @@ class _BoundedNest(Nest):
         if mask is not None:
             loaded = torch.where(mask, loaded, torch.zeros((), dtype=loaded.dtype))
             error = None if error is None else torch.where(mask, error, 0.0)
-        return loaded, some(error)
+        return loaded, normalized_bound(error)
 
     def evaluate(self, ops: Sequence[Any]) -> None:
         types: list[torch.dtype] = []
@@ -106,13 +116,13 @@ class _BoundedNest(Nest):
             if name == "load":
                 mask = operands[0].bool() if operands else None
                 value, error = self.load(detail[0], detail[1], mask)
-                value = value.to(wide(dtype))
+                value = value.to(wide_dtype(dtype))
                 if errors and errors[0] is not None:
                     error = unknown_where(errors[0] > 0, error)
             elif name == "constant":
-                value = self.scalar(detail, dtype).to(wide(dtype))
+                value = self.scalar(detail, dtype).to(wide_dtype(dtype))
             elif name == "index":
-                value = self.index(detail).to(wide(dtype))
+                value = self.index(detail).to(wide_dtype(dtype))
             elif name == "cast":
                 value, error = cast(operands[0], errors[0], dtype, types[args[0]])
             else:
@@ -123,7 +133,9 @@ class _BoundedNest(Nest):
         self.types = types
 
     def put(self, store: Any, value: Tensor, error: Error, source: torch.dtype) -> None:
-        """Stores values of the type `source`, which have the nest's space. After a reduction that is i* alone."""
+        """Stores values of the type `source`, which have the nest's space. After a reduction, the space has only the
+        loops i*.
+        """
         space = [*self.shape, *self.reduced]
         if not math.prod(space):
             return
@@ -160,7 +172,9 @@ class _BoundedNest(Nest):
 
 
 class BoundedRun(Run):
-    """`known`: the buffers that the nodes read or change a part of. Others begin unknown."""
+    """A run of nodes. `known` has the buffers that the nodes read, or change only in part. The contents of other
+    buffers are unknown at the start.
+    """
 
     def __init__(
         self,
@@ -175,16 +189,16 @@ class BoundedRun(Run):
         self.symbols = list(symbols)
         self.known: dict[int, Known] = dict(known)
         self.written: dict[int, Tensor] = {}
-        self.cores = cores  # The kernel is one of tensor cores.
-        self.mixed = mixed  # The kernel is Winograd's.
+        self.cores = cores  # the kernel uses tensor cores
+        self.mixed = mixed  # the kernel uses Winograd's algorithm
         self._owned: set[int] = set()
 
     def target(self, buffer: int) -> Known:
-        """The contents of a buffer that is about to be changed."""
+        """Returns the contents of a buffer that is about to be changed."""
         if buffer not in self._owned:
             self._owned.add(buffer)
             shape = [self.size(s) for s in self.graph.buffers[buffer].sizes]
-            dtype = wide(TORCH_DTYPES[self.graph.buffers[buffer].dtype])
+            dtype = wide_dtype(TORCH_DTYPES[self.graph.buffers[buffer].dtype])
             if buffer in self.known:
                 self.known[buffer] = self.known[buffer].copy()
             else:
@@ -210,25 +224,25 @@ class BoundedRun(Run):
             known.error.copy_(torch.zeros(()) if error is None else error.reshape(known.error.shape))
 
     def forget(self, buffer: int) -> None:
-        """Nothing is known of a buffer any more: where it was stored to depends on a value that is not exact."""
+        """Makes the contents of a buffer unknown, because the place of a store depends on a value that is not exact."""
         known = self.target(buffer)
         known.error = torch.full(known.value.shape, math.inf, dtype=torch.float64)
         self.written[buffer].fill_(True)
 
     def seen(self, view: Any) -> tuple[Tensor, Error]:
-        """The elements of a view."""
+        """Returns the elements of a view."""
         sizes = [self.size(s) for s in view.sizes]
         known = self.known[view.buffer]
         plain = [str(c) for c in view.coords] == [f"i{d}" for d in range(len(sizes))]
         if plain and list(known.value.shape) == sizes:
-            return held(known.value), known.error
+            return to_wide(known.value), known.error
         nest = _BoundedNest(self, len(sizes), [(0, s) for s in sizes])
         if not view.coords:
             where: Any = ...
         else:
             where = tuple(nest.index(c).expand(nest.shape) for c in view.coords)
-        value, error = held(known.value)[where], None if known.error is None else known.error[where]
-        return value.expand(sizes), None if error is None else some(error.expand(sizes))
+        value, error = to_wide(known.value)[where], None if known.error is None else known.error[where]
+        return value.expand(sizes), None if error is None else normalized_bound(error.expand(sizes))
 
     def write(self, buffer: int, value: Tensor, error: Error = None) -> None:
         known = self.target(buffer)
@@ -259,7 +273,7 @@ class BoundedRun(Run):
         elif node.kind == "attention":
             if any(error is not None for _, error in operands):
                 raise NotImplementedError("attention to values that are not in memory")
-            low = max(low, LOW.get(types[0], 0.0) if self.cores else 0.0)
+            low = max(low, UNIT_16BIT.get(types[0], 0.0) if self.cores else 0.0)
             results = template_bounds.attention(node.attention, [v for v, _ in operands], unit, low)
             for buffer, result in zip(node.outputs, results, strict=True):
                 self.write(buffer, *result)
@@ -289,7 +303,7 @@ class BoundedRun(Run):
             self.reduction(node, ranges, reduced)
 
     def reduction(self, node: Any, ranges: list[Extent], reduced: list[int]) -> None:
-        """A Reduce or a Scan for some of its loops i*. Its body is computed in parts, its reduction at once."""
+        """Computes a Reduce or a Scan for some of its loops i*. Its body is computed in parts, its reduction at once."""
         inputs: list[list[tuple[Tensor, Error]]] = [[] for _ in node.reduced]
         resets: list[Tensor] = []
         outer = math.prod(stop - start for start, stop in ranges)
@@ -332,17 +346,19 @@ def _joined(found: list[tuple[Tensor, Error]]) -> tuple[Tensor, Error]:
 
 
 def parts(sizes: Sequence[int], inner: int) -> Iterator[list[Extent]]:
-    """Ranges that cover loops of these sizes, each with at most MOST iterations where one of `inner` more allows it."""
+    """Yields ranges that cover loops of these sizes. The iterations of a range times `inner` are at most
+    MAX_ITERATIONS, as far as ranges of one iteration allow it.
+    """
     if not sizes:
         yield []
         return
     rest = math.prod(sizes[1:]) * inner
-    if rest > MOST:
+    if rest > MAX_ITERATIONS:
         for k in range(sizes[0]):
             for tail in parts(sizes[1:], inner):
                 yield [(k, k + 1), *tail]
         return
-    step = max(1, MOST // max(rest, 1))
+    step = max(1, MAX_ITERATIONS // max(rest, 1))
     for start in range(0, sizes[0], step):
         yield [(start, min(start + step, sizes[0])), *((0, s) for s in sizes[1:])]
     if not sizes[0]:

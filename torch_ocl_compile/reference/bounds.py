@@ -1,10 +1,13 @@
-# torch_ocl_compile/reference/bounds.py: the scalar ops of the IR in fp64, each with a bound of the error that a kernel may have.
-"""A kernel computes in fp32 (or fp64), so its result differs from the one in fp64. How much it may differ follows from the
-ops: each rounds its result, and passes on the errors of its operands. `apply` computes an op and its bound; the bound is
-absolute, None where the result must be exact, and infinite where nothing is known, as for memory that nobody wrote.
+# torch_ocl_compile/reference/bounds.py: the scalar ops of the IR in fp64, each with a bound of the error that a kernel
+# may have.
+"""A kernel computes in fp32 (or fp64), so its result differs from the result in fp64. How much it may differ follows
+from the ops: each op rounds its result, and passes on the errors of its operands. `apply` computes an op and its bound.
+The bound is absolute. It is None where the result must be exact, and infinite where nothing is known, as for memory
+that nobody wrote.
 
-The error of an operand passes through an op by evaluating it again at the ends of the operand's interval. So a comparison
-of nearly equal numbers is not decided, and where() of such a condition may take either branch."""
+To pass on an operand's error, the op is evaluated again at the ends of the operand's interval. A comparison of nearly
+equal numbers is therefore not decided, and where() of such a condition may take either branch.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ EXACT = frozenset(
 COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
 LOGIC = frozenset(["logical_and", "logical_or", "logical_xor", "logical_not"])
 ON_BITS = frozenset(("order_key", "nextafter"))
-# Errors in units of UNIT, twice what OpenCL allows for its own functions and what kernels/base says of ours. Ops without
-# a row take the number of their cost in ops.def.
+# Errors in units of UNIT: twice the error that OpenCL allows for its own functions, and that kernels/base states for
+# ours. An op without a row gets the number of its cost in ops.def.
 OF_COST = {"cheap": 1.0, "special": 24.0, "slow": 160.0}
 OF_OP = {
     "fma": 2.0,
@@ -48,41 +51,41 @@ OF_OP = {
     "pow": 64.0,
     "logaddexp": 32.0,
 }
-# Functions with zeros, or whose small values are differences: an absolute error in the same units.
+# Absolute errors in the same units, of functions that have zeros, or whose small values are differences of larger ones.
 ABSOLUTE = {
     "lgamma": 64.0, "digamma": 64.0, "gelu_erf_slope": 32.0, "softplus": 8.0, "bessel_j0": 64.0, "bessel_j1": 64.0,
     "bessel_y0": 64.0, "bessel_y1": 64.0, "spherical_bessel_j0": 64.0, "airy_ai": 64.0, "igamma": 64.0, "igammac": 64.0,
     "philox_normal": 16.0, "tan": 8.0, "logaddexp": 16.0, "log_ndtr": 16.0, "ndtri": 64.0,
 }  # fmt: skip
-# Differences that scale with the operand: x * (1 + tanh) is near 0 for large negative x.
+# Errors relative to the operand, of functions that are small differences: x * (1 + tanh) is near 0 for large negative x.
 OF_OPERAND = {"gelu_erf": 8.0, "gelu_tanh": 16.0, "erfinv": 32.0}
-# Recurrences, whose error grows with their steps and their largest intermediate value.
+# Functions that are computed by recurrences. Their error grows with their steps and their largest intermediate value.
 POLYNOMIALS = frozenset(
     ["chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w", "hermite_h", "hermite_he", "laguerre", "legendre"]
 )
 COSTS: dict[str, str] = {row[0]: row[3] for row in ir.ops()}
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which values of `dtype` are held here."""
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Returns the dtype in which values of `dtype` are kept here."""
     return torch.float64 if dtype.is_floating_point else dtype
 
 
-def held(values: Tensor) -> Tensor:
-    return values.to(wide(values.dtype))
+def to_wide(values: Tensor) -> Tensor:
+    return values.to(wide_dtype(values.dtype))
 
 
 def evaluated(name: str, dtype: torch.dtype, values: Sequence[Tensor]) -> Tensor:
-    """An op without its bound."""
+    """Computes an op without its bound."""
     if name in ON_BITS and dtype in (torch.float32, torch.int32):
         values = [v.float() if v.is_floating_point() else v for v in values]
-        return operation(name)(*converted_operands(RULES[name], values)).to(wide(dtype))
+        return operation(name)(*converted_operands(RULES[name], values)).to(wide_dtype(dtype))
     operands = [v.double() if v.is_floating_point() else v for v in converted_operands(RULES[name], values)]
-    return operation(name)(*operands).to(wide(dtype))
+    return operation(name)(*operands).to(wide_dtype(dtype))
 
 
 def apply(name: str, dtype: torch.dtype, values: Sequence[Tensor], errors: Sequence[Error]) -> tuple[Tensor, Error]:
-    """The result of an op of ops.def with the result type `dtype`, and its bound."""
+    """Returns the result of an op of ops.def with the result type `dtype`, and its bound."""
     result = evaluated(name, dtype, values)
     if name == "where":
         return result, _where(values, errors)
@@ -95,7 +98,7 @@ def apply(name: str, dtype: torch.dtype, values: Sequence[Tensor], errors: Seque
 
 
 def rounded(result: Tensor, passed: Error, rounding: Error, dtype: torch.dtype) -> tuple[Tensor, Error]:
-    """Adds the error of rounding, and turns what `dtype` cannot hold into infinity."""
+    """Adds the error of rounding, and turns numbers that `dtype` cannot hold into infinity."""
     error = added(passed, rounding)
     if dtype is torch.float32:
         beyond = result.abs() > LARGEST[dtype]
@@ -103,16 +106,18 @@ def rounded(result: Tensor, passed: Error, rounding: Error, dtype: torch.dtype) 
             near = result.abs() - (0 if error is None else error) <= LARGEST[dtype]
             error = torch.where(beyond, unknown_where(near), 0.0 if error is None else error)
             result = torch.where(beyond, torch.copysign(torch.tensor(math.inf, dtype=result.dtype), result), result)
-    return result, some(error)
+    return result, normalized_bound(error)
 
 
 def unknown_where(condition: Tensor, otherwise: Error = None) -> Tensor:
-    """An infinite bound where the condition holds, `otherwise` elsewhere. fp64, also where both are Python numbers."""
+    """Returns a bound that is infinite where the condition holds, and `otherwise` elsewhere. It is fp64, also if both
+    are Python numbers.
+    """
     return torch.where(condition, math.inf, torch.zeros((), dtype=torch.float64) if otherwise is None else otherwise)
 
 
-def some(error: Error) -> Error:
-    """None for a bound that is zero everywhere. A bound that is not a number is infinite."""
+def normalized_bound(error: Error) -> Error:
+    """Returns a bound in its normal form: None if it is zero everywhere, and infinity instead of NaN."""
     if error is None:
         return None
     error = error.nan_to_num(nan=math.inf, posinf=math.inf)
@@ -128,12 +133,12 @@ def added(*errors: Error) -> Error:
 
 
 def finite(x: Tensor) -> Tensor:
-    """|x|, with 0 for what is not finite: inf and NaN have no rounding error."""
+    """Returns |x|, with 0 for elements that are not finite: inf and NaN have no rounding error."""
     return torch.where(torch.isfinite(x), x.abs(), 0.0)
 
 
 def _rounding(name: str, dtype: torch.dtype, values: Sequence[Tensor], result: Tensor, passed: Error) -> Error:
-    """What the op itself adds to the error."""
+    """Returns the error that the op itself adds."""
     if name in EXACT:
         return None
     unit, size = UNIT[dtype], finite(result)
@@ -154,7 +159,7 @@ def _rounding(name: str, dtype: torch.dtype, values: Sequence[Tensor], result: T
 
 
 def _passed(name: str, dtype: torch.dtype, values: Sequence[Tensor], errors: Sequence[Error], result: Tensor) -> Error:
-    """The errors of the operands in the result."""
+    """Returns the error in the result that comes from the errors of the operands."""
     total: Error = None
     for k, error in enumerate(errors):
         if error is None:
@@ -176,7 +181,7 @@ def _passed(name: str, dtype: torch.dtype, values: Sequence[Tensor], errors: Seq
 
 
 def moved(values: Tensor, error: Tensor) -> list[Tensor]:
-    """The ends of the interval around `values`."""
+    """Returns the ends of the interval around `values`."""
     if values.dtype is torch.bool:
         return [values ^ (error > 0)]
     if values.is_floating_point():
@@ -186,7 +191,7 @@ def moved(values: Tensor, error: Tensor) -> list[Tensor]:
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
-    """|a - b|; 0 for equal infinities and for two NaN, infinite for one NaN."""
+    """Returns |a - b|; 0 for equal infinities and for two NaN, infinite for one NaN."""
     a, b = a.double(), b.double()
     same = (a == b) | (torch.isnan(a) & torch.isnan(b))
     return torch.where(same, 0.0, (a - b).abs().nan_to_num(nan=math.inf, posinf=math.inf))
@@ -197,18 +202,18 @@ def _larger(a: Error, b: Tensor) -> Tensor:
 
 
 def _undecided(values: Sequence[Tensor], errors: Sequence[Error]) -> Error:
-    """1 where a comparison may come out either way."""
+    """Returns an error of 1 where a comparison may give either result."""
     error = added(*errors)
     if error is None:
         return None
     a, b = (v.double() for v in values)
     near = ((a - b).abs() <= error) | torch.isinf(error)
-    return some((near & (error > 0)).double())
+    return normalized_bound((near & (error > 0)).double())
 
 
 def _logic(errors: Sequence[Error]) -> Error:
     error = added(*errors)
-    return None if error is None else some((error > 0).double())
+    return None if error is None else normalized_bound((error > 0).double())
 
 
 def _where(values: Sequence[Tensor], errors: Sequence[Error]) -> Error:
@@ -219,11 +224,11 @@ def _where(values: Sequence[Tensor], errors: Sequence[Error]) -> Error:
     if errors[0] is not None:
         either = distance(then, otherwise) + first + second
         error = torch.where(errors[0] > 0, either, error)
-    return some(error)
+    return normalized_bound(error)
 
 
 def cast(value: Tensor, error: Error, dtype: torch.dtype, source: torch.dtype) -> tuple[Tensor, Error]:
-    """A value of type `source` converted to `dtype`, as a kCast does."""
+    """Converts a value of type `source` to `dtype`, as a kCast does."""
 
     def converted(x: Tensor) -> Tensor:
         if dtype.is_floating_point:
@@ -246,9 +251,9 @@ def cast(value: Tensor, error: Error, dtype: torch.dtype, source: torch.dtype) -
         assert passed is not None
         passed = torch.where(torch.isinf(error), math.inf, passed)
     if value.is_floating_point() and not dtype.is_floating_point and dtype is not torch.bool:
-        # What an integer cannot hold has no defined conversion.
+        # Numbers that an integer type cannot hold have no defined conversion.
         info = torch.iinfo(dtype)
         outside = ~((value >= info.min) & (value <= info.max))
         if outside.any():
             passed = unknown_where(outside, passed)
-    return result, some(passed)
+    return result, normalized_bound(passed)

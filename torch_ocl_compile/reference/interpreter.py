@@ -44,7 +44,7 @@ class Nest:
         return torch.tensor(value, dtype=dtype).view([1] * (len(self.shape) + len(self.reduced)))
 
     def symbol(self, name: str) -> Tensor:
-        """The values of a symbol: s0 (size), i0 (loop), r0 (reduction loop) or v0 (op of the body)."""
+        """Returns the values of a symbol: s0 (size), i0 (loop), r0 (reduction loop) or v0 (op of the body)."""
         kind, number = name[0], int(name[1:])
         if kind == "i":
             return self.axis(number)
@@ -53,7 +53,7 @@ class Nest:
         return self.scalar(self.run.symbols[number]) if kind == "s" else self.values[number].to(torch.int64)
 
     def index(self, expr: Any) -> Tensor:
-        """The values of an IndexExpr."""
+        """Returns the values of an IndexExpr."""
         kind = expr.op()
         if kind == "const":
             return self.scalar(expr.constant())
@@ -103,7 +103,7 @@ class Nest:
         return value.expand([*self.shape, *self.reduced])
 
     def store(self, store: Any, value: Tensor) -> None:
-        """Stores `value`, which has the nest's space. After a reduction that is i* alone."""
+        """Stores `value`, which has the nest's space. After a reduction, the space has only the loops i*."""
         if store.mask >= 0 or store.mode == "maximum":
             self.store_partly(store, value)
             return
@@ -159,7 +159,7 @@ def _extreme(x: Tensor, largest: bool) -> Tensor:
 
 
 def _arg(x: Tensor, largest: bool, positions: Tensor) -> Tensor:
-    """The position of the extreme value. Of equal values, the first wins; NaN wins over all."""
+    """Returns the position of the extreme value. Of equal values, the first wins; NaN wins over all."""
     x = x.to(torch.int32) if x.dtype is torch.bool else x
     best = _extreme(x, largest).unsqueeze(-1)
     hit = torch.isnan(x) if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
@@ -198,7 +198,7 @@ REDUCTIONS: dict[str, Callable[..., list[Tensor]]] = {
 
 
 def _best(x: Tensor, i: Tensor, largest: bool) -> list[Tensor]:
-    """Value and position, which are the accumulators of argmax and argmin."""
+    """Returns value and position, which are the accumulators of argmax and argmin."""
     where = _arg(x, largest, i)
     x, i = torch.broadcast_tensors(x, i)
     return [torch.gather(x, -1, (i == where.unsqueeze(-1)).int().argmax(-1, keepdim=True)).squeeze(-1), where]
@@ -234,7 +234,7 @@ STAGES = {"whole": REDUCTIONS, "partial": REDUCTIONS | PARTIAL, "final": REDUCTI
 
 
 def _scan(name: str, inputs: list[Tensor], reset: Tensor | None) -> list[Tensor]:
-    """The reduction of every prefix of the last dimension, starting at the last reset."""
+    """Computes the reduction of every prefix of the last dimension. A prefix starts at the last reset."""
     name = {"twosum": "sum", "softmax_twosum": "softmax"}.get(name, name)
     begin = torch.zeros(inputs[0].shape[:-1], dtype=torch.int64)
     steps = []
@@ -255,7 +255,7 @@ def _prefix(name: str, inputs: list[Tensor], live: Tensor) -> list[Tensor]:
     return REDUCTIONS[name](torch.where(live, inputs[0], IDENTITIES.get(name, 0)))
 
 
-# The value that elements before a reset count as, if it is not 0.
+# For each reduction, the value that stands for elements before a reset, if it is not 0.
 IDENTITIES: dict[str, float] = {"prod": 1, "max": -math.inf, "min": math.inf, "softmax": -math.inf}
 
 
@@ -279,7 +279,7 @@ class Run:
         return str(self.graph.buffers[buffer].name) or f"buffer {buffer}"
 
     def view(self, view: Any) -> Tensor:
-        """The elements of a view."""
+        """Returns the elements of a view."""
         nest = Nest(self, view.sizes, [])
         buffer = self.buffers[view.buffer]
         if not view.coords:
@@ -347,7 +347,7 @@ def _compute(x: Tensor) -> Tensor:
 
 
 def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The result of a Convolve node, by its definition in graph.h."""
+    """Returns the result of a Convolve node, by its definition in graph.h."""
     attrs = node.convolve
     stride, padding, dilation, groups = list(attrs.stride), list(attrs.padding), list(attrs.dilation), attrs.groups
     if attrs.kind == ir.ConvolveKind.kForward:
@@ -357,8 +357,8 @@ def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor, bias: Tensor | N
     if attrs.kind == ir.ConvolveKind.kData:
         data: Tensor = grad.conv2d_input(sizes, b, a, *settings)
         return data
-    # A template may split the sum into slices along the first dimension, which a Reduce node adds later. So the
-    # assignment to slices is arbitrary.
+    # A template may split the sum into slices along the first dimension, which a Reduce node adds later. The assignment
+    # to slices is therefore arbitrary.
     whole: Tensor = grad.conv2d_weight(a, [b.shape[1], *sizes[1:]], b, *settings)
     return torch.cat([whole, whole.new_zeros([sizes[0] - whole.shape[0], *sizes[1:]])])
 
@@ -414,7 +414,7 @@ class ReferencePlan:
         return [{"name": str(n.kind), "origin": n.origin.op} for n in self.graph.nodes]
 
     def output_strides(self) -> list[list[int]]:
-        """Row-major strides if the graph leaves them open."""
+        """Returns the strides of the results; row-major strides if the graph leaves them open."""
         run = Run(self.graph, [0] * self.graph.symbols + [None] * len(self.graph.inputs), [])
         found = []
         for output in self.graph.outputs:

@@ -23,7 +23,7 @@ def _multiply(a: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def philox(seed: torch.Tensor, offset: torch.Tensor, element: torch.Tensor) -> list[torch.Tensor]:
-    """Four random 32-bit words per element, as int64. The arguments are int64 and broadcast."""
+    """Returns four random 32-bit words per element, as int64. The arguments are int64 and broadcast."""
     seed, offset, element = torch.broadcast_tensors(seed, offset, element)
     k0, k1 = seed & _LOW, (seed >> 32) & _LOW
     c0, c1, c2, c3 = offset & _LOW, (offset >> 32) & _LOW, element & _LOW, (element >> 32) & _LOW
@@ -36,7 +36,7 @@ def philox(seed: torch.Tensor, offset: torch.Tensor, element: torch.Tensor) -> l
 
 
 def uniform_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The upper 24 bits of word 0 times 2^-24: a number in [0, 1), exact in fp32."""
+    """Returns the upper 24 bits of word 0 times 2^-24: a number in [0, 1), exact in fp32."""
     return (words[0] >> 8).to(torch.float32) * 2.0**-24
 
 
@@ -48,7 +48,7 @@ def lane_of(words: Sequence[torch.Tensor], lane: torch.Tensor) -> torch.Tensor:
 
 
 def normal_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A normal number by Box-Muller from words 0 and 1. 1 - u avoids log(0)."""
+    """Returns a normal number by Box-Muller from words 0 and 1. 1 - u avoids log(0)."""
     u0, u1 = ((w >> 8).to(torch.float32) * 2.0**-24 for w in words[:2])
     return torch.sqrt(-2 * torch.log(1 - u0)) * torch.cos(2 * math.pi * u1)
 
@@ -66,6 +66,6 @@ def philox_normal(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
 
 
 def philox_bits(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
-    """64 random bits per element, as int64: word 1 (high) and word 0 (low)."""
+    """Returns 64 random bits per element, as int64: word 1 (high) and word 0 (low)."""
     words = philox(torch.tensor(seed), torch.tensor(offset), _elements(size))
     return (words[1] << 32) | words[0]

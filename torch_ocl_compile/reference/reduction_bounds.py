@@ -1,6 +1,7 @@
 # torch_ocl_compile/reference/reduction_bounds.py: reductions and scans in fp64, each with a bound of a kernel's error.
-"""A kernel may add in any order. Rounding errors of n additions then grow like the root of n, relative to the sum of the
-terms' magnitudes: `growth(n)` has some room above that. See bounds.py for what a bound is."""
+"""A kernel may add in any order. The rounding error of n additions grows like the root of n, relative to the sum of the
+terms' magnitudes. `growth(n)` allows somewhat more than that. See bounds.py for what a bound is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_ocl_compile.reference.bounds import Error, added, finite, some, unknown_where
+from torch_ocl_compile.reference.bounds import Error, added, finite, normalized_bound, unknown_where
 from torch_ocl_compile.reference.interpreter import FINAL, REDUCTIONS, STAGES
 
 Tensor = torch.Tensor
@@ -17,31 +18,31 @@ Bounded = tuple[Tensor, Error]
 
 
 def growth(n: int) -> float:
-    """The error of a sum of n terms, in units of one rounding of the sum of their magnitudes."""
+    """Returns the error of a sum of n terms, in units of one rounding of the sum of their magnitudes."""
     return 8.0 + 4.0 * math.sqrt(n)
 
 
 def total(x: Tensor, error: Error, unit: float) -> Bounded:
     result = x.sum(-1)
     if not x.is_floating_point():
-        return result, None if error is None else some(error.expand(x.shape).sum(-1))
+        return result, None if error is None else normalized_bound(error.expand(x.shape).sum(-1))
     size = finite(x).sum(-1)
     if error is None and bool((size < 2.0**24).all()) and bool((x == x.round()).all()):
         return result, None  # Sums of small integers are exact in any order.
     passed = None if error is None else error.expand(x.shape).sum(-1)
-    return result, some(added(passed, size * (growth(x.shape[-1]) * unit)))
+    return result, normalized_bound(added(passed, size * (growth(x.shape[-1]) * unit)))
 
 
 def product(x: Tensor, error: Error, unit: float) -> Bounded:
     result = x.prod(-1)
     if not x.is_floating_point():
-        return result, None if error is None else some(error.expand(x.shape).sum(-1))
+        return result, None if error is None else normalized_bound(error.expand(x.shape).sum(-1))
     relative = 2 * unit * x.shape[-1]
     size = finite(result) * relative
     if error is None:
-        return result, some(size)
+        return result, normalized_bound(size)
     parts = torch.where(error == 0, 0.0, error / x.abs()).sum(-1)
-    return result, some(size + result.abs() * parts)
+    return result, normalized_bound(size + result.abs() * parts)
 
 
 def extreme(x: Tensor, error: Error, largest: bool) -> Bounded:
@@ -49,16 +50,16 @@ def extreme(x: Tensor, error: Error, largest: bool) -> Bounded:
     if error is None or not x.shape[-1]:
         return result, None
     high, low = ((x + end).amax(-1) if largest else (x + end).amin(-1) for end in (error, -error))
-    return result, some(torch.where(torch.isnan(result), 0.0, torch.maximum(high - result, result - low)))
+    return result, normalized_bound(torch.where(torch.isnan(result), 0.0, torch.maximum(high - result, result - low)))
 
 
 def undecided_position(x: Tensor, error: Error, largest: bool) -> Error:
-    """Infinite where several elements may be the extreme one."""
+    """Returns a bound that is infinite where several elements may be the extreme one."""
     if error is None or not x.shape[-1]:
         return None
     x = x.double() if largest else -x.double()
     best = (x - error).amax(-1, keepdim=True)
-    return some(unknown_where((x + error >= best).sum(-1) > 1))
+    return normalized_bound(unknown_where((x + error >= best).sum(-1) > 1))
 
 
 def truth(x: Tensor, error: Error, every: bool) -> Bounded:
@@ -67,7 +68,7 @@ def truth(x: Tensor, error: Error, every: bool) -> Bounded:
     if error is None:
         return result, None
     sure = (x ^ every) & (error == 0)
-    return result, some(((error > 0).any(-1) & ~sure.any(-1)).double())
+    return result, normalized_bound(((error > 0).any(-1) & ~sure.any(-1)).double())
 
 
 def welford(x: Tensor, error: Error, unit: float) -> list[Bounded]:
@@ -82,7 +83,10 @@ def welford(x: Tensor, error: Error, unit: float) -> list[Bounded]:
     moved = (
         2 * (away * step).sum(-1) + x.shape[-1] * shift * shift + 2 * math.sqrt(x.shape[-1]) * squares.sqrt() * shift
     )
-    return [(mean, some(shift)), (squares, some(squares * grown + moved.nan_to_num(nan=math.inf)))]
+    return [
+        (mean, normalized_bound(shift)),
+        (squares, normalized_bound(squares * grown + moved.nan_to_num(nan=math.inf))),
+    ]
 
 
 def softmax(x: Tensor, error: Error, unit: float) -> list[Bounded]:
@@ -93,13 +97,13 @@ def softmax(x: Tensor, error: Error, unit: float) -> list[Bounded]:
     if error is not None:
         relative = relative + error + (0 if top is None else top.unsqueeze(-1))
     own = (p * relative).sum(-1) + summed * (growth(x.shape[-1]) * unit)
-    return [(largest, top), (summed, some(torch.where(torch.isfinite(summed), own, 0.0)))]
+    return [(largest, top), (summed, normalized_bound(torch.where(torch.isfinite(summed), own, 0.0)))]
 
 
 def softmax_merge(largest: Bounded, sums: Bounded, unit: float) -> list[Bounded]:
     whole, summed = FINAL["softmax"](largest[0].double(), sums[0].double())
     relative = 32 * unit + 4 * unit * (finite(largest[0]) + finite(whole).unsqueeze(-1)).amax(-1)
-    return [(whole, None), (summed, some(finite(summed) * (relative + growth(sums[0].shape[-1]) * unit)))]
+    return [(whole, None), (summed, normalized_bound(finite(summed) * (relative + growth(sums[0].shape[-1]) * unit)))]
 
 
 def welford_merge(mean: Bounded, squares: Bounded, count: Bounded, unit: float) -> list[Bounded]:
@@ -109,11 +113,11 @@ def welford_merge(mean: Bounded, squares: Bounded, count: Bounded, unit: float) 
     shift = grown * (n * finite(mean[0])).sum(-1) / n.sum(-1)
     away = (mean[0] - whole.unsqueeze(-1)).abs()
     moved = merged * grown + 2 * (n * away).sum(-1) * shift + n.sum(-1) * shift * shift
-    return [(whole, some(shift)), (merged, some(moved))]
+    return [(whole, normalized_bound(shift)), (merged, normalized_bound(moved))]
 
 
 def reduce(name: str, stage: str, inputs: Sequence[Bounded], unit: float) -> list[Bounded]:
-    """The results of a reduction over the last dimension, with their bounds."""
+    """Returns the results of a reduction over the last dimension, with their bounds."""
     (x, error), *rest = inputs
     if stage == "final" and name == "softmax":
         return softmax_merge(inputs[0], inputs[1], unit)
@@ -139,7 +143,7 @@ def reduce(name: str, stage: str, inputs: Sequence[Bounded], unit: float) -> lis
 
 
 def scan(name: str, inputs: Sequence[Bounded], reset: Tensor | None, unit: float) -> list[Bounded]:
-    """The results of a scan along the last dimension, with their bounds."""
+    """Returns the results of a scan along the last dimension, with their bounds."""
     name = {"twosum": "sum", "softmax_twosum": "softmax"}.get(name, name)
     x, error = inputs[0]
     x = x.to(torch.int32) if x.dtype is torch.bool else x
@@ -163,7 +167,7 @@ def scan(name: str, inputs: Sequence[Bounded], reset: Tensor | None, unit: float
 
 
 def _first(name: str, x: Tensor, e: Tensor, position: Tensor | None) -> list[Tensor]:
-    """The state after one element: values, the bound that is passed on, the sum of magnitudes."""
+    """Returns the state after one element: values, the bound that is passed on, the sum of magnitudes."""
     if position is not None:
         return [x, position, e + torch.zeros(x.shape, dtype=torch.float64)]
     x = x.to(torch.int64) if name in ("sum", "prod") and not x.is_floating_point() else x
@@ -193,14 +197,14 @@ def _joined(name: str, state: list[Tensor], x: list[Tensor]) -> list[Tensor]:
 def _results(name: str, columns: list[Tensor], x: Tensor, unit: float) -> list[Bounded]:
     n = torch.arange(1, x.shape[-1] + 1)
     if name in ("last_max", "last_min"):
-        unsure = some(unknown_where(columns[2] > 0))
-        return [(columns[0], some(columns[2])), (columns[1], unsure)]
+        unsure = normalized_bound(unknown_where(columns[2] > 0))
+        return [(columns[0], normalized_bound(columns[2])), (columns[1], unsure)]
     if name == "softmax":
         largest, summed, e = columns
         relative = (40 + 4 * torch.sqrt(n)) * unit + 2 * e + 4 * unit * finite(largest)
-        return [(largest, some(e)), (summed, some(finite(summed) * relative))]
+        return [(largest, normalized_bound(e)), (summed, normalized_bound(finite(summed) * relative))]
     value, e, size = columns
     if not value.is_floating_point() or name in ("max", "min"):
-        return [(value, some(e))]
+        return [(value, normalized_bound(e))]
     own = size * ((8 + 4 * torch.sqrt(n)) * unit) if name == "sum" else finite(value) * (2 * unit * n)
-    return [(value, some(e + own))]
+    return [(value, normalized_bound(e + own))]

@@ -54,7 +54,7 @@ def _bits(words: list[Tensor]) -> Tensor:
 
 
 def _order_key(x: Tensor) -> Tensor:
-    """An integer that orders like the number. NaN is last; -0 and 0 are equal."""
+    """Returns an integer that orders like the number. NaN is last; -0 and 0 are equal."""
     dtype = torch.int64 if x.dtype is torch.float64 else torch.int32
     bits, largest = (x + 0.0).contiguous().view(dtype), torch.iinfo(dtype).max
     return torch.where(torch.isnan(x), largest, torch.where(bits < 0, bits ^ largest, bits))
@@ -122,8 +122,9 @@ RULES: dict[str, str] = {row[0]: row[2] for row in ir.ops()}
 
 
 def operation(name: str) -> Callable[..., Tensor]:
-    """The function of a row of ops.def, on tensors of its compute type. If the row has the name of a torch function, it
-    is that function."""
+    """Returns the function of a row of ops.def, on tensors of its compute type. If the row has the name of a torch
+    function, it is that function.
+    """
     found = SPECIAL.get(name) or getattr(torch, name, None)
     if found is None:
         raise NotImplementedError(f"ops.def has {name!r}, the interpreter does not")
@@ -132,7 +133,7 @@ def operation(name: str) -> Callable[..., Tensor]:
 
 
 def converted_operands(rule: str, values: Sequence[Tensor]) -> list[Tensor]:
-    """The operands, converted to the type in which the row's rule computes."""
+    """Returns the operands, converted to the type in which the row's rule computes."""
     if rule in ("second", "index"):
         rest = values[1:]
         dtype = _promoted(rest)

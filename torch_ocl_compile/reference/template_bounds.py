@@ -1,6 +1,7 @@
 # torch_ocl_compile/reference/template_bounds.py: products, convolutions and attention in fp64, with bounds of a kernel's error.
-"""See bounds.py for what a bound is. Operands are exact or have bounds of their own. `low` is the rounding of operands and
-probabilities on tensor cores, relative; 0 elsewhere."""
+"""See bounds.py for what a bound is. Operands are exact or have bounds of their own. `low` is the largest relative
+error of rounding operands and probabilities on tensor cores; it is 0 for other kernels.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import torch
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.reference.attention import Scores
-from torch_ocl_compile.reference.bounds import Error, added, finite, some
+from torch_ocl_compile.reference.bounds import Error, added, finite, normalized_bound
 from torch_ocl_compile.reference.interpreter import convolve
 from torch_ocl_compile.reference.reduction_bounds import Bounded, growth, welford
 
@@ -27,13 +28,15 @@ def contract(a: Bounded, b: Bounded, unit: float, low: float) -> Bounded:
         passed = added(passed, torch.matmul(a[1].expand(x.shape), y.abs()))
     if b[1] is not None:
         passed = added(passed, torch.matmul(x.abs(), b[1].expand(y.shape)))
-    return torch.matmul(x, y), some(added(passed, size * (growth(x.shape[-1]) * unit + 2 * low)))
+    return torch.matmul(x, y), normalized_bound(added(passed, size * (growth(x.shape[-1]) * unit + 2 * low)))
 
 
 def convolution(
     node: Any, sizes: list[int], operands: Sequence[Bounded], unit: float, low: float, mixed: bool
 ) -> Bounded:
-    """`mixed`: the kernel is Winograd's, whose transforms mix the pixels of a tile."""
+    """Returns the result of a Convolve node and its bound. `mixed`: the kernel is Winograd's, whose transforms mix the
+    pixels of a tile.
+    """
     x, y, *bias = (v.double() for v, _ in operands)
     result = convolve(node, sizes, x, y, *bias)
     attrs = node.convolve
@@ -55,11 +58,11 @@ def convolution(
                 continue
             others[k] = error.expand(others[k].shape)
             passed = added(passed, convolve(node, sizes, others[0], others[1]))
-    return result, some(added(passed, size * (growth(n) * unit + 2 * low)))
+    return result, normalized_bound(added(passed, size * (growth(n) * unit + 2 * low)))
 
 
 def attention(attrs: Any, operands: Sequence[Tensor], unit: float, low: float) -> list[Bounded]:
-    """The results of an Attention node with exact operands."""
+    """Returns the results of an Attention node with exact operands."""
     forward = attrs.kind == ir.AttentionKind.kForward
     given = [x.double() if x.is_floating_point() else x for x in operands]
     a = Scores(attrs, given, forward)
@@ -71,7 +74,7 @@ def attention(attrs: Any, operands: Sequence[Tensor], unit: float, low: float) -
     score_error = scores * (growth(a.q.shape[-1]) * unit + 2 * low)
     worst = torch.where(seen, score_error, 0.0).amax(-1, keepdim=True) if seen.shape[-1] else score_error
     top = a.sums[0].unsqueeze(-1)
-    # The relative error of p: that of the score, of the maximum, of exp and of the sum.
+    # The relative error of p is the sum of the errors of the score, of the maximum, of exp and of the sum.
     relative = score_error + worst + unit * (40 + growth(seen.shape[-1]) + 4 * (scores + finite(top)))
     # Below this, a probability may be 0.
     tiny = 2.0**-126
@@ -82,7 +85,7 @@ def attention(attrs: Any, operands: Sequence[Tensor], unit: float, low: float) -
         out_error = torch.matmul(weights.nan_to_num(nan=0.0), finite(a.v)) + size
         spread = (a.p * relative).sum(-1) * a.sums[1] + a.sums[1] * (growth(seen.shape[-1]) * unit + worst.squeeze(-1))
         sums_error = torch.stack([worst.squeeze(-1) + unit * finite(a.sums[0]), spread.nan_to_num(nan=0.0)])
-        return [(torch.matmul(kept, a.v), some(out_error)), (a.sums, some(sums_error))]
+        return [(torch.matmul(kept, a.v), normalized_bound(out_error)), (a.sums, normalized_bound(sums_error))]
     ds = a.score_gradient() * attrs.scale
     products = torch.matmul(finite(a.grad), finite(a.v).mT) * a.keep
     grown = growth(a.grad.shape[-1]) * unit + 2 * low
@@ -96,17 +99,18 @@ def attention(attrs: Any, operands: Sequence[Tensor], unit: float, low: float) -
         return torch.matmul(error.nan_to_num(nan=0.0), finite(right)) + own
 
     if attrs.kind == ir.AttentionKind.kQuery:
-        return [(torch.matmul(ds, a.k), some(summed(ds_error, ds, a.k)))]
+        return [(torch.matmul(ds, a.k), normalized_bound(summed(ds_error, ds, a.k)))]
     kept_error = kept * (2 * relative + low) + tiny
     return [
-        (a.grouped(torch.matmul(ds.mT, a.q)), some(a.grouped(summed(ds_error.mT, ds.mT, a.q)))),
-        (a.grouped(torch.matmul(kept.mT, a.grad)), some(a.grouped(summed(kept_error.mT, kept.mT, a.grad)))),
+        (a.grouped(torch.matmul(ds.mT, a.q)), normalized_bound(a.grouped(summed(ds_error.mT, ds.mT, a.q)))),
+        (a.grouped(torch.matmul(kept.mT, a.grad)), normalized_bound(a.grouped(summed(kept_error.mT, kept.mT, a.grad)))),
     ]
 
 
 def merged_statistics(slices: Tensor, whole: Tensor, error: Error) -> dict[str, tuple[Tensor, Tensor, Error]]:
-    """The slices [3, n, k] of mean, m2 and count that a convolution stores, merged for each channel, and the statistics of its
-    result `whole` [b, k, h, w]: name -> (merged, expected, bound)."""
+    """Merges the slices [3, n, k] of mean, m2 and count that a convolution stores, for each channel. Returns name ->
+    (merged, expected, bound), where the expected statistics come from the convolution's result `whole` [b, k, h, w].
+    """
     mean, squares, count = slices
     n = count.sum(0)
     merged = (mean * count).sum(0) / n
@@ -117,7 +121,7 @@ def merged_statistics(slices: Tensor, whole: Tensor, error: Error) -> dict[str, 
     (expected, mean_error), (expected_spread, spread_error) = welford(channels, bounds, unit)
     extra = growth(mean.shape[0]) * unit
     return {
-        "the mean": (merged, expected, some(added(mean_error, extra * finite(channels).mean(-1)))),
-        "m2": (spread, expected_spread, some(added(spread_error, extra * expected_spread))),
+        "the mean": (merged, expected, normalized_bound(added(mean_error, extra * finite(channels).mean(-1)))),
+        "m2": (spread, expected_spread, normalized_bound(added(spread_error, extra * expected_spread))),
         "the count": (n, torch.full_like(n, float(channels.shape[1])), None),
     }

@@ -1,4 +1,4 @@
-# torch_ocl_compile/report/breaks.py: where Dynamo ended a graph before the function did, and why.
+# torch_ocl_compile/report/breaks.py: finds where Dynamo ended a graph before the function ended, and why.
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class Break:
 
 @dataclass
 class Breaks:
-    """The graph breaks since this was made."""
+    """Collects the graph breaks since it was made."""
 
     seen: int = field(default_factory=lambda: len(utils.graph_break_reasons))
 
@@ -40,7 +40,7 @@ def _break(reason: Any) -> Break:
 
 
 def _sentence(lines: Iterable[str]) -> str:
-    """Dynamo's explanation where it gives one, after its short name of the break."""
+    """Returns Dynamo's short name of the break, and Dynamo's explanation if there is one."""
     listed = list(lines)
     if listed == ["step_unsupported"]:  # Dynamo's word, without an explanation.
         return "Dynamo cannot capture this line"

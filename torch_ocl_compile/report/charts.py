@@ -1,5 +1,5 @@
-# torch_ocl_compile/report/charts.py: the report's charts as Vega-Lite specifications.
-"""Colours and fonts are not here: the page's script takes them from the page's style."""
+# torch_ocl_compile/report/charts.py: makes the report's charts as Vega-Lite specifications.
+"""Colours and fonts are not set here: the page's script takes them from the page's style."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _UNITS = [(10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B")]
 
 
 def memory_chart(graph: Graph) -> dict[str, Any]:
-    """Bytes over the launches of a graph: what lives through all of it, and the intermediate results."""
+    """Draws the bytes in use over the launches of a graph: memory that lives through all launches, and the intermediate
+    results.
+    """
     memory = graph.memory
     factor, unit = next((f, u) for f, u in _UNITS if memory.peak >= f or f == 1)
     constant = [
@@ -49,7 +51,7 @@ def memory_chart(graph: Graph) -> dict[str, Any]:
 
 
 def roofline_chart(it: Findings) -> dict[str, Any]:
-    """Each measured kernel: operations a second over operations a byte, below what the device can do."""
+    """Draws each measured kernel, as operations per second over operations per byte, below the limits of the device."""
     assert it.roofline is not None
     points = [_point(k) for graph in it.graphs for k in graph.kernels if k.time_us and k.bytes and k.flops]
     least = min((p["intensity"] for p in points), default=0.1) / 2
@@ -105,7 +107,7 @@ def roofline_chart(it: Findings) -> dict[str, Any]:
 
 
 def _log_axis(least: float, most: float) -> dict[str, Any]:
-    """Lines at powers of ten."""
+    """Makes a logarithmic axis with lines at powers of ten."""
     powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
     return {"values": [10.0**power for power in powers], "format": "~g"}
 

@@ -1,4 +1,5 @@
-# torch_ocl_compile/report/explanation.py: explain() and watch(): what is compiled while they look on, and how it runs.
+# torch_ocl_compile/report/explanation.py: explain() and watch(), which describe what is compiled in their scope and how
+# it runs.
 from __future__ import annotations
 
 import contextlib
@@ -32,7 +33,7 @@ class Explanation(Findings):
         Path(path).write_text(load_page()(self), encoding="utf-8")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the explanation as a dict for JSON."""
         graphs = [
             {"label": g.label, "aten_nodes": g.aten_nodes, "launches": len(g.kernels), "eager_calls": g.eager_calls,
              "time_us": g.time_us, "peak_bytes": g.memory.peak,
@@ -59,7 +60,7 @@ class Explanation(Findings):
 
 
 def load_page() -> Callable[[Findings], str]:
-    """The function that writes the page. Raises ToolError if a package for it is missing."""
+    """Returns the function that writes the page. Raises ToolError if a package for it is missing."""
     try:
         from torch_ocl_compile.report.page import render
     except ModuleNotFoundError as error:
@@ -95,7 +96,7 @@ def call_to_measure(
     runs: int,
     backward: bool = False,
 ) -> None:
-    """Calls once, which compiles, and `runs` times with timing."""
+    """Calls `compiled` once, which compiles it, and then `runs` times with timing."""
 
     def step() -> None:
         results = compiled(*inputs, **keywords)

@@ -1,4 +1,4 @@
-# torch_ocl_compile/report/findings.py: what a report says, as data.
+# torch_ocl_compile/report/findings.py: the contents of a report, as data.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -25,7 +25,9 @@ class Graph:
 
     @property
     def time_us(self) -> float | None:
-        """Of one call; kernels whose result is kept between calls count as well. None if nothing was measured."""
+        """Returns the time of one call; it includes kernels whose result is kept between calls. None if nothing was
+        measured.
+        """
         times = [k.time_us for k in self.kernels if k.time_us is not None]
         return sum(times) if times else None
 

@@ -1,4 +1,5 @@
-# torch_ocl_compile/report/kernels.py: the kernels of a compiled graph: what each computes, what was fused, why no more, its time.
+# torch_ocl_compile/report/kernels.py: the kernels of a compiled graph: what each computes, what was fused, why no more,
+# its time.
 from __future__ import annotations
 
 from collections import Counter
@@ -15,12 +16,12 @@ _RELATIONS = {"producer": "reads the result of", "consumer": "computes an input 
 
 @dataclass(frozen=True)
 class Apart:
-    """A kernel beside another one, and why the two are not one."""
+    """A neighbour of a kernel, and why the two were not fused."""
 
-    relation: str  # What the other one is: "producer", "consumer", "sibling".
-    group: int  # Its position in the graph.
-    op: str  # One of its ops.
-    tensor: str  # What both touch, as "f32[8, 64]".
+    relation: str  # What the neighbour is for the kernel: "producer", "consumer" or "sibling".
+    group: int  # The neighbour's position in the graph.
+    op: str  # One of the neighbour's ops.
+    tensor: str  # The tensor that both kernels touch, such as "f32[8, 64]".
     bytes: int | None
     reason: str
 
@@ -60,12 +61,12 @@ class Kernel:
 
     @property
     def why_no_more(self) -> list[str]:
-        """Never empty."""
+        """Returns the reasons why no more was fused. The list is never empty."""
         return [str(other) for other in self.apart] or [ALONE]
 
 
 def short(op: str) -> str:
-    """aten.relu.default -> relu"""
+    """Returns "relu" for "aten.relu.default"."""
     return op.removeprefix("aten.").removesuffix(".default")
 
 
@@ -74,7 +75,7 @@ def tensor_text(buffer: Mapping[str, Any]) -> str:
 
 
 def kernels_of(label: str, report: Mapping[str, Any]) -> list[Kernel]:
-    """`report`: of Plan.report()."""
+    """Returns the kernels of the graph `label`. `report` is the result of Plan.report()."""
     return [
         _kernel(label, position, group, report["buffers"])
         for position, group in enumerate(report["groups"])
@@ -117,7 +118,7 @@ def _kernel(label: str, position: int, group: Mapping[str, Any], buffers: list[d
 
 
 def add_times(kernels: Iterable[Kernel], records: Iterable[LaunchRecord]) -> list[LaunchRecord]:
-    """Gives kernels the times of `records`; returns the records that belong to none of them."""
+    """Gives kernels the times of `records`. Returns the records that belong to no kernel."""
     by_place = {(k.graph, k.position, k.name): k for k in kernels}
     others = []
     for record in records:

@@ -1,6 +1,8 @@
-# torch_ocl_compile/report/memory.py: the memory of a compiled graph from launch to launch, and its largest tensors at the peak.
-"""Arguments and results of a graph live through all of it. Intermediate results share the arena, each from the launch that
-writes it to the last one that reads it."""
+# torch_ocl_compile/report/memory.py: computes the memory of a compiled graph from launch to launch, and its largest
+# tensors at the peak.
+"""Arguments and results of a graph live through all of its launches. Intermediate results share the arena. Each lives
+from the launch that writes it to the last launch that reads it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class Memory:
 
 
 def memory_of(report: Mapping[str, Any]) -> Memory:
-    """`report`: of Plan.report()."""
+    """Returns the memory of a graph. `report` is the result of Plan.report()."""
     buffers, groups = report["buffers"], len(report["groups"])
     live, spans = [0] * max(groups, 1), []
     for interval in report["memory"]["intervals"]:

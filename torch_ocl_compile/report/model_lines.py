@@ -1,4 +1,4 @@
-# torch_ocl_compile/report/model_lines.py: the text of a line of the model that is known as "model.py:61".
+# torch_ocl_compile/report/model_lines.py: finds the text of a line of the model from its place, such as "model.py:61".
 from __future__ import annotations
 
 import linecache
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def model_lines(places: Iterable[str]) -> dict[str, str]:
-    """Place -> line, for those whose file is found."""
+    """Returns place -> line, for the places whose file is found."""
     files = [_by_name(linecache.cache), _by_name(getattr(m, "__file__", None) for m in list(sys.modules.values()))]
     texts = {place: _text(place, files) for place in sorted(set(places))}
     return {place: text for place, text in texts.items() if text}

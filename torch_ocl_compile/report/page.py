@@ -1,6 +1,8 @@
-# torch_ocl_compile/report/page.py: an explanation as one HTML file, with its style, scripts, charts and sources inside.
-"""page.html.j2 is the page, page.css its style, page.js what searches, sorts and opens. The generated sources are highlighted here
-and packed: a browser unpacks them when the first one is opened."""
+# torch_ocl_compile/report/page.py: writes an explanation as one HTML file, with its style, scripts, charts and sources
+# inside.
+"""page.html.j2 is the page, page.css its style. page.js searches, sorts and opens parts of the page. The generated
+sources are highlighted here and packed; a browser unpacks them when the first source is opened.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ from torch_ocl_compile.report import charts
 from torch_ocl_compile.report.findings import Findings
 from torch_ocl_compile.report.kernels import Kernel, short
 
-_MOST_CHARTS = 12  # So many graphs, those with the highest peaks, have a chart of memory.
-_MOST_TENSORS = 12  # A kernel's row names so many tensors.
+_MOST_CHARTS = 12  # this many graphs, those with the highest peaks, have a chart of their memory
+_MOST_TENSORS = 12  # a kernel's row names this many tensors
 _LIGHT, _DARK = "friendly", "github-dark"  # Styles of Pygments.
 
 
 def render(it: Findings) -> str:
-    """The page's text."""
+    """Returns the page's text."""
     files = resources.files("torch_ocl_compile.report")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (files / name).read_text("utf-8")),
@@ -67,13 +69,13 @@ def render(it: Findings) -> str:
 
 @cache
 def _vega() -> str:
-    # The snippet, which its types ask for, is optional.
+    # The annotations of this function require a snippet, but it is optional.
     bundle: Callable[..., str] = vl_convert.javascript_bundle
     return bundle()
 
 
 def _inside_script(text: str) -> str:
-    """Nothing in a string of a script may look like the script's end."""
+    """Escapes a text so that nothing in a string of a script looks like the script's end."""
     return re.sub(r"<(?=/script|!--)", r"\\u003c", text, flags=re.IGNORECASE)
 
 
@@ -91,14 +93,14 @@ class Sources:
         return self.numbers.setdefault(text, len(self.numbers))
 
     def packed(self) -> str:
-        """base64 of the zlib stream of a JSON list."""
+        """Returns the texts as base64 of the zlib stream of a JSON list."""
         lexer, formatter = CLexer(), HtmlFormatter(nowrap=True)
         listed = [highlight(text, lexer, formatter) for text in self.numbers]
         return base64.b64encode(zlib.compress(json.dumps(listed).encode(), 9)).decode()
 
 
 def _row(it: Findings, k: Kernel, sources: Sources) -> dict[str, Any]:
-    """A kernel with what the page computes of it."""
+    """Returns a kernel with the numbers that the page shows for it."""
     row: dict[str, Any] = {
         "k": k,
         "source": sources.number(k.text),
@@ -114,14 +116,14 @@ def _row(it: Findings, k: Kernel, sources: Sources) -> dict[str, Any]:
     row["reads"], row["writes"] = _counted(k.reads), _counted(k.writes)
     if it.roofline and k.time_us and k.bytes is not None and k.flops is not None:
         row["roof"] = it.roofline.least_us(k.bytes, k.flops, k.precision) / k.time_us
-        row["bound"] = it.roofline.bound(k.bytes, k.flops, k.precision)
+        row["bound"] = it.roofline.limited_by(k.bytes, k.flops, k.precision)
         row["bandwidth"] = k.bytes / k.time_us * 1e6
         row["rate"] = k.flops / k.time_us * 1e6
     return row
 
 
 def _apart(k: Kernel) -> list[tuple[str, list[tuple[str, list[dict[str, Any]]]]]]:
-    """Each reason with the neighbours for which it holds, by relation, each with what both touch."""
+    """Returns each reason with the neighbours for which it holds, by relation, and with the tensors that both touch."""
     reasons: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
     for other in k.apart:
         neighbours = reasons.setdefault(other.reason, {}).setdefault(other.relation, {})
@@ -137,7 +139,9 @@ def _apart(k: Kernel) -> list[tuple[str, list[tuple[str, list[dict[str, Any]]]]]
 
 
 def _counted(tensors: list[str]) -> list[str]:
-    """Equal ones once, with their number; the most frequent stay in the order of their first."""
+    """Lists each tensor once, with its number, in the order of first occurrence. If there are too many, the last entry
+    gives the number of the others.
+    """
     counts = Counter(tensors)
     listed = [tensor if count == 1 else f"{count} of {tensor}" for tensor, count in counts.items()]
     return listed if len(listed) <= _MOST_TENSORS else [*listed[:_MOST_TENSORS], f"{len(listed) - _MOST_TENSORS} more"]
@@ -158,7 +162,7 @@ def _summary(it: Findings, kernels: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _by_kind(it: Findings, kernels: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Time by kind of kernel, the most first."""
+    """Returns the time by kind of kernel, the longest first."""
     times: dict[str, float] = {}
     least: dict[str, float] = {}
     launches = Counter(row["k"].kind for row in kernels)
@@ -175,7 +179,7 @@ def _by_kind(it: Findings, kernels: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _outside(it: Findings) -> list[dict[str, Any]]:
-    """Launches of eager ops and copies, by what they compute; the longest first."""
+    """Returns launches of eager ops and copies, by what they compute; the longest first."""
     groups: dict[str, list[float]] = {}
     for launch in it.outside:
         groups.setdefault(launch.origin or launch.kernel, []).append(launch.time_us)
@@ -192,7 +196,7 @@ _PREFIXES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """Three digits and a unit: "12.3 MB". A dash for what is unknown."""
+    """Returns a number with three digits and a unit, such as "12.3 MB". A dash if it is unknown."""
     if value is None:
         return "-"
     for factor, prefix in _PREFIXES:
@@ -211,7 +215,7 @@ def duration(microseconds: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Whole percents, below ten with a digit."""
+    """Returns a share in percent; below ten percent with one digit after the point."""
     if 0 < share < 0.0005:
         return "<0.1 %"
     return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"

@@ -1,5 +1,5 @@
-# torch_ocl_compile/report/phases.py: how long each phase of compilation took.
-"""The backend's phases are those of torch.ocl.compile_times(). What torch.compile spends before them is Dynamo's."""
+# torch_ocl_compile/report/phases.py: measures how long each phase of compilation took.
+"""The backend's phases come from torch.ocl.compile_times(). Time that torch.compile spends before them is Dynamo's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch_ocl_compile.device import torch_ocl
 
 
 def _dynamo_seconds() -> float:
-    """Dynamo's seconds in this process so far, without those of backends."""
+    """Returns Dynamo's seconds in this process so far, without the seconds of backends."""
     spent = utils.calculate_time_spent()
     return spent.get("entire_frame_compile", 0.0) - spent.get("backend_compile", 0.0)
 
@@ -24,13 +24,13 @@ def _known_graphs() -> set[str]:
 
 @dataclass
 class Phases:
-    """The compile times since this was made."""
+    """Collects the compile times since it was made."""
 
     dynamo_before: float = field(default_factory=_dynamo_seconds)
     known: set[str] = field(default_factory=_known_graphs)
 
     def seconds(self) -> dict[str, float]:
-        """Phase -> seconds, without phases that took no time."""
+        """Returns phase -> seconds, without phases that took no time."""
         sums: dict[str, float] = defaultdict(float, Dynamo=max(_dynamo_seconds() - self.dynamo_before, 0.0))
         for times in torch_ocl.compile_times():
             if times.graph not in self.known:
@@ -40,5 +40,5 @@ class Phases:
 
 
 def passes_of(plan: Any) -> list[tuple[str, float]]:
-    """The scheduler's passes over a graph: (name, milliseconds)."""
+    """Returns the scheduler's passes over a graph: (name, milliseconds)."""
     return [(name, time) for name, time, _ in plan.timings()["passes"]]

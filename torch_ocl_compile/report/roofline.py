@@ -1,6 +1,9 @@
-# torch_ocl_compile/report/roofline.py: what a device can do at most, measured: bytes a second, and operations a second.
-"""Bandwidth is that of a copy beyond the caches, as in torch.ocl.profile(). Arithmetic is that of a large matrix product by this
-compiler, in each precision that the graphs have. Both run on the device a few times, and the best counts."""
+# torch_ocl_compile/report/roofline.py: measures the highest rates of a device: bytes per second, and operations per
+# second.
+"""The bandwidth is measured with a copy that is larger than the caches, as in torch.ocl.profile(). The rate of
+operations is measured with a large matrix product by this compiler, in each precision that the graphs have. Both run on
+the device a few times, and the best run counts.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,14 @@ _PRODUCT_SIZES = [768, 2048, 8192]
 @dataclass(frozen=True)
 class Roofline:
     bandwidth: float  # Bytes per second.
-    flops: dict[str, float]  # operations a second: "f32" -> ...
+    flops: dict[str, float]  # precision such as "f32" -> operations per second
 
     def least_us(self, bytes: int, flops: int, precision: str) -> float:
-        """The least time that the device needs for so much work."""
+        """Returns the least time in microseconds that the device needs for this many bytes and operations."""
         return 1e6 * max(bytes / self.bandwidth, flops / self._peak(precision))
 
-    def bound(self, bytes: int, flops: int, precision: str) -> str:
-        """Returns what limits work of so many bytes and operations: "memory" or "arithmetic"."""
+    def limited_by(self, bytes: int, flops: int, precision: str) -> str:
+        """Returns what limits work of this many bytes and operations: "memory" or "arithmetic"."""
         return "memory" if bytes / self.bandwidth >= flops / self._peak(precision) else "arithmetic"
 
     def _peak(self, precision: str) -> float:
@@ -57,7 +60,7 @@ def _product(dtype: torch.dtype) -> float:
 
 
 def _best_us(work: Callable[[], object]) -> float:
-    """Device time of all kernels of `work`, in the best of some rounds after a first one."""
+    """Returns the device time of all kernels of `work`, in the best of some rounds after a first one."""
     work()
     times = []
     for _ in range(_ROUNDS):

@@ -1,1 +1,1 @@
-# torch_ocl_compile/tools/__init__.py: programs for users: demo, doctor, traces, cache files.
+# torch_ocl_compile/tools/__init__.py: programs for users: demo, doctor, traces, programs that rerun failures.

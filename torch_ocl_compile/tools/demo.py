@@ -58,7 +58,7 @@ class Digits:
 
 
 def load_digits() -> tuple[Digits, Digits]:
-    """The training set (four fifths) and the test set (one fifth), shuffled."""
+    """Returns the training set (four fifths) and the test set (one fifth), shuffled."""
     from sklearn.datasets import load_digits as sklearn_digits
 
     data = sklearn_digits()
@@ -95,8 +95,9 @@ class Trainer:
         self.predict = compiled(predict)
 
     def batches(self) -> Iterator[Tensor]:
-        """The batches of one epoch in random order. The last, incomplete batch is left out, as with
-        DataLoader(drop_last=True)."""
+        """Yields the batches of one epoch in random order. The last, incomplete batch is left out, as with
+        DataLoader(drop_last=True).
+        """
         for batch in torch.randperm(len(self.data)).split(BATCH):
             if len(batch) == BATCH:
                 yield batch.to(self.device)
@@ -121,7 +122,7 @@ class Trainer:
 
     @torch.no_grad()
     def predictions(self, images: Tensor) -> Tensor:
-        """Predicted labels, on the CPU."""
+        """Returns the predicted labels, on the CPU."""
         self.model.eval()
         labels: Tensor = self.predict(images.to(self.device)).cpu()
         self.model.train()
@@ -133,7 +134,7 @@ class Trainer:
 
 
 def compare_steps(trainers: list[Trainer], rounds: int = 20) -> list[float]:
-    """Median time of a training step in milliseconds for each trainer. The trainers are measured in turn."""
+    """Returns the median time of a training step in milliseconds for each trainer. The trainers are measured in turn."""
     batch = torch.arange(BATCH)
     times: list[list[float]] = [[] for _ in trainers]
     for _ in range(rounds):
@@ -150,7 +151,7 @@ def compare_steps(trainers: list[Trainer], rounds: int = 20) -> list[float]:
 
 
 def kernel_table(parts: Parts) -> Any:
-    """A table of the launches of a step and the ops fused into them, by kind."""
+    """Returns a table of the launches of a step and the ops fused into them, by kind."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

@@ -19,7 +19,7 @@ from torch_ocl_compile.errors import OclError
 class Convolutions(nn.Module):
     """The loss of a convolution, a batch norm, a pooling layer, a linear layer and a softmax.
 
-    `smooth`: without ReLU and maximum, because rounding to 16 bits would decide which branch they take.
+    `smooth` leaves out ReLU and maximum, because rounding to 16 bits would decide which branch they take.
     """
 
     def __init__(self, smooth: bool) -> None:
@@ -36,7 +36,7 @@ class Convolutions(nn.Module):
 
 
 class Attention(nn.Module):
-    """A weighted sum of causal attention. It is so long that its kernels use several tiles."""
+    """A weighted sum of causal attention. The sequences are so long that its kernels use several tiles."""
 
     def inputs(self) -> tuple[Tensor, ...]:
         return tuple(torch.randn(2, 2, 128, 64) for _ in range(4))
@@ -47,9 +47,10 @@ class Attention(nn.Module):
 
 @dataclass(frozen=True)
 class Check:
-    """A training step in one dtype. `tolerance`: the limit, for each tensor, of the largest difference from fp64
-    divided by the largest value. A wrong kernel exceeds it by far. Rounding errors were at most 7e-7 in fp32, 8e-4
-    in fp16 and 6e-3 in bf16 (Intel's runtime, PoCL)."""
+    """A training step in one dtype. For each tensor, `tolerance` limits the largest difference from fp64 divided by the
+    largest value. A wrong kernel exceeds it by far. Rounding errors were at most 7e-7 in fp32, 8e-4 in fp16 and 6e-3 in
+    bf16 (Intel's runtime, PoCL).
+    """
 
     name: str
     dtype: torch.dtype
@@ -69,8 +70,9 @@ CHECKS = (
 
 @dataclass
 class Finding:
-    """The result of one check on a device. `error`: the largest difference from fp64 divided by the largest value; inf
-    if a value is not finite. `problem`: the error of the compiler, the driver or the device."""
+    """The result of one check on a device. `error` is the largest difference from fp64 divided by the largest value;
+    inf if a value is not finite. `problem` is the error of the compiler, the driver or the device.
+    """
 
     check: Check
     error: float = float("inf")
@@ -117,7 +119,7 @@ def _examine(check: Check, device: torch.device, finding: Finding) -> None:
 
 
 def _results(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
-    """The loss and the gradients, on the CPU."""
+    """Returns the loss and the gradients, on the CPU."""
     inputs = tuple(x.detach().requires_grad_(x.is_floating_point()) for x in inputs)
     parameters = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
     for parameter in parameters.values():
@@ -130,8 +132,9 @@ def _results(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> dict[s
 
 
 def difference(got: dict[str, Tensor], exact: dict[str, Tensor]) -> tuple[str, float]:
-    """The name of the result that differs most from fp64, and its difference divided by its largest value. A missing or
-    infinite result counts as inf."""
+    """Returns the name of the result that differs most from fp64, and its difference divided by its largest value. A
+    missing or infinite result counts as inf.
+    """
     errors = {name: float("inf") for name in exact}
     for name in exact.keys() & got.keys():
         if bool(got[name].isfinite().all()):

@@ -15,7 +15,7 @@ from torch_ocl_compile.compile.backend import compile_or_raise
 def tensor(
     shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: str = "ocl"
 ) -> Callable[[], torch.Tensor]:
-    """A function that makes an argument: normal numbers, or zeros of a dtype that may hold indices."""
+    """Returns a function that makes an argument: normal numbers, or zeros of a dtype that may hold indices."""
 
     def make() -> torch.Tensor:
         values = (

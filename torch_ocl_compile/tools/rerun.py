@@ -11,9 +11,11 @@ from torch_ocl_compile.compile.check_report import difference
 
 
 def run(folder: Path, device: int | None = None) -> bool:
-    """Launches the kernel of `folder` on the device with the saved memory, by default on the device with the same index as then, and
-    prints how its results differ from the expected ones and from those that were saved. The text is that of kernel.cl, which may
-    be edited. Returns whether all are as expected. BuildError or DeviceError if the launch fails."""
+    """Launches the kernel of `folder` with the saved memory, and prints how its results differ from the expected
+    results and from the saved results. `device` is by default the device that had the same index when the folder was
+    saved. The kernel's text is read from kernel.cl, which may be edited. Returns whether all results are as expected.
+    BuildError or DeviceError if the launch fails.
+    """
     launch: dict[str, Any] = torch.load(folder / "launch.pt", weights_only=True)
     results: list[dict[str, Any]] = torch.load(folder / "results.pt", weights_only=True)
     launch["text"] = (folder / "kernel.cl").read_text(encoding="utf-8")

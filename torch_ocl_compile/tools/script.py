@@ -66,7 +66,7 @@ def _failures(target: str, path: str | None) -> Iterator[None]:
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
-        # Dynamo wraps errors.
+        # Dynamo wraps errors of the program in its own.
         cause = getattr(error, "inner_exception", error)
         lines = str(cause).strip().splitlines() or [""]
         reason = "\n".join(lines) if isinstance(cause, OclError | torch.OutOfMemoryError) else lines[0]
@@ -74,7 +74,7 @@ def _failures(target: str, path: str | None) -> Iterator[None]:
 
 
 def _place(error: Exception, path: str | None) -> str:
-    """ "file:line" where a program failed: the last line of its own file, or the last line outside of packages."""
+    """Returns "file:line" where a program failed: the last line of its own file, or the last line outside of packages."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]

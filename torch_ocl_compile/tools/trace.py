@@ -14,7 +14,7 @@ from torch_ocl_compile.device.record import LaunchRecord
 
 
 def chrome_trace(launches: Iterable[LaunchRecord], device_name: Callable[[int], str]) -> dict[str, Any]:
-    """The trace as a JSON object. Times are in microseconds from the first launch of each device."""
+    """Returns the trace as a JSON object. Times are in microseconds from the first launch of each device."""
     events: list[dict[str, Any]] = []
     of_device: dict[int, list[LaunchRecord]] = defaultdict(list)
     for launch in launches:
@@ -48,7 +48,7 @@ def write_trace(launches: Iterable[LaunchRecord], device_name: Callable[[int], s
 
 
 def by_kernel(launches: Iterable[LaunchRecord]) -> list[dict[str, Any]]:
-    """A row for each kernel: number of calls, microseconds, share of the total time. The slowest is first."""
+    """Returns a row for each kernel: number of calls, microseconds, share of the total time. The slowest is first."""
     groups: dict[tuple[int, str], list[LaunchRecord]] = defaultdict(list)
     for launch in launches:
         groups[launch.device, launch.kernel].append(launch)

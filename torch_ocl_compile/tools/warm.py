@@ -1,4 +1,4 @@
-# torch_ocl_compile/tools/warm.py: runs a program for what it compiles, and launches none of its kernels.
+# torch_ocl_compile/tools/warm.py: runs a program to compile its graphs and kernels, without launching the kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from torch_ocl_compile.tools.script import run_target
 
 @dataclass(frozen=True)
 class Work:
-    """What was compiled, or came from the cache."""
+    """Counts of what was compiled, or came from the cache."""
 
     graphs_compiled: int
     graphs_loaded: int
@@ -24,7 +24,7 @@ class Work:
     eager_loaded: int
     kernels_built: int
     kernels_loaded: int
-    kernels_at_launch: int  # of those built: their runtime compiles them once more at the first launch
+    kernels_at_launch: int  # of the kernels built: how many their runtime compiles once more at the first launch
 
     def since(self, before: Work) -> Work:
         earlier = asdict(before)
@@ -35,14 +35,14 @@ class Work:
 
 
 def work_so_far() -> Work:
-    """Of this process."""
+    """Returns the counts of this process so far."""
     eager, builds = _C.eager_counters(), _C.exec.build_counters()
     return Work(debug.compiled_graphs(), debug.loaded_graphs(), eager["compiled"], eager["from_cache"],
                 builds["built"], builds["from_binary"], builds["unkept"])  # fmt: skip
 
 
 class _StopProgram(BaseException):
-    """Ends the program: like an interrupt, it passes `except Exception`."""
+    """Ends the program. As it is no Exception, `except Exception` does not catch it."""
 
 
 class _IdleCalls:
@@ -66,8 +66,9 @@ class _IdleCalls:
 
 
 def warm(target: str, arguments: list[str], idle: int) -> tuple[Work, bool]:
-    """Runs a program; what it compiled, and whether it was ended because nothing new came. Raises ToolError if it fails. `idle`: calls
-    of compiled graphs without anything new that end it; 0: it runs to its end."""
+    """Runs a program. Returns what it compiled, and whether it was ended early because it compiled nothing new. It is
+    ended after `idle` calls of compiled graphs without anything new; 0: never. Raises ToolError if it fails.
+    """
     before = work_so_far()
     ended = False
     with _nothing_launched(_IdleCalls(idle).watch):
@@ -81,7 +82,9 @@ def warm(target: str, arguments: list[str], idle: int) -> tuple[Work, bool]:
 
 
 def _step(model: Callable[..., Any], *inputs: Any) -> None:
-    """Forward, and backward where it could follow: without it, the graphs of a training step are not stored."""
+    """Runs forward, and backward if a result requires gradients: without backward, the graphs of a training step are
+    not stored.
+    """
     made = tree_leaves(torch.compile(model, backend="ocl")(*inputs))
     learned = [leaf for leaf in made if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     if learned:
@@ -90,7 +93,7 @@ def _step(model: Callable[..., Any], *inputs: Any) -> None:
 
 @contextmanager
 def _nothing_launched(watch: Callable[[call.Boxed], call.Boxed]) -> Iterator[None]:
-    torch._dynamo.reset()  # graphs of before are not watched
+    torch._dynamo.reset()  # graphs that were compiled earlier are not watched
     call.watch = watch
     _C.exec.skip_launches(True)
     try:

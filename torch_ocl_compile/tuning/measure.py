@@ -2,8 +2,9 @@
 """It tunes the contractions, convolutions and attentions of a graph that have no measurement yet. Each candidate of the
 templates' choosers runs alone on random inputs, and is compared with the variant that the compiler's cost model
 prefers. A candidate that does not build, fails, exceeds the deadline or gives another result is disabled for the
-driver. OpenCL cannot cancel a kernel. After one that does not end, the process tunes no more, and keeps the queue
-and the memory that this kernel uses."""
+driver. OpenCL cannot cancel a kernel. After a kernel that does not end, the process tunes no more, and keeps the queue
+and the memory that this kernel uses.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ log = logging.getLogger(__name__)
 ROUNDS = 5  # Rounds in which the finalists are measured in turn.
 FINALISTS = 3
 # A choice must take less than this share of the time of the cost model's choice. Smaller gains are noise.
-WORTH = 0.98
-# Number of the operand of attention's gradients that has shape [2, batch, heads, rows].
-SAVED = 4
+MAX_TIME_SHARE = 0.98
+# Number of the operand of attention's gradients that has the statistics of the rows, of shape [2, batch, heads, rows].
+STATISTICS_OPERAND = 4
 SECONDS = 0.05  # Seconds of timed calls of one candidate.
 # Largest allowed difference from the cost model's variant, divided by the largest value. It depends on the least exact
 # dtype of the operands. Other orders of summation and rounding of halves stay far below; a wrong element does not.
@@ -73,19 +74,19 @@ def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tune
     found = table.table_of(index)
     known = {t.problem for t in session} if again else {*found.choices, *found.shipped}
     cases = [
-        (problem, alone, choices)
-        for problem, alone, choices in _C.exec.tuning_cases(graph, index, dict(settings))
+        (problem, problem_graph, choices)
+        for problem, problem_graph, choices in _C.exec.tuning_cases(graph, index, dict(settings))
         if problem not in known and len(choices) > 1
     ]
     results: list[Tuned] = []
     with _progress(sum(len(choices) for _, _, choices in cases)) as progress:
-        for problem, alone, choices in cases:
+        for problem, problem_graph, choices in cases:
             if _stopped:
                 log.warning("tuning stopped in this process: a kernel variant did not end")
                 break
             progress.describe(problem)
             try:
-                tuned = _in_subprocess(tune_case, found, problem, alone, choices, index, settings, progress)
+                tuned = _in_subprocess(tune_case, found, problem, problem_graph, choices, index, settings, progress)
             except HangError:
                 _stopped = True
                 continue
@@ -110,7 +111,7 @@ def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tune
 def tune_case(
     found: Table,
     problem: str,
-    alone: Any,
+    problem_graph: Any,
     choices: Sequence[tuple[str, str]],
     index: int,
     settings: Mapping[str, Any],
@@ -120,8 +121,8 @@ def tune_case(
     variant does not run. HangError if a candidate does not end."""
     progress = progress or _Silent()
     model_choice = choices[0][0]
-    inputs = example_inputs(alone, index)
-    limit = tolerance(alone)
+    inputs = example_inputs(problem_graph, index)
+    limit = tolerance(problem_graph)
     device = torch.device("ocl", index)
     before = torch.accelerator.current_stream(device)
     torch.accelerator.synchronize(index)
@@ -129,8 +130,8 @@ def tune_case(
     plans: dict[str, Any] = {}
     times: dict[str, float] = {}
     try:
-        reference = _run(_compile(alone, index, settings, model_choice), inputs, index)
-        plans[model_choice] = _compile(alone, index, settings, model_choice)
+        reference = _run(_compile(problem_graph, index, settings, model_choice), inputs, index)
+        plans[model_choice] = _compile(problem_graph, index, settings, model_choice)
         times[model_choice] = _time(plans[model_choice], inputs)
         progress.advance()
 
@@ -139,7 +140,7 @@ def tune_case(
                 return
             try:
                 with table.TrialMark(found, choice, problem):
-                    plan = _compile(alone, index, settings, choice)
+                    plan = _compile(problem_graph, index, settings, choice)
                     _compare(_run(plan, inputs, index), reference, limit)
                     times[choice] = _time(plan, inputs)
                     plans[choice] = plan
@@ -172,8 +173,9 @@ def _in_subprocess(function: Callable[..., Tuned], *args: Any) -> Tuned:
 
 
 def combined(choices: Sequence[tuple[str, str]], times: Mapping[str, float]) -> list[str]:
-    """For each template, the choice that combines the fastest option of every knob, if more than one option was faster
-    than the first choice."""
+    """Returns, for each template, the choice that combines the fastest option of every knob, if more than one option
+    was faster than the first choice.
+    """
     made = []
     for first, turned in choices:
         if turned or first not in times:
@@ -186,7 +188,7 @@ def combined(choices: Sequence[tuple[str, str]], times: Mapping[str, float]) -> 
             if choice.split(" ")[0] != template or not knob or choice not in times:
                 continue
             name, option = knob.split("=")
-            if times[choice] < WORTH * best[name]:
+            if times[choice] < MAX_TIME_SHARE * best[name]:
                 gains += best[name] == times[first]
                 best[name], setting[name] = times[choice], option
         if gains > 1:
@@ -195,8 +197,9 @@ def combined(choices: Sequence[tuple[str, str]], times: Mapping[str, float]) -> 
 
 
 def _final(plans: dict[str, Any], times: dict[str, float], inputs: list[torch.Tensor], model_choice: str) -> str:
-    """The fastest of the few best candidates, measured in turn. It is the cost model's choice unless another one is
-    clearly faster."""
+    """Returns the fastest of the few best candidates, measured in turn. It is the cost model's choice unless another
+    one is clearly faster.
+    """
     best = sorted(plans, key=lambda choice: times[choice])[:FINALISTS]
     finalists = [model_choice, *(c for c in best if c != model_choice)]
     rounds: dict[str, list[float]] = {choice: [] for choice in finalists}
@@ -207,22 +210,24 @@ def _final(plans: dict[str, Any], times: dict[str, float], inputs: list[torch.Te
         if measured:
             times[choice] = statistics.median(measured)
     fastest = min(finalists, key=lambda choice: times[choice])
-    return fastest if times[fastest] < WORTH * times[model_choice] else model_choice
+    return fastest if times[fastest] < MAX_TIME_SHARE * times[model_choice] else model_choice
 
 
-def example_inputs(alone: Any, index: int) -> list[torch.Tensor]:
-    """Random tensors with the layouts of the graph's inputs: normally distributed floats, true for bool, zero for
-    integers. The gradients of attention have an operand (`SAVED`) with the maximum and the sum of exponentials of each
-    row of scores. Random numbers would not do for it, because the kernels take the logarithm of the sum."""
+def example_inputs(problem_graph: Any, index: int) -> list[torch.Tensor]:
+    """Returns random tensors with the layouts of the graph's inputs: normally distributed floats, true for bool, zero
+    for integers. One operand of attention's gradients (STATISTICS_OPERAND) instead gets a maximum and a sum of
+    exponentials for each row of scores. Random numbers would not do for it, because the kernels take the logarithm of
+    the sum.
+    """
     device = torch.device("ocl", index)
     inputs: list[torch.Tensor] = []
     saved = {
-        node.operands[SAVED].buffer
-        for node in alone.nodes
+        node.operands[STATISTICS_OPERAND].buffer
+        for node in problem_graph.nodes
         if node.kind == "attention" and node.attention.kind != ir.AttentionKind.kForward
     }
-    for position in alone.inputs:
-        buffer = alone.buffers[position]
+    for position in problem_graph.inputs:
+        buffer = problem_graph.buffers[position]
         sizes = [size.constant() for size in buffer.sizes]
         strides = [stride.constant() for stride in buffer.strides]
         dtype = TORCH_DTYPES[buffer.dtype]
@@ -240,19 +245,19 @@ def example_inputs(alone: Any, index: int) -> list[torch.Tensor]:
     return inputs
 
 
-def tolerance(alone: Any) -> float:
-    dtypes = [TORCH_DTYPES[alone.buffers[i].dtype] for i in alone.inputs]
-    reduced = any(node.reduced_precision for node in alone.nodes)
+def tolerance(problem_graph: Any) -> float:
+    dtypes = [TORCH_DTYPES[problem_graph.buffers[i].dtype] for i in problem_graph.inputs]
+    reduced = any(node.reduced_precision for node in problem_graph.nodes)
     return max([REDUCED if reduced else 0.0, *(TOLERANCE.get(dtype, 0.0) for dtype in dtypes)])
 
 
-def _compile(alone: Any, index: int, settings: Mapping[str, Any], choice: str) -> Any:
+def _compile(problem_graph: Any, index: int, settings: Mapping[str, Any], choice: str) -> Any:
     unwatched = {**settings, "check": False, "debug": False}  # They would wait for every launch.
-    return _C.exec.compile(alone, index, [], {**unwatched, "label": f"tuning of {choice}", "choice": choice})
+    return _C.exec.compile(problem_graph, index, [], {**unwatched, "label": f"tuning of {choice}", "choice": choice})
 
 
 def _marker(index: int) -> torch.Event:
-    """An event that completes when all work queued so far is done."""
+    """Returns an event that completes when all work queued so far is done."""
     done = torch.Event(torch.device("ocl", index))
     done.record(torch.accelerator.current_stream(index))
     return done
@@ -275,7 +280,7 @@ def _run(plan: Any, inputs: list[torch.Tensor], index: int) -> list[torch.Tensor
 
 
 def _compare(results: list[torch.Tensor], reference: list[torch.Tensor], limit: float) -> None:
-    """VariantError if the results differ by more than rounding."""
+    """Raises VariantError if the results differ by more than rounding."""
     for result, expected in zip(results, reference, strict=True):
         got, right = result.cpu().double(), expected.cpu().double()
         if not torch.equal(got.isfinite(), right.isfinite()):
@@ -287,7 +292,7 @@ def _compare(results: list[torch.Tensor], reference: list[torch.Tensor], limit: 
 
 
 def _time(plan: Any, inputs: list[torch.Tensor], seconds: float = SECONDS) -> float:
-    """Median time of one call in milliseconds on the device."""
+    """Returns the median time of one call in milliseconds on the device."""
     times: list[float] = []
     start = time.perf_counter()
     while len(times) < 2 or (time.perf_counter() - start < seconds and len(times) < 100):

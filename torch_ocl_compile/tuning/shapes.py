@@ -1,4 +1,4 @@
-# torch_ocl_compile/tuning/shapes.py: shapes to tune, in the form that users write: "gemm:512x512x512".
+# torch_ocl_compile/tuning/shapes.py: reads shapes to tune, in the form that users write: "gemm:512x512x512".
 from __future__ import annotations
 
 import re
@@ -18,7 +18,7 @@ def is_shape(text: str) -> bool:
 
 
 def job(text: str, device: torch.device, dtype: torch.dtype) -> Job:
-    """A function and its inputs for a shape such as "gemm:512x512x512". ConfigError if it is no valid shape."""
+    """Returns a function and its inputs for a shape such as "gemm:512x512x512". ConfigError if it is no valid shape."""
     kind, _, shapes = text.partition(":")
     first, *rest = shapes.split(",")
     settings = dict(part.split("=", 1) for part in rest if re.fullmatch(r"\w+=\d+", part))
@@ -37,7 +37,7 @@ def job(text: str, device: torch.device, dtype: torch.dtype) -> Job:
         padding = int(settings.pop("padding", r // 2))
         if not settings:
             x = randn(n, c, h, w).detach().contiguous(memory_format=torch.channels_last).requires_grad_()
-            # A function of this package would not do, because Dynamo skips those.
+            # A function of this package would not do, because Dynamo skips functions of this package.
             conv = torch.nn.Conv2d(c, k, (r, s), stride, padding, groups=groups, bias=False)
             return conv.to(dtype).to(device), [x]
     if form == ("attention", [4]):

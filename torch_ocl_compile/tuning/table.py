@@ -1,4 +1,4 @@
-# torch_ocl_compile/tuning/table.py: measured choices of kernel variants: storing, shipping and following them.
+# torch_ocl_compile/tuning/table.py: stores, ships and follows measured choices of kernel variants.
 """The table "tuning" of the cache file has three kinds of rows, each for one device and driver: a "choice" for a
 problem, a choice that is "disabled" because it failed with this driver, and a choice that a process is "trying". If
 the process of a "trying" row is gone, the variant has killed it, so it is disabled too.
@@ -29,7 +29,7 @@ _SEPARATOR = "\n"
 
 @dataclass(frozen=True)
 class DeviceKey:
-    """What a measurement is valid for."""
+    """The device and driver for which a measurement is valid."""
 
     device: str
     driver: str
@@ -49,7 +49,7 @@ class Table:
     shipped: dict[str, str] = field(default_factory=dict)  # Problem -> choice.
 
     def followed(self) -> dict[str, str]:
-        """Choice for each problem. The device's own choices take precedence over shipped ones."""
+        """Returns the choice for each problem. The device's own choices take precedence over shipped ones."""
         own = {problem: str(row["choice"]) for problem, row in self.choices.items()}
         found = {**self.shipped, **own}
         return {problem: choice for problem, choice in found.items() if choice not in self.disabled}
@@ -67,7 +67,7 @@ def device_key(index: int) -> DeviceKey:
 
 
 def table_of(index: int) -> Table:
-    """The rows of a device. They are read once per process and cache file."""
+    """Returns the rows of a device. They are read once per process and cache file."""
     global _loaded_for
     if _loaded_for != config.core_settings():
         _tables.clear()
@@ -100,7 +100,7 @@ def forget() -> None:
 
 
 def read(key: DeviceKey) -> Table:
-    """The rows of the cache for `key`."""
+    """Returns the rows of the cache for `key`."""
     found, bad = Table(key), []
     for name, value in _C.exec.tuning_rows():
         kind, device, subject = (*name.split(_SEPARATOR), "", "")[:3]
@@ -173,7 +173,7 @@ def clear() -> int:
 
 
 def shipped_choices(key: DeviceKey, path: Path) -> dict[str, str]:
-    """The choices of the file for a device: those for any driver, overridden by those for this driver."""
+    """Returns the file's choices for a device: the choices for any driver, overridden by the choices for this driver."""
     try:
         content = json.loads(path.read_text())
         if content["format"] != FORMAT:
@@ -204,7 +204,9 @@ def shipped_choices(key: DeviceKey, path: Path) -> dict[str, str]:
 
 
 def export(found: Table, path: Path) -> int:
-    """Writes the device's own choices to a file in the shipped format. Replaces its choices for this device and driver."""
+    """Writes the device's own choices to a file in the shipped format. They replace the file's choices for this device
+    and driver.
+    """
     content: dict[str, Any] = {"format": FORMAT, "devices": []}
     if path.exists():
         content = json.loads(path.read_text())

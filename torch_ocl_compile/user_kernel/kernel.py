@@ -71,7 +71,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A launch: everything but the tensors. `arguments`: see csrc/python/user_kernel_bindings.cpp."""
+    """A launch without its tensors. `arguments`: see csrc/python/user_kernel_bindings.cpp."""
 
     text: str
     arguments: list[Any]
@@ -81,7 +81,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Specialised:
-    """The program for one set of macros, and (scalar type, vector width) of each parameter."""
+    """The program for one set of macros. `elements` has the (scalar type, vector width) of each parameter."""
 
     text: str
     elements: dict[str, tuple[str, int]]
@@ -131,14 +131,16 @@ class Kernel:
         return f"<torch_ocl_compile.kernel {self.op._schema}>"
 
     def reference(self, function: Function) -> Function:
-        """Registers what the op computes for CPU tensors. May be used as a decorator. For an op that changes arguments,
-        the function changes them too."""
+        """Registers a function that computes the op for CPU tensors. May be used as a decorator. For an op that changes
+        arguments, the function changes them too.
+        """
         self._reference = function
         return function
 
     def register_autograd(self, backward: Function, /, *, setup_context: Function | None = None) -> None:
-        """The formula of the gradient, as for torch.library.register_autograd: backward(ctx, *gradients) returns a
-        gradient or None for each argument of the op. ConfigError for an op that changes its arguments."""
+        """Registers the formula of the gradient, as torch.library.register_autograd does: backward(ctx, *gradients)
+        returns a gradient or None for each argument of the op. ConfigError for an op that changes its arguments.
+        """
         if self.changed:
             raise ConfigError(
                 f"{self.name} changes {', '.join(self.changed)}, so it can have no gradient.\n  do: give it outputs."
@@ -147,7 +149,7 @@ class Kernel:
         torch.library.register_autograd(self.op, backward, setup_context=setup_context, lib=self._library)
 
     def program(self, *args: Any) -> str:
-        """The text that is compiled for these arguments: macros first, then the source."""
+        """Returns the text that is compiled for these arguments: macros first, then the source."""
         return self._specialised(self._define_texts(args)).text
 
     # Registration
@@ -190,7 +192,7 @@ class Kernel:
         return "float" if SCALARS[kind][0] in "efd" else "SymInt"
 
     def _functionally(self, *args: Any) -> Any:
-        """The op that changes arguments, by the op that returns them."""
+        """Runs the op that changes arguments, by calling the op that returns them changed."""
         results = self.functional(*args)
         results = results if isinstance(results, tuple) else (results,)
         given = self._named(args)
@@ -248,8 +250,9 @@ class Kernel:
         return _returned(results)
 
     def prepare(self, args: Sequence[Any], tensors: Sequence[torch.Tensor], changed: Sequence[int] = ()) -> Prepared:
-        """The launch for these arguments. `tensors`: arguments, then outputs. `changed`: where the changed arguments are among the
-        tensors, if not at their own place."""
+        """Returns the launch for these arguments. `tensors` are the arguments, then the outputs. `changed` has the
+        positions of the changed arguments among `tensors`, if they are not at their own place.
+        """
         args = [_plain(a) for a in args]
         given = self._named(args)
         specialised = self._specialised(self._define_texts(args))
@@ -274,7 +277,7 @@ class Kernel:
         return Prepared(specialised.text, arguments, self._size(self.sizes.global_size, args, "global_size"), local)
 
     def launch(self, prepared: Prepared, index: int, **plan: Any) -> Any:
-        """The launch on the device with this index. `plan`: further arguments of _C.exec.UserLaunch."""
+        """Returns the launch on the device with this index. `plan`: further arguments of _C.exec.UserLaunch."""
         built = self.build(prepared.text, index)
         local = prepared.local_size or [*built.required_local]
         items = local[0] * local[1] * local[2]
@@ -287,7 +290,7 @@ class Kernel:
         return _C.exec.UserLaunch(built, self.name, prepared.arguments, rounded, local, **plan)
 
     def build(self, text: str, index: int) -> Any:
-        """The built kernel. BuildError with the compiler's log and the lines of the source that it names."""
+        """Returns the built kernel. BuildError with the compiler's log and the lines of the source that it names."""
         key = (index, text)
         found = self._builds.get(key)
         if found is None:
@@ -314,7 +317,7 @@ class Kernel:
         return {name: messages.macro_text(self.name, name, value, OPENCL_TYPES) for name, value in made.items()}
 
     def _specialised(self, texts: dict[str, str]) -> Specialised:
-        """The program and the types of its parameters for these macros."""
+        """Returns the program and the types of its parameters for these macros."""
         key = tuple(texts.items())
         found = self._programs.get(key)
         if found is None:
@@ -346,7 +349,7 @@ class Kernel:
 
 
 def _plain(value: Any) -> Any:
-    """A number of one size as a Python number."""
+    """Returns the value; a SymInt becomes a Python int."""
     return int(value) if isinstance(value, torch.SymInt) else value
 
 

@@ -1,4 +1,5 @@
-# torch_ocl_compile/user_kernel/messages.py: checks of a user's kernel and of the tensors given to it, and their messages.
+# torch_ocl_compile/user_kernel/messages.py: checks a user's kernel and the tensors given to it, and writes the error
+# messages.
 from __future__ import annotations
 
 import re
@@ -19,7 +20,7 @@ def check_name(name: str, known: Mapping[str, Any]) -> None:
 
 
 def check_parameters(kernel: Any) -> None:
-    """ConfigError if outputs, values and strided do not fit the kernel's parameters."""
+    """Raises ConfigError if outputs, values and strided do not fit the kernel's parameters."""
     by_name = {p.name: p for p in kernel.parameters}
     where = f"{kernel.name}: kernel {kernel.signature.kernel}"
     for what, names in (("outputs", kernel.outputs), ("values", kernel.values), ("strided", kernel.strided)):
@@ -40,7 +41,7 @@ def check_parameters(kernel: Any) -> None:
 
 
 def elements_without_macros(kernel: Any) -> dict[str, tuple[str, int]]:
-    """(scalar type, vector width) of the parameters whose type does not depend on `defines`."""
+    """Returns (scalar type, vector width) of the parameters whose type does not depend on `defines`."""
     found = {}
     for p in kernel.parameters:
         try:
@@ -52,7 +53,9 @@ def elements_without_macros(kernel: Any) -> dict[str, tuple[str, int]]:
 
 
 def check_tensor(kernel: Any, p: Parameter, tensor: Any, what: str) -> None:
-    """ConfigError if the kernel cannot take the tensor. The dtype of a parameter whose type `defines` sets is free."""
+    """Raises ConfigError if the kernel cannot take the tensor. If `defines` sets the type of the parameter, any dtype
+    is allowed.
+    """
     where = f"{kernel.name}: {what} {p.name}"
     if not isinstance(tensor, torch.Tensor):
         raise ConfigError(f"{where} is a {type(tensor).__name__}, but it must be a tensor.")
@@ -81,7 +84,7 @@ def check_tensor(kernel: Any, p: Parameter, tensor: Any, what: str) -> None:
 
 
 def check_call(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """ConfigError if number or types of a call's arguments are not those of the op."""
+    """Raises ConfigError if the number or the types of a call's arguments do not fit the op."""
     names = [p.name for p in kernel.inputs]
     problem = ""
     if len(args) + len(kwargs) != len(names) or any(name not in names[len(args) :] for name in kwargs):
@@ -115,7 +118,7 @@ def group_too_large(kernel: Any, local: list[int], items: int, most: int) -> Con
 
 
 def macro_text(op: str, name: str, value: Any, types: Mapping[torch.dtype, str]) -> str:
-    """The text of a macro: a dtype becomes OpenCL's type, a float has all its digits."""
+    """Returns the text of a macro: a dtype becomes OpenCL's type, a float has all its digits."""
     if isinstance(value, torch.dtype):
         if value not in types:
             raise ConfigError(f"{op}: the macro {name} is {value}, which OpenCL C has no type for.")

@@ -1,7 +1,9 @@
-# torch_ocl_compile/user_kernel/registry.py: the ops made of users' kernels, and what a stored graph with them depends on.
-"""A stored graph holds what Python functions of the user computed when it was traced. It may be used again only if these
-functions are the same. So a key has the code of each function, of the functions that it calls, and the values that it reads.
-If something has no code or value that can be compared, the graph is not stored."""
+# torch_ocl_compile/user_kernel/registry.py: keeps the ops made of users' kernels, and what a stored graph with them
+# depends on.
+"""A stored graph holds what Python functions of the user computed when it was traced. It may be used again only if
+these functions are the same. Its key therefore has the code of each function and of the functions that it calls, and
+the values that they read. If something has no code or value that can be compared, the graph is not stored.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,14 @@ _TRUSTED = ("aten", "prims", "prim", "ocl", "higher_order")  # Namespaces of ops
 
 
 def find(target: Any) -> Any:
-    """The op that an overload belongs to, or None."""
+    """Returns the op that an overload belongs to, or None."""
     return BY_OVERLOAD.get(target)
 
 
 def identity_of(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
-    """(op, digest) of all kernels, if the graph has ops that torch does not know: their formulas may call any kernel.
-    UnsupportedError if a function of a kernel cannot be compared."""
+    """Returns (op, digest) of all kernels, if the graph has ops that torch does not know: their formulas may call any
+    kernel. UnsupportedError if a function of a kernel cannot be compared.
+    """
     if not KERNELS or not any(_is_foreign(node.target) for part in gm.modules() for node in _nodes(part)):
         return []
     return sorted((name, _digest(kernel)) for name, kernel in KERNELS.items())
@@ -70,7 +73,7 @@ def _digest(kernel: Registered) -> str:
 
 
 def _described(value: Any, where: str, seen: set[int]) -> Iterable[str]:
-    """Texts that are equal if and only if the value means the same."""
+    """Yields texts that are equal if and only if the value means the same."""
     if value is None or isinstance(value, (bool, int, float, str, bytes, torch.dtype, torch.device)):
         yield f"{type(value).__name__} {value!r};"
     elif isinstance(value, (tuple, list)):

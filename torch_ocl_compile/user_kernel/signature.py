@@ -1,7 +1,8 @@
 # torch_ocl_compile/user_kernel/signature.py: reads a kernel's signature, and gives its pointers an offset.
-"""Tensors share buffers, so a tensor is a buffer and an offset in bytes. The user's kernel takes plain pointers. So each
-pointer parameter of the text becomes two parameters, and the first statement of the body computes the pointer. No line is
-added, so that the compiler's messages show the lines of the user's text."""
+"""Tensors share buffers, so a tensor is a buffer and an offset in bytes. The user's kernel takes plain pointers. Each
+pointer parameter of the text is therefore replaced by two parameters, and the first statement of the body computes the
+pointer. No line is added, so that the compiler's messages show the lines of the user's text.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Signature:
     body_at: int  # Behind the opening brace.
 
     def text(self) -> str:
-        """The program with a pair (buffer, offset) for each pointer to global memory."""
+        """Returns the program with a pair (buffer, offset) for each pointer to global memory."""
         begin, end = self.parameters_at
         listed, pointers = [], []
         for p in self.parameters:
@@ -140,7 +141,9 @@ def _plain_type(words: list[str]) -> str:
 
 
 def element(type_name: str, macros: Mapping[str, str], where: str) -> tuple[str, int]:
-    """(scalar type, vector width) of a type: "float4" -> ("float", 4). Macros are replaced. ConfigError if it is unknown."""
+    """Returns (scalar type, vector width) of a type: "float4" -> ("float", 4). Macros are replaced. ConfigError if it
+    is unknown.
+    """
     seen = type_name
     for _ in range(8):
         if seen not in macros:
@@ -156,7 +159,7 @@ def element(type_name: str, macros: Mapping[str, str], where: str) -> tuple[str,
 
 
 def number_bytes(value: Any, type_name: str, where: str) -> bytes:
-    """A number as the kernel reads it. ConfigError if it does not fit the type."""
+    """Returns a number as bytes, as the kernel reads it. ConfigError if it does not fit the type."""
     form = SCALARS[type_name][0]
     try:
         return struct.pack(f"<{form}", float(value) if form in "efd" else int(value))
@@ -165,7 +168,7 @@ def number_bytes(value: Any, type_name: str, where: str) -> bytes:
 
 
 def macros_of(source: str) -> dict[str, str]:
-    """Types that the text itself names: `#define T float`, `typedef float T;`."""
+    """Returns the types that the text itself names: `#define T float`, `typedef float T;`."""
     named = dict(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\w+)[ \t]*$", source, re.M))
     named.update({new: old for old, new in re.findall(r"\btypedef\s+(\w+)\s+(\w+)\s*;", source)})
     return named
