@@ -74,7 +74,7 @@ void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<s
 
 bool Accumulators::shifted() const { return facts_.name == "welford" && n_.stage != ReductionStage::kFinal; }
 
-/// The reduced values of the current element, at the current width and in the accumulators' types.
+/// Returns the reduced values of the current element, at the current width and in the accumulators' types.
 std::vector<std::string> Accumulators::inputs() {
   const int width = body_.lane_width();
   if (!loads_) return {map_("", width)};
@@ -253,7 +253,7 @@ Accumulators::Carried Accumulators::after_passes(const std::string& centre, cons
 
 namespace {
 
-// Ignores NaN, so that a step is one instruction. The sum then finds a NaN.
+// This maximum ignores NaN, so that a step is one instruction. The sum of the second pass then finds a NaN.
 const ir::ReductionFacts kRowMaxPass{
     "largest", 1, 1, 1, {"same"}, {"$lowest"}, {"$x > $a0 ? $x : $a0"}, {"$b0 > $a0 ? $b0 : $a0"}, {0}};
 

@@ -16,8 +16,8 @@ class Accumulators {
   using Carried = std::vector<std::string>;
 
   Accumulators(BodyPrinter& body, ir::NodeId node);
-  /// Prints one pass over the elements of `of`. The pass is a reduction of kind `row` over the values that `map` prints
-  /// for the elements.
+  /// Prints one pass over the elements of the reduction `of`. The pass is a reduction of kind `row` over the values
+  /// that `map` prints for the elements.
   using Map = std::function<std::string(const std::string& value, int width)>;
   Accumulators(const Accumulators& of, const ir::ReductionFacts& row, Map map);
   ir::NodeId node() const { return node_; }
@@ -37,13 +37,13 @@ class Accumulators {
   void declare(Writer& writer, const Carried& carried, int width) const;
   /// Prints a step with the current element, at the body's current lane width.
   void step(const Carried& carried);
-  /// Prints a step of a Scan. It resets the accumulators where the node says so; flush_stores stores the results so
-  /// far.
+  /// Prints a step of a Scan. The step first resets the accumulators where the node says so. flush_stores then stores
+  /// the results so far.
   void step_scan(const Carried& carried);
 
-  // Accumulators of one block. They are those of the whole loop, except for Welford: a block has no division per
-  // element. It has a shift c (the mean of earlier blocks, or the first element), s = sum of x - c, q = sum of (x -
-  // c)^2, and a count k, which all lanes share.
+  // Accumulators of one block. They are the same as those of the whole loop, except for Welford, where a block has no
+  // division per element. A block of Welford has a shift c (the mean of earlier blocks, or the first element), s = sum
+  // of x - c, q = sum of (x - c)^2, and a count k, which all lanes share.
   Carried block_names() const;
   /// Declares the accumulators of a block whose results will be merged into `into`.
   void declare_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
@@ -53,12 +53,12 @@ class Accumulators {
   // Softmax of a row in cache takes two passes: the maximum, then the sum of exp(x - maximum). That is half of the
   // arithmetic of a running softmax.
   bool is_softmax() const;
-  /// `map`, if given, prints code for each element.
+  /// Returns the first pass, the maximum. `map`, if given, prints code for each element.
   Accumulators row_max_pass(Map map) const;
-  /// `load`, if given, prints the element instead of the body. `save`, if given, prints code that stores exp(element -
-  /// row_max).
+  /// Returns the second pass, the sum. `load`, if given, prints the element instead of the body. `save`, if given,
+  /// prints code that stores exp(element - row_max).
   Accumulators exp_sum_pass(const std::string& row_max, const Map& load, const Map& save) const;
-  /// The accumulators after both passes. They are NaN if the row has a NaN.
+  /// Returns the accumulators after both passes. They are NaN if the row has a NaN.
   Carried after_softmax_passes(Writer& writer, const std::string& row_max, const std::string& sum) const;
 
   // A reduction of elements in registers takes two passes with one accumulator each: first a mean or a maximum (the
@@ -66,11 +66,12 @@ class Accumulators {
   bool takes_two_passes() const;
   /// True if one pass with one accumulator is enough, as for sums and maxima.
   bool is_single() const { return count() == 1; }
+  /// Declares the accumulator of pass 0 or 1, and returns its name.
   std::string declare_pass(Writer& writer, int pass, int width) const;
   /// Prints a step with one element into `into`; the second pass uses `centre`.
   void step_pass(int pass, const std::string& into, const std::string& centre);
   std::string merge_pass_text(int pass, const std::string& a, const std::string& b, int width) const;
-  /// The centre, from the result `first` of the first pass over `elements` elements.
+  /// Returns the centre, computed from the result `first` of the first pass over `elements` elements.
   std::string centre_text(const std::string& first, const std::string& elements) const;
   Carried after_passes(const std::string& centre, const std::string& second, const std::string& elements) const;
 

@@ -46,7 +46,7 @@ Member print_member(const schedule::Schedule& schedule, const Group& group, cons
   return member;
 }
 
-/// "__global const float* in0" for "__global const float* in0, const ulong in0_offset".
+/// Returns "__global const float* in0" for "__global const float* in0, const ulong in0_offset".
 std::string pointer_variable(const std::string& parameter) { return parameter.substr(0, parameter.find(',')); }
 
 class BatchPrinter {
@@ -96,7 +96,7 @@ class BatchPrinter {
     return std::all_of(group.members.begin(), group.members.end(), [](const Group& m) { return m.index32; });
   }
 
-  /// The argument that holds the index of the first work-group after the members of function f.
+  /// Returns the argument that holds the index of the first work-group after the members of function f.
   std::string end_of(const std::vector<std::vector<size_t>>& users, size_t f) {
     IndexExpr end = 0;
     for (size_t g = 0; g <= f; ++g)

@@ -20,7 +20,8 @@ using ir::SymbolKind;
 
 namespace {
 
-// These loop numbers stand for the position of a lane loop: the number of the step, and (+ 1) the lane within the step.
+// Loop numbers that stand for the position of a lane loop: kStepLoop for the number of the step, kStepLoop + 1 for the
+// lane within the step.
 constexpr int kStepLoop = 1 << 20;
 
 void collect_values(const IndexExpr& e, std::map<int, Value>& values) {
@@ -50,7 +51,8 @@ std::string with_suffix(const std::string& text, Type type, bool is_cpu) {
   return result;
 }
 
-/// The 16-bit type that holds the op's result exactly, if the op returns one of its operands or a negated operand.
+/// Returns the 16-bit type that holds the op's result exactly, if the op returns one of its operands or a negated
+/// operand.
 std::optional<DType> result_fits(const ir::Op& op, const std::vector<Value>& args) {
   constexpr std::array kPicks = {OpCode::k_where, OpCode::k_relu,    OpCode::k_neg,
                                  OpCode::k_abs,   OpCode::k_minimum, OpCode::k_maximum};
@@ -183,8 +185,8 @@ Value BodyPrinter::constant(const ir::Op& op) const {
   return {text, op.dtype, 1, 0, true};
 }
 
-/// A quotient whose dividend is a cached exponential. It becomes a product with the reciprocal of the divisor, which is
-/// computed once per row.
+/// Prints a quotient whose dividend is a cached exponential. It becomes a product with the reciprocal of the divisor,
+/// which is computed once per row.
 Value BodyPrinter::cached_quotient(NodeId node, const ir::Op& op) {
   const Value dividend = value(node, op.args[0]), divisor = value(node, op.args[1]);
   const auto [inverse, fresh] = memo_.try_emplace({node, ~op.args[1]});
@@ -294,7 +296,7 @@ void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
   resolved.multiple = ranges.known_divides(lane_width_, affine->rest);
 }
 
-/// True if an index that uses this value is computed in 64 bits. It costs nothing on GPUs. NVIDIA's assembler (CUDA
+/// True if an index that uses this value is computed in 64 bits. On GPUs 64 bits cost nothing. NVIDIA's assembler (CUDA
 /// 13.0, sm_90) merges loads from different addresses if a truncated 64-bit value is multiplied: `in[(int)v * 5 + 3]`
 /// reads the element of `in[(int)v * 5 + 4]`.
 bool BodyPrinter::is_long(const Value& value) const { return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu; }

@@ -64,7 +64,7 @@ class BodyPrinter {
   int lane_width() const { return lane_ ? lane_width_ : 1; }
 
   // Nodes
-  /// Value of op number `op` in the node's body.
+  /// Returns the value of op number `op` in the node's body.
   Value value(ir::NodeId node, int op);
   /// Evaluates a Map node. Its stores wait until flush_stores, so that they come after loads from memory that they
   /// reuse.
@@ -83,7 +83,8 @@ class BodyPrinter {
   };
   /// True if the store goes to consecutive elements of type `dtype` along the loop, and no load reads them before.
   bool can_hold_row(const ir::Store& store, ir::Symbol loop, ir::DType dtype) const;
-  /// load_text_of: the stored values of the current lanes. store_text_of: a statement that stores `value` there.
+  /// load_text_of returns the stored values of the current lanes, store_text_of a statement that stores `value` in
+  /// their place.
   std::string load_text_of(const RowStorage& storage, ir::DType dtype);
   std::string store_text_of(const RowStorage& storage, ir::DType dtype, const std::string& value);
   /// From now on, the op's value is loaded from `storage`, where an earlier loop over the row has stored it.
@@ -97,7 +98,7 @@ class BodyPrinter {
   // Spelling
   Value convert(const Value& value, ir::DType dtype);
   std::string broadcast_to_width(const Value& value, int width) const;  // Broadcasts a scalar.
-  // Prints an index expression over symbols that are known here, without v*.
+  // Returns the text of an index expression over symbols that are known here, without values of ops (v*).
   std::string index(const ir::IndexExpr& e) const;
   const ir::Ranges& ranges() const { return ranges_; }
   Kernel& kernel() { return kernel_; }
@@ -120,11 +121,12 @@ class BodyPrinter {
     ir::IndexExpr e;
     int level = 0;
     bool varies = false;  // The expression differs from lane to lane.
-    // The constant difference from one lane to the next; nullopt if it is unknown or if a v* differs from lane to lane.
+    // The constant difference from one lane to the next. nullopt if it is unknown, or if an op's value (v*) in the
+    // expression differs from lane to lane.
     std::optional<ir::IndexExpr> coefficient;
     // The value in lane 0 is a multiple of the width whenever the lane loop's position is one.
     bool multiple = false;
-    std::map<int, Value> values;  // The values of the v* in the expression.
+    std::map<int, Value> values;  // The values of ops (v*) in the expression, by the op's number.
   };
   using Key = std::vector<ir::IndexExpr>;
 
@@ -143,7 +145,7 @@ class BodyPrinter {
   void store_lanes(const PendingStore& store, const ResolvedIndex& offset);
 
   ResolvedIndex resolve(ir::NodeId node, const ir::IndexExpr& e);
-  /// Prints the expression for a lane. kNone: for the position of the lane loop, as a scalar.
+  /// Returns the text of the expression for a lane. kNone: for the position of the lane loop, as a scalar.
   std::string spell(const ResolvedIndex& resolved, int lane) const;
   void resolve_lanes(ResolvedIndex& resolved) const;
   bool is_aligned(const ResolvedIndex& resolved) const;

@@ -17,8 +17,8 @@ IndexExpr BodyPrinter::offset_of(BufferId buffer, const std::vector<IndexExpr>& 
   return ir::simplify(ir::linear_offset(kernel_.graph().buffers[static_cast<size_t>(buffer)], coords, ranges_), ranges_);
 }
 
-/// Identifies an element of a buffer by its coordinates. nullopt if they use v*, because the same v* has different
-/// meanings in different bodies.
+/// Returns a key that identifies an element of a buffer by its coordinates. nullopt if they use values of ops (v*),
+/// because the same v* has different meanings in different bodies.
 std::optional<BodyPrinter::Key> BodyPrinter::key(BufferId buffer, const std::vector<IndexExpr>& coords) const {
   Key result;
   for (const IndexExpr& c : coords) {
@@ -64,8 +64,8 @@ Value BodyPrinter::load(NodeId node, const ir::Op& op) {
   return result;
 }
 
-/// Offset of a lane: `base` plus a constant if the difference between lanes is constant, otherwise the whole
-/// expression.
+/// Returns the offset of a lane: `base` plus a constant if the difference between lanes is constant, otherwise the
+/// whole expression.
 std::string BodyPrinter::lane_offset(const ResolvedIndex& resolved, const std::string& base, int lane) const {
   if (!resolved.varies) return spell(resolved, ir::kNone);
   if (!resolved.coefficient) return spell(resolved, lane);

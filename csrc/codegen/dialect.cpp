@@ -13,7 +13,7 @@ namespace {
 
 std::string lanes(int width) { return width > 1 ? std::to_string(width) : ""; }
 
-/// "p + offset" without a superfluous "+ 0".
+/// Returns "p + offset" without a superfluous "+ 0".
 std::string address(const std::string& pointer, const std::string& offset) {
   return offset == "0" ? pointer : pointer + " + " + offset;
 }

@@ -29,31 +29,32 @@ Dialect make_dialect(const Caps& caps);
 /// with a stride and a function like sin.
 constexpr const char* kStaysScalar = "#pragma clang loop vectorize(disable)";
 
-/// Expression that loads `width` elements at `offset`. f16 and bf16 become float; bool becomes 0/1 (a mask as a
-/// vector). `aligned`: the address is a multiple of the vector's size, so GPUs may load it in one access. A plain vload
-/// guarantees only the alignment of an element.
+/// Returns an expression that loads `width` elements at `offset`. f16 and bf16 become float; bool becomes 0/1 (a mask
+/// as a vector). aligned: the address is a multiple of the vector's size, so GPUs may load it in one access. A plain
+/// vload guarantees only the alignment of an element.
 std::string load_text(ir::DType dtype, int width, const std::string& pointer, const std::string& offset, bool aligned = false);
-/// Statement that stores `value` at `offset`. The value has the dtype's compute type and was rounded to the dtype by
-/// convert_text.
+/// Returns a statement that stores `value` at `offset`. The value has the dtype's compute type and was rounded to the
+/// dtype by convert_text.
 std::string store_text(ir::DType dtype, int width, const std::string& pointer, const std::string& offset,
                        const std::string& value, bool aligned = false);
 
-/// Statement that atomically replaces the i32 at `offset` by the maximum of itself and `value`.
+/// Returns a statement that atomically replaces the i32 at `offset` by the maximum of itself and `value`.
 std::string maximum_text(const std::string& pointer, const std::string& offset, const std::string& value);
 
-/// `text` of type `from`, converted to `to` at the same width. Floats are truncated to integers. f16 and bf16 round.
+/// Returns `text`, which has type `from`, converted to `to` at the same width. Floats are truncated to integers. f16
+/// and bf16 round.
 std::string convert_text(const std::string& text, Type from, ir::DType to);
-/// A scalar in `width` lanes. A bool becomes a mask.
+/// Returns a scalar in `width` lanes. A bool becomes a mask.
 std::string broadcast_text(const std::string& text, ir::DType dtype, int width);
-/// One lane of a vector as a scalar. A mask becomes 0/1.
+/// Returns one lane of a vector as a scalar. A mask becomes 0/1.
 std::string lane_text(const std::string& text, ir::DType dtype, int lane);
-/// A vector from the texts of its lanes.
+/// Returns a vector made of the texts of its lanes.
 std::string gather_text(const std::vector<std::string>& lanes, ir::DType dtype);
-/// A mask (int lanes) as a condition that selects values of `dtype`.
+/// Returns a mask (int lanes) as a condition that selects values of `dtype`.
 std::string condition_text(const std::string& mask, ir::DType dtype, int width);
 
-/// The parameters of a buffer: "__global const float* in0, const ulong in0_offset". `alone`: no other parameter points
-/// to the same memory, so the pointer is `restrict`.
+/// Returns the parameters of a buffer: "__global const float* in0, const ulong in0_offset". alone: true if no other
+/// parameter points to the same memory, so that the pointer is `restrict`.
 std::string pointer_parameter(const std::string& name, ir::DType dtype, bool written, bool alone = false);
 
 }  // namespace ocl::codegen

@@ -62,7 +62,7 @@ struct IndexPrinter {
   }
   std::string wrap(const std::string& text, int own, int least) const { return own < least ? "(" + text + ")" : text; }
 
-  /// The constant factor of a product. With it, sums are printed as "a - 4*b".
+  /// Returns the constant factor of a product. With it, sums are printed as "a - 4*b".
   int64_t factor(const IndexExpr& e) const {
     if (e.is_const()) return e.constant();
     if (e.op() == IndexOp::kMul)

@@ -9,21 +9,22 @@
 
 namespace ocl::codegen {
 
-/// Type in which bodies compute: "float16", "long", "int4".
+/// Returns the type in which bodies compute: "float16", "long", "int4".
 std::string type_name(Type type);
-/// Type of an element in memory: "float", "uchar" for bool, "half", "ushort" for bf16.
+/// Returns the type of an element in memory: "float", "uchar" for bool, "half", "ushort" for bf16.
 const char* storage_name(ir::DType dtype);
-/// Suffix of a function of kernels/base/ops.cl for this type: "f32x16".
+/// Returns the suffix of a function of kernels/base/ops.cl for this type: "f32x16".
 std::string type_suffix(Type type);
-/// Bytes of one lane of a value. 4 for bool, f16 and bf16.
+/// Returns the bytes of one lane of a value: 4 for bool, f16 and bf16.
 int lane_bytes(ir::DType dtype);
 
-/// An exact scalar constant: hexadecimal floating point, NAN, INFINITY, integers with suffixes. A bool is 0 or 1.
+/// Returns the text of an exact scalar constant: hexadecimal floating point, NAN, INFINITY, integers with suffixes. A
+/// bool is 0 or 1.
 std::string literal(const Literal& literal);
-/// Least or greatest value of the type. For floating point it is infinite.
+/// Returns the least or the greatest value of the type. For floating point it is infinite.
 std::string extreme(ir::DType dtype, bool highest);
 
-/// The suffix that selects a lane: ".sa" for lane 10.
+/// Returns the suffix that selects a lane: ".sa" for lane 10.
 std::string lane_suffix(int lane);
 
 /// How the symbols of an index expression are spelled, and whether it is computed in long or int.
@@ -32,8 +33,8 @@ struct IndexSpelling {
   bool mixed = false;  // True if some symbols are long and others int.
   std::function<std::string(ir::Symbol)> name;
 };
-/// Spells an index expression. Division and remainder use C's operators if the operands are proven nonnegative;
-/// otherwise they call op_index_floordiv and op_index_mod.
+/// Returns the text of an index expression. Division and remainder use C's operators if the operands are proven
+/// nonnegative; otherwise they call op_index_floordiv and op_index_mod.
 std::string index_text(const ir::IndexExpr& e, const ir::Ranges& ranges, const IndexSpelling& spelling);
 
 }  // namespace ocl::codegen

@@ -13,9 +13,9 @@ namespace ocl::codegen {
 std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat,
                                                   const std::string& type, const ir::Shape& sizes, size_t count,
                                                   ir::SymbolKind kind, const std::string& suffix = "");
-/// Type of a flat index: "int", or "long" if `total` plus one step may not fit.
+/// Returns the type of a flat index: "int", or "long" if `total` plus one step may not fit.
 const char* flat_type(const BodyPrinter& body, const ir::IndexExpr& total);
-/// The first `count` loops i*, each with index 0. For loops of extent 1.
+/// Returns names for the first `count` loops i*: each has index 0. Use it for loops of extent 1.
 std::map<ir::Symbol, std::string> zero_loops(size_t count);
 
 }  // namespace ocl::codegen

@@ -126,7 +126,7 @@ constexpr char kUnroll[] =
 
 bool has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
-/// Replacements for vector loads and stores of compilers whose own ones are slow, or wrong for halves.
+/// Returns replacements for vector loads and stores, for compilers whose own ones are slow, or wrong for halves.
 std::string memory_functions(const Dialect& dialect, const std::string& text) {
   if (dialect.converts_halves) return "";
   const bool halves = has(text, "_half") || has(text, "IN_HALF");

@@ -16,8 +16,8 @@ namespace ocl::codegen {
 /// Names depend only on the order of first use, so equal groups give equal text.
 class Kernel {
  public:
-  /// `written`: the buffers that the group stores to; their pointers are not const. `prefix`: put in front of the names
-  /// of arguments, if the text is combined with other code.
+  /// written: the buffers that the group stores to; their pointers are not const. prefix: put in front of the names of
+  /// arguments, if the text is combined with other code.
   Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<ir::BufferId> written, bool index32,
          std::string prefix = "");
 
@@ -27,28 +27,30 @@ class Kernel {
   bool wide() const { return wide_; }
   const char* index_type() const { return wide_ ? "long" : "int"; }
 
-  /// The argument of a buffer: "in0", "out1". InternalError if the buffer has no memory.
+  /// Returns the argument of a buffer: "in0", "out1". InternalError if the buffer has no memory.
   std::string buffer(ir::BufferId id);
   /// True if the kernel stores to the buffer.
   bool writes(ir::BufferId id) const { return written_.count(id) > 0; }
-  /// The argument of size symbol s<index>: "s0".
+  /// Returns the argument of size symbol s<index>: "s0".
   std::string size(int index);
   /// Adds argument `name`, an integer whose value is computed on the host.
   std::string integer(const std::string& name, const ir::IndexExpr& value);
   /// Adds an integer argument with a numbered name. Equal values share an argument.
   std::string shared_integer(const char* prefix, const ir::IndexExpr& value);
   std::string fresh(const char* prefix);  // Returns a new name: "v0", "v1", ... Each prefix has its own count.
-  /// A __local array with `elements` elements. Arrays of one type are numbered by `slot`; later phases reuse them.
+  /// Returns a __local array with `elements` elements. Arrays of one type are numbered by `slot`; later phases reuse
+  /// them.
   std::string local_array(Type type, int slot, int elements);
   /// Bytes of all __local arrays.
   int64_t local_bytes() const { return local_bytes_; }
 
-  /// All parameters in order: the buffers, then the integers.
+  /// Returns all parameters in order: the buffers, then the integers. alone: see pointer_parameter.
   std::vector<std::string> parameters(bool alone = false) const;
   std::vector<std::string> argument_names() const;
   /// Prints "in0 += in0_offset;" for every buffer.
   void write_offsets(Writer& writer) const;
-  /// The offsets of all buffers combined by "|". It is a multiple of a power of two only if all offsets are.
+  /// Returns the offsets of all buffers combined by "|". The result is a multiple of a power of two only if all offsets
+  /// are.
   std::string all_offsets() const;
   const std::vector<std::string>& buffer_names() const { return buffer_names_; }
   const std::vector<std::string>& int_names() const { return int_names_; }
@@ -83,7 +85,7 @@ void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::
 void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& epilogue,
                    const std::string& file);
 
-/// The buffers that the nodes store to, if they have memory.
+/// Returns the buffers that the nodes store to, if they have memory.
 std::set<ir::BufferId> stored_buffers(const schedule::Schedule& schedule, const std::vector<ir::NodeId>& nodes);
 
 }  // namespace ocl::codegen

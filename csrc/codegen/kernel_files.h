@@ -12,7 +12,7 @@ struct KernelFile {
 extern const KernelFile kKernelFiles[];
 extern const int kKernelFileCount;
 
-/// The text of kernels/<name>.cl. InternalError if there is no such file.
+/// Returns the text of kernels/<name>.cl. InternalError if there is no such file.
 const char* kernel_file(const std::string& name);
 
 }  // namespace ocl::codegen

@@ -15,7 +15,7 @@ using schedule::LoopStrategy;
 
 namespace {
 
-/// "pointwise", or the name of the group's first reduction.
+/// Returns "pointwise", or the name of the group's first reduction.
 std::string kind_of(const schedule::Schedule& schedule, const Group& group) {
   for (const ir::NodeId node : group.nodes()) {
     const ir::Node& n = schedule.graph.nodes[static_cast<size_t>(node)];

@@ -1,10 +1,9 @@
 // csrc/codegen/lane_phases.cpp: inner phases with vector lanes along the last reduction loop (rows on CPUs).
 //
-//   a0 (W lanes): sum of the blocks of the vector loop. Each block is summed in a1 (W lanes)
-//   a2 (W/2 or fewer lanes), ...: the last elements of the row, in vectors of half the width, a quarter, ... If their number is
-//   unknown,
-//     they are added one by one
-//   result: the lanes of a0 are merged pairwise, then merged with the lanes of a2, ...
+//   a0 (W lanes)              the sum of the blocks of the vector loop; each block is summed in a1 (W lanes)
+//   a2 (W/2 or fewer), ...    the last elements of the row, in vectors of half the width, a quarter, ...; one by one if
+//                             their number is unknown
+//   result                    the lanes of a0 are merged pairwise, then merged with the lanes of a2, ...
 #include "csrc/codegen/lane_phases.h"
 
 #include "csrc/codegen/same_value.h"
@@ -19,9 +18,9 @@ namespace {
 
 constexpr int kBlockSteps = 64;   // Vector steps that go into one accumulator of a block.
 constexpr int64_t kArray = 8192;  // Largest number of elements in a work-item's private array.
-// A row with up to this many elements is as fast to read again as to compute again.
+// A row with up to this many elements is read again as fast as its elements are computed again.
 constexpr int64_t kNearRow = 1 << 14;
-// A row with up to this many elements is faster to read again than to compute again.
+// A row with up to this many elements is read again faster than its elements are computed again.
 constexpr int64_t kCachedRow = 1 << 18;
 constexpr size_t kCheapOps = 8;  // With up to this many ops per element, computing again is faster than reading again.
 
@@ -41,7 +40,7 @@ void LanePhases::print_inner(const Phase& phase) {
   reductions.finish(print_row(reductions), 1);
 }
 
-/// Widths of the vectors for the elements after the last whole vector of a row.
+/// Returns the widths of the vectors for the elements after the last whole vector of a row.
 std::vector<int> LanePhases::tail_widths() const {
   const IndexExpr& last = group_.reduce_sizes.back();
   if (body_.ranges().known_divides(width_, last)) return {};
@@ -160,7 +159,7 @@ void LanePhases::print_vector_loop(PhaseReductions& reductions, const RowSets& s
   w.close();
 }
 
-/// The ops of later inner phases that are equal to exp(element - row maximum) of the phase's softmax.
+/// Returns the ops of later inner phases that are equal to exp(element - row maximum) of the phase's softmax.
 std::vector<LanePhases::RecomputedExp> LanePhases::recomputed_exps(const Phase& phase) const {
   const ir::Graph& graph = body_.kernel().graph();
   const ir::Node& softmax = graph.nodes[static_cast<size_t>(phase.nodes[0])];
@@ -186,8 +185,8 @@ bool LanePhases::fits_array() const {
   return group_.reduce_sizes.size() == 1 && group_.reduce_sizes[0].is_const() && group_.reduce_sizes[0].constant() <= kArray;
 }
 
-/// Memory for the exponentials of a row: the elements where the last phase that uses them stores its result, or a
-/// private array.
+/// Returns memory for the exponentials of a row: the elements where the last phase that uses them stores its result, or
+/// a private array.
 std::optional<BodyPrinter::RowStorage> LanePhases::storage_for(const std::vector<RecomputedExp>& exps, ir::DType dtype) {
   const ir::Symbol last{SymbolKind::kReduce, static_cast<int>(group_.reduce_sizes.size()) - 1};
   if (!exps.empty())

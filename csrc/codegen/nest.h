@@ -32,10 +32,11 @@ Grid write_elements_gpu(Nest& nest);
 Grid write_rows_cpu(Nest& nest);
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local);
 
-/// The number of outer elements for one CPU work-item. It is large enough to be worth a work-item, but gives a large
-/// launch several work-items per core. `elements` is the total; each element costs `cost` simple operations.
+/// Returns the number of outer elements for one CPU work-item. It is large enough to be worth a work-item, but gives a
+/// large launch several work-items per core. elements: the number of all outer elements; cost: simple operations for
+/// each of them.
 ir::IndexExpr elements_per_item(const Dialect& dialect, const ir::IndexExpr& elements, const ir::IndexExpr& cost);
-/// The extents of the group's loops and the ranges of its sizes.
+/// Returns the extents of the group's loops and the ranges of its sizes.
 ir::Ranges group_ranges(const schedule::Schedule& schedule, const schedule::Group& group);
 
 }  // namespace ocl::codegen

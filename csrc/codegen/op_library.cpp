@@ -88,7 +88,7 @@ DType signed_of_size(int bytes) {
   return bytes == 1 ? DType::kI8 : bytes == 2 ? DType::kI16 : bytes == 4 ? DType::kI32 : DType::kI64;
 }
 
-/// Names the functions that call a builtin for each lane of a vector: op_lanes_pow_f64x4.
+/// The first part of the names of functions that call a builtin for each lane of a vector: op_lanes_pow_f64x4.
 constexpr std::string_view kByLane = "op_lanes_";
 
 /// PoCL 3.1 chooses one branch of these builtins for all lanes of a vector of doubles: if one lane is 0, NaN or infinite,
@@ -97,7 +97,7 @@ bool needs_lanes(const std::string& builtin, Type type) {
   return type.dtype == DType::kF64 && type.width > 1 && (builtin == "fmod" || builtin == "pow");
 }
 
-/// The function of two vectors that calls `builtin` once for each lane.
+/// Returns the text of a function of two vectors that calls `builtin` once for each lane.
 std::string by_lane(const std::string& builtin, Type type) {
   const std::string t = type_name(type);
   std::string calls;
@@ -163,7 +163,7 @@ class Instance {
     return w;
   }
 
-  /// The constant in REAL(0.5), with its parentheses. Moves `i` behind it.
+  /// Returns the constant in REAL(0.5), with its parentheses. Moves `i` behind it.
   std::string real(size_t& i) {
     std::string number;
     ++i;

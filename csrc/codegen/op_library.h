@@ -16,13 +16,13 @@
 
 namespace ocl::codegen {
 
-/// The definitions of all library functions that `text` calls. A function comes after those it calls; otherwise they
-/// are in order of first use. "" if there are none. `is_cpu` selects the replacements of own_function().
+/// Returns the definitions of all library functions that `text` calls, "" if there are none. A function comes after
+/// those that it calls; otherwise they are in order of first use. `is_cpu` selects the replacements of own_function().
 std::string called_functions(const std::string& text, bool is_cpu);
 
-/// The function of kernels/base/maths.cl that replaces a builtin ("exp") or a function of base/ops.cl ("op_gelu_erf"),
-/// without the type suffix. Returns `name` if there is no replacement for the type. On GPUs, only builtins that branch
-/// are replaced, because branches keep an item from working on several elements at once.
+/// Returns the function of kernels/base/maths.cl that replaces a builtin ("exp") or a function of base/ops.cl
+/// ("op_gelu_erf"), without the type suffix. Returns `name` if there is no replacement for the type. On GPUs, only
+/// builtins that branch are replaced, because branches keep an item from working on several elements at once.
 std::string own_function(const std::string& name, ir::DType dtype, bool is_cpu);
 
 }  // namespace ocl::codegen

@@ -29,22 +29,22 @@ class PhaseReductions {
   const Accumulators& operator[](size_t i) const { return reductions_[i]; }
   /// True if the phase is a Scan.
   bool scans() const { return scans_; }
-  /// Number of ops in the phase's bodies. Repeating them costs that much compile time.
+  /// Returns the number of ops in the phase's bodies. Repeating them costs that much compile time.
   size_t op_count() const;
 
-  /// New variable names for the accumulators of all reductions. declare() prints their declarations.
+  /// Returns new variable names for the accumulators of all reductions. declare() prints their declarations.
   Sets names() const;
   void declare(Writer& writer, const Sets& sets, int width) const;
-  /// New names for the accumulators of one block of elements. merge_block adds the block's results to `into`.
+  /// Returns new names for the accumulators of one block of elements. merge_block adds the block's results to `into`.
   Sets block_names() const;
   void declare_block(Writer& writer, const Sets& into, const Sets& block, int width) const;
   void merge_block(Writer& writer, const Sets& into, const Sets& block, int width) const;
   /// True if some reduction gains by blocks. `is_long`: the loop has more elements than one block.
   bool wants_blocks(bool is_long) const;
-  /// Number of elements in a block, for a loop over `total` elements.
+  /// Returns the number of elements in a block, for a loop over `total` elements.
   int64_t block_length(int64_t total) const;
-  /// The length, as text, of the block that begins at `first`. Blocks have `length` elements, but the first may be
-  /// shorter.
+  /// Returns the length, as text, of the block that begins at `first`. Blocks have `length` elements, but the first may
+  /// be shorter.
   std::string block_text(const std::string& first, int64_t length) const;
 
   /// Prints the phase's nodes for one element or vector, at the innermost level. Maps store their values, reductions

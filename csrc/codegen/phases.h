@@ -1,11 +1,11 @@
 // csrc/codegen/phases.h: prints the phases of a group for one outer element, or for one vector of them. This is the code inside
 // the loops over i*. Each strategy for the loops over r* is a class:
 //
-//   SequentialPhases   one element after the other                                        sequential_phases.h
-//   MultiVectorPhases   the same, for several neighbouring vectors of outer elements       sequential_phases.h
-//   LanePhases         vector lanes along the last r* (rows on CPUs)                      lane_phases.h
-//   WorkGroupPhases    the items of a GPU work-group stride over r*                       work_group_phases.h
-//   RegisterPhases     as WorkGroupPhases, and the items keep the row in registers        register_phases.h
+//   SequentialPhases    one element after the other                                        sequential_phases.h
+//   MultiVectorPhases   one element after the other, for several neighbouring vectors      sequential_phases.h
+//   LanePhases          vector lanes along the last r* (rows on CPUs)                      lane_phases.h
+//   WorkGroupPhases     the items of a GPU work-group stride over r*                       work_group_phases.h
+//   RegisterPhases      as WorkGroupPhases, and the items keep the row in registers        register_phases.h
 #pragma once
 
 #include <functional>
@@ -28,8 +28,8 @@ class PhasePrinter {
 
   /// Prints the loops over r* of an inner phase.
   virtual void print_inner(const schedule::Phase& phase) = 0;
-  /// The condition under which a work-item stores values that exist once per outer element, so that only one work-item
-  /// does. "": no condition.
+  /// Returns the condition under which a work-item stores values that exist once per outer element, so that only one
+  /// work-item stores them. "": no condition.
   virtual std::string store_condition() const { return ""; }
 
   void print_outer(const schedule::Phase& phase);
@@ -40,10 +40,10 @@ class PhasePrinter {
   const schedule::Group& group_;
 };
 
-/// How the items of a GPU work-group share a reduction. `items` items stride over r*; `rows` outer elements are computed side
-/// by side.
-///   kRow: lane = local id 0 (neighbouring items have neighbouring r*)     kColumn: lane = local id 1 (neighbouring items have
-///   neighbouring i*)
+/// How the items of a GPU work-group share a reduction. `items` items stride over r*; `rows` outer elements are
+/// computed side by side.
+///   kRow     lane = item % items: neighbouring items have neighbouring r*
+///   kColumn  lane = item / rows: neighbouring items have neighbouring i*
 struct Sharing {
   int items = 1;  // 1: a reduction is not shared.
   int rows = 1;

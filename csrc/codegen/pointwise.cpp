@@ -282,7 +282,8 @@ FlatLoop choose_flat_loop(const Nest& nest) {
   return loop;
 }
 
-/// Returns a function that prints the phases for `width` elements. Its argument is the flat index of the first element.
+/// Returns the text of the phases for `width` elements. The variable `at` of the text is the number of the vector, or
+/// of the element if `width` is 1, among all vectors or elements.
 Writer print_flat_element(Nest& nest, const FlatLoop& loop, int width) {
   BodyPrinter& body = nest.body;
   const size_t loops = nest.group.sizes.size();

@@ -33,15 +33,16 @@ namespace {
 // From this many elements per outer element on, a larger work-group than usual pays off.
 constexpr int64_t kLong = 2048;
 
-/// Number of items that share a row: enough for coalesced reads and short trees. A long row gets the whole work-group.
+/// Returns the number of items that share a row: enough for coalesced reads and short trees. A long row gets the whole
+/// work-group.
 int items_per_row(int group, int64_t longest) {
   int items = group;
   while (items > 32 && longest < int64_t{items} * 4) items /= 2;
   return items;
 }
 
-/// Number of items of a work-group. For long rows and for narrow columns, it is the largest number whose accumulators
-/// fit into half of the local memory.
+/// Returns the number of items of a work-group. For long rows and for narrow columns, it is the largest number whose
+/// accumulators fit into half of the local memory.
 int items_per_work_group(const Nest& nest, int64_t longest) {
   const Dialect& dialect = nest.kernel.dialect();
   const bool column = nest.group.strategy == LoopStrategy::kColumn;
@@ -104,7 +105,7 @@ struct RegisterRows {
   int64_t length;
 };
 
-/// The items that share a row and keep it in registers. nullopt if the row does not fit.
+/// Returns how items share a row and keep it in registers. nullopt if the row does not fit.
 std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   const schedule::Group& group = nest.group;
   const Dialect& dialect = nest.kernel.dialect();

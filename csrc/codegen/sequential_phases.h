@@ -10,7 +10,7 @@ namespace ocl::codegen {
 /// lane loop.
 class SequentialPhases : public PhasePrinter {
  public:
-  /// `stays_scalar`: the OpenCL compiler is told not to vectorise the innermost loop over r*.
+  /// stays_scalar: true to tell the OpenCL compiler not to vectorise the innermost loop over r*.
   SequentialPhases(BodyPrinter& body, const schedule::Group& group, bool stays_scalar = false)
       : PhasePrinter(body, group), stays_scalar_(stays_scalar) {}
 
@@ -67,8 +67,8 @@ class MultiVectorPhases : public SequentialPhases {
   const int width_, vectors_;
 };
 
-/// The number of neighbouring vectors of `width` elements that MultiVectorPhases should take at once. The loop has
-/// `length` elements in each of `rows` rows. 1: MultiVectorPhases should not be used.
+/// Returns the number of neighbouring vectors of `width` elements that MultiVectorPhases should take at once; 1 if it
+/// should not be used. The loop has `length` elements in each of `rows` rows.
 int vectors_per_step(BodyPrinter& body, const schedule::Group& group, int64_t rows, int64_t length, int width);
 
 }  // namespace ocl::codegen

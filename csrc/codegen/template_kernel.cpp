@@ -34,8 +34,8 @@ std::string joined(const std::vector<std::string>& texts) {
   return text;
 }
 
-/// An epilogue macro and its function. The function stores elements of one output of the main node. `loops`: the
-/// dimension of the output that each coordinate belongs to, in order.
+/// An epilogue macro and its function. The function stores elements of one output of the main node. loops: for each
+/// coordinate of the macro, the dimension of the output that it belongs to.
 struct EpilogueMacro {
   // lane: the dimension that vectors run along.
   int output = 0, width = 1, lane = 0;
@@ -56,8 +56,8 @@ ir::Ranges ranges_of(const ir::Graph& graph, const ir::Shape& sizes) {
   return ranges;
 }
 
-/// The body of an epilogue macro's function. Its parameter list is not included, because it is known only when all
-/// macros are printed. The epilogue nodes follow the first output.
+/// Returns the body of an epilogue macro's function. Its parameter list is not included, because it is known only when
+/// all macros are printed. In the function of the first output, the epilogue nodes come after the main node's result.
 Writer epilogue_body(Kernel& kernel, const schedule::Group& group, const EpilogueMacro& macro) {
   const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
   const ir::BufferId output = main.outputs.at(static_cast<size_t>(macro.output));
@@ -118,8 +118,8 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std
   return values;
 }
 
-/// The epilogue macros for the main node's outputs. STORE stores a single element, STOREV a vector, STOREA a vector at
-/// an aligned address.
+/// Returns the epilogue macros for the main node's outputs. STORE stores a single element, STOREV a vector, STOREA a
+/// vector at an aligned address.
 std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const schedule::Group& group) {
   const schedule::TemplateLaunch& launch = group.launch;
   const ir::Node& main = graph.nodes[static_cast<size_t>(group.main)];

@@ -47,7 +47,8 @@ WorkGroupPhases::Loop WorkGroupPhases::choose_loop(const Phase& phase, const Pha
   return loop;
 }
 
-/// The names of the loops r* at `position`. A single loop is the position itself; several loops are computed from it.
+/// Returns the names of the loops r* at `position`. A single loop is the position itself; several loops are computed
+/// from it.
 std::map<ir::Symbol, std::string> WorkGroupPhases::element_names(const Loop& loop, Writer& writer, const std::string& position,
                                                                  const std::string& suffix) const {
   if (!loop.flat) return {{{SymbolKind::kReduce, 0}, position}};

@@ -113,7 +113,7 @@ void make_schedule(Plan& plan, ir::Graph graph, const Caps& caps, const PlanOpti
   traced.trace = &plan.passes;
   traced.keeps_parameters = options.most_kept_bytes > 0;
   schedule::Measured tried;
-  tried.others = options.choice;
+  tried.default_choice = options.choice;
   const std::shared_ptr<const schedule::Measured> measured = measured_of(plan.device->index());
   if (!options.choice.empty())
     traced.measured = &tried;

@@ -88,7 +88,7 @@ class Batcher {
     return true;
   }
 
-  /// Bytes of intermediate results that a reduction keeps alive until it runs.
+  /// Returns the bytes of intermediate results that a reduction keeps alive until it runs.
   double held_bytes(const Group& group) const {
     if (group.strategy == LoopStrategy::kPointwise) return 0;
     double bytes = 0;
@@ -97,8 +97,8 @@ class Batcher {
     return bytes;
   }
 
-  /// Most elements of a member. A group that reads only inputs of the graph (packing, optimizers) may be large. Others
-  /// would make each other wait.
+  /// Returns the largest number of elements of a member. A group that reads only inputs of the graph (packing,
+  /// optimizers) may be large. Large other groups would make the members wait for each other.
   double limit(const Group& group) const {
     for (const ir::NodeId node : group.nodes())
       for (const Access& access : accesses(schedule_.graph.nodes[node]))
@@ -106,7 +106,7 @@ class Batcher {
     return kMaxElements;
   }
 
-  /// The buffers that become kernel arguments. Values that stay in registers of the group are not among them.
+  /// Returns the buffers that become kernel arguments. Values that stay in registers of the group are not among them.
   std::set<ir::BufferId> buffers(const Group& group) const {
     std::set<ir::BufferId> result;
     for (const ir::NodeId node : group.nodes())
@@ -115,7 +115,7 @@ class Batcher {
     return result;
   }
 
-  /// The buffers that the caller or several groups see.
+  /// Returns, for each buffer, whether the caller or several groups access it.
   static std::vector<bool> shared_buffers(const Schedule& schedule) {
     std::vector<bool> shared = visible_buffers(schedule.graph);
     std::vector<int> owner(shared.size(), -1);
@@ -181,7 +181,7 @@ class Batcher {
   const int max_buffers_;
   const Dependences edges_;
   const std::vector<bool> visible_, parameters_, shared_;
-  double max_held_bytes_ = kLeastHeld;  // Never more than one large activation takes.
+  double max_held_bytes_ = kLeastHeld;  // kLeastHeld, or the bytes of the largest buffer if that is more.
   std::vector<Batch> batches_;
   std::vector<int> batch_of_;  // Index of each group's batch, or -1.
 };

@@ -28,7 +28,7 @@ void LoopRewriter::rewrite(Node& node) {
 }
 
 void LoopRewriter::rewrite(Coords& coords) {
-  // Comparing with more takes as long as computing them again.
+  // Comparing with more entries would take as long as computing the coordinates again.
   constexpr size_t kMostKnown = 16;
   if (coords.empty()) return;
   for (const auto& [before, after] : known_)
@@ -181,8 +181,8 @@ class Splice {
     return push({OpCode::kCast, dtype, {value}, {}, ir::kNone, {}});
   }
 
-  /// Appends the producer's body, with its loops replaced by `coords`. Returns the value that a load of store.buffer
-  /// would give.
+  /// Appends the producer's body, with its loops replaced by `coords`. mask: the condition of its loads, or kNone.
+  /// Returns the value that a load of store.buffer would give.
   int value(const Node& producer, const ir::Store& store, const Coords& coords, int mask, const ir::Ranges& ranges) {
     LoopMap loops;
     for (size_t d = 0; d < coords.size(); ++d)

@@ -10,9 +10,10 @@ namespace ocl::schedule {
 
 /// True if the node has loops and a body (Map, Reduce or Scan).
 bool is_loop_nest(const ir::Node& node);
-/// Replaces the node's loops in all its coordinates. The caller sets the sizes. `ranges` are those of the new loops.
+/// Replaces the node's loops in all its coordinates by expressions over new loops. The caller sets the sizes. ranges:
+/// the extents of the new loops.
 void rewrite_loops(ir::Node& node, const LoopMap& map, const ir::Ranges& ranges);
-/// Rewrites the loops of several nodes that have the same loops. It keeps rewritten coordinates, because most of them
+/// Rewrites the loops of several nodes that have the same loops. It caches rewritten coordinates, because most of them
 /// are equal.
 class LoopRewriter {
  public:
@@ -27,28 +28,30 @@ class LoopRewriter {
 };
 /// Removes loops of extent 1.
 void drop_extent_1_loops(ir::Node& node, const ir::Graph& graph);
-/// Replaces the numbers of ops in arguments and v* by `position[number]`.
+/// Replaces each op number i in the op's arguments, and in the symbols v<i> of its index expressions, by `position[i]`.
 void renumber(ir::Op& op, const std::vector<int>& position);
 /// Removes equal and unused operations of the node's body.
 void tidy(ir::Node& node);
 
-/// True if the loops of `producer` can be computed from the coordinates of `store`.
+/// True if the coordinates of `store` determine all loops of `producer`.
 bool can_inline(const ir::Node& producer, const ir::Store& store);
 /// Replaces each load of store.buffer in `consumer` by the producer's body at the loaded coordinates. Requires
-/// can_inline(). The value is rounded to the buffer's dtype as if it had been stored. Where the load's mask is false,
-/// it is 0.
+/// can_inline(). The value is rounded to the buffer's dtype as if it had been stored. It is 0 where the load's mask is
+/// false.
 void inline_producer(ir::Node& consumer, const ir::Node& producer, const ir::Store& store, const ir::Graph& graph);
 
-/// Cost of the body's operations for one element of the loops, in quarters of a byte of memory traffic.
+/// Returns the cost of the body's operations for one element of the loops, in quarters of a byte of memory traffic.
 double op_cost(const ir::Node& node);
-/// Bytes that the node reads. Each buffer counts once, with at most its size and at most what the loops touch.
+/// Returns the number of bytes that the node reads. Each buffer counts once, with at most its size and at most what the
+/// loops touch.
 double bytes_read(const ir::Graph& graph, const ir::Node& node);
 /// A load or store of a node.
 struct Access {
   ir::BufferId buffer = ir::kNone;
   Coords coords;
   bool store = false;
-  // True for a store with a mask, or one that combines with what is there. A later load may see older values.
+  // True for a store with a mask, or one that combines its value with the stored one. A load after it may see older
+  // values.
   bool partial = false;
 };
 std::vector<Access> accesses(const ir::Node& node);

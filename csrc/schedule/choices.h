@@ -33,15 +33,16 @@ class Choices {
   std::vector<Knob> knobs_;
 };
 
-/// The row at the beginning of a choice's text.
+/// Returns the name of the row, with which a choice's text begins.
 std::string row_of(const std::string& choice);
 
-/// What was measured on a device: the choice for each problem (see problem_of in tunable.h), and choices that
-/// failed with its driver, for whatever problem. A choice that is not offered is ignored.
+/// What was measured on a device. A choice that no chooser offers is ignored.
 struct Measured {
+  // The choice for each problem (see problem_of in tunable.h).
   std::map<std::string, std::string> choices;
-  // The choice for problems without one of their own. Tuning uses it to try a candidate.
-  std::string others;
+  // The choice for problems that `choices` does not list. Tuning uses it to try a candidate.
+  std::string default_choice;
+  // Choices that failed with the device's driver. They are not used for any problem.
   std::set<std::string> disabled;
 };
 

@@ -39,7 +39,7 @@ bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph&
   return false;
 }
 
-/// The rows in the order in which to ask them. The measured row is first.
+/// Returns the rows in the order in which to ask them. The measured row is first.
 std::vector<const TemplateRow*> rows_for(const Caps& caps, const std::string& wanted) {
   std::vector<const TemplateRow*> rows;
   for (const TemplateRow& row : template_rows())
@@ -113,7 +113,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
       continue;
     }
     const ir::Node original = graph.nodes[i];
-    std::string problem, wanted = measured.others;
+    std::string problem, wanted = measured.default_choice;
     if (schedule.tunables || !measured.choices.empty()) {
       problem = problem_of(graph, original, caps);
       if (const auto found = measured.choices.find(problem); found != measured.choices.end()) wanted = found->second;
@@ -132,7 +132,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
     };
     if (takes_template(original)) {
       taken = ask(measured.disabled);
-      // Attention has no other form.
+      // Attention has no form without a template, so it may take a disabled choice.
       if (!taken && kind == ir::NodeKind::kAttention && !measured.disabled.empty()) taken = ask({});
     }
     if (taken) {

@@ -20,18 +20,19 @@ struct TemplateChoice {
   Choices choices;
   std::string text;
 };
-/// Asks the chooser of `row` for graph.nodes[node]. Returns false if it declines; the node is then unchanged.
+/// Asks the chooser of `row` for graph.nodes[node], and writes the result to `chosen`. wanted: the text of a choice
+/// whose options are taken; "" for the cost model's. keeps_parameters: see TemplateContext. Returns false if the
+/// chooser declines; the node is then unchanged.
 bool try_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
              bool keeps_parameters, TemplateChoice& chosen);
 /// True if templates exist for this kind of node.
 bool takes_template(const ir::Node& node);
-/// Text that differs for any two different launches of a template.
+/// Returns a text that differs for any two different launches of a template.
 std::string signature(const TemplateChoice& chosen);
-/// The choices of `row` that differ from `chosen` in one knob. Each is a pair: the choice, and the knob with its
-/// option.
+/// Returns the choices of `row` that differ from `chosen` in one knob, as pairs: the choice's text, and "knob=option".
 std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, const TemplateChoice& chosen);
 
-/// Turns a contraction or convolution into a Reduce node. This defines what the templates compute.
+/// Returns a Reduce node that computes the contraction or convolution `node`. It defines what the templates compute.
 ir::Node lower_contraction(const ir::Graph& graph, const ir::Node& node);
 
 }  // namespace ocl::schedule

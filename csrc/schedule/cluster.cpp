@@ -68,7 +68,7 @@ bool local(const Coords& coords) {
   return std::any_of(coords.begin(), coords.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kValue); });
 }
 
-/// The candidate maps from the loops of `mover` to the loops of `fixed`.
+/// Returns candidate maps from the loops of `mover` to the loops of `fixed`.
 std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const Cluster& mover) {
   std::vector<LoopMap> result;
   const std::vector<Symbol> from = mover.loops.symbols(), to = fixed.loops.symbols();
@@ -119,6 +119,7 @@ bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vec
 
 /// Assigns a level to each member: outer phases have even levels, inner phases odd ones. A member gets the first level
 /// at which its inputs are available. A Map in an inner phase moves to the phase of the node that uses its value.
+/// Returns false if no order of phases is possible.
 bool assign_phases(const Graph& graph, Cluster& cluster) {
   const size_t count = cluster.members.size();
   std::map<ir::NodeId, size_t> position;
@@ -179,7 +180,8 @@ bool assign_phases(const Graph& graph, Cluster& cluster) {
   return true;
 }
 
-/// What kept two clusters apart: a later one was met by an attempt that came further.
+/// What keeps two clusters apart, in the order in which attempts find out. The reason that is reported is the last one
+/// that any attempt has reached.
 enum Obstacle { kLoops, kElements, kPhases };
 constexpr const char* kObstacles[] = {
     "their loops differ: no loops of one visit each element of the other once",

@@ -1,5 +1,5 @@
 // csrc/schedule/cluster.h: a cluster is a set of nodes that will be one launch. Fusion merges clusters. A cluster has
-// common loops, and for each node a map from the node's loops to these.
+// common loops, and for each node a map from the node's loops to the common ones.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ struct ClusterAccess {
   ir::BufferId buffer = ir::kNone;
   Coords coords;
   bool store = false;
-  bool partial = false;  // True for a store with a mask, or one that combines with what is there.
+  bool partial = false;  // True for a store with a mask, or one that combines its value with the stored one.
   ir::NodeId node = ir::kNone;
 };
 
 struct Member {
   ir::NodeId node = ir::kNone;
   LoopMap map;         // The node's loops as expressions over the cluster's loops.
-  bool inner = false;  // Runs for every (i*, r*).
+  bool inner = false;  // Runs for every element of the reduction loops r*, not once per outer element.
 };
 
 struct Cluster {
@@ -48,9 +48,10 @@ struct Cluster {
 
 Cluster cluster_of(const Schedule& schedule, ir::NodeId node, const Caps& caps);
 
-/// Makes one cluster of both, with the loops of one of them. Returns nullopt in two cases: the loops cannot be matched
-/// so that every access to a stored value is in the same iteration as the store, or no order of phases is possible. The
-/// caller checks that no path leads from one cluster to the other through a third. `why_not` becomes the reason for nullopt.
+/// Returns one cluster made of both, with the loops of one of them. Returns nullopt and sets `why_not` to the reason in
+/// two cases: the loops cannot be matched so that every access to a stored value is in the same iteration as the store,
+/// or no order of phases is possible. The caller checks that no path leads from one cluster to the other through a
+/// third.
 std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b, const char*& why_not);
 
 }  // namespace ocl::schedule

@@ -42,7 +42,7 @@ bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, c
   return true;
 }
 
-/// A map that adds a bias per channel to the output of `conv` and stores the same dtype. Nothing else reads that
+/// A Map that adds a bias per channel to a convolution's output and stores the same dtype. Nothing else reads that
 /// output.
 struct BiasMap {
   NodeId map = ir::kNone;
@@ -67,7 +67,7 @@ struct Uses {
   }
 };
 
-/// True if `index` has one of the given loops per dimension, in this order.
+/// True if `index` has the given loops as its coordinates, in this order. A loop of extent 1 may be written as 0.
 bool is_element(const std::vector<IndexExpr>& index, const std::vector<int>& loops, const ir::Shape& sizes) {
   if (index.size() != loops.size()) return false;
   for (size_t d = 0; d < index.size(); ++d)
@@ -76,6 +76,7 @@ bool is_element(const std::vector<IndexExpr>& index, const std::vector<int>& loo
   return true;
 }
 
+/// Returns the Map that adds a bias to the output of `conv`; nullopt if there is none, or if `conv` cannot add the bias.
 std::optional<BiasMap> biased(const Graph& graph, NodeId conv, const Uses& uses) {
   const ir::BufferId output = graph.nodes[conv].outputs[0];
   const NodeId id = uses.reader[output];
@@ -104,7 +105,7 @@ std::optional<BiasMap> biased(const Graph& graph, NodeId conv, const Uses& uses)
     return std::nullopt;
   for (NodeId between = conv + 1; between < id; ++between) {
     const std::vector<ir::BufferId> written = ir::writes(graph.nodes[between]);
-    // The bias is not computed yet when the convolution runs.
+    // A bias that is computed only after the convolution runs cannot be added by it.
     if (std::find(written.begin(), written.end(), bias.buffer) != written.end()) return std::nullopt;
   }
   return BiasMap{id, bias.buffer, store.buffer};
@@ -125,8 +126,9 @@ void take_bias(Graph& graph, NodeId conv, const BiasMap& biased, TemplateLaunch&
   launch.defines.emplace_back("BIAS", "1");
 }
 
-/// The number of slices of a column of tiles: the fewest slices for which the work-groups need about as many waves as
-/// with one tile per slice. others: number of columns of tiles. groups: work-groups that run at the same time.
+/// Returns the number of slices of a column of tiles: the fewest slices for which the work-groups need about as many
+/// waves as with one tile per slice. tiles: number of tiles in the column; others: number of columns of tiles; groups:
+/// work-groups that run at the same time.
 int64_t slice_count(int64_t tiles, int64_t others, int64_t groups) {
   constexpr double kTolerance = 1.02;
   const auto waves = [&](int64_t slices) { return (slices * others + groups - 1) / groups * ((tiles + slices - 1) / slices); };
@@ -182,8 +184,8 @@ void merge_slices(const Graph& graph, Node& reduce, ir::BufferId slices) {
 }
 
 /// True if not reading the output again saves time. A small output is still in the caches, so reading it costs less
-/// than computing the statistics in the convolution's kernel. If a GPU does not split the reduction, it can fuse it
-/// with the ops after it.
+/// than computing the statistics in the convolution's kernel. On a GPU, a reduction that is not split can be fused with
+/// the ops after it, so it stays.
 bool is_profitable(const Graph& graph, const Node& conv, const Node& reduce, const Caps& caps) {
   constexpr double kLeastBytes = 8 << 20, kLeastLength = 1024;
   const double bytes = typical_bytes(graph, conv.outputs[0]);

@@ -7,31 +7,31 @@
 
 namespace ocl::schedule {
 
-/// Edges between nodes or groups. All of `after[i]` must follow i; all of `before[i]` must precede it. Ascending,
-/// without duplicates.
+/// Edges between nodes or groups. All of `after[i]` must follow i; all of `before[i]` must precede i. The lists are
+/// ascending and have no duplicates.
 struct Dependences {
   std::vector<std::vector<int>> before, after;
   void add(int first, int second);
 };
 
-/// The buffers that a node reads from memory. For a template they are the inputs of its launch, such as packed weights.
+/// Returns the buffers that a node reads from memory. For a template they are the inputs of its launch, such as packed weights.
 std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node);
 
 /// True if two nodes store to regions of a buffer that provably do not overlap: in some dimension, all coordinates of
 /// one node are below those of the other.
 bool writes_disjoint(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer);
 
-/// Dependences of the graph's nodes in program order. Nodes that write provably disjoint regions of a buffer, as in a
-/// concatenation, do not depend on each other.
+/// Returns the dependences of the graph's nodes in program order. Nodes that write provably disjoint regions of a
+/// buffer, as in a concatenation, do not depend on each other.
 Dependences node_dependences(const Schedule& schedule);
-/// Dependences between groups, from those of their nodes.
+/// Returns the dependences between groups, which follow from the dependences of their nodes.
 Dependences group_dependences(const Schedule& schedule);
 
 /// Returns, for each node, whether its results depend only on parameters that no node writes. The list is empty if such
 /// results are not kept between calls.
 std::vector<bool> nodes_of_parameters(const Schedule& schedule);
 
-/// True if a path leads from `from` to `to`. `direct`: a single edge counts too.
+/// True if a path leads from `from` to `to`. direct: true if a path of a single edge counts, too.
 bool reaches(const Dependences& dependences, int from, int to, bool direct);
 
 }  // namespace ocl::schedule

@@ -46,8 +46,8 @@ std::pair<ir::Shape, ir::Shape> convolution_sizes(const ir::Node& node) {
 Work work_of(const Schedule& schedule, const Group& group) {
   const ir::Graph& graph = schedule.graph;
   Work work;
-  // Elements per buffer. An access touches one element per iteration, but all accesses together not more than the
-  // buffer has.
+  // The elements that are touched in each buffer. An access touches one element per iteration, but all accesses
+  // together touch at most the elements that the buffer has.
   std::map<BufferId, IndexExpr> touched;
   const auto touch = [&](BufferId buffer, const IndexExpr& elements) {
     const bool registers = static_cast<size_t>(buffer) < schedule.placements.size() &&
@@ -72,7 +72,7 @@ Work work_of(const Schedule& schedule, const Group& group) {
       work.flops = work.flops + product(image) * filter[1] * filter[2] * filter[3] * 2;
     } else if (node.kind == ir::NodeKind::kAttention) {
       // The forward kernel computes two products of the size of the scores. The gradients compute the scores again. A
-      // causal mask halves it.
+      // causal mask halves the work.
       const ir::AttentionKind kind = node.attention.kind;
       const ir::Shape &q = node.operands[0].sizes, &k = node.operands[1].sizes, &v = node.operands[2].sizes;
       const IndexExpr once = ir::product({q[0], q[1], q[2], k[2]}) * (node.attention.causal ? 1 : 2);

@@ -76,7 +76,8 @@ class Fuser {
   }
 
  private:
-  // If many nodes read a buffer, such as a scalar, that does not make them siblings.
+  // The readers of a buffer are siblings only if there are at most this many. A scalar, for example, may have many
+  // readers.
   static constexpr size_t kMaxReaders = 12;
 
   using Sizes = std::pair<size_t, size_t>;  // Numbers of members of two clusters.
@@ -141,7 +142,7 @@ class Fuser {
     return refusal.reason == nullptr;
   }
 
-  /// Null if a and b have become one cluster, otherwise why not.
+  /// Merges a and b into one cluster. Returns null, or the reason why they stay apart.
   const char* merge(int a, int b, bool connected) {
     if (!parameters_.empty() && parameters_[clusters_[a].members[0].node] != parameters_[clusters_[b].members[0].node])
       return "one depends on parameters alone, and its result is kept between calls";
@@ -164,7 +165,7 @@ class Fuser {
     return nullptr;
   }
 
-  /// For each cluster, those beside it and why they stayed apart, each neighbour once.
+  /// Returns, for each cluster, the clusters that it could have been merged with, each once, and why they stayed apart.
   std::vector<std::vector<Neighbour>> neighbours() const {
     using Relation = Neighbour::Relation;
     std::vector<std::vector<Neighbour>> result(clusters_.size());
@@ -194,7 +195,7 @@ class Fuser {
     return result;
   }
 
-  /// The reason that the last attempt to merge the two left. Null if there was none.
+  /// Returns why the last attempt to merge the two failed. Null if there was no attempt since one of them has grown.
   const char* why_apart(int a, int b) const {
     const auto it = refused_.find({a, b});
     return it == refused_.end() || it->second.sizes != sizes_of(a, b) ? nullptr : it->second.reason;
@@ -232,7 +233,8 @@ class Fuser {
     return false;
   }
 
-  /// A topological order of the clusters. If several are possible, the earlier first node decides.
+  /// Returns a topological order of the clusters. Of several ready clusters, the one with the earliest first node comes
+  /// first.
   std::vector<int> launch_order() const {
     std::vector<std::set<int>> after(clusters_.size());
     std::vector<int> waiting(clusters_.size(), 0), order;

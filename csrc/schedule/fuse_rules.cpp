@@ -53,7 +53,7 @@ bool shares_elements(const Fusion& f) {
   return false;
 }
 
-/// True if both clusters only merge partial results of the same launch. Two launches would gain nothing.
+/// True if every reduction of both clusters is the final step of a split reduction.
 bool both_final(const Fusion& f) {
   const auto merges = [&](const Cluster& c) {
     return std::all_of(c.members.begin(), c.members.end(), [&](const Member& m) {

@@ -50,14 +50,14 @@ Node copy_of_view(Graph& graph, ir::View& view, const Shape& strides, const ir::
 
 namespace {
 
-/// The operands of a convolution that are feature maps; the others are weights.
+/// Returns the numbers of a convolution's operands that are feature maps. The other operands are weights.
 std::vector<int> feature_maps(const Node& node) {
   if (node.convolve.kind == ConvolveKind::kWeight) return {0, 1};
   return {0};
 }
 
-/// Feature maps of convolutions, and all 4-D buffers that a loop nest accesses at the same image and channel as one of
-/// these.
+/// Returns, for each buffer, whether it becomes channels-last. These are the feature maps of convolutions, and all 4-D
+/// buffers that a loop nest accesses at the same image and channel as a channels-last buffer.
 std::vector<bool> channels_last_buffers(const Graph& graph) {
   std::vector<bool> chosen(graph.buffers.size(), false);
   const auto choose = [&](BufferId buffer) { chosen[buffer] = chosen[buffer] || graph.buffers[buffer].sizes.size() == 4; };
@@ -85,7 +85,7 @@ std::vector<bool> channels_last_buffers(const Graph& graph) {
   return chosen;
 }
 
-/// The dimensions by falling stride, if the strides are known. Otherwise row-major.
+/// Returns the dimensions by falling stride, if the strides are known; otherwise row-major.
 std::vector<int> stride_order(const Buffer& buffer) {
   std::vector<int> order(buffer.sizes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -99,14 +99,15 @@ std::vector<int> stride_order(const Buffer& buffer) {
   return order;
 }
 
-/// The coordinates i0, i1, ... of a buffer's elements.
+/// Returns the coordinates i0, i1, ... of a buffer's elements.
 std::vector<IndexExpr> loops_of_rank(const Buffer& buffer) {
   std::vector<IndexExpr> result;
   for (size_t d = 0; d < buffer.sizes.size(); ++d) result.push_back(IndexExpr::loop(static_cast<int>(d)));
   return result;
 }
 
-/// The loops 0 .. sizes.size() - 1, ordered by falling distance between neighbouring elements in `buffer`. A result
+/// Returns the loops 0 .. sizes.size() - 1, ordered by falling distance between neighbouring elements in `buffer`. A
+/// result that is stored in this order is read and written along rows. Row-major if the distances are unknown.
 /// that is stored in this order is read and written along rows. Row-major if the distances are unknown.
 std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::vector<IndexExpr>& coords, const Shape& sizes) {
   ir::Ranges ranges = graph.ranges();
@@ -129,9 +130,10 @@ std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::v
   return order;
 }
 
-/// Strides for the buffer of `store`: the order of the largest input of the same rank that is read at the stored
-/// coordinates. On GPUs, if there is none, the order in which the largest input is read, so that neighbouring
-/// work-items read and write neighbouring elements. GPU kernels of products take matrices in either order.
+/// Returns strides for the buffer of `store`. They have the order of the largest input of the same rank that is read at
+/// the stored coordinates. On GPUs, if there is no such input, they have the order in which the largest input is read,
+/// so that neighbouring work-items read and write neighbouring elements. GPU kernels of products take matrices in
+/// either order.
 Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& store, const Caps& caps) {
   const Buffer& buffer = graph.buffers[store.buffer];
   const Buffer* best = nullptr;
@@ -185,7 +187,7 @@ void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const 
     ir::View& view = node.operands[i];
     const auto window = strided(graph, view);
     if (std::find(maps.begin(), maps.end(), static_cast<int>(i)) != maps.end()) {
-      // Few channels, as in the first layer: its kernels take any strides.
+      // Kernels for few channels, as in the first layer, take any strides.
       const bool few = view.sizes[1].is_const() && view.sizes[1].constant() <= 4;
       if (window && (few || window->strides[1].is_const(1))) continue;
       nodes.push_back(copy_of_view(graph, view, channels_last_strides(view.sizes), node.origin));

@@ -10,11 +10,12 @@ namespace ocl::schedule {
 
 void choose_layout(Schedule& schedule, const Caps& caps);
 
-/// Strides of a dense buffer whose dimensions are in `order`, outermost first.
+/// Returns the strides of a dense buffer whose dimensions are in `order`, outermost first.
 ir::Shape dense_strides(const ir::Shape& sizes, const std::vector<int>& order);
-/// Channels-last strides of a buffer with sizes N, C, H, W.
+/// Returns the channels-last strides of a buffer with sizes N, C, H, W.
 ir::Shape channels_last_strides(const ir::Shape& sizes);
-/// A node that copies `view` into a new buffer with these strides. `view` then refers to that buffer.
+/// Returns a node that copies `view` into a new buffer with these strides. Changes `view` so that it refers to that
+/// buffer.
 ir::Node copy_of_view(ir::Graph& graph, ir::View& view, const ir::Shape& strides, const ir::Origin& origin);
 
 }  // namespace ocl::schedule

@@ -28,14 +28,14 @@ struct AccessStrides {
   bool store = false;
 };
 
-/// Strides of accesses for each loop. Most accesses of a group are alike, so results are kept.
+/// Computes the strides of accesses for each loop. It caches them, because most accesses of a group are alike.
 class Strides {
  public:
   Strides(const Graph& graph, const std::vector<Symbol>& loops, const ir::Ranges& ranges)
       : graph_(graph), loops_(loops), ranges_(ranges) {}
 
   std::vector<std::optional<IndexExpr>> of(const Access& access) {
-    // Comparing with more takes as long as computing them again.
+    // Comparing with more entries would take as long as computing the strides again.
     constexpr size_t kMostCached = 16;
     const ir::Shape& strides = *graph_.buffers[access.buffer].strides;
     for (const CachedStrides& cached : cached_)
@@ -151,8 +151,8 @@ class GroupLoops {
       }
   }
 
-  /// The access that decides the order: the one with the most bytes. Of equal ones, a store wins, because its cache
-  /// lines are both read and written.
+  /// Returns the access that decides the order: the one with the most bytes. Of several with equal bytes, a store wins,
+  /// because its cache lines are both read and written.
   const AccessStrides* dominant() const {
     const AccessStrides* best = nullptr;
     for (const AccessStrides& access : accesses_) {

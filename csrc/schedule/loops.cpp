@@ -57,7 +57,7 @@ namespace {
 
 bool is_symbol(const IndexExpr& e, Symbol s) { return e.op() == IndexOp::kSymbol && e.symbol() == s; }
 
-/// The divisor c in (s // c) % m or s // c; 1 for s % m or s. nullopt for any other expression.
+/// Returns the divisor c in (s // c) % m or s // c, and 1 for s % m or s. nullopt for any other expression.
 std::optional<IndexExpr> digit_weight(const IndexExpr& e, Symbol s) {
   if (is_symbol(e, s)) return IndexExpr(1);
   if (e.op() == IndexOp::kMod) return digit_weight(e.args()[0], s);
@@ -68,7 +68,8 @@ std::optional<IndexExpr> digit_weight(const IndexExpr& e, Symbol s) {
   return std::nullopt;
 }
 
-/// A proposal for the value of `s` for which coords equals target, from the form of the coordinates that contain s.
+/// Returns a proposal for the value of `s` for which coords equals target, from the form of the coordinates that
+/// contain s.
 std::optional<IndexExpr> propose(Symbol s, const IndexExpr& extent, const std::vector<Symbol>& all, const Coords& coords,
                                  const Coords& target) {
   for (size_t d = 0; d < coords.size(); ++d)

@@ -9,7 +9,7 @@
 
 namespace ocl::schedule {
 
-/// The loops of a node or group: i*, then r*.
+/// The loops of a node or group: the outer loops i* over `sizes`, then the reduction loops r* over `reduce_sizes`.
 struct Loops {
   ir::Shape sizes, reduce_sizes;
   std::vector<ir::Symbol> symbols() const;
@@ -27,16 +27,17 @@ Coords substitute(const Coords& coords, const LoopMap& map, const ir::Ranges& ra
 /// `inner` maps A to B and `outer` maps B to C. Returns the map from A to C.
 LoopMap compose(const LoopMap& inner, const LoopMap& outer, const ir::Ranges& ranges);
 
-/// Solves coords(loops) = target for `loops`. The coordinates may be plain symbols, flattened loops (i0*8 + i1) or
-/// split ones (i0 // 8, i0 % 8). A loop that the coordinates do not determine is missing in the result, unless its
-/// extent is 1. The result is proved: it is within the extents and gives `target` for all values.
+/// Solves coords(loops) = target for `loops`. target_ranges: the ranges of the symbols in `target`. The coordinates may be
+/// plain symbols, flattened loops (i0*8 + i1) or split ones (i0 // 8, i0 % 8). A loop that the coordinates do not determine is
+/// missing in the result, unless its extent is 1. The result is proved: it is within the extents and gives `target` for all
+/// values.
 std::optional<LoopMap> solve(const Loops& loops, const Coords& coords, const Coords& target, const ir::Ranges& target_ranges);
 
 /// True if `map` (loops of `from` as expressions over loops of `to`) visits each iteration of `from` once.
 /// `outer_only`: use only i* of `to`.
 bool is_bijection(const ir::Graph& graph, const Loops& from, const LoopMap& map, const Loops& to, bool outer_only);
 
-/// A size as a number, for comparing costs, never for correctness. Symbols without a small range count as 32.
+/// Returns a size as a number, for comparing costs, never for correctness. Symbols without a small range count as 32.
 double typical(const ir::Graph& graph, const ir::IndexExpr& e);
 double typical_product(const ir::Graph& graph, const ir::Shape& sizes);
 double typical_bytes(const ir::Graph& graph, ir::BufferId buffer);

@@ -32,7 +32,7 @@ class Writer {
   }
   int both(int a, int b) { return a == ir::kNone ? b : op("logical_and", DType::kBool, {a, b}); }
 
-  /// Adds the conditions 0 <= e < size to `mask`, unless they are proved.
+  /// Adds the conditions 0 <= e < size to `mask`, unless they are proved. Returns the new mask.
   int inside(int mask, const IndexExpr& e, const IndexExpr& size, const ir::Ranges& ranges) {
     if (!ranges.known_nonnegative(e)) mask = both(mask, op("ge", DType::kBool, {index(e), constant(0)}));
     if (!ranges.known_less(e, size)) mask = both(mask, op("lt", DType::kBool, {index(e), index(size)}));
@@ -80,7 +80,7 @@ Node lower_contraction(const ir::Graph& graph, const Node& node) {
   } else {
     const ir::ConvolveAttrs& c = node.convolve;
     const int g = c.groups;
-    // r: channel within the group, filter row, filter column.
+    // r0, r1, r2: channel within the group, filter row, filter column.
     if (c.kind == ConvolveKind::kForward) {
       result.reduce_sizes = {b.sizes[1], b.sizes[2], b.sizes[3]};
       const IndexExpr group = floordiv(i1, floordiv(b.sizes[0], g));
@@ -88,14 +88,14 @@ Node lower_contraction(const ir::Graph& graph, const Node& node) {
               i3 * c.stride[1] - c.padding[1] + r2 * c.dilation[1]};
       at_b = {i1, r0, r1, r2};
     } else if (c.kind == ConvolveKind::kData) {
-      // r: filter within the group, filter row, filter column.
+      // r0, r1, r2: filter within the group, filter row, filter column.
       const IndexExpr filters = floordiv(b.sizes[0], g), group = floordiv(i1, b.sizes[1]);
       result.reduce_sizes = {filters, b.sizes[2], b.sizes[3]};
       at_a = {i0, group * filters + r0, i2 + c.padding[0] - r1 * c.dilation[0],
               i3 + c.padding[1] - r2 * c.dilation[1]};  // the stride is applied below
       at_b = {group * filters + r0, mod(i1, b.sizes[1]), r1, r2};
     } else {
-      // r: image, output row, output column.
+      // r0, r1, r2: image, output row, output column.
       result.reduce_sizes = {b.sizes[0], b.sizes[2], b.sizes[3]};
       const IndexExpr group = floordiv(i0, floordiv(b.sizes[1], g));
       at_a = {r0, group * node.sizes[1] + i1, r1 * c.stride[0] - c.padding[0] + i2 * c.dilation[0],

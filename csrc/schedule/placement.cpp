@@ -23,7 +23,7 @@ struct GroupSpan {
   bool written = false;
 };
 
-/// Number of elements from the first to the last element of a buffer: the size to allocate.
+/// Returns the number of elements from the first to the last element of a buffer: the size to allocate.
 IndexExpr extent_elements(const Graph& graph, const Buffer& buffer) {
   IndexExpr last = 1, count = 1;
   bool empty = false;
@@ -84,8 +84,8 @@ class Placer {
     };
     for (const ir::NodeId id : group.nodes()) {
       const ir::Node& node = graph_.nodes[id];
-      // A loop nest loads what this group has stored from a register. Everything else is read from memory, also by
-      // eager ops and templates.
+      // A buffer that this group has stored is loaded from a register by its loop nests. Everything else is read from
+      // memory, also by eager ops and templates.
       for (const BufferId b : buffers_read(schedule_, id)) touch(b, !stored.count(b) || !is_loop_nest(node), false);
       for (const BufferId b : ir::writes(node)) {
         touch(b, node.kind == ir::NodeKind::kCall, true);

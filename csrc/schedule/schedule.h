@@ -23,24 +23,23 @@ enum class GroupKind : uint8_t {
 /// How a kLoops group is executed.
 enum class LoopStrategy : uint8_t {
   kPointwise,  // There is no reduction.
-  // Each lane (vector lane or work-item) owns one outer element and loops over r*. For pooling, and sums of columns on
-  // CPUs.
+  // Each lane (vector lane or work-item) owns one outer element and loops over the reduction loops r*. Used for
+  // pooling, and for sums of columns on CPUs.
   kSequential,
   kRow,  // r* is contiguous. One work-item (CPU) or one work-group (GPU) computes an outer element.
   // GPU: a work-group owns `columns` neighbouring outer elements. Its items stride over r*.
   kColumn,
 };
 
-/// A step of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*. A group with reductions may begin
-/// with an outer phase.
-///   inner phase  Map and Reduce nodes in order. Later nodes of the same phase, also Reduce nodes, can use a Map's value. It
-///   may also be
-///                stored. Later inner phases cannot load it.
-///   outer phase  Map nodes over i*. All later phases can use their values and the results of reductions, which are scalars of
-///   i*.
-/// A buffer that a node of the group stores is loaded by the group only at the stored coordinates. So the load is the stored
-/// value in a register, rounded to the buffer's dtype. The buffer's placement says whether it is also stored to memory. Each
-/// inner phase reads its inputs again; they are in the caches.
+/// A step of a kLoops group. An inner phase runs for every element of the reduction loops r*, an outer phase once for
+/// each element of the outer loops i*. A group with reductions may begin with an outer phase.
+///  inner phase  Map and Reduce nodes in order. Later nodes of the same phase, also Reduce nodes, can use a Map's value.
+///               The value may also be stored, but later inner phases cannot load it.
+///  outer phase  Map nodes over i*. All later phases can use their values and the results of reductions, which are
+///               scalars of i*.
+/// A group loads a buffer that one of its nodes stores only at the stored coordinates. So the load is the stored value
+/// in a register, rounded to the buffer's dtype. The buffer's placement says whether the value is also stored to
+/// memory. Each inner phase reads its inputs again; they are in the caches.
 struct Phase {
   bool inner = false;
   std::vector<ir::NodeId> nodes;
@@ -55,8 +54,8 @@ struct Neighbour {
   };
   Relation relation = Relation::kProducer;
   ir::NodeId node = ir::kNone;      // A node of the neighbour.
-  ir::BufferId buffer = ir::kNone;  // What both touch.
-  const char* reason = "";          // Why the two are apart, a literal.
+  ir::BufferId buffer = ir::kNone;  // The buffer that both access.
+  const char* reason = "";          // Why the two were not joined; a string literal.
 };
 
 struct Group {
@@ -76,7 +75,7 @@ struct Group {
   std::vector<Group> members;        // The groups of a kBatch.
   ir::NodeId call = ir::kNone;       // The node of a kCall.
   std::vector<std::string> reasons;  // Why nodes were fused, for explain.
-  std::vector<Neighbour> apart;      // Why no more were, for explain. Members of a batch have their own.
+  std::vector<Neighbour> apart;      // For explain. Members of a batch have lists of their own.
   /// All nodes of the group in program order.
   std::vector<ir::NodeId> nodes() const;
 };
@@ -115,15 +114,17 @@ struct Schedule {
   std::vector<Tunable>* tunables = nullptr;       // Options::tunables; set only while the passes run.
 };
 
-/// Bytes that a group reads and writes, and its floating-point operations. Symbolic.
+/// The bytes that a group reads and writes, and its floating-point operations, as expressions of the size symbols.
 struct Work {
   ir::IndexExpr bytes, flops;
 };
 Work work_of(const Schedule& schedule, const Group& group);
 
-/// The sizes that say best what a group computes. Of a product: [batch,] rows, columns, depth. Of a convolution in any
-/// direction: the forward output "by" the filter's channels and window. Of attention: the queries "to" the keys. Of loops:
-/// their sizes "over" the reduced ones.
+/// The sizes that say best what a group computes:
+///  product      [batch,] rows, columns, depth
+///  convolution  the forward output "by" the filter's channels and window, also for gradients
+///  attention    the queries "to" the keys
+///  loops        their sizes "over" the reduced sizes
 struct Extent {
   ir::Shape sizes;
   std::string word;  // The word between `sizes` and `others`.
@@ -131,7 +132,7 @@ struct Extent {
 };
 Extent extent_of(const Schedule& schedule, const Group& group);
 
-/// The schedule as text: groups, phases, placements.
+/// Returns the schedule as text: groups, phases, placements.
 std::string str(const Schedule& schedule);
 
 }  // namespace ocl::schedule

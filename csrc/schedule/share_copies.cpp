@@ -22,7 +22,8 @@ struct Copy {
   std::vector<int> dims;  // The dimension of the result's buffer for each loop in that order.
 };
 
-/// Another buffer with the same contents. Its coordinate d is coordinate from[d] of this buffer, or 0.
+/// An earlier buffer with the same contents as a buffer that it replaces. Its coordinate d is coordinate from[d] of the
+/// replaced buffer, or 0 if from[d] is kNone.
 struct EqualBuffer {
   BufferId buffer;
   std::vector<int> from;
@@ -55,7 +56,7 @@ class CopySharing {
   }
 
  private:
-  /// Makes the node read the other buffer instead of one that was replaced.
+  /// Makes the node read equal buffers in place of the replaced ones.
   void redirect(NodeId id) {
     const auto move = [&](BufferId& buffer, std::vector<IndexExpr>& coords) {
       const auto equal = equal_buffers_.find(buffer);
@@ -84,7 +85,7 @@ class CopySharing {
     const ir::Store& store = node.stores[0];
     if (load.code != ir::OpCode::kLoad || !load.args.empty() || store.mask != ir::kNone ||
         store.mode != ir::StoreMode::kWrite || visible_[store.buffer] || writers_[store.buffer].size() != 1)
-      // Several nodes write the buffer, as in a concatenation.
+      // The last condition excludes buffers that several nodes write, as in a concatenation.
       return std::nullopt;
     const ir::Buffer& to = schedule_.graph.buffers[store.buffer];
     if (!to.strides || to.dtype != schedule_.graph.buffers[load.buffer].dtype) return std::nullopt;
@@ -162,7 +163,7 @@ class CopySharing {
     equal_buffers_.emplace(node.outputs[0], std::move(equal));
   }
 
-  /// True if a node between the two writes to the buffer. A graph may write to the caller's buffers.
+  /// True if a node between `first` and `second` writes to the buffer. A graph may write to the caller's buffers.
   bool changed(BufferId buffer, NodeId first, NodeId second) const {
     return buffer != ir::kNone &&
            std::any_of(writers_[buffer].begin(), writers_[buffer].end(), [&](NodeId w) { return first < w && w < second; });

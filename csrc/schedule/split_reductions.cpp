@@ -59,7 +59,7 @@ int main_load(const Graph& graph, const Node& node) {
   return best;
 }
 
-// A reduction of up to this length stays in one lane, as in pooling.
+// Reductions, and final steps of split reductions, of up to these lengths stay in one lane, as in pooling.
 constexpr double kShort = 128, kShortFinal = 16;
 constexpr double kElementsPerGroup = 32 << 10;  // Elements that one work-group reads in about the time of two launches.
 
@@ -109,7 +109,7 @@ bool enough_groups(LoopStrategy strategy, double outer, double length, const Cap
 
 namespace {
 
-/// The number of slices into which a reduction should be split. 1: it should not be split.
+/// Returns the number of slices into which a reduction should be split. 1: it should not be split.
 double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
   const double outer = typical_product(graph, node.sizes), length = typical_product(graph, node.reduce_sizes);
   const LoopStrategy strategy = reduction_strategy(graph, node, caps);
@@ -125,7 +125,8 @@ double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
   return std::min(std::ceil(4 * caps.units / groups), length / 256);
 }
 
-/// The least divisor of n that is at least `wanted`. If it is too large, the greatest divisor below `wanted`.
+/// Returns the least divisor of n that is at least `wanted`. If that is above 4 * wanted, returns the greatest divisor
+/// below `wanted`.
 int64_t divisor_near(int64_t n, double wanted) {
   int64_t below = 1, above = n;
   for (int64_t d = 1; d * d <= n; ++d)
@@ -139,7 +140,8 @@ int64_t divisor_near(int64_t n, double wanted) {
   return static_cast<double>(above) <= 4 * wanted ? above : below;
 }
 
-/// The loops r* by falling stride of the main operand. The outer loops are split first, so that a slice is contiguous.
+/// Returns the loops r* by falling stride of the main operand. The outer loops are split first, so that a slice is
+/// contiguous.
 std::vector<int> cutting_order(const Graph& graph, const Node& node) {
   std::vector<int> order(node.reduce_sizes.size());
   std::iota(order.begin(), order.end(), 0);

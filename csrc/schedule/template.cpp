@@ -8,7 +8,7 @@
 namespace ocl::schedule {
 namespace {
 
-/// The position of an argument in the kernel's row.
+/// Returns the position of an argument in the kernel's row.
 int position_of(KernelId kernel, const std::string& name, bool is_buffer) {
   const KernelRow& row = kernel_row(kernel);
   for (size_t i = 0; i < row.arguments.size(); ++i)

@@ -62,7 +62,7 @@ struct TemplateLaunch {
   /// slices, by STORE1. With BIAS 1 it adds a bias, which is its last input.
   struct Statistics {
     std::optional<KernelId> kernel;  // nullopt: this launch has no such variant.
-    /// The number of slices, if each work-item makes one slice. Otherwise each column of tiles is cut into slices:
+    /// The number of slices, if each work-item makes one slice. If it is nullopt, each column of tiles is cut into slices:
     /// groups[0] of the launch becomes the number of slices, which is also passed as an integer argument.
     std::optional<ir::IndexExpr> slices;
     ir::IndexExpr rows;  // Rows of the output, which are pixels.

@@ -29,8 +29,8 @@ std::string size_classes(const ir::Shape& sizes) {
   return text;
 }
 
-/// The dimensions of a strided window from the outermost to the innermost: "0231" for channels-last images. "" if
-/// unknown.
+/// Returns the dimensions of a strided window from the outermost to the innermost: "0231" for channels-last images. ""
+/// if the strides are unknown.
 std::string order_of(const ir::Graph& graph, const ir::View& view) {
   if (!graph.buffers[view.buffer].strides) return "";
   const auto window = ir::strided(graph, view);
@@ -136,7 +136,7 @@ void add_tunable(std::vector<Tunable>& tunables, const ir::Graph& graph, const i
 std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps) {
   std::vector<Candidate> found;
   std::set<std::string> seen;
-  Schedule laid_out;  // The state that the pass finds: the layout pass has run.
+  Schedule laid_out;  // The schedule as choose_template finds it: after the layout pass.
   laid_out.graph = alone;
   choose_layout(laid_out, caps);
   const auto node = static_cast<ir::NodeId>(

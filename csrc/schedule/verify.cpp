@@ -20,7 +20,7 @@ using ir::BufferId;
 using ir::Node;
 using ir::NodeId;
 
-/// When a node runs: the launch, the member of a batch, and the node's turn within it.
+/// When a node runs: the launch, the member of a batch, and the node's turn within the member.
 struct Position {
   int launch = -1, member = 0, turn = 0;
   // True if this is the latest of several positions in different members of a batch, which run in no order.
@@ -99,8 +99,8 @@ std::string node_name(const Facts& f, NodeId id) {
   return "at node " + std::to_string(id) + (origin.op.empty() ? "" : " (" + origin.op + ", " + origin.source + ")");
 }
 
-/// Calls `visit` for each launch and, in a batch, for each member. Returns the name of the first group for which it
-/// returns false.
+/// Calls `visit` for each launch and, in a batch, for each member. Returns the name of the first group for which
+/// `visit` returns false, or "".
 template <typename Visit>
 std::string each_group(const Facts& f, Visit visit) {
   for (size_t g = 0; g < f.schedule.groups.size(); ++g) {
@@ -207,7 +207,8 @@ std::string respects_dependences(const Facts& f) {
   return "";
 }
 
-/// The buffer at the end of a chain of aliases, which has the memory of `b`. kNone if the chain is circular or invalid.
+/// Returns the buffer at the end of a chain of aliases, which has the memory of `b`. kNone if the chain is circular or
+/// invalid.
 BufferId memory_of(const Facts& f, BufferId b) {
   for (size_t hops = 0; hops <= f.schedule.placements.size() && f.is_buffer(b); ++hops) {
     if (f.placement(b).kind != Placement::Kind::kAlias) return b;
@@ -277,8 +278,8 @@ bool lifetime_covers_uses(const Facts& f, BufferId b) {
   return life.first <= f.first_use[static_cast<size_t>(b)] && f.last_use[static_cast<size_t>(b)] <= life.last;
 }
 
-/// Checks that buffers with the same memory follow one another. The group that uses one last may be the first that uses
-/// the next.
+/// Checks that buffers with the same memory follow one another. The last group that uses one buffer may be the first
+/// group that uses the next buffer.
 std::string aliases_take_turns(const Facts& f) {
   std::map<BufferId, std::vector<BufferId>> sharing;
   for (BufferId b = 0; b < static_cast<BufferId>(f.schedule.placements.size()); ++b)

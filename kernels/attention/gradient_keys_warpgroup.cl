@@ -1,9 +1,12 @@
 // kernels/attention/gradient_keys_warpgroup.cl: the consumers of attention/gradient_warpgroup.cl with PASS 2, the
 // gradients of keys and values. Comes after attention/gradient_producer_warpgroup.cl.
 //
-// consume_step adds one step to `out` (ds^T q) and `out2` (dropout(p)^T dout), rows `row` and `row` + 8 of the lane.
-// n: number of the step over all heads. c0: its first query. seen: whether any of its queries sees the warpgroup's
-// keys, from `first` on. step_statistics: of the lane's first queries.
+// consume_step adds the products of one step to `out` (ds^T q) and `out2` (dropout(p)^T dout), for rows `row` and
+// `row` + 8.
+// n                number of the step, counted over all heads
+// c0               first query of the step
+// seen             1 if one of these queries sees one of the warpgroup's keys, which begin at `first`
+// step_statistics  statistics of the step's queries in local memory, from the lane's first column on
 #if PASS == 2
 #if HALVES
 ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __local const OPERAND_T* a_tile,
@@ -71,7 +74,8 @@ ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __
 }
 #endif
 
-// All steps: those of each head of queries in turn. statistics: of local memory, see STATISTICS.
+// Does the steps of all `heads` heads of queries, one head after another. begin, steps: the first query, and the number
+// of steps of a head. statistics: the statistics in local memory, see STATISTICS.
 ALWAYS_INLINE void consume_columns(float* out, float* out2, const Pipeline line, __local const OPERAND_T* a_tile,
                                    __local const OPERAND_T* a2_tile, __local const float* statistics, const int row,
                                    const int first, const int begin, const int steps, const int heads,

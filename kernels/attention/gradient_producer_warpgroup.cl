@@ -5,14 +5,16 @@
 #endif
 #define TILES (HALVES ? 2 : PASS + 2)  // stages of a step
 #define STEPS_HELD (STAGES / TILES + 2)  // steps whose statistics are in use at once
-#define STATISTICS(n) ((n) % STEPS_HELD * 2 * TILE_C)  // where those of step n begin: [lse, delta][TILE_C]
-// Registers of a consumer's work-item; 0: all work-items have the same number. Consumers take what producers give away.
+#define STATISTICS(n) ((n) % STEPS_HELD * 2 * TILE_C)  // offset of step n's statistics, [lse, delta][TILE_C]
+// Registers of a consumer's work-item. Producers give away the registers that consumers take. 0: all work-items have
+// the same number.
 #ifndef CONSUMER_REGISTERS
 #define CONSUMER_REGISTERS (!HALVES && TILE_M == 128 ? 216 : 0)
 #define PRODUCER_REGISTERS 72
 #endif
 
-// The columns that a work-group walks over: those of the first head, and the strides from head to head.
+// The columns that a work-group walks over: their operands and statistics for the first head, and the strides from head
+// to head.
 typedef struct {
   __global const OPERAND_T *b, *b2;
   long b_head, b_row, b2_head, b2_row;
@@ -22,6 +24,7 @@ typedef struct {
   int heads;  // of queries that share this head of keys and values; 1 with PASS 1
 } ColumnOperands;
 #if PASS == 2
+// Returns (lse, delta) of the query that this producer loads for step n; zeros if it loads none.
 ALWAYS_INLINE float2 statistics_at(const ColumnOperands o, const int n) {
   const int p = get_local_id(0) - CONSUMERS * 128, head = n / o.steps, step = n % o.steps;
   if (p >= TILE_C || head >= o.heads) return (float2)(0.0f);
@@ -29,8 +32,8 @@ ALWAYS_INLINE float2 statistics_at(const ColumnOperands o, const int n) {
                               o.statistics.which, o.columns};
   return load_statistics(of, o.begin + step * TILE_C + p);
 }
-// Stores the statistics of step n, which `loaded` holds, into local memory. Returns those of step n + 1, so that their
-// loads are in flight for a whole step.
+// Stores the statistics of step n, which `loaded` holds, into local memory. Returns the statistics of step n + 1, so
+// that their loads are in flight for a whole step.
 ALWAYS_INLINE float2 put_statistics(__local float* statistics, const ColumnOperands o, const int n,
                                     const float2 loaded) {
   const int p = get_local_id(0) - CONSUMERS * 128;
@@ -61,10 +64,10 @@ ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local 
   producer_finish(line, 2 * o.heads * o.steps);
 }
 #else
-// A producer holds 4 x 4 blocks of a tile in registers: 4 rows, which add_values reads as neighbours, and 4 of the
+// A producer holds 4 x 4 blocks of a tile in registers: 4 rows, which are neighbours for add_values, and 4 of the
 // depth. The eight producers of a column of blocks start with different rows of their blocks, so that their stores by
-// rows go to different banks.
-#define HELD (2 * B_CHUNKS)  // float4 of a tile that a producer holds in registers
+// rows go to different banks. held_row returns the row of the tile that `held[i]` of producer p has.
+#define HELD (2 * B_CHUNKS)  // number of float4 of a tile that a producer holds in registers
 ALWAYS_INLINE int held_row(const int p, const int i) {
   const int quad = p & 7;
   return i / 4 * TILE_K + (quad >> 1) * 8 + ((i + (quad >> 1)) & 3) * 2 + (quad & 1);
@@ -125,7 +128,8 @@ ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local 
 #endif
 
 // ---- what the consumers of both passes share ----
-// The parameters of a function that masks scores and draws random numbers, and how it passes them on.
+// MASK_PARAMS and DRAW_PARAMS declare the parameters of a function that masks scores and draws random numbers.
+// MASK_PASS and DRAW_PASS pass them on.
 #if MASK
 #define MASK_PARAMS , __global const MASK_T *mask, const long mask_head, const long mask_query, const long mask_key
 #define MASK_PASS , mask, mask_head, mask_query, mask_key
@@ -142,7 +146,7 @@ ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local 
 #define DRAW_PASS
 #define DECLARE_KEEP_BITS
 #endif
-// Waits for the sums of all but the latest `but` groups of products.
+// Waits until at most the latest `but` groups of products are incomplete. The complete ones include those of `sums`.
 #define WAIT_SUMS(sums, count, but) \
   WGMMA_WAIT(but);                  \
   OCL_UNROLL                        \

@@ -1,8 +1,9 @@
 // kernels/attention/gradient_queries_warpgroup.cl: the consumers of attention/gradient_warpgroup.cl with PASS 1, the
 // gradient of queries. Comes after attention/gradient_producer_warpgroup.cl.
 //
-// Each function adds ds k of the steps whose keys the warpgroup's queries see to `out`, rows `row` and `row` + 8 of the
-// lane. first: the warpgroup's first row. row_statistics: lse of both rows, then delta of both.
+// Each consume_columns adds ds k to `out`, over `steps` steps, for rows `row` and `row` + 8. Later steps have no key
+// that a query of the warpgroup sees. first: the warpgroup's first row. row_statistics: lse of the two rows, then delta
+// of the two.
 #if PASS == 1
 #if !HALVES
 ALWAYS_INLINE void consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,
@@ -26,8 +27,8 @@ ALWAYS_INLINE void consume_columns(float* out, const Pipeline line, __local cons
   }
 }
 #elif OVERLAP
-// The products of a step's ds are issued after the scores of the next step. So the tensor cores are busy while the next
-// ds is computed.
+// The products ds k of a step are issued after the products for the scores of the next step. So the tensor cores are
+// busy while the next ds is computed.
 ALWAYS_INLINE void consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,
                                    __local const OPERAND_T* a2_tile, const float* row_statistics, const int row,
                                    const int first, const int steps, const int queries,

@@ -8,7 +8,7 @@
 //   1     q, dout       k, v             y = SCALE ds k
 //   2     k, v          q, dout          y = SCALE ds^T q, y1 = dropout(p)^T dout
 //
-//                     TILE_C columns a step
+//                     TILE_C columns per step
 //                  +--------------+----         A warp's 16 rows of a step:
 //   warp 0    16   | s, dout v^T: |               s = a b^T, grad = a2 b2^T    all operands from local memory
 //                  | registers    | next step     p and ds                     in registers
@@ -17,7 +17,7 @@
 //
 // Work-group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. b and b2
 // of the steps take turns in a ring of STAGES buffers: all work-items copy step n + STAGES - 1 (cp.async) while the
-// warps work on step n. There is one barrier a step. With PASS 2 the ring also has lse and delta of a step's queries.
+// warps work on step n. There is one barrier per step. With PASS 2 the ring also has lse and delta of a step's queries.
 // Their loads begin one step earlier.
 //
 // Arguments and epilogue macros are those of attention/group.cl with PASS 1 and 2, without w and w2: b and b2 take
@@ -26,7 +26,7 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_warp
 #endif
-#ifndef STORE  // alone: dense outputs, one behind the other
+#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
 #define Y1_OFFSET (y_offset + Y_AT(get_num_groups(2), 0, 0) * DEPTH)
@@ -36,14 +36,15 @@
 #define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
 #endif
 #define STEP_TILES(n) (ring + (n) % STAGES * 2 * TILE_ELEMENTS)  // b, then b2
-#define STATISTICS(n) (statistics + (n) % STAGES * 2 * TILE_C)  // of step n's queries: [2][TILE_C]
+#define STATISTICS(n) (statistics + (n) % STAGES * 2 * TILE_C)  // lse, then delta, of step n's queries: [2][TILE_C]
 
-// (row_max, row_sum, delta) of a query as they lie in memory. Beyond the last query row_sum is negative.
+// Returns (row_max, row_sum, delta) of a query as they lie in memory. For a query beyond the last one row_sum is
+// negative.
 ALWAYS_INLINE float4 raw_statistics(const QueryStatistics o, const int query) {
   if (query >= o.queries) return (float4)(0.0f, -1.0f, 0.0f, 0.0f);
   return (float4)(o.sums[query], o.sums[o.which + query], o.delta[query], 0.0f);
 }
-// (lse, delta) from these, as load_statistics() of attention/scores.cl gives them.
+// Converts a result of raw_statistics() to (lse, delta), as load_statistics() of attention/scores.cl returns them.
 ALWAYS_INLINE float2 reduced_statistics(const float4 raw) {
   if (raw.y < 0.0f) return (float2)(INFINITY, 0.0f);
   return (float2)(raw.y == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(raw.x, LOG2E, log2(raw.y)), raw.z);
@@ -151,11 +152,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   }
   for (int n = 0; n < count; ++n) {
     WAIT_COPIES(STAGES - 2);
-    barrier(CLK_LOCAL_MEM_FENCE);  // this step's copies are visible to all, and all have read the step before
+    barrier(CLK_LOCAL_MEM_FENCE);  // all see this step's copies, and all have read the step before
     if (n + STAGES - 1 < count) STAGE_STEP(n + STAGES - 1)
     commit_copies();
     const int c0 = COLUMN_OF(n);
-    // otherwise no query of the step sees a key of it
+    // only if some query sees some key in this step
     if (!CAUSAL || (ROWS_ARE_KEYS ? c0 + TILE_C > first : c0 < first + WARP_M)) {
       __local const OPERAND_T *b_tile = STEP_TILES(n), *b2_tile = STEP_TILES(n) + TILE_ELEMENTS;
       multiply_scores(s, a_tile + warp_row0 * TILE_K, b_tile, DEPTH);

@@ -2,7 +2,7 @@
 //
 // This file has the kernel. Its producers are in attention/gradient_producer_warpgroup.cl, its consumers in
 // attention/gradient_queries_warpgroup.cl (PASS 1) and attention/gradient_keys_warpgroup.cl (PASS 2). The pipeline is
-// that of tensor_core/warpgroup.cl.
+// in tensor_core/warpgroup.cl.
 //
 //   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum = 2^(s log2(e) - lse)
 //   ds = p (dropout(dout v^T) - delta)      delta = sum over d of dout * out
@@ -11,7 +11,7 @@
 //   1     q, dout       k, v             y = SCALE ds k
 //   2     k, v          q, dout          y = SCALE ds^T q, y1 = dropout(p)^T dout
 //
-//                        TILE_C columns a step
+//                        TILE_C columns per step
 //                     +--------------+----         A consumer's 64 rows of a step:
 //   consumer 0   64   | s, dout v^T: |               s = a b^T, grad = a2 b2^T    all operands from local memory
 //                     | registers    | next step     p and ds                     in registers
@@ -24,7 +24,7 @@
 //   operands of 16 bits: a step has two stages, b2 and then b. A tile is [blocks of 64 of the depth][rows][64]. The
 //   first products read it with the depth contiguous, the second ones with the columns contiguous.
 //   operands of 32 bits, split as in tensor_core/warpgroup.cl: wgmma reads only what is contiguous along the sum. So an
-//   operand of both kinds of products comes twice, in a stage each: by rows (two blocks of 32 of the depth,
+//   operand that both kinds of products read is staged twice, in two stages: by rows (two blocks of 32 of the depth,
 //   [TILE_C][32]) and by columns (two blocks of 32 rows, [64][32]). The stages of a step are
 //       PASS 1: b by rows, b by columns, b2 by rows        PASS 2: b by rows, b by columns, b2 by rows, b2 by columns
 //
@@ -34,7 +34,7 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_warpgroup
 #endif
-#ifndef STORE  // alone: dense outputs, one behind the other
+#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define EPILOGUE_PASS , y, y_offset
 #define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
@@ -131,7 +131,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #if PASS == 1
   const float2 upper = load_statistics(head_statistics, row), lower = load_statistics(head_statistics, row + 8);
   const float row_statistics[4] = {upper.x, lower.x, upper.y, lower.y};
-  // steps with keys that the warpgroup's queries see
+  // number of steps with a key that some query of the warpgroup sees
   const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
   consume_columns(out, line, a_tile, a2_tile, row_statistics, row, first, visible_steps, queries,
                   keys MASK_PASS DRAW_PASS);

@@ -10,7 +10,7 @@
 //   1     queries  keys     dq = SCALE ds k
 //   2     keys     queries  dk = SCALE ds^T q, dv = dropout(p)^T dout
 //
-//                 TILE_C columns a step
+//                 TILE_C columns per step
 //             +--------------+----
 //   TILE_R    | t: 4x4 a     |  next step
 //   rows      | work-item    |
@@ -51,7 +51,7 @@
 #ifndef QUADS
 #define QUADS 0  // 1: all sizes and strides of rows are multiples of 4 elements
 #endif
-#ifndef STORE  // alone: dense outputs
+#ifndef STORE  // without generated epilogue macros: dense outputs
 #define EPILOGUE_PARAMS \
   , __global float *y, const ulong y_offset, __global float *y1, const ulong y1_offset, const int y_rows
 #define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
@@ -78,7 +78,7 @@ typedef struct {
   int2 item;
 } GroupTiles;
 
-// t[i] = row 4*item.y + i of a, times rows 4*item.x + 0..3 of b; zeros outside
+// Writes t[i] = row 4*item.y + i of a, times rows 4*item.x + 0..3 of b. Rows outside the matrices count as zeros.
 ALWAYS_INLINE void multiply_scores(float4* t, const GroupTiles at, __global const IN_T* a, const long a_row,
                                    const int rows_left, __global const IN_T* b, const long b_row,
                                    const int columns_left, const int depth, const int aligned) {
@@ -98,7 +98,7 @@ ALWAYS_INLINE void multiply_scores(float4* t, const GroupTiles at, __global cons
   }
 }
 
-// p_tile = t, transposed: the item's four columns
+// Stores the work-item's 4x4 scores t in p_tile, transposed.
 ALWAYS_INLINE void keep_scores(const GroupTiles at, const float4* t) {
   __local float* to = at.p_tile + 4 * at.item.x * (TILE_R + TILE_PAD) + 4 * at.item.y;
   const int row = TILE_R + TILE_PAD;
@@ -108,8 +108,8 @@ ALWAYS_INLINE void keep_scores(const GroupTiles at, const float4* t) {
   *(__local float4*)(to + 3 * row) = (float4)(t[0].w, t[1].w, t[2].w, t[3].w);
 }
 
-// out = rescale * out + p_tile^T w for rows 4*item.y + i and floats c*CHUNK + 4*item.x + 0..3 of chunk c. The sum of a
-// step begins at zero, which keeps long sums exact.
+// Writes out = rescale * out + p_tile^T w, for rows 4*item.y + 0..3 and floats c*CHUNK + 4*item.x + 0..3 of each chunk
+// c. `count` rows of w are inside the matrix. The sum of a step begins at zero, which keeps long sums exact.
 ALWAYS_INLINE void add_rows(float4* out, const float4 rescale, const GroupTiles at, __global const IN_T* w,
                             const long w_row, const int count, const int width, const int aligned) {
   OCL_UNROLL
@@ -135,7 +135,8 @@ ALWAYS_INLINE void add_rows(float4* out, const float4 rescale, const GroupTiles 
   barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read p_tile and b_tile
 }
 
-// The maximum or the sum of each of the work-item's four rows, over all work-items of the row. parts: [ACROSS][TILE_R]
+// Returns the maximum (is_max 1) or the sum (is_max 0) of each of the work-item's four rows, over all work-items of the
+// row. parts: [ACROSS][TILE_R] of local memory.
 ALWAYS_INLINE float4 across_row(__local float* parts, const GroupTiles at, const float4 own, const int is_max) {
   *(__local float4*)(parts + at.item.x * TILE_R + 4 * at.item.y) = own;
   barrier(CLK_LOCAL_MEM_FENCE);  // all parts are there
@@ -149,13 +150,14 @@ ALWAYS_INLINE float4 across_row(__local float* parts, const GroupTiles at, const
   return whole;
 }
 
-// 1 / row_sum; 0, or nan with NAN_ROWS, for a query that sees no key
+// Returns 1 / row_sum. For a query that sees no key it returns 0, or nan with NAN_ROWS.
 ALWAYS_INLINE float inverse_of(const float row_sum) {
   return row_sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / row_sum;
 }
 
 #if DROPOUT
-// Four random factors, 0 or KEPT, by Philox 4x32-10. csrc/ir/graph.h says which counter belongs to which score.
+// Draws the random factors, 0 or KEPT, of four neighbouring keys by Philox 4x32-10. csrc/ir/graph.h says which counter
+// belongs to which score.
 ALWAYS_INLINE float4 draw_kept(__global const long* state, const ulong counter) {
   const ulong seed = as_ulong(state[0]), offset = as_ulong(state[1]);
   uint k0 = (uint)seed, k1 = (uint)(seed >> 32);
@@ -291,7 +293,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         t[i] = (float4)(x[0], x[1], x[2], x[3]);
       }
 #if DROPOUT
-      // kept[i] are the factors of t[i]. A draw serves four neighbouring keys of a query.
+      // kept[i] has the factors of t[i]. A draw serves four neighbouring keys of a query.
       float4 kept[4];
       const ulong per_query = (ulong)((keys + 3) / 4), queries_before = ((ulong)batch * heads + q_head) * queries;
       OCL_UNROLL
@@ -338,7 +340,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #else
       OCL_UNROLL
       for (int i = 0; i < 4; ++i) {
-        // Statistics of the queries of t[i].
+        // the statistics of the queries of t[i]: row_max, 1 / row_sum, delta
         float largest[4], inverses[4], deltas[4];
         OCL_UNROLL
         for (int j = 0; j < 4; ++j) {

@@ -41,7 +41,7 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_item
 #endif
-#ifndef STORE  // alone: dense outputs
+#ifndef STORE  // without generated epilogue macros: dense outputs
 #define EPILOGUE_PARAMS \
   , __global float *y, const ulong y_offset, __global float *y1, const ulong y1_offset, const int y_rows
 #define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
@@ -60,7 +60,7 @@
 
 // ---- mask and dropout ----
 #if MASK
-// s + mask for `count` columns of one row; step: the mask's stride along the columns
+// Adds the mask to s, `count` columns of one row. step: the mask's stride along the columns.
 ALWAYS_INLINE void apply_mask(float* s, __global const MASK_T* mask, const long step, const int count) {
   int k = 0;
   if (step == 1) {
@@ -99,8 +99,8 @@ ALWAYS_INLINE void apply_mask(float* s, __global const MASK_T* mask, const long 
 #define ZIPPED(a) (VEC_UINT)(ZIP(a))
 #endif
 
-// Philox 4x32-10 of the counters first + lane * step, four words each. csrc/ir/graph.h says which counter belongs to
-// which score.
+// Writes to w[0] .. w[3] the four words of Philox 4x32-10 for VW counters: lane l has counter first + l * step.
+// csrc/ir/graph.h says which counter belongs to which score.
 ALWAYS_INLINE void draw(VEC_UINT* w, __global const long* state, const ulong first, const ulong step) {
   const float lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const VEC_ULONG counter = (VEC_ULONG)(first) + OCL_CAT(convert_ulong, VW)(VLOAD(lanes)) * (VEC_ULONG)(step);
@@ -122,12 +122,13 @@ ALWAYS_INLINE void draw(VEC_UINT* w, __global const long* state, const ulong fir
   }
 }
 
+// Returns the dropout factor of each random word: 0 or KEPT.
 ALWAYS_INLINE VEC kept_of(const VEC_UINT word) {
   return OCL_CAT(convert_float, VW)(word >> (VEC_UINT)(8u)) * (VEC)(0x1p-24f) < (VEC)(DROP) ? (VEC)(0.0f) : (VEC)(KEPT);
 }
 
-// Dropout: multiplies y by 0 or by KEPT, which is 1 / (1 - p), for `count` columns from column c0 on. `first` is the random
-// counter of (column 0, row), `per_query` the number of random counters per query.
+// Applies dropout: multiplies y by 0 or KEPT for `count` columns from column c0 on. first: the random counter of (row,
+// column 0). per_query: the number of random counters for each query.
 ALWAYS_INLINE void apply_dropout(float* y, __global const long* state, const ulong first, const ulong per_query,
                                  const int row, const int c0, const int count) {
   VEC_UINT w[4];

@@ -17,8 +17,8 @@
 #endif
 #define TO_LOG2 (SCORE_SCALE * LOG2E)
 
-// Adds the mask to the scores of columns c0 .. c0 + TILE_C - 1; a score whose query does not see its key becomes -inf.
-// row: the row of s[0].
+// Adds the mask to the scores s of columns c0 .. c0 + TILE_C - 1. A score whose query does not see its key becomes
+// -inf. row: the row of s[0].
 ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, const int keys
 #if MASK
                                ,
@@ -53,6 +53,8 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
     s[i] = seen ? s[i] : -INFINITY;
   }
 }
+// Masks the scores s, unless the tile has no score that may be hidden. row: the row of s[0]; first: the first of the
+// (at most 64) rows for which the work-items decide this together.
 #if MASK
 #define MASK_SCORES(s, row, first, c0) mask_scores(s, c0, row, queries, keys, mask, mask_query, mask_key)
 #else
@@ -63,12 +65,13 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
 #endif
 
 #if DROPOUT
-// The random numbers of a head's scores; csrc/ir/graph.h says which counter belongs to which score.
+// Describes the random numbers of one head's scores. csrc/ir/graph.h says which counter belongs to which score.
 typedef struct {
   __global const long* state;
-  ulong queries_before, per_query;  // queries in all batches and heads before this one; draws a query
+  ulong queries_before, per_query;  // queries in all batches and heads before this one; random counters for each query
 } Draws;
-// Draws for four neighbouring keys of a query by Philox 4x32-10: bit i is 1 if the i-th is kept.
+// Draws random numbers for keys key .. key + 3 of a query by Philox 4x32-10. Returns four bits: bit i is 1 if the score
+// of key + i is kept.
 ALWAYS_INLINE uint draw_kept(const Draws o, const int query, const int key) {
   const ulong seed = as_ulong(o.state[0]), offset = as_ulong(o.state[1]),
               counter = (o.queries_before + query) * o.per_query + key / 4;
@@ -88,6 +91,7 @@ ALWAYS_INLINE uint draw_kept(const Draws o, const int query, const int key) {
 #define KEPT_BIT(x, i) ((uint)((float)((x) >> 8) * 0x1p-24f >= DROP) << (i))
   return KEPT_BIT(x, 0) | KEPT_BIT(y, 1) | KEPT_BIT(z, 2) | KEPT_BIT(w, 3);
 }
+// Returns x of the lane whose number differs from this lane's in the bit `bit`: 1, 4 or 8.
 ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {
   float y;
   if (bit == 1)
@@ -98,10 +102,11 @@ ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {
     OTHER_LANE(y, as_float(x), 8);
   return as_uint(y);
 }
-// Bit i % 32 of keep_bits[i / 32] is 1 if s[i] is kept. A draw gives bits for keys that several lanes hold. So each
-// lane makes eight draws for its 32 scores, and the lanes exchange bits. If rows are queries, lanes 2n and 2n + 1 draw
-// for the upper and the lower row. If rows are keys, the four lanes that hold the keys of a draw make it for two
-// columns and two rows each, and transpose the block of 4x4 bits.
+// Writes to keep_bits which scores are kept: bit i % 32 of keep_bits[i / 32] is 1 if s[i] is. row: the row of s[0]. A
+// draw gives bits for keys that several lanes hold. So each lane makes eight draws for its 32 scores, and the lanes
+// exchange bits. If rows are queries, lanes 2n and 2n + 1 draw for the upper and the lower row. If rows are keys, the
+// four lanes that hold the keys of a draw make it for two columns and two rows each, and transpose the block of 4x4
+// bits.
 ALWAYS_INLINE void draw(uint* keep_bits, const Draws o, const int row, const int c0) {
   const int lane = get_local_id(0) & 31, m = lane >> 2 & 3;
   OCL_UNROLL
@@ -141,7 +146,7 @@ ALWAYS_INLINE void drop(float* s, const uint* keep_bits) {
 #endif
 
 #if PASS == 0
-// The maximum or the sum of a row, whose elements four neighbouring lanes hold.
+// Returns the maximum (is_max 1) or the sum (is_max 0) of x over the four neighbouring lanes that hold a row.
 ALWAYS_INLINE float across_row(float x, const int is_max) {
   float y;
   OTHER_LANE(y, x, 1);
@@ -150,8 +155,9 @@ ALWAYS_INLINE float across_row(float x, const int is_max) {
   return is_max ? (y > x ? y : x) : x + y;
 }
 
-// One step of the running softmax: s -> exp(s - row_max), with the new maximum of both rows, and their new sums.
-// rescale: the factor for what earlier steps have added up.
+// Does one step of the running softmax for the lane's two rows. It updates row_max, replaces s by exp(s - row_max), and
+// updates row_sum, the sum of the lane's own columns. It writes to rescale the factor for what earlier steps have added
+// up.
 ALWAYS_INLINE void softmax_step(float* s, float* row_max, float* row_sum, float* rescale) {
   OCL_UNROLL
   for (int half_ = 0; half_ < 2; ++half_) {
@@ -179,7 +185,8 @@ ALWAYS_INLINE void rescale_rows(float* out, const float* rescale) {
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] *= rescale[i >> 1 & 1];
 }
 
-// Stores both rows of the output, their maxima and their sums. The kernel must have batch, head, queries and keys.
+// Stores the lane's two rows of the output, divided by their sums, and the rows' maxima and sums. row: the first of the
+// two rows. The calling kernel must have the variables batch, head, queries and keys.
 #define STORE_ATTENTION(out, row_max, row_sum, row)                                                         \
   {                                                                                                         \
     const int q_of = get_local_id(0) & 3;                                                                   \
@@ -205,25 +212,27 @@ ALWAYS_INLINE void rescale_rows(float* out, const float* rescale) {
     }                                                                                                       \
   }
 #else
-// Statistics of a head's queries: sums is row_max and row_sum as [which][query], delta is [query].
+// Statistics of one head's queries. sums holds row_max of all queries, and `which` floats later row_sum of all queries.
+// delta holds one float for each query.
 typedef struct {
   __global const float *sums, *delta;
   long which;
   int queries;
 } QueryStatistics;
-// (lse, delta) of a query. lse is log2 of the sum of 2^(s log2(e)) over the keys. Beyond the last query it is infinite,
-// so that p is zero.
+// Returns (lse, delta) of a query. lse is log2 of the sum of 2^(s log2(e)) over the keys. For a query beyond the last
+// one lse is infinite, so that p is zero.
 ALWAYS_INLINE float2 load_statistics(const QueryStatistics o, const int query) {
   if (query >= o.queries) return (float2)(INFINITY, 0.0f);
   const float largest = o.sums[query], row_sum = o.sums[o.which + query];
   return (float2)(row_sum == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(largest, LOG2E, log2(row_sum)), o.delta[query]);
 }
 
-// Statistic `which` (0 lse, 1 delta) of scores i and i + 1 as float2. queries: those of this lane's first columns (PASS
-// 2). row_statistics: those of both rows (PASS 1).
+// Returns statistic `which` (0 lse, 1 delta) of the queries of scores i and i + 1 as float2. queries (PASS 2):
+// statistics in local memory, from this lane's first column on. row_statistics (PASS 1): lse of the lane's two rows,
+// then delta of both.
 #define STATISTIC(i, which) \
   (ROWS_ARE_KEYS ? queries[(which) * TILE_C / 2 + (i) / 4 * 4] : (float2)(row_statistics[2 * (which) + ((i) >> 1 & 1)]))
-// s -> p = 2^(s log2(e) - lse).
+// Replaces s by p = 2^(s log2(e) - lse). queries, row_statistics: see STATISTIC.
 ALWAYS_INLINE void softmax_weights(float* s, __local const float2* queries, const float* row_statistics) {
   OCL_UNROLL
   for (int i = 0; i < TILE_C / 2; i += 2) {
@@ -232,7 +241,7 @@ ALWAYS_INLINE void softmax_weights(float* s, __local const float2* queries, cons
     s[i + 1] = exp2_of(fma(s[i + 1], TO_LOG2, -weight.y));
   }
 }
-// ds = p (grad - delta).
+// Writes ds = p (grad - delta). queries, row_statistics: see STATISTIC.
 ALWAYS_INLINE void score_gradient(float* ds, const float* p, const float* grad, __local const float2* queries,
                                   const float* row_statistics) {
   OCL_UNROLL
@@ -243,7 +252,8 @@ ALWAYS_INLINE void score_gradient(float* ds, const float* p, const float* grad, 
   }
 }
 
-// Stores both rows of the results. The kernel must have batch, head and rows.
+// Stores the lane's two rows of the gradients `out` and, with PASS 2, `out2`. row: the first of the two rows. The
+// calling kernel must have the variables batch, head and rows.
 #if PASS == 2
 #define STORE_SECOND(out2, r, d, at)                                  \
   if (d + 1 < DEPTH2)                                                 \

@@ -8,7 +8,7 @@
 #endif
 #define TN (NV * VW)  // columns of a packed panel
 #ifndef MT
-#define MT 4  // tiles (of MR rows) a work-item
+#define MT 4  // tiles (of MR rows) per work-item
 #endif
 #ifndef BLOCK
 #define BLOCK 256  // columns of a block of scores, a multiple of TN; its MR*BLOCK floats stay in L1
@@ -39,8 +39,8 @@ ALWAYS_INLINE float max_lanes16(const float16 x) {
   return max_lanes8(x.lo > x.hi ? x.lo : x.hi);
 }
 
-// exp(x) for x <= 0 within one ulp. Below -87.3, where floats lose precision, the result is 0; nan stays nan. The
-// integer part of the exponent comes from the bits of m, because rint() is slow on some runtimes.
+// Returns exp(x) for x <= 0 within one ulp. Below -87.3, where floats lose precision, the result is 0; nan stays nan.
+// The integer part of the exponent comes from the bits of m, because rint() is slow on some runtimes.
 ALWAYS_INLINE VEC exp_lanes(const VEC given) {
   const VEC x = given < (VEC)(-87.3f) ? (VEC)(-87.3f) : given;
   const VEC m = fma(x, (VEC)(1.44269504f), (VEC)(12582912.0f)), z = m - (VEC)(12582912.0f);
@@ -56,14 +56,14 @@ ALWAYS_INLINE VEC exp_lanes(const VEC given) {
   return given < (VEC)(-87.3f) ? (VEC)(0.0f) : result;
 }
 
-// 1 / row_sum; 0, or nan with NAN_ROWS, for a query that sees no key
+// Returns 1 / row_sum. For a query that sees no key it returns 0, or nan with NAN_ROWS.
 ALWAYS_INLINE float inverse_of(const float row_sum) {
   return row_sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / row_sum;
 }
 
 // ---- the two products ----
 
-// t[i][v] = sum over d of rows[i][d] * panel[d][v]
+// Writes t[i][v] = sum over d of rows[i][d] * panel[d][v].
 ALWAYS_INLINE void multiply_panel(VEC* t, const float* rows, __global const IN_T* panel, const int depth) {
   OCL_UNROLL for (int i = 0; i < MR * NV; ++i) t[i] = (VEC)(0.0f);
   for (int d = 0; d < depth; ++d) {
@@ -76,8 +76,8 @@ ALWAYS_INLINE void multiply_panel(VEC* t, const float* rows, __global const IN_T
   }
 }
 
-// Scores of panel c of a block of `count` columns, times `scale`. It computes only the vectors that hold columns
-// [first, count), and writes zeros before these.
+// Writes to s the scores of columns c .. c + TN - 1 of a block of `count` columns, times `scale`. It computes only the
+// vectors that hold columns first .. count - 1, and writes zeros for the other columns.
 ALWAYS_INLINE void score_panel(float* s, const float* rows, __global const IN_T* panel, const int depth,
                                const float scale, const int c, const int first, const int count) {
   if (first <= c && c + TN - VW < count) {
@@ -99,8 +99,8 @@ ALWAYS_INLINE void score_panel(float* s, const float* rows, __global const IN_T*
   }
 }
 
-// out[i][c + v] = rescale[i] * out[i][c + v] + sum over k < count of s[i][k] * w[k][c + v], for `vectors` vectors from
-// float c on
+// Writes out[i][c + v] = rescale[i] * out[i][c + v] + sum over k < count of s[i][k] * w[k][c + v], for `vectors`
+// vectors from float c on.
 ALWAYS_INLINE void add_chunk(float* out, const float* rescale, const float* s, __global const IN_T* w, const long w_row,
                              const int count, const int c, const int width, const int vectors) {
   VEC acc[MR * NV];
@@ -121,7 +121,7 @@ ALWAYS_INLINE void add_chunk(float* out, const float* rescale, const float* s, _
   }
 }
 
-// out = rescale * out + s w over a whole row
+// Writes out = rescale * out + s w for rows of `width` floats, over `count` columns of s.
 ALWAYS_INLINE void add_part(float* out, const float* rescale, const float* s, __global const IN_T* w, const long w_row,
                             const int count, const int width) {
   OCL_NO_UNROLL for (int c = 0; c < PADDED(width) / TN * TN; c += TN)
@@ -130,16 +130,15 @@ ALWAYS_INLINE void add_part(float* out, const float* rescale, const float* s, __
     add_chunk(out, rescale, s, w, w_row, count, PADDED(width) / TN * TN, width, PADDED(width) % TN / VW);
 }
 
-// The same with new accumulators every SUM columns. Gradients need this, because their terms have both signs; rescale
-// is
-// 1 for them.
+// Does what add_part does, with new accumulators every SUM columns. Gradients need this, because their terms have both
+// signs; their rescale is 1.
 ALWAYS_INLINE void add_rows(float* out, const float* rescale, const float* s, __global const IN_T* w, const long w_row,
                             const int count, const int width) {
   OCL_NO_UNROLL for (int k = 0; k < count; k += SUM)
       add_part(out, rescale, s + k, w + k * w_row, w_row, min(SUM, count - k), width);
 }
 
-// Copies MR rows as dense floats. Beyond the last row it copies the last row again.
+// Copies rows first .. first + MR - 1 to `to` as dense floats. Beyond row count - 1 it copies this last row again.
 ALWAYS_INLINE void load_rows(float* to, __global const IN_T* from, const long stride, const int first, const int count,
                              const int depth) {
   for (int i = 0; i < MR; ++i) {

@@ -2,12 +2,13 @@
 // products of tiles. Comes after tensor_core/warp.cl and attention/scores.cl.
 //
 // A tile in local memory is [blocks of 128 bytes of the depth][rows][TILE_K], like an operand with contiguous depth in
-// tensor_core/warp.cl. Scores are sums of products of rows. They become weights, which are then multiplied by the rows
-// of another tile:
-//   operands of 16 bits: the sums already lie where mma takes an operand from. Rows are transposed while they are read.
-//   operands of 32 bits: mma expects a weight in another lane than the one that has it as a sum. So the columns of the
-//   scores are permuted: position i of eight neighbours is column 2i (i < 4) or 2(i - 4) + 1. Rows are read by
-//   elements.
+// tensor_core/warp.cl. Scores are products of rows of two tiles. They become weights, which are then multiplied by the
+// rows of another tile:
+//   operands of 16 bits: each lane already has the weights that mma expects from it. Rows are transposed while they are
+//   read.
+//   operands of 32 bits: mma expects a weight from another lane than the one that has computed it. So the columns of
+//   the scores are permuted: position i of eight neighbours holds column 2i (i < 4) or 2(i - 4) + 1. Rows are read
+//   element by element.
 //
 //   TILE_C      columns of a step, equal to TILE_N and WARP_N: 64 or 128
 //   DEPTH_TILE  sums of a row: the larger head size, rounded up to a multiple of 32
@@ -15,13 +16,13 @@
 #define DEPTH_BLOCKS ((DEPTH_TILE + TILE_K - 1) / TILE_K)  // blocks of 128 bytes that a row has in local memory
 #define TILE_ELEMENTS (TILE_C * DEPTH_BLOCKS * TILE_K)
 
-// Where a row's chunk lies in a tile.
+// Returns the offset of a row's chunk in a tile of `rows` rows, in elements.
 ALWAYS_INLINE int tile_chunk(const int row, const int chunk, const int rows) {
   return (chunk >> 3) * rows * TILE_K + row_chunk(row, chunk & 7);
 }
 
-// Stages a tile of an operand, without a transposition. `left` rows and `depth` elements of each row are inside the
-// matrix.
+// Copies `rows` rows of an operand, `stride` elements apart, to a tile. `left` of the rows, and `depth` elements of
+// each, are inside the matrix; zeros are written for the others. direct: as for stage_chunk.
 ALWAYS_INLINE void stage_rows(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride, const int left,
                               const int depth, const int rows, const int direct) {
   int p = get_local_id(0);
@@ -46,8 +47,8 @@ ALWAYS_INLINE void stage_rows(__local OPERAND_T* to, __global const OPERAND_T* f
   }
 }
 
-// s = q k^T over `depth` elements of each row. s is [block of 16 rows][TILE_C / 2], ordered as in attention/scores.cl.
-// q: the warp's rows in the tile of the work-group.
+// Writes s = q k^T, summed over `depth` elements of each row. s is [block of 16 rows][TILE_C / 2], ordered as in
+// attention/scores.cl. q: the warp's first row in the tile of the work-group.
 ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k, const int depth) {
   int lane = get_local_id(0) & 31;
   RECOMPUTE_FROM(lane);
@@ -59,7 +60,7 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local
     OCL_UNROLL
     for (int i = 0; i < ROW_BLOCKS; ++i) {
       read_rows(a_high + 4 * i, local_address(q + tile_chunk(16 * i + (lane & 15), 2 * at + (lane >> 4), TILE_M)));
-      split(a_high + 4 * i, a_low + 4 * i);
+      round_to_tf32(a_high + 4 * i, a_low + 4 * i);
     }
     OCL_UNROLL
     for (int j = 0; j < TILE_C / 32; ++j) {
@@ -68,7 +69,7 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local
       for (int i = 0; i < 2; ++i) {
         read_rows(b_high + 4 * i, local_address(k + tile_chunk(32 * j + 16 * i + (lane & 7) + (lane >> 4) * 8,
                                                                2 * at + ((lane >> 3) & 1), TILE_C)));
-        split(b_high + 4 * i, b_low + 4 * i);
+        round_to_tf32(b_high + 4 * i, b_low + 4 * i);
       }
       OCL_UNROLL
       for (int i = 0; i < ROW_BLOCKS; ++i)
@@ -77,8 +78,8 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local
   }
 }
 
-// Writes to x the first operand (A) of mma: the softmax weights p of 16 rows, for the at-th block of keys. A block is two
-// chunks of 16 bytes long: 16 keys of 16 bits, or 8 of 32.
+// Writes to x the first operand (A) of mma: the softmax weights p of 16 rows for block number `at` of the keys. A block
+// has 16 keys with 16-bit operands, 8 keys with 32-bit ones.
 ALWAYS_INLINE void to_operands(uint* x, const float* p, const int at) {
 #if HALVES
   OCL_UNROLL
@@ -90,7 +91,7 @@ ALWAYS_INLINE void to_operands(uint* x, const float* p, const int at) {
   x[3] = as_uint(p[4 * at + 3]);
 #endif
 }
-// Writes the second operand (B) of mma: 16 columns of the values, from `column` on.
+// Writes to x the second operand (B) of mma: 16 columns of v, from `column` on, for block number `at` of the keys.
 ALWAYS_INLINE void read_values(uint* x, __local const OPERAND_T* v, const int lane, const int column, const int at) {
 #if HALVES
   read_columns(x, local_address(v + tile_chunk(at * 16 + (lane & 15), column / CHUNK + (lane >> 4), TILE_C)));
@@ -101,7 +102,7 @@ ALWAYS_INLINE void read_values(uint* x, __local const OPERAND_T* v, const int la
     x[i] = as_uint((float)v[tile_chunk(key + (i & 1), d / CHUNK + (i >> 1) * 2, TILE_C) + d % CHUNK]);
 #endif
 }
-// out += p v over `width` elements of each row of v. out is [block of 16 rows][DEPTH_TILE / 2].
+// Adds p v to out, for the first `width` columns of v. out is [block of 16 rows][DEPTH_TILE / 2].
 ALWAYS_INLINE void add_values(float* out, const float* p, __local const OPERAND_T* v, const int width) {
   int lane = get_local_id(0) & 31;
   RECOMPUTE_FROM(lane);
@@ -111,7 +112,7 @@ ALWAYS_INLINE void add_values(float* out, const float* p, __local const OPERAND_
     OCL_UNROLL
     for (int i = 0; i < ROW_BLOCKS; ++i) {
       to_operands(a_high + 4 * i, p + i * (TILE_C / 2), at);
-      split(a_high + 4 * i, a_low + 4 * i);
+      round_to_tf32(a_high + 4 * i, a_low + 4 * i);
     }
     OCL_UNROLL
     for (int j = 0; j < (width + 31) / 32; ++j) {
@@ -119,7 +120,7 @@ ALWAYS_INLINE void add_values(float* out, const float* p, __local const OPERAND_
       OCL_UNROLL
       for (int i = 0; i < 2; ++i) {
         read_values(b_high + 4 * i, v, lane, 32 * j + 16 * i, at);
-        split(b_high + 4 * i, b_low + 4 * i);
+        round_to_tf32(b_high + 4 * i, b_low + 4 * i);
       }
       OCL_UNROLL
       for (int i = 0; i < ROW_BLOCKS; ++i)

@@ -12,13 +12,15 @@
 #define OCL_UNROLL_8
 #endif
 
-// 32 bits: the first column that producer p transposes. Eight neighbouring producers share 4 columns.
+// With 32-bit operands: returns the first column that producer p transposes. Eight neighbouring producers share 4
+// columns.
 ALWAYS_INLINE int value_column(const int p) {
   return (p >> 3) * 4;
 }
 
-// Stages rows x DEPTH_TILE of an operand, without a transposition. `left` rows and `depth` elements of each row are
-// inside the matrix.
+// Copies `rows` rows of an operand, `stride` elements apart, to a tile with rows of DEPTH_TILE elements. `left` of the
+// rows, and `depth` elements of each, are inside the matrix; zeros are written for the others. direct: as for
+// stage_chunk.
 ALWAYS_INLINE void stage_rows(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride, const int left,
                               const int depth, const int rows, const int direct) {
   const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7;
@@ -42,7 +44,7 @@ ALWAYS_INLINE void stage_rows(__local OPERAND_T* to, __global const OPERAND_T* f
 }
 
 // ---- consumer ----
-// Passes over stages begin .. end - 1, whose columns this warpgroup does not need.
+// Waits for stages begin .. end - 1 and releases them unread, because this warpgroup does not need their columns.
 ALWAYS_INLINE void skip_stages(const Pipeline line, const int begin, const int end) {
   for (int stage = begin; stage < end; ++stage) {
     consumer_wait(line, stage);
@@ -50,7 +52,7 @@ ALWAYS_INLINE void skip_stages(const Pipeline line, const int begin, const int e
   }
 }
 #if HALVES
-// Begins s = q k^T of a step; s as in attention/scores.cl. q: the rows of the work-group.
+// Begins s = q k^T of a step. s is ordered as in attention/scores.cl. q: the first row of the work-group's tile.
 ALWAYS_INLINE void begin_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k) {
   // A descriptor advances by 2 (32 bytes) for 16 of the depth.
   const ulong a = descriptor(q + (get_local_id(0) >> 7) * 64 * TILE_K, 1), b = descriptor(k, 1);
@@ -68,7 +70,8 @@ ALWAYS_INLINE void begin_scores(float* s, __local const OPERAND_T* q, __local co
 #endif
   WGMMA_COMMIT();
 }
-// Rounds the weights of a step to the operands' type. Sums of s already lie where wgmma takes an operand from.
+// Rounds the weights s of a step to the operands' type, and writes them to p. Each lane already has the weights that
+// wgmma expects from it.
 ALWAYS_INLINE void to_operands(uint* p, const float* s) {
   OCL_UNROLL
   for (int i = 0; i < TILE_C / 4; ++i) p[i] = two_halves(s[2 * i], s[2 * i + 1]);
@@ -83,9 +86,11 @@ ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const OPERAND
   WGMMA_COMMIT();
 }
 #else
-// Blocks of 32 of the depth that share a running sum. With TF32 alone a sum goes over both, as with 16-bit operands.
+// Number of blocks of 32 of the depth that share a running sum. With TERMS 1 (TF32) one sum goes over both blocks of a
+// tile, as with 16-bit operands.
 #define BLOCKS (TERMS == 3 ? 1 : 2)
-// total = a b over BLOCKS blocks of the depth, or total += a b if they are not the first. b_tile: their first block.
+// Adds a b over BLOCKS blocks of the depth to row_sum. first: 1 if these are the first blocks, so that row_sum begins
+// at 0. high, low: the pieces of a. b_tile: the first of the blocks of b.
 ALWAYS_INLINE void add_blocks(float* row_sum, const uint* high, const uint* low, __local const OPERAND_T* b_tile,
                               const int first) {
   const ulong b = descriptor(b_tile, 1);
@@ -133,9 +138,9 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local
     add_blocks(s, high, low, k + block * PIECES * B_ELEMENTS, block == 0);
   }
 }
-// Computes out += p v, and waits for the sums. `left` columns of p are inside the matrix. v: two blocks of 32 columns
-// of p, each [DEPTH_TILE][32]. The columns are permuted as lanes hold p: position i of eight neighbours is column 2i (i
-// < 4) or 2(i - 4) + 1.
+// Adds p v to out, and waits for the sums. `left` columns of p are inside the matrix. v: two blocks of 32 columns of p,
+// each [DEPTH_TILE][32]. The columns are permuted as lanes hold p: position i of eight neighbours is column 2i (i < 4)
+// or 2(i - 4) + 1.
 ALWAYS_INLINE void add_values(float* out, const float* p, __local const OPERAND_T* v, const int left) {
   OCL_UNROLL
   for (int block = 0; block < 2; block += BLOCKS) {

@@ -4,7 +4,7 @@
 //   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum      out = p v
 //   sums = (row_max, row_sum): maximum of s, and sum of exp(s - row_max), over the keys
 //
-//                        TILE_C keys a step
+//                        TILE_C keys per step
 //                     +--------------+----         A warp's WARP_M queries of a step:
 //   warp 0    WARP_M  | s: registers |               s = q k^T                    q and k from local memory
 //                     +--------------+ next step     p = exp(s - row_max)         in registers; four lanes share a row
@@ -14,15 +14,15 @@
 // Work-group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The
 // tiles of keys and values take turns in a ring of STAGES buffers: tile 2 * step has the keys of a step, tile 2 * step
 // + 1 its values. All work-items copy tile n + STAGES - 1 (cp.async) while the warps work on tile n. There is one
-// barrier a tile.
+// barrier per tile.
 //
-// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW =
-//   2.
+// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW
+// 2.
 // Global size: (ceil(queries / TILE_M) * GROUP_SIZE, heads, batches), local size (GROUP_SIZE, 1, 1).
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_warp
 #endif
-#ifndef STORE  // alone: dense outputs, one behind the other
+#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * queries + (r))
 #define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * WIDTH + (d)] = (acc))
@@ -30,7 +30,7 @@
 #define STORE1(acc, which, b, h, r) \
   (y[y_offset + Y_AT(get_num_groups(2), 0, 0) * (WIDTH + (which)) + Y_AT(b, h, r)] = (acc))
 #endif
-// Tile n of the ring: the keys of step n / 2 if n is even, its values if n is odd.
+// The address of tile n in the ring: the keys of step n / 2 if n is even, its values if n is odd.
 #define KV_TILE(n) (ring + (n) % STAGES * TILE_ELEMENTS)
 #define COPY_KV_TILE(n)                                                                  \
   {                                                                                      \
@@ -40,7 +40,8 @@
     else                                                                                 \
       stage_rows(KV_TILE(n), v + key * v_row, v_row, keys - key, WIDTH, TILE_C, direct); \
   }
-// Waits for tile n, and begins to copy tile n + STAGES - 1 into the buffer of tile n - 1, which all have read.
+// Waits for tile n, and begins to copy tile n + STAGES - 1 into the buffer of tile n - 1, which all work-items have
+// read.
 #define NEXT_KV_TILE(n)                                              \
   {                                                                  \
     WAIT_COPIES(STAGES - 2);                                         \
@@ -74,7 +75,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2), lane = get_local_id(0) & 31;
   const int end = CAUSAL ? min(keys, r0 + TILE_M) : keys, steps = (end + TILE_C - 1) / TILE_C;
   const int warp_row0 = (get_local_id(0) >> 5) * WARP_M, first = r0 + warp_row0;
-  // steps with keys that the warp's queries see
+  // number of steps with a key that some query of the warp sees
   const int visible_steps = CAUSAL ? min(steps, (first + WARP_M - 1) / TILE_C + 1) : steps;
   const int direct = DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset);
   q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
@@ -93,7 +94,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   OCL_UNROLL
   for (int i = 0; i < 2 * ROW_BLOCKS; ++i) row_max[i] = -INFINITY, row_sum[i] = 0.0f;
 
-  stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, direct);  // complete with the first keys
+  stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, direct);  // completes with the first keys
   OCL_UNROLL
   for (int n = 0; n < STAGES - 1; ++n) {
     if (n < 2 * steps) COPY_KV_TILE(n)

@@ -1,10 +1,10 @@
 // kernels/attention/warpgroup.cl: attention on warpgroup tensor cores, without the matrix of scores in memory. The
-// pipeline is that of tensor_core/warpgroup.cl. Comes after attention/scores.cl and attention/shared_warpgroup.cl.
+// pipeline is in tensor_core/warpgroup.cl. Comes after attention/scores.cl and attention/shared_warpgroup.cl.
 //
 //   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum      out = p v
 //   sums = (row_max, row_sum): maximum of s, and sum of exp(s - row_max), over the keys
 //
-//                        TILE_C keys a step
+//                        TILE_C keys per step
 //                     +--------------+----         A consumer's 64 queries of a step:
 //   consumer 0   64   | s: registers |               s = q k^T                    q and k from local memory
 //                     +--------------+ next step     p = exp(s - row_max)         in registers; four lanes share a row
@@ -16,11 +16,11 @@
 //   operands of 16 bits: a tile is [blocks of 64 of the depth][rows][64]. wgmma reads k with the depth contiguous and v
 //   with the columns contiguous.
 //   operands of 32 bits: a tile is two blocks of 32 of the depth, [64][32], the high part and then the low part. v is
-//   transposed while it is stored, [head size][keys]. wgmma expects p in another lane than the one that has it as a
-//   sum. So the keys of v are permuted: position i of eight neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
+//   transposed while it is stored, [head size][keys]. wgmma expects p from another lane than the one that has computed
+//   it. So the keys of v are permuted: position i of eight neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
 //
-// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW =
-//   2.
+// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW
+// 2.
 // Global size: (ceil(queries / TILE_M) * GROUP_SIZE, heads, batches), local size (GROUP_SIZE, 1, 1).
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_warpgroup
@@ -28,7 +28,7 @@
 #ifndef OVERLAP
 #define OVERLAP HALVES  // 1: the values of a step are multiplied during the softmax of the next; needs 16-bit operands
 #endif
-#ifndef STORE  // alone: dense outputs, one behind the other
+#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define EPILOGUE_PASS , y, y_offset
 #define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * queries + (r))
@@ -39,7 +39,8 @@
 #endif
 
 // ---- producer ----
-// What the producers copy: keys and values from the first one on, in `steps` steps.
+// The keys and values that the producers copy in `steps` steps. k, v: their first rows; k_row, v_row: strides of rows;
+// keys: number of rows.
 typedef struct {
   __global const OPERAND_T *k, *v;
   long k_row, v_row;
@@ -59,7 +60,7 @@ ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int dir
   producer_finish(line, 2 * o.steps);
 }
 #else
-#define HELD (2 * B_CHUNKS)  // float4 of a tile that a producer holds in registers, two blocks
+#define HELD (2 * B_CHUNKS)  // number of float4 of a tile that a producer holds in registers, two blocks of 4
 ALWAYS_INLINE void fetch_keys(float4* held, const KeyValues o, const int step, const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128;
   OCL_UNROLL
@@ -72,7 +73,7 @@ ALWAYS_INLINE void fetch_values(float4* held, const KeyValues o, const int step,
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, column = value_column(p);
   OCL_UNROLL
   for (int i = 0; i < HELD; ++i) {
-    const int row = step * TILE_C + i / 4 * TILE_K + (quad >> 1) * 8 + i % 4 * 2 + (quad & 1);  // the permutation
+    const int row = step * TILE_C + i / 4 * TILE_K + (quad >> 1) * 8 + i % 4 * 2 + (quad & 1);  // permuted (file head)
     held[i] = fetch_quad(o.v + row * o.v_row + column, 1, row < o.keys ? WIDTH - column : 0, quads);
   }
 }
@@ -91,7 +92,7 @@ ALWAYS_INLINE void put_values(const Pipeline line, const float4* held, const int
   store_transposed_block(to + PIECES * B_ELEMENTS, value_column(p), p & 7, held + 4);
   producer_commit(line, 2 * step + 1);
 }
-// Keys and values of a step are fetched a step ahead.
+// Loads the keys and values of a step into registers one step before it stores them.
 ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int quads) {
   float4 keys[HELD], values[HELD];
   for (int step = 0; step <= o.steps; ++step) {
@@ -168,7 +169,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #if MASK
   mask += mask_offset + batch * mask_batch + head * mask_head;
 #endif
-  // steps with keys that the warpgroup's queries see
+  // number of steps with a key that some query of the warpgroup sees
   const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
   float s[TILE_C / 2], rescale[2];
 #if DROPOUT
@@ -179,8 +180,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   uint p[TILE_C / 4];
 #endif
 #if OVERLAP
-  // The scores of a step are issued before the values of the step before. So the tensor cores are busy with the values
-  // while the softmax runs.
+  // The products for the scores of a step are issued before the products with the values of the previous step. So the
+  // tensor cores multiply these values while the softmax runs.
   if (visible_steps > 0) {
     begin_scores(s, q_tile, consumer_wait(line, 0));
     DRAW(keep_bits, row, 0);

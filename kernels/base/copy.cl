@@ -44,7 +44,7 @@
 #define ELEMENT_f32 float
 #define ELEMENT_f64 double
 
-// load: element -> number; integers as long (u64 as ulong), half and bfloat16 as float.
+// LOAD_*: converts an element to a number: integers to long (u64 to ulong), half and bfloat16 to float.
 #define LOAD_raw1(p, i) p[i]
 #define LOAD_raw2(p, i) p[i]
 #define LOAD_raw4(p, i) p[i]
@@ -64,7 +64,8 @@
 #define LOAD_f32(p, i) p[i]
 #define LOAD_f64(p, i) p[i]
 
-// store: number -> element, as a C++ cast does it; float to a narrow integer goes through long, as in PyTorch.
+// STORE_*: converts a number to an element as a C++ cast does it; float to a narrow integer goes through long, as in
+// PyTorch.
 #define STORE_raw1(p, i, v) p[i] = v
 #define STORE_raw2(p, i, v) p[i] = v
 #define STORE_raw4(p, i, v) p[i] = v
@@ -84,7 +85,7 @@
 #define STORE_f32(p, i, v) p[i] = (float)(v)
 #define STORE_f64(p, i, v) p[i] = (double)(v)
 
-// Upper half of a float, rounded to nearest even; NaN stays a quiet NaN.
+// Returns the upper half of a float, rounded to nearest even; NaN stays a quiet NaN.
 inline ushort bfloat16_bits(float x) {
   const uint bits = as_uint(x);
   return isnan(x) ? (ushort)0x7fc0 : (ushort)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);

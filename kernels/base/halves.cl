@@ -1,5 +1,5 @@
 // kernels/base/halves.cl: vload_half and vstore_half_rte for devices whose compiler has no half arithmetic. Comes
-// before any other file of a text.
+// before any other file of a program text.
 //
 // Such a compiler may convert bit by bit. It may also assume that a vector of halves is aligned to its size, which
 // OpenCL does not promise: PoCL 3.1 then ends the process with a signal. Here halves are read as integers and converted
@@ -8,10 +8,10 @@
 #define OCL_HALF_CL
 #define OCL_OVERLOADED static inline __attribute__((overloadable))
 
-// From fp16 bits to a float: the exponent's bias changes by 112, and once more for inf and nan. A subnormal is m *
-// 2^-24: with the exponent of 2^-14 in front, its bits are the float 2^-14 + m * 2^-24, from which 2^-14 is subtracted.
-// From a float to fp16 bits, rounded to nearest even: adding 0.5 to a small value leaves its multiples of 2^-24 in the
-// last bits.
+// ocl_half_value converts fp16 bits to a float. It adds 112 to the exponent, and 112 once more for inf and nan. A
+// subnormal is m * 2^-24: with the exponent of 2^-14 in front, its bits are the float 2^-14 + m * 2^-24, from which
+// 2^-14 is subtracted. ocl_half_bits converts a float to fp16 bits, rounded to nearest even. Adding 0.5 to a small
+// value leaves its multiples of 2^-24 in the last bits.
 #define OCL_HALF_OPERATIONS(n)                                                                       \
   OCL_OVERLOADED float##n ocl_half_value(const ushort##n half_bits) {                                \
     const uint##n bits = convert_uint##n(half_bits);                                                 \

@@ -22,9 +22,9 @@
 #include "base/ops.cl"
 #endif
 
-// e^x = 2^n e^r, with r = x - n ln 2 computed in two steps and e^r - 1 - r = r^2 * polynomial. The integer n comes from
-// the bits of m, because rint() is slow on some runtimes. 2^n is applied as two factors, so that subnormal results and
-// infinity are reached.
+// Computes e^x = 2^n e^r, with r = x - n ln 2 computed in two steps and e^r - 1 - r = r^2 * polynomial. The integer n
+// comes from the bits of m, because rint() is slow on some runtimes. 2^n is applied as two factors, so that subnormal
+// results and infinity are reached.
 OCL_INLINE T op_own_exp(T x) {
   const T low = x < REAL(-104.0) ? REAL(-104.0) : x, c = low > REAL(89.0) ? REAL(89.0) : low;
   const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
@@ -39,7 +39,7 @@ OCL_INLINE T op_own_exp(T x) {
   return (fma(y, r * r, r) + REAL(1.0)) * first * second;
 }
 
-// The same if e^c and 2^n are normal numbers, or 2^n is 0 (n = -127).
+// Returns e^c, if e^c and 2^n are normal numbers, or 2^n is 0 (n = -127).
 OCL_INLINE T op_own_exp_within(T c) {
   const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
   const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), c));
@@ -51,13 +51,13 @@ OCL_INLINE T op_own_exp_within(T c) {
   return (fma(y, r * r, r) + REAL(1.0)) * as_T((as_N(m) << (N)(23)) + (N)(0x3f800000));
 }
 
-// The same for results between 2^-126 and 2^127.5. A smaller result becomes 2^-126, a larger one inf.
+// Returns e^x if it lies between 2^-126 and 2^127.5. A smaller result becomes 2^-126, a larger one inf.
 OCL_INLINE T op_own_exp_normal(T x) {
   const T low = x < REAL(-87.3) ? REAL(-87.3) : x;
   return op_own_exp_within(low > REAL(89.0) ? REAL(89.0) : low);
 }
 
-// The same for x <= 0, with half the instructions of the first. Below the bound the result is 0.
+// Returns e^x for x <= 0, with half the instructions of the function for all x. Below -88 the result is 0.
 OCL_INLINE T op_own_exp_falling(T x) {
   return op_own_exp_within(x < REAL(-88.0) ? REAL(-88.0) : x);
 }
@@ -67,7 +67,7 @@ OCL_INLINE T op_own_softmax_sum(T m, T s, T k, T t) {
   return k > m ? s * e + t : s + t * e;
 }
 
-// e = e^(-2|x|) - 1 without cancellation: 2^n (e^r - 1) + (2^n - 1). tanh |x| = -e / (e + 2).
+// Computes tanh |x| = -e / (e + 2), where e = e^(-2|x|) - 1 = 2^n (e^r - 1) + (2^n - 1) has no cancellation.
 OCL_INLINE T op_own_tanh(T x) {
   const T a = fabs(x), c = a > REAL(10.0) ? REAL(-20.0) : REAL(-2.0) * a;
   const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
@@ -83,7 +83,8 @@ OCL_INLINE T op_own_tanh(T x) {
   return copysign(-e / (e + REAL(2.0)), x);
 }
 
-// |x| < 0.85: x times a polynomial of x^2. Above: 1 - e^p(|x|), p the polynomial of log erfc.
+// For |x| < 0.85 the result is x times a polynomial of x^2. Above it is 1 - e^p(|x|), where p is a polynomial for log
+// erfc.
 OCL_INLINE T op_own_erf(T x) {
   const T a = fabs(x), s = a * a, t = a > REAL(3.95) ? REAL(3.95) : a;
   T near = REAL(-5.06410375e-4);
@@ -103,8 +104,8 @@ OCL_INLINE T op_own_erf(T x) {
   return a < REAL(0.85) ? fma(x, near, x) : copysign(REAL(1.0) - op_own_exp_normal(p), x);
 }
 
-// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-t) = e^p(t) / 2. The exponential is written out here: it needs one power
-// of two and no clamp of the exponent. So the function has half the instructions of erf.
+// Returns x Phi(x) = max(x, 0) - |x| Phi(-|x|), where Phi(-t) = e^p(t) / 2. The exponential is written out here,
+// because it needs one power of two and no clamp of the exponent. So the function has half the instructions of erf.
 OCL_INLINE T op_own_gelu_erf(T x) {
   const T a = fabs(x), t = a > REAL(5.5) ? REAL(5.5) : a;
   T p = REAL(2.30982189e-9);
@@ -130,8 +131,8 @@ OCL_INLINE T op_own_gelu_erf(T x) {
   return fma(a > REAL(5.5) ? REAL(0.0) : -t, tail, x < REAL(0.0) ? x * REAL(0.0) : x);  // -inf gives nan, as in eager
 }
 
-// The derivative of x Phi(x), which is Phi(x) + x phi(x). For t = -x >= 0 it is e^(-t^2/2) q(t) with a smooth q(t) =
-// (Mills' ratio - t) / sqrt(2 pi). For x > 0 it is 1 minus the derivative at -x. q is constant beyond 5.25.
+// Returns the derivative of x Phi(x), which is Phi(x) + x phi(x). For t = -x >= 0 it is e^(-t^2/2) q(t) with a smooth
+// q(t) = (Mills' ratio - t) / sqrt(2 pi). For x > 0 it is 1 minus the derivative at -x. q is constant beyond 5.25.
 OCL_INLINE T op_own_gelu_erf_slope(T x) {
   const T a = fabs(x), t = a > REAL(5.25) ? REAL(5.25) : a;
   T q = REAL(-2.73182588e-09);
@@ -152,7 +153,7 @@ OCL_INLINE T op_own_gelu_erf_slope(T x) {
   return fma(x, REAL(0.0), x > REAL(0.0) ? REAL(1.0) - tail : tail);  // infinities give nan, as in eager
 }
 
-// (1 + tanh u) / 2 = 1 / (1 + e^(-2u))
+// Uses (1 + tanh u) / 2 = 1 / (1 + e^(-2u)).
 OCL_INLINE T op_own_gelu_tanh(T x) {
   return x / (REAL(1.0) + op_own_exp_normal(REAL(-1.5957691216057308) * (x + REAL(0.044715) * x * x * x)));
 }

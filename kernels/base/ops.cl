@@ -8,7 +8,8 @@
 //   int, for masks (0/1 in scalars, 0/-1 in vectors).
 //   There is no `if` on values. Use c ? a : b, with c of type N and both branches of the same type.
 //   REAL(x) is a constant, OCL_LANES the width of the vector. There are no native_ or fast functions.
-//   Functions are separated by empty lines. op_NAME serves floating point, and integers if there is no opi_NAME.
+//   Functions are separated by empty lines. op_NAME serves floating point, and integers if there is no opi_NAME. The
+//   comment of a function names no other function with its prefix op_, because that would copy the other function, too.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif
@@ -65,7 +66,7 @@ OCL_INLINE T op_truncdiv(T a, T b) {
   return trunc(a / b);
 }
 
-// Floor division, computed from the exact remainder like c10::div_floor_floating.
+// Floor division. It is computed from the exact remainder, as c10::div_floor_floating does.
 OCL_INLINE T op_floordiv(T a, T b) {
   const T m = fmod(a, b);
   T q = (a - m) / b;
@@ -132,15 +133,15 @@ OCL_INLINE T op_softplus(T x) {
   return fmax(x, REAL(0.0)) + log1p(exp(-fabs(x)));
 }
 
-// log(exp(a) + exp(b)) without overflow. The first case is there because inf - inf is NaN.
+// Returns log(exp(a) + exp(b)) without overflow. The first case is there because inf - inf is NaN.
 OCL_INLINE T op_logaddexp(T a, T b) {
   return (isinf(a) & (a == b)) ? a : op_maximum(a, b) + log1p(exp(-fabs(a - b)));
 }
 
 // ---- special functions ----
 
-// The quantile of the normal distribution at (1 + y) / 2, from the distance of y to the nearer of -1 and 1, which is
-// exact.
+// Returns erfinv(y), which is the quantile of the normal distribution at (1 + y) / 2, divided by sqrt(2). The tails use
+// 1 - |y|, which is exact.
 OCL_INLINE T op_erfinv(T y) {
   const T a = fabs(y), h = y * REAL(0.5), s = sqrt(REAL(-2.0) * log((REAL(1.0) - a) * REAL(0.5))), r = REAL(1.0) / s;
   const T middle = h * op_series_ndtri_middle(h * h * REAL(13.333333333333333) - REAL(1.0));
@@ -152,7 +153,8 @@ OCL_INLINE T op_erfinv(T y) {
   return a < REAL(1.0) ? x : edge;
 }
 
-// Reflection for x < 0, recurrence up to 10, then the asymptotic series. Source: ATen/native/Math.h (calc_digamma).
+// Uses the reflection formula for x < 0, the recurrence up to 10, then the asymptotic series. Source:
+// ATen/native/Math.h (calc_digamma).
 OCL_INLINE T op_digamma(T v) {
   const N negative = v < REAL(0.0);
   const T pi = REAL(3.14159265358979323846);
@@ -180,8 +182,8 @@ OCL_INLINE T op_digamma(T v) {
 
 // ---- reductions ----
 
-// Whether (x, k) replaces (a, i) as the extremum: NaN wins over all, and of equal values the first wins. M lanes for
-// every T.
+// Returns whether value x at index k replaces value a at index i as the extremum. NaN wins over all numbers, and of
+// equal values the one with the smaller index wins. The result has type M for every T.
 OCL_INLINE M op_argmax_wins(T x, long k, T a, long i) {
   const N more = (x > a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
   return convert_M(more) | (convert_M(equal) & convert_M(k < i));
@@ -192,14 +194,15 @@ OCL_INLINE M op_argmin_wins(T x, long k, T a, long i) {
   return convert_M(less) | (convert_M(equal) & convert_M(k < i));
 }
 
-// The bits of a float as an integer, mirrored if negative. These integers compare like the floats.
+// Returns the bits of a float as an integer, with the order of negative numbers reversed. These integers compare like
+// the floats.
 OCL_INLINE N op_order_key(T x) {
   const N sign = as_N(REAL(-0.0)), bits = as_N(x + REAL(0.0));
   return isnan(x) ? ~sign : (bits < 0 ? bits ^ ~sign : bits);
 }
 
-// The high and the low part of (h + l) + x, where h + l is a double-float number (Knuth's two-sum). The low part of an
-// infinite sum is 0.
+// Returns the high part of (h + l) + x, where h + l is a double-float number (Knuth's two-sum). The next function
+// returns the low part, which is 0 if the sum is infinite.
 OCL_INLINE T op_sum_high(T h, T l, T x) {
   const T s = h + x, b = s - h, e = ((h - (s - b)) + (x - b)) + l;
   return isfinite(s) ? s + e : s;
@@ -210,18 +213,20 @@ OCL_INLINE T op_sum_low(T h, T l, T x) {
   return isfinite(s) ? e - ((s + e) - s) : REAL(0.0);
 }
 
-// exp(x) for x <= 0, or nan. A subnormal result may become 0.
+// Returns exp(x) for x <= 0 or nan. A subnormal result may become 0.
 OCL_INLINE T op_exp_falling(T x) {
   return exp(x);
 }
 
-// s * exp(m - n) + t * exp(k - n) with n = max(m, k). One of the exponentials is 1; for equal infinities both are 1.
+// Returns s * exp(m - n) + t * exp(k - n) with n = max(m, k). One of the exponentials is 1; for equal infinities both
+// are 1.
 OCL_INLINE T op_softmax_sum(T m, T s, T k, T t) {
   const T e = m == k ? REAL(1.0) : exp(-fabs(k - m));
   return k > m ? s * e + t : s + t * e;
 }
 
-// The same for the double-float numbers s + l and t + u.
+// Returns the high part of the sum that softmax_sum computes, for the double-float numbers s + l and t + u. The next
+// function returns the low part.
 OCL_INLINE T op_softmax_high(T m, T s, T l, T k, T t, T u) {
   const T e = m == k ? REAL(1.0) : exp(-fabs(k - m)), a = k > m ? e : REAL(1.0), b = k > m ? REAL(1.0) : e;
   return op_sum_high(s * a, l * a + u * b, t * b);
@@ -232,15 +237,15 @@ OCL_INLINE T op_softmax_low(T m, T s, T l, T k, T t, T u) {
   return op_sum_low(s * a, l * a + u * b, t * b);
 }
 
-// The weight of b elements when they are merged with a elements.
+// Returns the weight of b elements when they are merged with a elements.
 OCL_INLINE T op_welford_ratio(T b, T a) {
   return b == REAL(0.0) ? REAL(0.0) : b / (a + b);
 }
 
 // ---- random numbers: Philox 4x32-10 (Salmon et al. 2011), key = seed, counter = {offset, index} ----
 
-// Ten rounds. A ulong has two words of the result, the first in its low half.
-// Two of the four words: words 0 and 1 if `high` is 0, otherwise 2 and 3.
+// Returns two of the four words of the result after ten rounds, the first one in the low half of the ulong: words 0 and
+// 1 if `high` is 0, otherwise words 2 and 3.
 OCL_INLINE ulong op_philox_pair(long seed, long offset, long index, long high) {
   uint k0 = convert_uint(as_ulong(seed) & (ulong)(0xffffffff)), k1 = convert_uint(as_ulong(seed) >> (ulong)(32));
   uint c0 = convert_uint(as_ulong(offset) & (ulong)(0xffffffff)), c1 = convert_uint(as_ulong(offset) >> (ulong)(32));
@@ -269,14 +274,14 @@ OCL_INLINE float op_philox_uniform(long seed, long offset, long index) {
          (float)(0x1p-24f);
 }
 
-// The random number of an index: one of the four words that a counter gives.
+// Returns the uniform random number of an index. Four neighbouring indices share a counter, which gives four words.
 OCL_INLINE float op_philox_lane(long seed, long offset, long index) {
   const ulong words = op_philox_pair(seed, offset, index >> (long)(2), index & (long)(2));
   const ulong word = (index & (long)(1)) == (long)(0) ? words & (ulong)(0xffffffff) : words >> (ulong)(32);
   return convert_float(convert_uint(word) >> (uint)(8)) * (float)(0x1p-24f);
 }
 
-// Box-Muller; 1 - u keeps the logarithm's argument above zero.
+// Returns a normal random number by Box and Muller's method. 1 - u0 keeps the logarithm's argument above zero.
 OCL_INLINE float op_philox_normal(long seed, long offset, long index) {
   const ulong words = op_philox(seed, offset, index);
   const float u0 = convert_float(convert_uint(words & (ulong)(0xffffffff)) >> (uint)(8)) * (float)(0x1p-24f);
@@ -343,7 +348,7 @@ OCL_INLINE T opi_remainder(T a, T b) {
   return ((r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? (T)(r + b) : r;
 }
 
-// By squaring, wrapping; a negative exponent gives 1 or -1 for bases 1 and -1, else 0.
+// Computes the power by squaring, with wrap-around. A negative exponent gives 1 or -1 for the bases 1 and -1, else 0.
 OCL_INLINE T opi_pow(T x, T y) {
   T result = (T)(1), square = x, left = y < (T)(0) ? (T)(0) : y;
   for (int bit = 0; bit < 63; ++bit) {

@@ -35,7 +35,7 @@ OCL_INLINE T op_i1(T x) {
   return exp(fabs(x)) * op_i1e(x);
 }
 
-// exp(x) K0(x) by two ranges; infinite at 0, NaN below.
+// Returns exp(x) K0(x), with one series up to 2 and one above. The result is infinite at 0, and NaN below.
 OCL_INLINE T op_k0e(T x) {
   const T small = exp(x) * (op_series_k0_small(x * x * REAL(0.5) - REAL(1.0)) - log(x * REAL(0.5)) * op_i0(x));
   const T result = x <= REAL(2.0) ? small : op_series_k0_large(REAL(4.0) / x - REAL(1.0)) / sqrt(x);
@@ -60,8 +60,8 @@ OCL_INLINE T op_k1e(T x) {
   return x == REAL(0.0) ? (T)(INFINITY) : (x < REAL(0.0) ? (T)(NAN) : result);
 }
 
-// ---- Bessel functions: series without their zeros up to 8, Hankel's expansion behind (w = x - pi/4 by cos x and sin
-// x) ----
+// ---- Bessel functions: up to 8 a series with zeros divided out, above 8 Hankel's expansion ----
+// The expansion's cos and sin of x - pi/4 are computed from cos x and sin x.
 
 OCL_INLINE T op_bessel_j0(T v) {
   const T x = fabs(v), y = x * x, z = REAL(128.0) / y - REAL(1.0), c = cos(x), s = sin(x);
@@ -107,7 +107,8 @@ OCL_INLINE T op_spherical_bessel_j0(T x) {
   return fabs(x) < REAL(0.5) ? series : (isinf(x) ? REAL(0.0) : sin(x) / x);
 }
 
-// Below -4 by modulus and phase, from 1 on by the exponential decay, between by series. At infinity NaN, as in PyTorch.
+// Below -4 Ai is computed by modulus and phase, above 1 by its exponential decay, between them by a series. At infinity
+// it is NaN, as in PyTorch.
 OCL_INLINE T op_airy_ai(T x) {
   const T a = fabs(x), z = REAL(0.66666666666666667) * a * sqrt(a), root = sqrt(sqrt(a));
   const T near = op_series_airy_middle((REAL(2.0) * x + REAL(3.0)) * REAL(0.2));
@@ -122,7 +123,7 @@ OCL_INLINE T op_airy_ai(T x) {
 
 // ---- the normal distribution ----
 
-// exp(x^2) erfc(x); the square's rounding error counts below 0.
+// Returns exp(x^2) erfc(x). For x < 0 the rounding error of x^2 is corrected.
 OCL_INLINE T op_erfcx(T x) {
   const T a = fabs(x), square = x * x, rest = fma(x, x, -square);
   const T right = op_series_erfcx(REAL(1.0) - REAL(7.5) / (a + REAL(3.75))) / (REAL(1.0) + REAL(2.0) * a);
@@ -135,8 +136,8 @@ OCL_INLINE T op_log_ndtr(T x) {
   return x < REAL(-1.0) ? log(op_erfcx(-t) * REAL(0.5)) - t * t : log1p(erfc(t) * REAL(-0.5));
 }
 
-// The quantile of the normal distribution. Near p = 1/2 it is an odd series, in the tails -s plus a series in 1/s with
-// s = sqrt(-2 log p).
+// Returns the quantile of the normal distribution. Near p = 1/2 it is an odd series. In the tails it is -s plus a
+// series in 1/s, with s = sqrt(-2 log p).
 OCL_INLINE T op_ndtri(T p) {
   const T y = p - REAL(0.5), q = p > REAL(0.5) ? REAL(1.0) - p : p, s = sqrt(REAL(-2.0) * log(q)), r = REAL(1.0) / s;
   const T middle = y * op_series_ndtri_middle(y * y * REAL(13.333333333333333) - REAL(1.0));
@@ -150,7 +151,8 @@ OCL_INLINE T op_ndtri(T p) {
 
 // ---- gamma and zeta ----
 
-// sum over k of (q + k)^-x: terms up to 9, then Euler and Maclaurin's formula.
+// Returns the sum over k of (q + k)^-x: adds the terms while k < 9 or q + k <= 9, then uses Euler and Maclaurin's
+// formula.
 OCL_INLINE T op_zeta(T x, T q) {
   const N pole = (q <= REAL(0.0)) & (q == floor(q));
   const N undefined = (x < REAL(1.0)) | ((q <= REAL(0.0)) & (q != floor(q)) & (x != floor(x))) | isnan(x) | isnan(q);
@@ -163,7 +165,7 @@ OCL_INLINE T op_zeta(T x, T q) {
     w = more ? w + REAL(1.0) : w;
   }
   const T b = pow(w, -x);
-  // Bernoulli numbers over factorials, each term from the one before.
+  // The coefficients are Bernoulli numbers over factorials. Each `term` is computed from the previous one.
   T term = b * x / w, tail = term * REAL(8.3333333333333333e-2);
   term = term * (x + REAL(1.0)) / w * (x + REAL(2.0)) / w;
   tail = tail - term * REAL(1.3888888888888889e-3);
@@ -180,7 +182,8 @@ OCL_INLINE T op_zeta(T x, T q) {
   return ((x == REAL(1.0)) | (pole & (x > REAL(1.0)))) ? (T)(INFINITY) : regular;
 }
 
-// Reflection below 1/2, six steps of the recurrence, then the asymptotic series. Source: ATen/native/Math.h (trigamma).
+// Uses the reflection formula below 1/2, six steps of the recurrence, then the asymptotic series. Source:
+// ATen/native/Math.h (trigamma).
 OCL_INLINE T op_trigamma(T v) {
   const N reflected = v < REAL(0.5);
   const T s = sin(REAL(3.14159265358979323846) * v);
@@ -195,7 +198,7 @@ OCL_INLINE T op_trigamma(T v) {
   return reflected ? -sum : sum;
 }
 
-// x^a exp(-x) / gamma(a + 1): directly up to a = 10, then by Stirling's formula about x = a.
+// Returns x^a exp(-x) / gamma(a + 1): directly up to a = 10, above by Stirling's formula about x = a.
 OCL_INLINE T op_igamma_factor(T a, T x) {
   const T u = (x - a) / a, r = REAL(1.0) / (a * a);
   const T stirling =
@@ -206,8 +209,8 @@ OCL_INLINE T op_igamma_factor(T a, T x) {
   return a > REAL(10.0) ? far : near;
 }
 
-// sum of x^k / ((a + 1) ... (a + k)), which is the lower incomplete gamma function over its factor. Lanes that are not
-// `wanted` do nothing.
+// Returns the sum over k of x^k / ((a + 1) ... (a + k)), which is the lower incomplete gamma function divided by
+// igamma_factor. Lanes that are not `wanted` do not keep the loop running.
 OCL_INLINE T op_igamma_series(T a, T x, N wanted) {
   T sum = REAL(1.0), term = REAL(1.0), r = a;
   for (int k = 0; k < 2000; ++k) {
@@ -220,8 +223,8 @@ OCL_INLINE T op_igamma_series(T a, T x, N wanted) {
   return sum;
 }
 
-// The upper incomplete gamma function over a times its factor, by Legendre's continued fraction in Lentz's forward
-// form.
+// Returns the upper incomplete gamma function divided by a * igamma_factor, by Legendre's continued fraction in Lentz's
+// forward form. Lanes that are not `wanted` do not keep the loop running.
 OCL_INLINE T op_igammac_fraction(T a, T x, N wanted) {
   const T tiny = REAL(1.0e-30);
   T b = x + REAL(1.0) - a, c = REAL(1.0) / tiny, d = REAL(1.0) / (fabs(b) < tiny ? tiny : b), h = d, change = REAL(0.0);
@@ -266,7 +269,7 @@ OCL_INLINE T op_igammac(T a, T x) {
 
 // ---- orthogonal polynomials of degree trunc(n), 0 below degree 0 ----
 
-// The recurrence that all four Chebyshev polynomials share, from P_0 = 1 and P_1 = `first`.
+// Returns P_n(x) by the recurrence that all four kinds of Chebyshev polynomials share, from P_0 = 1 and P_1 = `first`.
 OCL_INLINE T op_chebyshev_walk(T x, T n, T first) {
   T p = REAL(1.0), q = first;
   for (int k = 2;; ++k) {
@@ -311,8 +314,8 @@ OCL_INLINE T op_chebyshev_w(T x, T degree) {
   return edge ? ends : (far ? sin((n + REAL(0.5)) * angle) / sin(angle * REAL(0.5)) : walked);
 }
 
-// Hermite polynomials from H_1 = `first` by H_(k+1) = scale (x H_k) - k scale H_(k-1). Beyond the highest degree that
-// PyTorch computes the result is NaN.
+// Returns a Hermite polynomial by H_(k+1) = scale (x H_k - k H_(k-1)), from H_0 = 1 and H_1 = scale x. Beyond the
+// highest degree that PyTorch computes the result is NaN.
 OCL_INLINE T op_hermite_walk(T x, T degree, T scale) {
   const T n = trunc(degree), most = sizeof(x) == OCL_LANES * 4 ? REAL(128.0) : REAL(512.0);
   T p = REAL(1.0), q = scale * x;

@@ -1,6 +1,6 @@
 // kernels/base/vectors.cl: vload and vstore of float4, 8 and 16 as one access each, for CPU runtimes. Comes before any
-// other file of a text. Some compilers load the elements of a vector one by one and do not always join them again: PoCL
-// 3.1 makes five stores of a vstore16.
+// other file of a program text. Some compilers load the elements of a vector one by one and do not always join them
+// again: PoCL 3.1 makes five stores of a vstore16.
 #ifndef OCL_VECTOR_CL
 #define OCL_VECTOR_CL
 #ifdef __clang__  // Clang allows a typedef with a smaller alignment

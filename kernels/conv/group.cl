@@ -9,7 +9,7 @@
 //
 // x is what the kernel reads, y what it writes, c the channels that are summed over, k the channels of the result, per
 // group. For the gradient x is dy, y is dx, and c counts the filters. GEMM with M = pixels of y, N = k, depth = (r, s,
-// c). One work-group = TILE_M pixels x TILE_N channels. The pipeline is that of gemm/group.cl.
+// c). One work-group = TILE_M pixels x TILE_N channels. The pipeline works as in gemm/group.cl.
 //
 //   x (NHWC)          Row m of the A tile is pixel m, shifted by the tap (r, s): TILE_K consecutive channels of one
 //   +---------+       pixel of x, or zeros outside. Taps r, s are the outer loops, channel blocks the inner one. A step
@@ -35,10 +35,10 @@
 #define DATA_GRADIENT 0  // 1: gradient with respect to the input
 #endif
 #ifndef TILE_M
-#define TILE_M 128  // pixels a work-group
+#define TILE_M 128  // pixels per work-group
 #endif
 #ifndef TILE_N
-#define TILE_N 128  // produced channels a work-group
+#define TILE_N 128  // produced channels per work-group
 #endif
 #ifndef TILE_K
 #define TILE_K 16  // depth of one step, 8 or 16
@@ -52,10 +52,10 @@
 #define SUM_OF(i) acc[i]
 #endif
 #ifndef ITEM_M
-#define ITEM_M 8  // pixels a work-item, 4 or 8
+#define ITEM_M 8  // pixels per work-item, 4 or 8
 #endif
 #ifndef ITEM_N
-#define ITEM_N 8  // channels a work-item, 4 or 8
+#define ITEM_N 8  // channels per work-item, 4 or 8
 #endif
 #ifndef FLAT
 #define FLAT 0  // 1: steps over the flattened (r, s, c), any channel stride: for few channels (stem), C < 16
@@ -88,7 +88,7 @@
 #define PIXELS (FLAT ? 1 : X_HELD)  // different pixels that a work-item loads
 #define OUTSIDE (-0x20000000)  // a coordinate that no tap brings back into the image
 
-// A pixel of y. pixel_of: from its number within the phase.
+// A pixel of y: its image, row and column within the phase. pixel_of returns pixel number m of the phase.
 typedef struct {
   int n, h, w;
 } Pixel;
@@ -141,7 +141,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w;
   const int pixels = batch * rows * columns;
 
-  // The pixels for which this work-item loads x: where their tap with shift 0 lies in x.
+  // For each pixel for which this work-item loads x: the place in x that a tap with shift 0 reads.
   __global const IN_T* from[PIXELS];
   int from_h[PIXELS], from_w[PIXELS];
   const int quad = FLAT ? 0 : lane % (TILE_K / 4) * 4;  // first channel of a step that this work-item loads
@@ -167,7 +167,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   float4 x_held[X_HELD], w_held[W_HELD];
 
 #if FLAT
-  // step_at: flattened (r, s, c) of the step's begin
+  // step_at: index of the step's first (r, s, c), flattened
   const int depth = R * S * C;
   int step_at = 0;
 #define MORE_STEPS (step_at < depth)
@@ -201,8 +201,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
                0, W_VEC4, ALIGNED(w_offset));                                                                          \
   }
 #else
-  // A step is tap (r, s) and channels from c on. Taps that no pixel of the phase uses are skipped, by the whole
-  // work-group together.
+  // The current step has tap (r, s) and the channels from c on. The whole work-group skips taps that no pixel of the
+  // phase uses.
   int r = 0, s = 0, c = 0, shift_h, shift_w;
 #define TAP_USED     \
   (!DATA_GRADIENT || \
@@ -216,7 +216,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       ++r;          \
     }               \
   }
-// Distance in x from shift 0 to the current tap. It needs divisions, so it is computed only when the tap changes.
+// Computes the shift of the current tap, the distance in x. It needs divisions, so it is computed only for a new tap.
 #define SHIFT                                                                                 \
   {                                                                                           \
     while (MORE_STEPS && !TAP_USED) NEXT_TAP                                                  \
@@ -276,7 +276,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #endif
     now ^= 1;
     if (more) KEEP_STEP(now)
-    // the next step is complete, and all have read the current one: its buffer is free
+    // the next step is complete, and the current one's buffer is free, because all have read it
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 

@@ -11,9 +11,9 @@
 //
 // For a tap (r, s) the MR pixels of a tile are MR row pointers. Each points to a contiguous run of `run` floats in x,
 // or to zeros[] where the tap leaves the image. The packed weights of a tap are run x TN. Every tap_block taps are
-// summed in registers, then added to sums[] (private, 4*MT*MR*TN bytes). So their weights (tap_block*run*TN*4 bytes)
-// stay in cache while all MT tiles use them, and sums stay short. Good values: tap_block*run near 512, its weights at
-// most half of L2.
+// summed in registers, then added to sums[] (private, 4*MT*MR*TN bytes). So the weights of these taps
+// (tap_block*run*TN*4 bytes) stay in cache while all MT tiles use them, and sums stay short. Good values: tap_block*run
+// near 512, its weights at most half of L2.
 //
 // RUN says what a run is (x is addressed as x[n*x_n + h*x_h + w*x_w + c*x_c], strides in elements):
 //   0  channels of a pixel:      taps (r, s), run = C.      Needs x_c == 1.
@@ -57,7 +57,7 @@
 #define PANEL TN  // output channels of a panel of w; a multiple of TN
 #endif
 #ifndef MT
-#define MT 4  // tiles (of MR pixels) a work-item
+#define MT 4  // tiles (of MR pixels) per work-item
 #endif
 #ifndef RUN
 #define RUN 0  // see above
@@ -74,7 +74,7 @@
 #ifndef BIAS
 #define BIAS 0  // see above
 #endif
-#ifndef STORE  // alone: dense y[n][h][w][k], y_K = all channels
+#ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k], y_K = all channels
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
 #define STORE(acc, n, k, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k)] = (acc))
@@ -131,7 +131,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       const int m = first + t * MR;
       if (m >= pixels) break;
       const int rows = min(MR, pixels - m);
-      // image, row and column (within the phase) of the output pixel; beyond the last pixel the last one again
+      // image, row and column (within the phase) of each output pixel; beyond the last pixel it is repeated
       int image[MR], qh[MR], qw[MR];
       int n_at = m / (rows_h * rows_w), h_at = m / rows_w % rows_h, w_at = m % rows_w;
       OCL_NO_UNROLL for (int i = 0; i < MR; ++i) {
@@ -209,7 +209,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   const int rows = min(MT * MR, pixels - first), width = min(TN, K - k0), k_out = group * K + k0;
   VEC mean[NV], m2[NV];
   OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] = m2[v] = (VEC)(0.f);
-  for (int i = 1; i < rows; ++i)  // around the first pixel
+  for (int i = 1; i < rows; ++i)  // as the distance from the first pixel, so that large values lose no digits
     OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] += VLOAD(sums + i * TN + v * VW) - VLOAD(sums + v * VW);
   OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] = VLOAD(sums + v * VW) + mean[v] / (VEC)(rows);
   for (int i = 0; i < rows; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) {

@@ -51,7 +51,7 @@ typedef struct {
   __local float name##_counts[SLOTS * COLUMN_WARPS];         \
   const ColumnStatistics name = {name##_kept, name##_counts, 0}
 #else
-// Before PIPELINE, which lets all work-items see the barrier.
+// Must come before PIPELINE, whose work-group barrier lets all work-items see the initialised mbarrier.
 #define LOCAL_STATISTICS(name)                                                            \
   __local float2 name##_kept[SLOTS * COLUMN_WARPS * TILE_N];                              \
   __local float name##_counts[SLOTS * COLUMN_WARPS];                                      \
@@ -60,8 +60,8 @@ typedef struct {
   if (get_local_id(0) == 0) barrier_init(name.done, STORING_ITEMS)
 #endif
 
-// Loops over the tiles of a work-group: its slices one after another, and in each the tiles of the slice. A slice may
-// have one tile less than others.
+// Loops over the tiles of a work-group: over its slices one after another, and in each slice over its tiles. A slice
+// may have one tile less than others. slice_tile returns row and column of tile number g of this loop.
 #define FOR_SLICE_TILES(g, m_tiles, n_tiles, slices)                                               \
   for (int g = 0; g < ((slices) * (n_tiles) - (int)get_group_id(0) + (int)get_num_groups(0) - 1) / \
                           (int)get_num_groups(0) * (((m_tiles) + (slices) - 1) / (slices));        \
@@ -78,7 +78,8 @@ ALWAYS_INLINE int2 slice_tile(const int g, const int m_tiles, const int n_tiles,
 #else
 #define LOAD_BIAS(p) (*(p))
 #endif
-// Adds the bias of its column to each sum. bias: that of the tile's first column. inside: columns from there on.
+// Adds to each sum the bias of its column. bias: address of the bias of the tile's first column. inside: number of
+// columns of the matrix from there on.
 ALWAYS_INLINE void add_bias(float* total, __global const OPERAND_T* bias, const int inside) {
   OCL_UNROLL
   for (int at = 0; at < OWN_COLUMNS / 8; ++at) {
@@ -94,24 +95,24 @@ ALWAYS_INLINE void add_bias(float* total, __global const OPERAND_T* bias, const 
 }
 #endif
 
-// The weight of `other` rows when they are merged into `own` rows; 0 if both are 0.
+// Returns the weight of `other` rows when they are merged into `own` rows; 0 if both numbers are 0.
 ALWAYS_INLINE float merge_weight(const float own, const float other) {
   return other > 0.0f ? other / (own + other) : 0.0f;
 }
-// (mean, m2) of `own` and `other` together. own_weight: own rows * merge_weight.
+// Returns (mean, m2) of the rows of `own` and `other` together. own_weight: number of own rows * merge_weight.
 ALWAYS_INLINE float2 merged(const float2 own, const float2 other, const float merge_weight, const float own_weight) {
   const float d = other.x - own.x;
   return (float2)(fma(d, merge_weight, own.x), fma(d * d, own_weight, own.y + other.y));
 }
 
-// Adds 16 rows, of which `rows` are inside the matrix, to the `before` rows of the slice that this warp has seen. All
-// lanes of a warp must call it together.
+// Merges 16 rows of sums into the statistics of the slice in `slot`. `rows` of them are inside the matrix. before:
+// number of rows of the slice that this warp has merged earlier. All lanes of a warp must call it together.
 ALWAYS_INLINE void add_rows(const ColumnStatistics s, const int slot, const float* total, const int before,
                             const int rows) {
   const int lane = get_local_id(0) & 31, row = lane >> 2, place = slot * COLUMN_WARPS + FIRST_ROW / OWN_ROWS;
   __local float2* kept = s.kept + place * TILE_N + FIRST_COLUMN;
-  // Weights of the lower row, and of the rows of the lanes that differ in bit 16, 8, 4. They are the same for all
-  // columns.
+  // weights[0] is the weight of row r + 8, weights[1] .. [3] those of the rows of the lanes whose numbers differ in bit
+  // 16, 8, 4. They are the same for all columns.
   float weights[4], own_weights[4], count = row < rows ? 1.0f : 0.0f, other = row + 8 < rows ? 1.0f : 0.0f;
 #define MERGE_WEIGHT(level)                    \
   weights[level] = merge_weight(count, other); \
@@ -157,8 +158,8 @@ ALWAYS_INLINE void add_rows(const ColumnStatistics s, const int slot, const floa
   }
 }
 
-// Adds a tile, of which `left` rows are inside the matrix, to the `rows_seen` rows of the slice in the slot. Returns
-// the new number of rows.
+// Merges a tile into the statistics of the slice in `slot`. `left` rows of the tile are inside the matrix. rows_seen:
+// number of rows of the slice that this warp has merged earlier. Returns the new number.
 ALWAYS_INLINE int add_tile(const ColumnStatistics s, const int slot, const float* total, int rows_seen,
                            const int left) {
   OCL_UNROLL
@@ -170,7 +171,7 @@ ALWAYS_INLINE int add_tile(const ColumnStatistics s, const int slot, const float
   return rows_seen;
 }
 
-// (mean, m2, count) of column `column` of the slice in the slot, after all warps have finished it.
+// Returns (mean, m2, count) of column `column` of the slice in `slot`, after all warps have finished the slice.
 ALWAYS_INLINE float3 merged_statistics(const ColumnStatistics s, const int slot, const int column) {
   float2 all = (float2)(0.0f);
   float count = 0.0f;

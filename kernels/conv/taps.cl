@@ -1,16 +1,17 @@
-// kernels/conv/taps.cl: the depth of a convolution on tensor cores, as an implicit GEMM: the taps that are used, and of
-// each tap the channels.
+// kernels/conv/taps.cl: steps through the depth of a convolution on tensor cores, as an implicit GEMM. The depth
+// consists of the taps that are used, and of the channels of each tap.
 #ifndef DATA_GRADIENT
 #define DATA_GRADIENT 0  // 1: gradient with respect to the input
 #endif
-#define OUTSIDE (-0x4000)  // a coordinate that no tap brings back into the image
+#define OUTSIDE (-0x4000)  // a coordinate that stays outside the image for every tap
 
-// The taps that a phase uses: first, first + increment, ... below the filter's size, `count` in all. Used tap t reads
-// the input pixel at offset `shift - t * pixel_step`.
+// The taps that the pixels of a phase (conv/group.cl) use along one dimension: first, first + increment, ... below the
+// filter's size, `count` in all. Used tap t reads the input pixel at offset `shift - t * pixel_step`.
 typedef struct {
   int first, increment, count, shift, pixel_step;
 } Taps;
 
+// size: the filter's size along the dimension. phase: the pixels' coordinate in y modulo the stride.
 ALWAYS_INLINE Taps taps_of(const int size, const int phase, const int pad, const int stride, const int dilation) {
   Taps taps = {0, 1, size, 0, -dilation};
   if (DATA_GRADIENT) {
@@ -28,6 +29,7 @@ typedef struct {
   int c, r, s;
 } TapPosition;
 
+// Returns the position `channels` channels behind `at`. C: channels of a tap. across: used taps in a row of the filter.
 ALWAYS_INLINE TapPosition advance(TapPosition at, const int channels, const int C, const int across) {
   at.c += channels;
   while (at.c >= C) {
@@ -36,5 +38,5 @@ ALWAYS_INLINE TapPosition advance(TapPosition at, const int channels, const int 
   }
   return at;
 }
-// The tap of a position as an index in the filter R x S.
+// The tap of a position as an index in the filter R x S. `down` and `across` are the Taps of both dimensions.
 #define TAP(at) ((down.first + at.r * down.increment) * S + across.first + at.s * across.increment)

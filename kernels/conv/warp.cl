@@ -1,10 +1,10 @@
 // kernels/conv/warp.cl: 2-D convolution on warp tensor cores as an implicit GEMM, forward and (DATA_GRADIENT) gradient
 // with respect to the input.
 //
-// Formulas, arguments and the phases of a strided gradient are those of conv/group.cl. The loop is that of
-// tensor_core/warp.cl, the taps are those of conv/taps.cl. GEMM with M = pixels of y, N = produced channels k, depth =
-// the used taps (r, s), and for each tap its channels c. A chunk of the depth (16 bytes) has channels of one tap. So C
-// is a multiple of CHUNK, and a step may include several taps.
+// Formulas, arguments and the phases of a strided gradient are those of conv/group.cl. The loop is in
+// tensor_core/warp.cl, the taps are in conv/taps.cl. GEMM with M = pixels of y, N = produced channels k, depth = the
+// used taps (r, s), and for each tap its channels c. A chunk of the depth (16 bytes) has channels of one tap. So C is a
+// multiple of CHUNK, and a step may include several taps.
 //
 // Arguments: x, x_offset, w, w_offset, with BIAS bias, bias_offset, int batch, C, K (per group), in_h, in_w (of x),
 //   out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c
@@ -29,7 +29,7 @@
   (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * slices + (slice)) * (get_global_size(1) * K) + (k)] = (value))
 #endif
 // A work-group has one tile, or with STATISTICS the tiles of its slices. BEGIN_TILE waits until all work-items have
-// read the stages and statistics of the tile before.
+// read the stages and statistics of the previous tile.
 #if STATISTICS
 #define FOR_OWN_TILES(g) FOR_SLICE_TILES(g, m_tiles, k_tiles, slices)
 #define OWN_TILE(g) slice_tile(g, m_tiles, k_tiles, slices)
@@ -39,7 +39,7 @@
 #define OWN_TILE(g) tile_at(g, m_tiles, k_tiles)
 #define BEGIN_TILE()
 #endif
-#define ROWS_APART (GROUP_SIZE / 8)  // pixels or filters between two chunks of a work-item
+#define ROWS_APART (GROUP_SIZE / 8)  // pixels or filters from one chunk of a work-item to the next
 #define A_CHUNKS (TILE_M / ROWS_APART)
 #define B_CHUNKS (TILE_N / ROWS_APART)
 // Copies this work-item's chunk of a step, at position `at` of the depth, for its A_CHUNKS pixels and B_CHUNKS filters.
@@ -99,7 +99,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const int2 tile = OWN_TILE(g);
     const int k0 = tile.y * TILE_N;
     __global const OPERAND_T* from[A_CHUNKS];
-    int places[A_CHUNKS];  // row and column of the pixel at shift 0, 16 bits each
+    int places[A_CHUNKS];  // row and column of x that the pixel reads at shift 0, 16 bits each
     OCL_UNROLL
     for (int i = 0; i < A_CHUNKS; ++i) {
       const int m = tile.x * TILE_M + row + i * ROWS_APART, column = m % columns, line = m / columns % rows,
@@ -128,8 +128,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #endif
 
     const int m0 = tile.x * TILE_M + warp_row(), n0 = k0 + warp_column();
-    // The same for the whole work-group. If the strides do not divide the sizes, the last row or column of a phase may
-    // lie outside.
+    // whole: 1 if no element of the work-group's tile lies outside. If the strides do not divide the sizes, the last
+    // row or column of a phase may lie outside.
     const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K &&
                       rows * step_h == out_h && columns * step_w == out_w;
     UNROLL_STORES

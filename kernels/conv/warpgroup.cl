@@ -1,10 +1,10 @@
 // kernels/conv/warpgroup.cl: 2-D convolution on warpgroup tensor cores as an implicit GEMM, forward and (DATA_GRADIENT)
 // gradient with respect to the input.
 //
-// Formulas, arguments and the phases of a strided gradient are those of conv/group.cl. The pipeline is that of
-// tensor_core/warpgroup.cl, the taps are those of conv/taps.cl. GEMM with M = pixels of y, N = produced channels k,
-// depth = the used taps (r, s), and for each tap its channels c. A chunk of the depth (16 bytes) has channels of one
-// tap. So C is a multiple of CHUNK, and a step may include several taps.
+// Formulas, arguments and the phases of a strided gradient are those of conv/group.cl. The pipeline is in
+// tensor_core/warpgroup.cl, the taps are in conv/taps.cl. GEMM with M = pixels of y, N = produced channels k, depth =
+// the used taps (r, s), and for each tap its channels c. A chunk of the depth (16 bytes) has channels of one tap. So C
+// is a multiple of CHUNK, and a step may include several taps.
 //
 // Arguments: x, x_offset, w, w_offset, with BIAS bias, bias_offset, int batch, C, K (per group), in_h, in_w (of x),
 //   out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c
@@ -84,7 +84,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       const int2 tile = OWN_TILE(g);
       const int m0 = tile.x * TILE_M, k0 = tile.y * TILE_N;
       __global const OPERAND_T* from[A_CHUNKS];
-      int at[A_CHUNKS];  // row and column of the pixel at shift 0, 16 bits each
+      int at[A_CHUNKS];  // row and column of x that the pixel reads at shift 0, 16 bits each
       OCL_UNROLL
       for (int i = 0; i < A_CHUNKS; ++i) {
         const int m = m0 + row + i * ROWS_APART, column = m % columns, line_of = m / columns % rows,
@@ -100,7 +100,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       const int all_panels = (K + 63) / 64, panels = min(all_panels - tile.y * (TILE_N / 64), TILE_N / 64);
       const long panel = (long)((R * S * C + TILE_K - 1) / TILE_K) * (PIECES * BLOCK);
       __global const float* filters = w + (w_offset + ((long)group * all_panels + tile.y * (TILE_N / 64)) * panel);
-// Work-item 0 copies the blocks of a step: its chunk is the first of the depth.
+// Producer 0 copies the blocks of a step, because its chunk is the first along the depth.
 #define STAGE_FILTERS(held, step)                                                                                   \
   if (p == 0) {                                                                                                     \
     const uint full = line.full + 8 * ((step) % STAGES);                                                            \
@@ -198,8 +198,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h,
                   v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
         const int first = tile.y * TILE_N;
-        // The same for the whole work-group. If the strides do not divide the sizes, the last row or column of a phase
-        // may lie outside.
+        // true for the whole work-group if no element of its tile lies outside. If the strides do not divide the sizes,
+        // the last row or column of a phase may lie outside.
         if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && first + TILE_N <= K && rows * step_h == out_h &&
             columns * step_w == out_w) {
           OCL_UNROLL

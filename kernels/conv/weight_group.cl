@@ -4,12 +4,12 @@
 //   dw[k,c,r,s] = sum over n,p,q of dy[n,k,p,q] * x[n, c, p*stride - pad + r*dilation, q*stride - pad + s*dilation]
 //
 // GEMM with M = filters k, N = (r, s, c) flattened with c fastest, depth = pixels (n, p, q) of dy. One work-group =
-// TILE_M filters x TILE_N columns over the pixels of one split. The pipeline is that of gemm/group.cl. The tap and
+// TILE_M filters x TILE_N columns over the pixels of one split. The pipeline works as in gemm/group.cl. The tap and
 // channel of a column never change, so a work-item only goes from pixel to pixel:
 //
 //                       TILE_N columns (r, s, c)
 //                     +-----------------------+
-//    x, shifted by    | pixel: c c c c | next |  TILE_K pixels a step, zeros outside the image. With X_VEC4 a
+//    x, shifted by    | pixel: c c c c | next |  TILE_K pixels per step, zeros outside the image. With X_VEC4 a
 //    the column's tap +-----------------------+  work-item loads 4 channels of one tap.
 //   +---------+       +-----------------------+
 //   | dy^T    |       | dw                    |  TILE_M filters
@@ -26,10 +26,10 @@
 #define KERNEL_NAME conv_weight_group
 #endif
 #ifndef TILE_M
-#define TILE_M 128  // filters a work-group
+#define TILE_M 128  // filters per work-group
 #endif
 #ifndef TILE_N
-#define TILE_N 128  // columns (r, s, c) a work-group
+#define TILE_N 128  // columns (r, s, c) per work-group
 #endif
 #ifndef TILE_K
 #define TILE_K 16  // pixels of one step, 8 or 16
@@ -43,10 +43,10 @@
 #define SUM_OF(i) acc[i]
 #endif
 #ifndef ITEM_M
-#define ITEM_M 8  // filters a work-item, 4 or 8
+#define ITEM_M 8  // filters per work-item, 4 or 8
 #endif
 #ifndef ITEM_N
-#define ITEM_N 8  // columns a work-item, 4 or 8
+#define ITEM_N 8  // columns per work-item, 4 or 8
 #endif
 #ifndef DY_VEC4
 #define DY_VEC4 0  // 1: dy_c is 1; K and the other strides of dy are multiples of 4
@@ -75,8 +75,8 @@
 #error "a tile that is read by single elements is at most as wide as the group has items"
 #endif
 
-// A pixel of dy: image, row, column. next_pixel moves it by a fixed distance without a division, because the distance
-// is split into images, rows and columns once.
+// A pixel of dy: image, row, column. next_pixel returns the pixel at the distance `by` from it, without a division,
+// because the distance is split into images, rows and columns once.
 typedef struct {
   int n, p, q;
 } GradientPixel;
@@ -154,7 +154,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   float4 dy_held[DY_HELD], x_held[X_HELD];
 
   int now = 0;
-  // Round -1 only loads. Every other round loads the next step, multiplies the current one, and stores the next one.
+  // The first iteration only loads and stores step 0. Every other one loads the next step, multiplies the current one,
+  // and stores the next one in local memory.
   for (int pixel = begin - TILE_K; pixel < end; pixel += TILE_K) {
     const int more = pixel + TILE_K < end;
     if (more) {
@@ -210,11 +211,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       tile_keep((__local float*)dy_tile[now], dy_held, lane, GROUP_SIZE, TILE_M, TILE_K, 0, DY_VEC4);
       tile_keep((__local float*)x_tile[now], x_held, lane, GROUP_SIZE, TILE_N, TILE_K, 0, X_VEC4);
     }
-    // the next step is complete, and all have read the current one: its buffer is free
+    // the next step is complete, and the current one's buffer is free, because all have read it
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  const int first = (split * (int)get_global_size(1) + group) * K;  // store coordinate of this group's filter 0
+  const int first = (split * (int)get_global_size(1) + group) * K;  // store coordinate k of the group's filter 0
   OCL_UNROLL
   for (int i = 0; i < ITEM_M; ++i) {
     const int k = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;

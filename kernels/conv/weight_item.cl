@@ -19,8 +19,8 @@
 // Arguments: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, K, out_h, out_w, groups, R, S, stride_h, stride_w,
 //   pad_h, pad_w, dil_h, dil_w, x_h, x_w, x_c, y_h, y_w, y_c, long x_n, y_n, EPILOGUE_PARAMS. C, K: channels of ONE
 //   group.
-// Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). The blocks of
-//   pixels are shared out evenly among the splits.
+// Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). The blocks of pixels are shared out
+//   evenly among the splits.
 // Epilogue macros: STORE(acc, k, c, r, s), STOREV(acc, k, c, r, s); store dimension k = split*groups*K + g*K + channel
 //   in the group; c within the group. With splits > 1 the output has one weight gradient behind another, and an
 //   ordinary reduction adds them in order.
@@ -43,7 +43,7 @@
 #ifndef WHOLE_VECTORS
 #define WHOLE_VECTORS 0  // 1: K % VW == 0, no channel is stored alone
 #endif
-#ifndef STORE  // alone: dense y[split*groups*K + k][c][r][s]; scattered, since k is not innermost
+#ifndef STORE  // without generated epilogue macros: dense y[split*groups*K + k][c][r][s]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
 #define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S
 OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
@@ -56,7 +56,7 @@ OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value
 #define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)y_C * y_R * y_S, acc)
 #endif
 
-// ceil(a / b) for b > 0 and any a
+// Returns ceil(a / b) for b > 0 and any a.
 OCL_INLINE int ceil_div(const int a, const int b) {
   return a > 0 ? (a + b - 1) / b : -(-a / b);
 }
@@ -78,8 +78,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   x += x_offset + (long)group * C * x_c;
   dy += dy_offset + ((long)group * K + k0) * y_c;
   float sums[MT * MR * TN], packed[PIXEL_BLOCK * TN];
-  // A block consists of image rows or parts of rows. For each: the input row, its offset in x, the output columns
-  // [begin, end), and the position of column 0 in packed[].
+  // A block consists of segments: image rows or parts of rows. For each segment: the input row, its offset in x, the
+  // output columns [begin, end), and the position of column 0 in packed[].
   int segment_h[PIXEL_BLOCK], segment_begin[PIXEL_BLOCK], segment_end[PIXEL_BLOCK], segment_packed[PIXEL_BLOCK];
   long segment_x[PIXEL_BLOCK];
   for (int i = 0; i < MT * MR * TN; i += VW) VSTORE((VEC)(0.f), sums + i);
@@ -109,8 +109,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       const int j0 = j_first + t * MR;
       if (j0 >= J) break;
       VEC acc[MR][NV];
-      __global const IN_T* from[MR];  // where row i of the tile reads x for output column 0 of a segment with offset 0
-      int tap_h[MR], low[MR], high[MR];  // for output columns [low, high) the input column lies in the image
+      __global const IN_T* from[MR];  // what row i of the tile reads for output column 0, less segment_x
+      int tap_h[MR], low[MR], high[MR];  // row i reads inside the image for output columns [low, high)
       int fast_begin = 0, fast_end = out_w, same_tap = 1;
       const int tap0 = j0 / C;
       OCL_UNROLL for (int i = 0; i < MR; ++i) {

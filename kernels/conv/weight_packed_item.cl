@@ -3,7 +3,7 @@
 // dy[n][k][oh][ow].
 //
 // A task is a split of the pixels, a tap (r, s), CB channels c and KB channels k. A work-item takes several tasks. For
-// each it goes through its blocks of PIXEL_BLOCK pixels:
+// each task it goes through the split in blocks of PIXEL_BLOCK pixels:
 //     x  --copy, shifted by the tap--> V[PIXEL_BLOCK][CB] --+
 //     dy --copy----------------------> D[PIXEL_BLOCK][KB] --+--> U[CB][KB] += V' D --> stores
 //                                      `-- scratch of a work-item, in L1 and L2 --'
@@ -39,7 +39,7 @@
 #ifndef PIXEL_BLOCK
 #define PIXEL_BLOCK 64  // pixels of dy in a block
 #endif
-#ifndef STORE  // alone: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
+#ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
 #define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S
 OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
@@ -91,7 +91,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
         if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) from = zeros;
         for (int c = 0; c < cols_c; c += VW) VSTORE(LOADV(from, c), V + t * PITCH_C + c);
         from = dy + (n * y_n + (long)oh * y_h + (long)ow * y_w + k_first);
-        // beyond the last column it reads the last one again
+        // beyond the last vector of columns it reads the last one again
         for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW)
           VSTORE(LOADV(from, min(k, cols_k - VW)), D + t * PITCH_K + k);
         if (++ow == out_w) {

@@ -1,18 +1,18 @@
 // kernels/conv/weight_warp.cl: gradient of a 2-D convolution with respect to its weight on warp tensor cores. Both
 // tensors are read in place.
 //
-// The formula and the splits over pixels are those of conv/weight_group.cl, the loop is that of tensor_core/warp.cl.
-// GEMM with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c fastest (B = x), depth = pixels
-// of dy. A chunk of x (16 bytes) has channels of one tap, so C is a multiple of CHUNK.
+// The formula and the splits over pixels are those of conv/weight_group.cl, the loop is in tensor_core/warp.cl. GEMM
+// with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c fastest (B = x), depth = pixels of
+// dy. A chunk of x (16 bytes) has channels of one tap, so C is a multiple of CHUNK.
 //
 //            TILE_M filters             TILE_N columns (r, s, c)
 //          +----------------+         +--------------------------+
-//    dy    | pixel: chunks  |     x   | pixel, shifted by the    |   TILE_K pixels a step
+//    dy    | pixel: chunks  |     x   | pixel, shifted by the    |   TILE_K pixels per step
 //          | next           |         | column's tap: chunks     |
 //          +----------------+         +--------------------------+
 //
 // A work-item copies one chunk of filters and one chunk of columns for some pixels of each step. The tap of its columns
-// never changes. Its pixels are A_PIXEL_STEP (dy) and B_PIXEL_STEP (x) apart.
+// never changes. The pixels that it copies are A_PIXEL_STEP pixels apart for dy, and B_PIXEL_STEP for x.
 //
 // Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
 //   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K), long dy_n,
@@ -20,15 +20,14 @@
 //   multiples of CHUNK; one image has less than 2^31 elements), epilogue.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
-//   VW
-//   2 or as many elements as 16 bytes have.
+//   VW 2 or as many elements as 16 bytes have.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_warp
 #endif
 #ifndef DY_DENSE
 #define DY_DENSE 0  // 1: the stride between pixels of dy is dy_w across rows and images too
 #endif
-#define OUTSIDE (-0x10000)  // a coordinate that no pixel brings back into the image
+#define OUTSIDE (-0x10000)  // a coordinate that stays outside the image for every pixel
 #ifndef STORED_C
 #define STORED_C C  // channels that are stored: less than C if x is padded to whole chunks of channels
 #endif
@@ -38,20 +37,21 @@
 #define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
 #define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
 #endif
-#define A_PIXEL_STEP (GROUP_SIZE / (TILE_M / CHUNK))  // pixels between two chunks of a work-item
+#define A_PIXEL_STEP (GROUP_SIZE / (TILE_M / CHUNK))  // pixels from one chunk of a work-item to the next
 #define B_PIXEL_STEP (GROUP_SIZE / (TILE_N / CHUNK))
 
-// The pixel of x that a work-item's tap reads. next_pixel moves it by B_PIXEL_STEP pixels without a division, because
-// this distance is split into images, rows and columns once.
+// The pixel of x that a work-item's tap reads for the current pixel of dy. next_pixel moves it by B_PIXEL_STEP pixels
+// of dy without a division, because this distance is split into images, rows and columns once.
 typedef struct {
-  __global const OPERAND_T* image;  // the image, at the chunk's channels
+  __global const OPERAND_T* image;  // address of the image, at the chunk's channels
   int h, v;  // row and column in the image; may lie outside of it
   int h_end, v_end;  // first row and column behind the last ones that the tap reads
-  int h_by, v_by;  // rows and columns of the distance
-  long image_by;  // images of the distance, in elements
+  int h_by, v_by;  // rows and columns of x in the distance
+  long image_by;  // images in the distance, in elements
 } PixelWalk;
 
-// image: the image of pixel 0. low_h, low_w: row and column of x that the tap reads for row and column 0 of dy.
+// Returns the place that the tap reads for pixel number `pixel` of dy. image: the image of pixel 0, at the chunk's
+// channels. low_h, low_w: row and column of x that the tap reads for row and column 0 of dy.
 ALWAYS_INLINE PixelWalk pixel_walk(const int pixel, __global const OPERAND_T* image, const long x_n, const int P,
                                    const int Q, const int stride_h, const int stride_w, const int low_h,
                                    const int low_w) {
@@ -61,6 +61,7 @@ ALWAYS_INLINE PixelWalk pixel_walk(const int pixel, __global const OPERAND_T* im
                         B_PIXEL_STEP % Q * stride_w,  B_PIXEL_STEP / Q / P * x_n};
   return at;
 }
+// height, width: rows of x that an image of dy covers, and columns that a row of dy covers.
 ALWAYS_INLINE PixelWalk next_pixel(PixelWalk at, const long x_n, const int height, const int stride_h,
                                    const int width) {
   at.v += at.v_by;
@@ -131,7 +132,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       const int k = m + step * 16 + i / LANE_VECTORS * 8, n = n0 + warp_column() + vector_column(i % LANE_VECTORS),
                 c = n % C, s = n / C % S, r = n / C / S;
       if (n >= width || k >= K) continue;
-      if (c + VW <= STORED_C) {  // C is a multiple of CHUNK: a vector never straddles taps
+      if (c + VW <= STORED_C) {  // a vector lies in one tap, because C is a multiple of CHUNK
         STOREV(sum, filters + k, c, r, s);
       } else {
         OCL_NO_UNROLL

@@ -1,10 +1,10 @@
 // kernels/conv/weight_warpgroup.cl: gradient of a 2-D convolution with respect to its weight on warpgroup tensor cores.
 // Both tensors are read in place.
 //
-// The formula, the arguments and the splits over pixels are those of conv/weight_group.cl, the pipeline is that of
+// The formula, the arguments and the splits over pixels are those of conv/weight_group.cl, the pipeline is in
 // tensor_core/warpgroup.cl. GEMM with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c
 // fastest (B = x), depth = pixels of dy. A chunk of x (16 bytes) has channels of one tap, so C is a multiple of CHUNK.
-// A producer of x always copies the same columns, so its tap never changes, and goes from pixel to pixel.
+// A producer of x always copies the same columns. So its tap never changes, and it only goes from pixel to pixel.
 //
 // Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
 //   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K), long dy_n,
@@ -12,15 +12,14 @@
 //   multiples of CHUNK), epilogue.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
-//   VW
-//   2 or as many elements as 16 bytes have.
+//   VW 2 or as many elements as 16 bytes have.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_warpgroup
 #endif
 #ifndef DY_DENSE
 #define DY_DENSE 0  // 1: the stride between pixels of dy is dy_w across rows and images too
 #endif
-#define OUTSIDE (-0x10000)  // a coordinate that no pixel brings back into the image
+#define OUTSIDE (-0x10000)  // a coordinate that stays outside the image for every pixel
 #ifndef STORED_C
 #define STORED_C C  // channels that are stored: less than C if x is padded to whole chunks of channels
 #endif
@@ -52,8 +51,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const int dy_aligned = CHUNK_ALIGNED(dy_offset), x_aligned = CHUNK_ALIGNED(x_offset);
     dy += dy_offset + (long)group * K + m0 + a_chunk * CHUNK;
     x += x_offset + (long)group * C;
-    // This work-item copies the columns from `column` on, all of one tap, for some pixels of each step, the first of
-    // which is x_depth. 16 bits: pixels X_PIXEL_STEP apart. 32 bits: blocks of 4 neighbouring pixels.
+    // This work-item copies the columns from `column` on, all of one tap, for some pixels of each step. x_depth: the
+    // first of these pixels. With 16-bit operands the pixels are X_PIXEL_STEP apart, with 32-bit ones they are blocks
+    // of 4 neighbours.
 #if HALVES
 #define X_PIXEL_STEP (PRODUCERS / (TILE_N / CHUNK))
     const int x_chunk = p % (TILE_N / CHUNK), x_depth = p / (TILE_N / CHUNK), column = n0 + x_chunk * CHUNK;
@@ -164,7 +164,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         RowVector sum = sums[2 * j + i];
         const int k = filters + m + 8 * i;
         if (n >= width || m + 8 * i >= K) continue;
-        if (c + VW <= STORED_C) {  // C is a multiple of CHUNK: a vector never straddles taps
+        if (c + VW <= STORED_C) {  // a vector lies in one tap, because C is a multiple of CHUNK
           STOREV(sum, k, c, r, s);
         } else {
           OCL_NO_UNROLL

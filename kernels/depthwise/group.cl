@@ -14,7 +14,7 @@
 //   channels take the strips of dy in turn. Each has ROWS x FILTER_S sums, which are added in a fixed order in local
 //   memory.
 //
-//        x  . . . . . .      STRIP 4, stride 1, 3x3:  6 columns of x, 3 weights -> 12 products a row
+//        x  . . . . . .      STRIP 4, stride 1, 3x3:  6 columns of x, 3 weights -> 12 products per row
 //        y    o o o o
 //
 // Arguments of 0, 1: x, x_offset, w, w_offset, int channels, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long
@@ -61,7 +61,7 @@
 #endif
 #ifndef ROWS
 #if FILTER_R * FILTER_S <= 25
-#define ROWS FILTER_R  // OPERATION 2: filter rows of a work-group; ROWS * FILTER_S * 4 sums must fit into registers
+#define ROWS FILTER_R  // for OPERATION 2: filter rows of a work-group; ROWS * FILTER_S * 4 sums must fit into registers
 #else
 #define ROWS 1
 #endif
@@ -86,7 +86,8 @@
 #error "STRIP is not a multiple of STRIDE_W"
 #endif
 
-// Four channels of one pixel, zeros beyond `left` channels.
+// Returns four channels of one pixel, which begin at p[at]; zeros for those beyond `left` channels. stride: distance of
+// the channels in elements. aligned: as for load4.
 OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int stride, const int left,
                                 const int aligned) {
   if (QUADS) return load4(p + at, aligned);
@@ -241,7 +242,7 @@ __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) void KERNE
         else
           for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split * channels + k + l, 0, r0 + r, s);
       }
-      barrier(CLK_LOCAL_MEM_FENCE);  // all have read partial[]: the next tap may overwrite it
+      barrier(CLK_LOCAL_MEM_FENCE);  // all have read partial[], so the next tap may overwrite it
     }
   }
 }

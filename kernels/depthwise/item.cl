@@ -25,9 +25,9 @@
 //   Epilogue macros: STORE(acc, n, c, h, w), STOREV(acc, n, c, h, w); store dimension c.
 // Arguments of kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w, y_h,
 //   y_w, long x_n, y_n, EPILOGUE_PARAMS. in_*: size of x, out_*: of dy.
-//   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). The batch*out_h rows are shared out
-//   evenly among the splits. Epilogue macros: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension the first. With splits > 1 an
-//   ordinary reduction adds the splits in order.
+//   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). The batch*out_h rows are shared out evenly among the splits.
+//   Epilogue macros: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension: the first. With splits > 1 an ordinary
+//   reduction adds the splits in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME depthwise_item
 #endif
@@ -63,7 +63,7 @@
 #endif
 
 #if DEPTHWISE_KIND == 2
-#ifndef STORE  // alone: dense y[r][s][c], c = split*C + channel; y_C of them in all
+#ifndef STORE  // without generated epilogue macros: dense y[r][s][c], c = split*C + channel; y_C of them in all
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C
 #define EPILOGUE_PASS , y, y_offset, y_C
 #define STORE(acc, c, zero, r, s) (y[y_offset + ((ulong)(r) * S + (s)) * y_C + (c)] = (acc))
@@ -125,7 +125,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 
 #else
 
-#ifndef STORE  // alone: dense y[n][h][w][c]
+#ifndef STORE  // without generated epilogue macros: dense y[n][h][w][c]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_C
 #define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_C
 #define STORE(acc, n, c, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_C + (c)] = (acc))
@@ -133,10 +133,10 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 #endif
 
 #if DEPTHWISE_KIND == 0
-#define FIRST_W 0  // first tile of a row
+#define FIRST_W 0  // output column at which the first tile of a row begins
 #define FIRST_COLUMN(w) ((w) * STRIDE_W - pad_w)  // first input column of the tile at w
 #define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)
-#define MEETS(p, s) 1  // whether output p of a tile uses tap s
+#define MEETS(p, s) 1  // 1 if output p of a tile uses tap s
 #define COLUMN(p, s) ((p) * STRIDE_W + (s) * DIL_W)  // the column that tap s of output p reads
 #else
 #define BEFORE ((S - 1) * DIL_W / STRIDE_W)

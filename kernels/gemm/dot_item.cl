@@ -22,9 +22,9 @@
 #define NR 6  // rows of W in a register tile; MR*NR <= 24 of 32 registers (12 of 16)
 #endif
 #ifndef MT
-#define MT 4  // column tiles a work-item
+#define MT 4  // column tiles per work-item
 #endif
-#ifndef STORE  // alone: dense C[b][m][n]
+#ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
 #define EPILOGUE_PASS , y, y_offset, y_M, y_N
 #define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
@@ -58,7 +58,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
           OCL_UNROLL for (int i = 0; i < MR; ++i) acc[i][j] = fma(av[i], bv, acc[i][j]);
         }
       }
-      float lanes[MR * NR * VW];  // the epilogue macros have one call site
+      float lanes[MR * NR * VW];  // kept, so that the epilogue macros have one call site
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int j = 0; j < NR; ++j)
           VSTORE(acc[i][j], lanes + (i * NR + j) * VW);
       for (int i = 0; i < min(MR, M - m); ++i)

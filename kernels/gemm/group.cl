@@ -30,10 +30,10 @@
 #define KERNEL_NAME gemm_group
 #endif
 #ifndef TILE_M
-#define TILE_M 128  // rows of C a work-group, a multiple of 4 * ITEM_M
+#define TILE_M 128  // rows of C per work-group, a multiple of 4 * ITEM_M
 #endif
 #ifndef TILE_N
-#define TILE_N 128  // columns of C a work-group
+#define TILE_N 128  // columns of C per work-group
 #endif
 #ifndef TILE_K
 #define TILE_K 16  // depth of one step, 8 or 16
@@ -47,10 +47,10 @@
 #define SUM_OF(i) acc[i]
 #endif
 #ifndef ITEM_M
-#define ITEM_M 8  // rows of C a work-item, 4 or 8
+#define ITEM_M 8  // rows of C per work-item, 4 or 8
 #endif
 #ifndef ITEM_N
-#define ITEM_N 8  // columns of C a work-item, 4 or 8
+#define ITEM_N 8  // columns of C per work-item, 4 or 8
 #endif
 #ifndef A_K_MAJOR
 #define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
@@ -133,7 +133,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       tile_keep((__local float*)a_tile[now], a_held, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
       tile_keep((__local float*)b_tile[now], b_held, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
     }
-    // the next step is complete, and all have read the current one: its buffer is free
+    // the next step is complete, and the current one's buffer is free, because all have read it
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 

@@ -17,7 +17,7 @@
 //      A_COL_MAJOR 1: A[b][m][k] at a_batch(b) + m + k*a_col            (transposed A; a_row is ignored)
 //      A_COL_MAJOR 2: A[b][m][k] at a_batch(b) + m*a_row + k*a_col      (any strides, slower)
 //   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
-//                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
+//                     ceil(N/PANEL)*K*PANEL elements per batch; b_row, b_col are ignored
 //      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n, rows in place. The first tile of rows of a work-item
 //                     packs its panel, K_BLOCK rows at a time, while it multiplies: the stores cost nothing beside the
 //                     multiply-adds, and prefetching hides the latency of B.
@@ -44,7 +44,7 @@
 #define PANEL TN  // columns of a packed panel of B; a multiple of TN
 #endif
 #ifndef MT
-#define MT 4  // tiles (of MR rows) a work-item; 16 when there are many, more for B_IN_PLACE
+#define MT 4  // tiles (of MR rows) per work-item; 16 when there are many, more for B_IN_PLACE
 #endif
 #ifndef K_BLOCK
 #if defined(B_IN_PLACE) && (B_IN_PLACE == 1 || B_IN_PLACE == 2)
@@ -80,7 +80,7 @@
 #ifndef PLAIN_STORES
 #define PLAIN_STORES 0  // 1: the epilogue macros only store, so they may have many call sites
 #endif
-#ifndef STORE  // alone: dense C[b][m][n]
+#ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
 #define EPILOGUE_PASS , y, y_offset, y_M, y_N
 #define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
@@ -116,7 +116,7 @@
   }
 #if PREFETCH_A && A_COL_MAJOR == 1
 #define ASK_FOR_A(k) PREFETCH(row[0] + MR + (long)(k) * a_col);
-#elif PREFETCH_A  // MR rows of kn elements in kn steps
+#elif PREFETCH_A  // prefetches MR rows of kn elements in kn steps
 #define ASK_FOR_A(k)      \
   PREFETCH(next + ahead); \
   ahead += MR;            \
@@ -151,7 +151,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
     const float* panel = packed;
 #if B_IN_PLACE == 1
     if (PACK_FIRST && cols == TN) {
-      // the first tile prefetches B below
+      // the first tile packs B below, while it multiplies
     } else if (cols == TN) {
       for (int k = 0; k < kn; ++k) {
         __global const IN_T* from = b + (long)(k0 + k) * b_row + n0;
@@ -248,7 +248,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
           VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (k0 + kn < K) continue;
-      // the epilogue macros have one call site, in a loop, because they may be long
+      // a loop gives the epilogue macros one call site, because they may be long
       const int rows = min(MR, M - m), width = min(TN, N - n0);
       OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
         int n = 0;

@@ -1,13 +1,13 @@
 // kernels/gemm/packed_warpgroup.cl: batched matrix product on warpgroup tensor cores, C[b,m,n] = sum over k of A[b,m,k]
-// * B[b,k,n]. Both operands are packed in blocks, as pack/group.cl writes them. The pipeline is that of
-// tensor_core/warpgroup.cl, the stores are those of tensor_core/store.cl.
+// * B[b,k,n]. Both operands are packed in blocks, as pack/group.cl writes them. The pipeline is in
+// tensor_core/warpgroup.cl, the stores are in tensor_core/store.cl.
 //
 //   producer (one work-item)          a stage                                    consumer w: rows 64w .. 64w+63
 //   copies blocks of 8 KB         ->  TILE_M/64 blocks of A, then those of B ->  read by the tensor cores; A of split
 //   (fp32: high and low of B)         full[stage] counts bytes                   fp32 goes through registers
 //
-// With TF32 and 16 bits one running sum serves the whole depth, and the products of a step begin before those of the
-// step before have ended.
+// With TF32 and 16-bit operands one running sum serves the whole depth, and the products of a step begin before the
+// products of the previous step have ended.
 //
 // Arguments: a, a_offset, b, b_offset: [batch][panels][steps][blocks], offsets in floats, multiples of 4; int M, N, K;
 //   long a_batch, b_batch: floats from one matrix to the next, 0 if there is only one; epilogue.
@@ -30,7 +30,8 @@
 #define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
 #endif
 
-// Copies the blocks of a tile: `a_panels` panels of A and `b_panels` of B, each of `steps` steps.
+// Copies the blocks of a tile: `a_panels` panels of A and `b_panels` of B, each of `steps` steps. begin: number of the
+// tile's first step, counted over all tiles of the work-group.
 ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __global const float* b, const int a_panels,
                            const int b_panels, const int begin, const int steps) {
   for (int step = 0; step < steps; ++step) {
@@ -43,6 +44,7 @@ ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __globa
   }
 }
 
+// Writes to total the product over steps begin .. end - 1, with the layout of consume() in tensor_core/warpgroup.cl.
 #if TERMS == 3
 ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int begin, const int end) {
   float sum[TILE_N / 2];
@@ -77,7 +79,8 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int 
 #define MULTIPLY_STEP(d, a, b) MULTIPLY_ROWS(d, a, b)
 #endif
 ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int begin, const int end) {
-  // What the descriptors advance by for a quarter of a step's depth: 32 bytes along a row, or 16 rows of 128 bytes.
+  // how far a descriptor advances for a quarter of a step's depth, in units of 16 bytes: 32 bytes along a row, or 16
+  // rows of 128 bytes
   const int a_next = A_ROWS ? 2 : 128, b_next = B_ROWS ? 2 : 128;
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;

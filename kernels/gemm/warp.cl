@@ -1,5 +1,5 @@
 // kernels/gemm/warp.cl: batched matrix product on warp tensor cores, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]. The
-// loop is that of tensor_core/warp.cl, the stores use the vectors of tensor_core/store.cl.
+// loop is in tensor_core/warp.cl, the stores use the vectors of tensor_core/store.cl.
 //
 // Arguments, strides and epilogue macros are those of gemm/group.cl:
 //   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col,
@@ -16,8 +16,8 @@
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4. 16 bits: the
-// other strides are multiples of 8, and the extent may be any number.
+// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4. With 16-bit
+// operands the other strides are multiples of 8, and the extent may be any number.
 #define A_VEC4 0
 #endif
 #ifndef B_VEC4

@@ -1,5 +1,5 @@
 // kernels/gemm/warpgroup.cl: batched matrix product on warpgroup tensor cores, C[b,m,n] = sum over k of A[b,m,k] *
-// B[b,k,n]. The pipeline is that of tensor_core/warpgroup.cl, the stores are those of tensor_core/store.cl.
+// B[b,k,n]. The pipeline is in tensor_core/warpgroup.cl, the stores are in tensor_core/store.cl.
 //
 // Arguments, strides and epilogue macros are those of gemm/group.cl:
 //   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col,
@@ -17,8 +17,8 @@
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4. 16 bits: the
-// other strides are multiples of 8, and the extent may be any number.
+// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4. With 16-bit
+// operands the other strides are multiples of 8, and the extent may be any number.
 #define A_VEC4 0
 #endif
 #ifndef B_VEC4
@@ -31,7 +31,8 @@
 #define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
 #endif
 
-// The operands of a tile: their first elements, what is left of the matrix from there, and strides.
+// The operands of a tile. a, b: their first elements. m_left, n_left: rows of A and columns of B that lie inside the
+// matrix from there on. *_width, *_depth: strides along M or N, and along K.
 typedef struct {
   __global const OPERAND_T *a, *b;
   int m_left, n_left, K;
@@ -39,7 +40,7 @@ typedef struct {
 } Operands;
 
 // Copies this producer's share of an operand of a step to `to`: `width` rows of A or columns of B, of which `left` are
-// inside the matrix.
+// inside the matrix. k_major: 1 if the operand is contiguous along K; direct: as for stage_chunk.
 ALWAYS_INLINE void stage(__local OPERAND_T* to, __global const OPERAND_T* from, const long along_width,
                          const long along_depth, const int left, const int K, const int step, const int width,
                          const int k_major, const int direct) {
@@ -79,7 +80,7 @@ ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const i
   }
 }
 
-// Stages this producer's share of a step: A from global memory, B from registers.
+// Copies this producer's share of a step to the stage: A from global memory, B from the registers `held`.
 ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o, const int begin, const int step,
                        const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
@@ -96,7 +97,8 @@ ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o
   producer_commit(line, begin + step);
 }
 
-// B is loaded two steps ahead, because the latency of memory is longer than a step.
+// Stages all steps of a tile. begin: number of its first step, counted over all tiles of the work-group. B is loaded
+// two steps ahead, because the latency of memory is longer than a step.
 ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_quads,
                            const int b_quads) {
   float4 even[B_CHUNKS], odd[B_CHUNKS];

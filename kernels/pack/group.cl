@@ -54,15 +54,15 @@
 #define STEP (8 * CHUNK)  // elements of the depth in a block
 #define BLOCK 2048  // floats
 #define BLOCKS (!HALVES && FORM == ROWS && TERMS == 3 ? 2 : 1)  // blocks of a step
-#ifndef STORE  // alone: dense
+#ifndef STORE  // without generated epilogue macros: dense
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define STOREV(quad, b, panel, step, at)                                                                              \
   (*(__global float4*)(y + y_offset + (((ulong)(b) * panels + (panel)) * steps + (step)) * (BLOCKS * BLOCK) + (at)) = \
        (quad))
 #endif
 
-// Loads CHUNK elements, `stride` apart. The first `valid` are inside the matrix, the others become zero. direct: 1 if
-// all are inside, are neighbours and begin at a multiple of 16 bytes.
+// Returns CHUNK elements of `from`, `stride` elements apart, as 16 bytes. The first `valid` elements are inside the
+// matrix; the others are zeros. direct: 1 if all are inside, `stride` is 1 and `from` lies at a multiple of 16 bytes.
 ALWAYS_INLINE uint4 chunk_at(__global const OPERAND_T* from, const long stride, const int valid, const int direct) {
   if (direct) return *(__global const uint4*)from;
   OPERAND_T x[CHUNK];
@@ -74,13 +74,14 @@ ALWAYS_INLINE uint4 chunk_at(__global const OPERAND_T* from, const long stride, 
   return as_uint4((float4)(x[0], x[1], x[2], x[3]));
 #endif
 }
-// Offset of a chunk of a line in a block, in floats.
+// Returns the offset of a chunk of a line in a block, in floats.
 ALWAYS_INLINE int place(const int line, const int chunk) {
   return line * 32 + (chunk ^ (line & 7)) * 4;
 }
 
-// Packs this work-item's chunks of a block. `wide` of the width and `deep` of the depth are inside the matrix. direct:
-// 1 if the whole block is, and chunks are read by 16 bytes.
+// Writes to `chunks` this work-item's four chunks of a block. p: number of the work-item. over, down: strides along the
+// width and along the depth. `wide` elements of the width and `deep` of the depth are inside the matrix. direct: 1 if
+// the whole block is inside, and each chunk can be read as 16 bytes.
 #if HALVES
 ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const int p, const long over, const long down,
                               const int wide, const int deep, const int direct) {
@@ -94,7 +95,7 @@ ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const 
   }
 }
 #elif FORM == ROWS
-// Packs 4 x 4 elements. 8 neighbouring work-items go down the depth, so they read and write whole lines whichever
+// Reads 4 x 4 elements. 8 neighbouring work-items go down the depth, so they read and write whole lines whichever
 // dimension is contiguous.
 ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const int p, const long over, const long down,
                               const int wide, const int deep, const int direct) {
@@ -121,12 +122,13 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void KERNEL_NAME(
             step = get_group_id(MAJOR == 1 ? 0 : 1) * 2 + (get_local_id(0) >> 7);
   const int panels = (width + 63) / 64, steps = (depth + STEP - 1) / STEP;
   if (step >= steps) return;
-  const int wide = width - panel * 64, deep = depth - step * STEP;  // elements of the matrix from here on
+  const int wide = width - panel * 64, deep = depth - step * STEP;  // elements of the matrix from this block on
   const long over = MAJOR == 0 ? 1 : along_width, down = MAJOR == 1 ? 1 : along_depth;
   x += x_offset + batch / inner * outer + batch % inner * inner_stride + (long)panel * 64 * over +
        (long)step * STEP * down;
 #if FORM == FRAGMENTS
-  // Lane l of warp w has rows 16w + l/4 and that + 8, and of each eighth of the depth elements l%4 and that + 4.
+  // Lane l of warp w packs rows 16w + l/4 and 16w + l/4 + 8. Of each eighth of the depth it packs elements l%4 and l%4
+  // + 4.
   const int row = (p >> 5) * 16 + ((p & 31) >> 2), first = p & 3;
   OCL_UNROLL
   for (int eighth = 0; eighth < 4; ++eighth) {

@@ -18,12 +18,12 @@
 #define TN (4 * VW)  // columns of a panel; a multiple of VW
 #endif
 #ifndef K_RUN
-#define K_RUN 128  // rows a work-item
+#define K_RUN 128  // rows per work-item
 #endif
 #ifndef B_LAYOUT
 #define B_LAYOUT 1  // see above
 #endif
-#ifndef STORE  // alone: dense P[b][j][k][c]
+#ifndef STORE  // without generated epilogue macros: dense P[b][j][k][c]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_panels, y_K
 #define PLACE(b, j, k, c) (y_offset + (((ulong)(b) * y_panels + (j)) * y_K + (k)) * TN + (c))

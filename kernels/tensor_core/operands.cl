@@ -2,7 +2,8 @@
 // conversions. Comes before tensor_core/wgmma.cl or tensor_core/warp.cl.
 //
 // Operands are fp32, or of 16 bits with IN_BF16 or IN_HALF. They are stored in global and local memory with the same
-// type. A chunk is 16 bytes of them. A step covers 8 chunks of the depth, so a row of a step has 128 bytes.
+// type. A chunk is 16 bytes of neighbouring elements. A step covers 8 chunks of the depth, so a row of a step has 128
+// bytes.
 #if defined(IN_BF16) || defined(IN_HALF)
 #define HALVES 1
 #define OPERAND_T ushort
@@ -31,7 +32,8 @@
 ALWAYS_INLINE uint local_address(__local const void* p) {
   return (uint)(size_t)p;
 }
-// Copies 16 or 4 bytes from global to local memory without registers. Only `bytes` are read, the rest becomes zero.
+// copy_16 and copy_4 start a copy of 16 or 4 bytes from global to local memory, without registers. Only `bytes` bytes
+// are read; the rest becomes zero.
 ALWAYS_INLINE void copy_16(const uint to, __global const OPERAND_T* from, const uint bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes)
                : "memory");
@@ -46,9 +48,10 @@ ALWAYS_INLINE void commit_copies(void) {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 #define WAIT_COPIES(but) asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory")
-// In a loop: makes the compiler compute anew, in each round, what it derives from the int x. This saves registers.
+// In a loop: makes the compiler recompute what it derives from the int x in each iteration. This saves the registers
+// that would hold the derived values.
 #define RECOMPUTE_FROM(x) asm volatile("" : "+r"(x))
-// Two floats rounded to the operands' 16-bit type, `first` in the low half of the result.
+// Returns two floats rounded to the operands' 16-bit type, `first` in the low half of the result.
 ALWAYS_INLINE uint two_halves(const float first, const float second) {
   uint both;
 #ifdef IN_BF16
@@ -58,7 +61,7 @@ ALWAYS_INLINE uint two_halves(const float first, const float second) {
 #endif
   return both;
 }
-// The two floats of a pair of 16-bit operands.
+// Returns the two 16-bit operands that `both` holds as floats.
 ALWAYS_INLINE float2 two_floats(const uint both) {
 #ifdef IN_BF16
   return as_float2((uint2)(both << 16, both & 0xffff0000u));
@@ -70,7 +73,7 @@ ALWAYS_INLINE float2 two_floats(const uint both) {
   return values;
 #endif
 }
-// 2^x with an error of two units in the last place; subnormal results are zero.
+// Returns 2^x with an error of two units in the last place. A subnormal result becomes zero.
 ALWAYS_INLINE float exp2_of(const float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -80,14 +83,15 @@ ALWAYS_INLINE float exp2_of(const float x) {
 #define OTHER_LANE(y, x, bit) asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(y) : "f"(x), "n"(bit))
 
 // ---- where an element lies in a stage ----
-// Where a chunk lies if the depth is contiguous: the 8 chunks of a row are permuted by the row, so that 8 rows which
-// are read at once lie in different banks. This is the 128-byte swizzle of wgmma.
+// Returns the offset of a chunk in a stage, in elements, for an operand whose depth is contiguous in memory. The 8
+// chunks of a row are permuted by the row's number, so that 8 rows which are read at once lie in different banks. This
+// is the 128-byte swizzle of wgmma.
 ALWAYS_INLINE int row_chunk(const int row, const int chunk) {
   return row * TILE_K + (chunk ^ (row & 7)) * CHUNK;
 }
 
-// Row and column of tile number g. Tiles are numbered in bands of 8 rows, so that work-groups which run at the same
-// time share operands in the cache.
+// Returns the row and column of tile number g, counted in tiles. Tiles are numbered in bands of 8 rows, so that
+// work-groups which run at the same time share operands in the cache.
 ALWAYS_INLINE int2 tile_at(const int g, const int m_tiles, const int n_tiles) {
   const int band = g / (8 * n_tiles) * 8, rows = min(m_tiles - band, 8), in_band = g - band * n_tiles;
   return (int2)(band + in_band % rows, in_band / rows);

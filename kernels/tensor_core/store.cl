@@ -1,13 +1,13 @@
 // kernels/tensor_core/store.cl: how products and convolutions store their sums: VW neighbours of a row at once.
 //
 // A wgmma or mma instruction gives each lane two neighbours of every 8 columns (consume() of tensor_core/warpgroup.cl).
-// The four lanes q of a row exchange them. So whole sectors of memory are loaded and stored, and coordinates are
-// computed once for a vector:
+// The four lanes q = 0 .. 3 of a row exchange these sums, so that each has vectors of VW neighbours. Then whole sectors
+// of memory are loaded and stored, and coordinates are computed once for a vector. A block is 8 columns:
 //
 //              columns of vector j of a lane
-//   VW 8       block 4 j + q                                   operands of 16 bits: 16 bytes a lane
-//   VW 4       half q / 2 of block 2 j + q % 2                 operands of 32 bits: 16 bytes a lane
-//   VW 2       pair q of block j                               where rows do not begin at a multiple of more
+//   VW 8       block 4 j + q                                   operands of 16 bits: 16 bytes per lane
+//   VW 4       half q / 2 of block 2 j + q % 2                 operands of 32 bits: 16 bytes per lane
+//   VW 2       pair q of block j                               for rows that begin at multiples of 2 elements only
 #define ROW_VECTORS (TILE_N / 4 / VW)  // vectors of a row that a lane has
 typedef VEC RowVector;
 #if VW == 8
@@ -18,13 +18,15 @@ typedef VEC RowVector;
 #define ROTATED(v) v.yx
 #endif
 
+// Returns the first column of this lane's vector j.
 ALWAYS_INLINE int vector_column(const int j) {
   const int q = get_local_id(0) & 3;
   return VW == 8 ? (4 * j + q) * 8 : VW == 4 ? (2 * j + (q & 1)) * 8 + (q >> 1) * 4 : j * 8 + 2 * q;
 }
 
 #if VW > 2
-// Four columns: half q / 2 of block q % 2 of two neighbouring blocks of a row.
+// Returns four columns of a row: half q / 2 of block q % 2 of two neighbouring blocks. blocks: this lane's sums of both
+// blocks.
 ALWAYS_INLINE float4 half_block(const float* blocks) {
   const int odd = get_local_id(0) & 1;
   const float give_x = odd ? blocks[0] : blocks[4], give_y = odd ? blocks[1] : blocks[5];
@@ -36,7 +38,7 @@ ALWAYS_INLINE float4 half_block(const float* blocks) {
 }
 #endif
 
-// Vector j of row r (lower 0) or r + 8 (lower 1), from the sums of its blocks.
+// Returns vector j of the lane's row r (lower 0) or r + 8 (lower 1), from the sums of its blocks in `total`.
 ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int j) {
 #if VW == 8
   const float4 even = half_block(total + 16 * j + 2 * lower), odd = half_block(total + 16 * j + 8 + 2 * lower);
@@ -55,9 +57,9 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 #endif
 }
 
-// A step stores up to 32 sums of both rows. If the epilogue is long (LONG_STORES), the loop over steps is kept: the
-// instructions of an unrolled tile would not fit in the instruction cache. Otherwise the loop is unrolled, and moving
-// the sums costs nothing.
+// A step stores up to 32 sums of the lane's two rows. If the epilogue is long (LONG_STORES), the loop over steps is
+// kept: the instructions of an unrolled tile would not fit in the instruction cache. Otherwise the loop is unrolled,
+// and moving the sums costs nothing.
 #if ROW_VECTORS * VW > 16
 #define STORE_VECTORS (16 / VW)
 #else
@@ -70,8 +72,8 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 #define UNROLL_STORES OCL_UNROLL
 #endif
 
-// The next vectors of a lane, [2 j + lower], from the first sums of `total`. The remaining sums move to the front. All
-// lanes of a warp must call it together.
+// Writes the lane's next STORE_VECTORS vectors of both rows to rows[2 j + lower], from the first sums of `total`. The
+// remaining sums move to the front. All lanes of a warp must call it together.
 ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
   OCL_UNROLL
   for (int j = 0; j < STORE_VECTORS; ++j) {

@@ -1,10 +1,10 @@
-// kernels/tensor_core/store_warp.cl: the sums of tensor_core/warp.cl as vectors of VW neighbours of a row. The lanes
-// exchange them as in tensor_core/store.cl, because an mma instruction leaves sums in the same lanes as wgmma.
+// kernels/tensor_core/store_warp.cl: turns the sums of tensor_core/warp.cl into vectors of VW neighbours of a row. The
+// lanes exchange them as in tensor_core/store.cl, because an mma instruction leaves sums in the same lanes as wgmma.
 #define LANE_VECTORS (WARP_N / 4 / VW)  // vectors of a row that a lane has
 
-// The vectors of the next 16 rows of the warp's tile, [upper or lower 8 rows][column], from the first sums of `total`.
-// The remaining sums move to the front. All lanes of a warp must call it together. The tile of the warp begins at
-// warp_row(), warp_column(). Put UNROLL_STORES before the loop over the rows.
+// Writes the lane's vectors of the next 16 rows of the warp's tile to rows[upper or lower 8 rows][column], from the
+// first sums of `total`. The remaining sums move to the front. All lanes of a warp must call it together. The warp's
+// tile begins at warp_row(), warp_column(). Put UNROLL_STORES before the loop over the rows.
 ALWAYS_INLINE void next_warp_rows(RowVector* rows, float* total) {
   OCL_UNROLL
   for (int i = 0; i < 2 * LANE_VECTORS; ++i) rows[i] = exchanged(total, i / LANE_VECTORS, i % LANE_VECTORS);

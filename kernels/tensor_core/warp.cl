@@ -8,12 +8,12 @@
 //                +------+------+        a, b with contiguous depth:   [width][TILE_K]     width: TILE_M or TILE_N
 //                |      |      |        with another order in memory: [TILE_K][width]
 //       WARP_M   |warp 0|warp 1|      All work-items copy the step STAGES - 1 ahead (cp.async) while their warps
-//                |      |      |      multiply; one barrier a step.
+//                |      |      |      multiply; one barrier per step.
 //        TILE_M  +------+------+
-//                |      |      |      A warp's 16 x 8 of C: lane l has row l / 4, columns 2 * (l % 4) and the next; the
-//                |      |      |      same of row + 8.
-//                |warp 2|warp 3|      Its 16 rows of A: 2 chunks of 16 bytes of depth, rows l / 4 and + 8, four bytes l
-//                |      |      |      % 4 of each chunk; B likewise.
+//                |      |      |      Of 16 x 8 sums of C, lane l holds columns 2 * (l % 4) and the next of rows l / 4
+//                |      |      |      and l / 4 + 8. Of 16 rows of A, each two chunks of 16 bytes deep, lane l holds
+//                |warp 2|warp 3|      bytes 4 * (l % 4) .. + 3 of both chunks of rows l / 4 and l / 4 + 8. Of 8 columns
+//                |      |      |      of B it holds the same bytes of column l / 4.
 //                +------+------+
 //                 WARP_N
 //
@@ -23,16 +23,16 @@
 // give NaN. With TERMS 1 (TF32 allowed) there is only the high part. TF32 and operands of 16 bits (IN_BF16, IN_HALF)
 // have one running sum over the whole depth: truncation loses much less than rounding the operands or the result does.
 #ifndef TILE_M
-#define TILE_M 128  // rows of C a work-group: a multiple of WARP_M, 64 or more
+#define TILE_M 128  // rows of C per work-group: a multiple of WARP_M, 64 or more
 #endif
 #ifndef TILE_N
-#define TILE_N 128  // columns of C a work-group: a multiple of WARP_N, 64 or more
+#define TILE_N 128  // columns of C per work-group: a multiple of WARP_N, 64 or more
 #endif
 #ifndef WARP_M
-#define WARP_M 64  // rows of C a warp: a multiple of 16
+#define WARP_M 64  // rows of C per warp: a multiple of 16
 #endif
 #ifndef WARP_N
-#define WARP_N 32  // columns of C a warp: a multiple of 32 (tensor_core/store.cl: of 4 VW)
+#define WARP_N 32  // columns of C per warp: a multiple of 32 (tensor_core/store.cl: of 4 VW)
 #endif
 #ifndef STAGES
 #define STAGES (TILE_M + TILE_N > 192 ? 3 : 4)  // buffers in local memory: at most 96 KB
@@ -53,8 +53,8 @@ ALWAYS_INLINE void read_rows(uint* x, const uint row) {
                : "r"(row)
                : "memory");
 }
-// The same for matrices of 8 x 8 elements of 16 bits, transposed: x[i] has rows 2 * (l % 4) and the next of column l /
-// 4.
+// Reads four matrices of 8 x 8 elements of 16 bits, transposed. Lane l passes the address of row l % 8 of matrix l / 8.
+// It receives in x[i] rows 2 * (l % 4) and the next of column l / 4 of matrix i.
 ALWAYS_INLINE void read_columns(uint* x, const uint row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -82,16 +82,16 @@ ALWAYS_INLINE void multiply_first(float* d, const uint* a, const uint* b) {
 }
 
 // ---- where an element lies in a stage ----
-// Where a chunk lies if the width, `width` elements, is contiguous (row_chunk of tensor_core/operands.cl: if the depth
-// is). Chunks are permuted by the depth, so that 8 depths (16 bits) or 4 (32 bits) which are read at once lie in
-// different banks.
+// Returns the offset of a chunk in a stage, in elements, for an operand whose width (`width` elements) is contiguous in
+// memory (row_chunk of tensor_core/operands.cl: whose depth is contiguous). Chunks are permuted by the depth, so that 8
+// depths (16 bits) or 4 depths (32 bits) which are read at once lie in different banks.
 ALWAYS_INLINE int column_chunk(const int depth, const int chunk, const int width) {
   return depth * width + (chunk ^ (HALVES ? depth & 7 : (depth & 3) << 1)) * CHUNK;
 }
 
 // ---- staging ----
-// Copies CHUNK elements, `stride` apart. The first `valid` are inside the matrix, the others become zero. direct: 1 if
-// they are neighbours and begin at a multiple of 16 bytes.
+// Copies CHUNK elements of `from`, `stride` elements apart, to `to`. The first `valid` elements are inside the matrix;
+// zeros are written for the others. direct: 1 if `stride` is 1 and `from` lies at a multiple of 16 bytes.
 ALWAYS_INLINE void stage_chunk(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride,
                                const int valid, const int direct) {
   if (direct) {
@@ -109,16 +109,17 @@ ALWAYS_INLINE void stage_chunk(__local OPERAND_T* to, __global const OPERAND_T* 
 #endif
   }
 }
-// What a work-item copies of an operand in each step: width / (GROUP_SIZE / 8) chunks, all at the same position along
-// the contiguous dimension.
+// The part of an operand that one work-item copies in each step: width / (GROUP_SIZE / 8) chunks, all at the same
+// position along the contiguous dimension.
 typedef struct {
   __global const OPERAND_T *matrix, *from;  // the operand; the first chunk of the next step
   // strides in elements: within a chunk, from chunk to chunk, from step to step
   long along, chunk_stride, next;
   int width_left, depth_left;  // elements of the matrix that remain from chunk `from` on, in each direction
 } OperandShare;
-// The depth is the direction of K, the width that of M or N. rows: 1 if the operand is contiguous along its depth.
-// left: number of elements of the tile's width that lie inside the matrix.
+// Returns this work-item's share of an operand. Its depth is the direction of K, its width the direction of M or N.
+// along_width, along_depth: strides in elements. left: number of elements of the tile's width that lie inside the
+// matrix. rows: 1 if the operand is contiguous along its depth.
 ALWAYS_INLINE OperandShare share_of(__global const OPERAND_T* matrix, const long along_width, const long along_depth,
                                     const int left, const int K, const int width, const int rows) {
   const int p = get_local_id(0), across = rows ? 8 : width / CHUNK;
@@ -132,7 +133,7 @@ ALWAYS_INLINE OperandShare share_of(__global const OPERAND_T* matrix, const long
                               K - depth};
   return share;
 }
-// Copies the work-item's share of the next step into a stage.
+// Copies the work-item's share of the next step into a stage. rows: as for share_of; direct: as for stage_chunk.
 ALWAYS_INLINE void stage(__local OPERAND_T* to, OperandShare* share, const int width, const int rows,
                          const int direct) {
   const int p = get_local_id(0), across = rows ? 8 : width / CHUNK, line_step = GROUP_SIZE / across, first = p / across,
@@ -150,8 +151,9 @@ ALWAYS_INLINE void stage(__local OPERAND_T* to, OperandShare* share, const int w
 }
 
 // ---- multiply loop ----
-// A lane's operands for chunks 2 k and 2 k + 1 of a step's depth: of A for 16 rows from `row` on, of B for 16 columns
-// (two products) from `column` on.
+// read_a writes to x this lane's part of A for chunks 2 k and 2 k + 1 of a step's depth and the 16 rows from `row` on.
+// read_b writes to x the lane's part of B for these chunks and the 16 columns (two products) from `column` on. rows: 1
+// if the operand is contiguous along its depth.
 ALWAYS_INLINE void read_a(uint* x, __local const OPERAND_T* a, const int row, const int k, const int rows) {
   const int lane = get_local_id(0) & 31;
   if (rows) {
@@ -185,9 +187,10 @@ ALWAYS_INLINE void read_b(uint* x, __local const OPERAND_T* b, const int column,
     x[3] = as_uint((float)right[CHUNK * TILE_N]);
   }
 }
-// Rounds four floats to the nearest TF32, ties away from zero; with TERMS 3 `low` gets the rest, rounded likewise.
-// Tensor cores ignore the 13 lowest bits. Integer instructions are faster than the conversion instruction.
-ALWAYS_INLINE void split(uint* high, uint* low) {
+// Rounds four floats to the nearest TF32 in place, ties away from zero. With TERMS 3 it writes to `low` the rounding
+// errors, rounded in the same way. 16-bit operands stay unchanged. Tensor cores ignore the 13 lowest bits. Integer
+// instructions are faster than the conversion instruction.
+ALWAYS_INLINE void round_to_tf32(uint* high, uint* low) {
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) {
 #if TERMS == 3
@@ -201,14 +204,14 @@ ALWAYS_INLINE void split(uint* high, uint* low) {
 }
 
 #if TERMS == 3
-// unrolled, the operands of all depths would need more registers than there are
+// an unrolled loop would hold the operands of all depths at once, more than there are registers
 #define UNROLL_DEPTH OCL_NO_UNROLL
 #else
 #define UNROLL_DEPTH OCL_UNROLL
 #endif
 
-// total += a * b, where a has 16 rows and b the first `columns` of the warp's WARP_N columns. Both are two chunks of 16 bytes
-// long along K. The _low parts are used only with TERMS 3.
+// total += a * b for 16 rows of a and `columns` columns of b. Both operands are two chunks of 16 bytes deep. a_low,
+// b_low: the low pieces, used only with TERMS 3.
 ALWAYS_INLINE void add_products(float* total, const uint* a_high, const uint* a_low, const uint* b_high,
                                 const uint* b_low, const int columns) {
 #if TERMS == 3
@@ -228,8 +231,9 @@ ALWAYS_INLINE void add_products(float* total, const uint* a_high, const uint* a_
 #endif
 }
 
-// total += a * b of a stage. total[(i * WARP_N / 8 + j) * 4 ..] are the lane's four sums of the warp's rows 16 i .. 16
-// i + 15 and columns 8 j .. 8 j + 7.
+// Adds the product a * b of one stage to total. total[(i * WARP_N / 8 + j) * 4 ..] are the lane's four sums of the
+// warp's rows 16 i .. 16 i + 15 and columns 8 j .. 8 j + 7. a_rows, b_rows: 1 if the operand is contiguous along its
+// depth.
 ALWAYS_INLINE void multiply_step(float* total, __local const OPERAND_T* a, const int a_rows, const int b_rows) {
   const int warp = get_local_id(0) >> 5, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
   __local const OPERAND_T* b = a + A_ELEMENTS;
@@ -239,13 +243,13 @@ ALWAYS_INLINE void multiply_step(float* total, __local const OPERAND_T* a, const
     OCL_UNROLL
     for (int j = 0; j < WARP_N / 16; ++j) {
       read_b(b_high + 4 * j, b, column + 16 * j, k, b_rows);
-      split(b_high + 4 * j, b_low + 4 * j);
+      round_to_tf32(b_high + 4 * j, b_low + 4 * j);
     }
     OCL_UNROLL
     for (int i = 0; i < WARP_M / 16; ++i) {
       uint a_high[4], a_low[4];
       read_a(a_high, a, row + 16 * i, k, a_rows);
-      split(a_high, a_low);
+      round_to_tf32(a_high, a_low);
       add_products(total + i * (WARP_N / 2), a_high, a_low, b_high, b_low, WARP_N);
     }
   }
@@ -253,7 +257,8 @@ ALWAYS_INLINE void multiply_step(float* total, __local const OPERAND_T* a, const
 
 #define LOCAL_STAGES(name) __local OPERAND_T name[STAGES * STAGE_ELEMENTS] __attribute__((aligned(128)))
 
-// total = the sum over `steps` steps. STAGE(to) copies this work-item's share of the next step into a stage.
+// Writes to total the product a * b over `steps` steps. STAGE(to) copies this work-item's share of the next step into a
+// stage.
 #define MULTIPLY_STEPS(total, stages, steps, a_rows, b_rows, STAGE)                                                \
   {                                                                                                                \
     OCL_UNROLL                                                                                                     \

@@ -2,7 +2,7 @@
 // Comes after tensor_core/wgmma.cl.
 //
 // A work-group computes a TILE_M x TILE_N tile of C in fp32. Some work-items are producers: in each step they copy
-// TILE_K of the depth, 128 bytes a row, into one of STAGES buffers. The other TILE_M / 64 warpgroups are consumers:
+// TILE_K of the depth, 128 bytes per row, into one of STAGES buffers. The other TILE_M / 64 warpgroups are consumers:
 // each multiplies its 64 rows on the tensor cores.
 //
 //   operands of 32 bits: A from registers, B from local memory
@@ -21,7 +21,7 @@
 // Products of 16-bit operands are exact, and one running sum serves the whole depth: truncation loses 1e-5 of a sum of
 // ten thousand, much less than rounding the result to 16 bits does.
 #ifndef TILE_M
-#define TILE_M 128  // rows of C a work-group: 64 a consumer
+#define TILE_M 128  // rows of C per work-group: 64 per consumer
 #endif
 #ifndef PACKED
 #define PACKED 0  // 1: one work-item copies both operands, which are packed in blocks (gemm/packed_warpgroup.cl)
@@ -40,8 +40,9 @@
 #ifndef B_PACKED
 #define B_PACKED 0  // 1: one work-item copies B, which is packed in blocks, and all of them copy A (conv/warpgroup.cl)
 #endif
-// Arrivals that make a stage full: one for copies of blocks, one a producer for copies of chunks. Producers of 32 bits
-// arrive twice, for the copies of A and for the stores of B.
+// The number of arrivals that make a stage full. Copies of packed blocks arrive once in all, copies of chunks once for
+// each producer. With 32-bit operands that are not packed a producer arrives twice: for its copies of A and for its
+// stores of B.
 #define FULL_ARRIVALS (PACKED ? 1 : B_PACKED ? PRODUCERS + 1 : HALVES ? PRODUCERS : 2 * PRODUCERS)
 #define GROUP_SIZE (CONSUMERS * 128 + PRODUCERS)
 #define A_ELEMENTS (TILE_M * TILE_K)
@@ -61,7 +62,9 @@
 #define B_CHUNKS (TILE_N * TILE_K / CHUNK / PRODUCERS)
 
 // ---- where an element lies in a stage ----
-// Where a chunk lies if the width is contiguous (row_chunk of tensor_core/operands.cl: if the depth is).
+// Returns the offset of a chunk in a stage, in elements, for an operand whose width is contiguous in memory (row_chunk
+// of tensor_core/operands.cl: whose depth is contiguous). depth: position along K; chunk: number of the chunk along the
+// width.
 //   32 bits: A as [32][TILE_M], its chunks permuted by the depth; work-items read it.
 //   16 bits: blocks of 64 columns, each [64][64] and permuted like rows; tensor cores read it.
 ALWAYS_INLINE int column_chunk(const int depth, const int chunk) {
@@ -110,12 +113,13 @@ ALWAYS_INLINE __local OPERAND_T* producer_acquire(const Pipeline p, const int st
   if (step >= STAGES) barrier_wait(p.empty + 8 * stage, (step / STAGES - 1) & 1);
   return p.stages + stage * STAGE_ELEMENTS;
 }
-// A block, as pack/group.cl writes it, is 64 of the width times 128 bytes of the depth.
+// A block of a packed operand (pack/group.cl) has 64 elements of the width, each with 128 bytes of the depth.
 #define BLOCK 2048  // floats
 #define BLOCK_ELEMENTS (64 * TILE_K)
 #define BLOCK_BYTES 8192
-// Copies the blocks of a step: `panels` panels, at most `max_panels`, of `pieces` blocks each (high, low). Panels begin
-// `panel_stride` floats from one another.
+// Copies the blocks of a step from global memory to a stage: `panels` panels of `pieces` blocks each (the high part,
+// then the low part). Panels begin `panel_stride` floats apart. max_panels: a constant that bounds `panels`, so that
+// the loop unrolls. bar: the mbarrier that counts the copied bytes.
 ALWAYS_INLINE void copy_blocks(__local OPERAND_T* to, __global const float* from, const int panels,
                                const int max_panels, const long panel_stride, const int pieces, const uint bar) {
   OCL_UNROLL
@@ -128,8 +132,8 @@ ALWAYS_INLINE void copy_blocks(__local OPERAND_T* to, __global const float* from
   }
 }
 #if HALVES
-// Tensor cores read what cp.async wrote. So a producer waits for its copies, orders them before these reads, and then
-// arrives. It does this LAG steps later, so that the copies of LAG steps are in flight.
+// Before a producer arrives, its cp.async copies must be complete and ordered before the reads of the tensor cores. So
+// it arrives LAG steps after it has issued the copies of a step. Meanwhile the copies of LAG steps are in flight.
 #ifndef LAG
 #define LAG (STAGES - 2)
 #endif
@@ -148,8 +152,8 @@ ALWAYS_INLINE void producer_finish(const Pipeline p, const int steps) {
   WAIT_COPIES(0);
   for (int step = max(steps - LAG, 0); step < steps; ++step) publish_stage(p, step);
 }
-// Copies CHUNK elements, `stride` apart. The first `valid` are inside the matrix, the others become zero. direct: 1 if
-// they are neighbours and begin at a multiple of 16 bytes.
+// Copies CHUNK elements of `from`, `stride` elements apart, to `to`. The first `valid` elements are inside the matrix;
+// zeros are written for the others. direct: 1 if `stride` is 1 and `from` lies at a multiple of 16 bytes.
 ALWAYS_INLINE void stage_chunk(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride,
                                const int valid, const int direct) {
   if (direct) {
@@ -170,8 +174,9 @@ ALWAYS_INLINE void producer_commit(const Pipeline p, const int step) {
 #endif
   barrier_arrive_after_copies(full);
 }
-// Copies four floats, `stride` apart. The first `valid` are inside the matrix, the others become zero. direct: 1 if
-// they are neighbours, begin at a multiple of 16 bytes, and either all or none are inside.
+// Copies four floats of `from`, `stride` elements apart, to `to`. The first `valid` floats are inside the matrix; zeros
+// are written for the others. direct: 1 if `stride` is 1, `from` lies at a multiple of 16 bytes, and all four floats or
+// none are inside.
 ALWAYS_INLINE void stage_chunk(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride,
                                const int valid, const int direct) {
   const uint at = local_address(to);
@@ -182,6 +187,8 @@ ALWAYS_INLINE void stage_chunk(__local OPERAND_T* to, __global const OPERAND_T* 
     for (int j = 0; j < 4; ++j) copy_4(at + 4 * j, j < valid ? from + j * stride : from, j < valid ? 4 : 0);
   }
 }
+// Returns four floats of `from`, `stride` elements apart, with zeros in place of those from number `valid` on. quads: 1
+// if `stride` is 1, `from` lies at a multiple of 16 bytes, and all four floats or none are inside the matrix.
 ALWAYS_INLINE float4 fetch_quad(__global const float* from, const long stride, const int valid, const int quads) {
   float4 v = (float4)(0.0f);
   if (quads) {
@@ -194,7 +201,8 @@ ALWAYS_INLINE float4 fetch_quad(__global const float* from, const long stride, c
   }
   return v;
 }
-// Stores four floats of B along the depth, split into TF32 pieces.
+// Splits v, four neighbours along the depth, into TF32 pieces and stores them in row `row` of the tile b. quad: number
+// of the four floats in the row.
 ALWAYS_INLINE void store_row_quad(__local float* b, const int row, const int quad, const float4 v) {
   const float4 high = as_float4((uint4)(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)));
   const int at = row_chunk(row, quad);
@@ -205,10 +213,11 @@ ALWAYS_INLINE void store_row_quad(__local float* b, const int row, const int qua
       (uint4)(to_tf32_operand(rest.x), to_tf32_operand(rest.y), to_tf32_operand(rest.z), to_tf32_operand(rest.w)));
 #endif
 }
-// If the columns of B are contiguous, a producer takes blocks of 4 depths x 4 columns. It loads four neighbours along
-// the columns and stores four along the depth, so the transposition costs nothing. Eight of 32 neighbouring producers
-// load the 128 bytes of a line, so a warp covers 4 blocks down the depth. Stores of 8 neighbours (4 down the depth, 2
-// blocks of columns) go to different banks.
+// If the columns of B are contiguous, a producer transposes B_BLOCKS blocks of 4 depths x 4 columns: it loads four
+// neighbours along the columns and stores four neighbours along the depth. Eight of 32 neighbouring producers load the
+// 128 bytes of a memory line, so a warp covers 4 blocks down the depth. The stores of 8 neighbouring producers (4 down
+// the depth, 2 blocks of columns) go to different banks. column_of and depth_of return the first column and the first
+// depth of block number `block` of producer p.
 #define B_BLOCKS (B_CHUNKS / 4)
 ALWAYS_INLINE int column_of(const int p) {
   return ((p >> 5) * B_BLOCKS >> 1) * 32 + (p >> 2 & 7) * 4;
@@ -225,9 +234,9 @@ ALWAYS_INLINE void store_transposed_block(__local float* b, const int column, co
 #endif
 
 // ---- consumer ----
-// The descriptor of a matrix in a stage, as wgmma expects it: address / 16, 128-byte swizzle, 1024 bytes from one block
-// of 8 rows (or 8 of the depth) to the next. block_stride: if columns are contiguous, the bytes from one block of 64
-// columns to the next.
+// descriptor_of returns the wgmma descriptor of the matrix at `at` in a stage: address / 16, 128-byte swizzle, 1024
+// bytes from one block of 8 rows (or 8 of the depth) to the next. block_stride: bytes from one block of 64 columns to
+// the next, which matters only if columns are contiguous. rows: 1 if the depth is contiguous, 0 if the columns are.
 ALWAYS_INLINE ulong descriptor_of(__local const OPERAND_T* at, const int block_stride) {
   return ((ulong)(block_stride / 16) << 16) | ((ulong)64 << 32) | ((ulong)1 << 62) |
          ((local_address(at) & 0x3FFFF) >> 4);
@@ -236,8 +245,8 @@ ALWAYS_INLINE ulong descriptor(__local const OPERAND_T* at, const int rows) {
   return descriptor_of(at, rows ? 16 : 64 * TILE_K * (int)sizeof(OPERAND_T));
 }
 
-// Releases the stage of a step, which this warp has read. The warp synchronises first: a work-item that still waited
-// for the stage would miss the barrier's phase, which may end now.
+// Releases the stage of a step, which this warp has read. The warp synchronises first. Otherwise the barrier's phase
+// might end while some work-items still waited for the stage, and they would miss it.
 ALWAYS_INLINE void consumer_release(const Pipeline p, const int step) {
   warp_sync();
   if ((get_local_id(0) & 31) == 0) barrier_arrive(p.empty + 8 * (step % STAGES));
@@ -248,14 +257,15 @@ ALWAYS_INLINE __local const OPERAND_T* consumer_wait(const Pipeline p, const int
   return p.stages + step % STAGES * STAGE_ELEMENTS;
 }
 
-// total = a * b over steps begin .. end - 1, as the producers count them.
-// total[2*j .. 2*j+1] are two neighbouring columns, (j/2)*8 + 2*(lane % 4) and the next, of row r (even j) or r + 8
-// (odd j). a_rows, b_rows: 1 if the depth of the operand is contiguous.
+// consume writes to total the product a * b over steps begin .. end - 1 of the producers. total[2*j] and total[2*j + 1]
+// are columns (j/2)*8 + 2*(lane % 4) and the next, of row r (even j) or r + 8 (odd j), where r = 16 * warp + lane / 4.
+// a_rows, b_rows: 1 if the depth of the operand is contiguous.
 #if HALVES
 ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows,
                            const int b_rows) {
   const int warpgroup = get_local_id(0) >> 7;
-  // What the descriptors advance by for 16 of the depth: 32 bytes along a row, or 16 rows of 128 bytes.
+  // how far a descriptor advances for 16 of the depth, in units of 16 bytes: 32 bytes along a row, or 16 rows of 128
+  // bytes
   const int a_next = a_rows ? 2 : 128, b_next = b_rows ? 2 : 128;
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
@@ -276,7 +286,8 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
   }
 }
 #else
-// Reads this work-item's elements of A for one instruction, 8 of the depth: rows r and r + 8, depths d and d + 4.
+// Writes to x this work-item's four elements of A for instruction k8 (8 of the depth): rows r and r + 8 at depths d and
+// d + 4, with r = 16 * warp + lane / 4 and d = lane % 4. a_rows: 1 if the depth of A is contiguous.
 ALWAYS_INLINE void read_fragment(float* x, __local const float* a, const int k8, const int a_rows) {
   const int lane = get_local_id(0) & 31, row = (get_local_id(0) >> 5) * 16 + (lane >> 2), depth = lane & 3;
   if (a_rows) {
@@ -295,7 +306,7 @@ ALWAYS_INLINE void read_fragment(float* x, __local const float* a, const int k8,
   }
 }
 
-// Splits them into high and low, as operands k8 of the step.
+// Splits the four floats x into TF32 pieces, and writes these to `high` and `low` as the operands of instruction k8.
 ALWAYS_INLINE void split_fragment(uint* high, uint* low, const int k8, const float* x) {
   OCL_UNROLL
   for (int j = 0; j < 4; ++j) {
@@ -303,7 +314,8 @@ ALWAYS_INLINE void split_fragment(uint* high, uint* low, const int k8, const flo
     low[4 * k8 + j] = to_tf32_operand(x[j] - as_float(high[4 * k8 + j]));
   }
 }
-// sum = a * b over a step's depth. A descriptor advances by 2 (32 bytes) for 8 of the depth. The small products come
+// sum = a * b over a step's depth. high, low: the pieces of a in registers. b: the descriptor of the high part of b,
+// behind which the low part lies. A descriptor advances by 2 (32 bytes) for 8 of the depth. The small products come
 // first, because each addition truncates at the size of the sum so far.
 #if TERMS == 3
 #define MULTIPLY_SPLIT(sum, high, low, b)                \

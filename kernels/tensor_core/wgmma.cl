@@ -4,17 +4,17 @@
 // Text after //@ is a comment for the compiler, which knows fewer instructions than the driver's assembler. The runtime
 // removes the //@ before the text is assembled (csrc/runtime/hidden_instructions.h).
 #ifndef TILE_N
-// columns of C a work-group: 64 or 128; 256 with operands of 16 bits, or of TF32 where they are packed
+// columns of C per work-group: 64 or 128; 256 with operands of 16 bits, or of TF32 where they are packed
 #define TILE_N 128
 #endif
 
 // ---- instructions ----
-// The nearest TF32, ties away from zero, as the bits of a float. It uses integer instructions because the conversion
-// instruction runs at an eighth of their rate.
+// Returns the nearest TF32 to x, ties away from zero, as the bits of a float. It uses integer instructions because the
+// conversion instruction runs at an eighth of their rate.
 ALWAYS_INLINE uint to_tf32(const float x) {
   return (as_uint(x) + 0x1000u) & 0xFFFFE000u;
 }
-// The same as an operand: tensor cores ignore the 13 lowest bits, so nothing clears them.
+// Returns to_tf32(x) without clearing the 13 lowest bits, which tensor cores ignore.
 ALWAYS_INLINE uint to_tf32_operand(const float x) {
   return as_uint(x) + 0x1000u;
 }
@@ -51,18 +51,18 @@ ALWAYS_INLINE void warp_sync(void) {
 ALWAYS_INLINE void fence_async_proxy(void) {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Arrives, and makes the barrier wait until copy_block has copied `bytes` bytes.
+// Arrives at the barrier, which then completes only after copy_block has copied `bytes` bytes.
 ALWAYS_INLINE void barrier_expect(const uint bar, const uint bytes) {
   asm volatile("{ .reg .b64 t; mbarrier.arrive.expect_tx.shared.b64 t, [%0], %1; }" ::"r"(bar), "r"(bytes) : "memory");
 }
-// Copies a multiple of 16 bytes from global to local memory, both at multiples of 16 bytes. Tensor cores may read the
-// bytes once the barrier is complete.
+// Starts a copy of `bytes` bytes from global to local memory; the size and both addresses are multiples of 16 bytes.
+// Tensor cores may read the bytes once the barrier `bar` is complete.
 ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const uint bytes, const uint bar) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"((ulong)(size_t)from), "r"(bytes), "r"(bar)
                : "memory");
 }
-// Operands of a wgmma instruction: its sums are %0 .. %(TILE_N / 2 - 1), then come the factors.
+// The numbers of a wgmma instruction's operands: its sums are %0 .. %(TILE_N / 2 - 1), its factors follow.
 #define OPERANDS_0                                                         \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -82,7 +82,7 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
       "+f"((d)[i + 17]), "+f"((d)[i + 18]), "+f"((d)[i + 19]), "+f"((d)[i + 20]), "+f"((d)[i + 21]),                \
       "+f"((d)[i + 22]), "+f"((d)[i + 23]), "+f"((d)[i + 24]), "+f"((d)[i + 25]), "+f"((d)[i + 26]),                \
       "+f"((d)[i + 27]), "+f"((d)[i + 28]), "+f"((d)[i + 29]), "+f"((d)[i + 30]), "+f"((d)[i + 31])
-// d = a * b, or d += a * b if `keep` is "1". d: 64 rows x TILE_N in the registers of a warpgroup.
+// MULTIPLY: d = a * b, or d += a * b if `keep` is "1". d: 64 rows x TILE_N in the registers of a warpgroup.
 #if HALVES
 #ifdef IN_BF16
 #define WGMMA_TYPES "f32.bf16.bf16"
@@ -162,6 +162,6 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
   WGMMA_COMMIT();      \
   WGMMA_WAIT("0")
 #define FENCE_REGISTER(x) asm volatile("" : "+f"(x))  // keeps the compiler from reading a sum before the wait
-// Moves registers between warpgroups: from here on each work-item of this warpgroup has n, a multiple of 8.
+// Moves registers between warpgroups: from here on each work-item of this warpgroup has n registers, a multiple of 8.
 #define GROW_REGISTERS(n) asm volatile("//@setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
 #define SHRINK_REGISTERS(n) asm volatile("//@setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))

@@ -8,7 +8,7 @@
 //
 //   One work-group = 32 patches x 32 channels k, all 16 points. A step has C_STEP input channels.
 //     x patches --B^T d B--> v_tile [16][C_STEP][32]  \   16 products [32 x C_STEP] * [C_STEP x 32] in registers:
-//     u ------------------> u_tile [16][C_STEP][32]   /   16 work-items a point, each 8 patches x 8 channels
+//     u ------------------> u_tile [16][C_STEP][32]   /   16 work-items per point, each 8 patches x 8 channels
 //   Then twice, for 16 channels each time: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels a
 //   work-item.
 //
@@ -41,7 +41,7 @@
 #define STORE(acc, point, c, k) (y[y_offset + ((ulong)(point) * C + (c)) * K + (k)] = (acc))
 #endif
 
-// G * column: 4 values from 3.
+// Returns G * (g0, g1, g2).
 OCL_INLINE float4 filter_points(const float g0, const float g1, const float g2) {
   return (float4)(g0, 0.5f * (g0 + g1 + g2), 0.5f * (g0 - g1 + g2), g2);
 }
@@ -87,22 +87,22 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void KERNEL_NAME(
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
-#define PATCHES 32  // a work-group
-#define CHANNELS 32  // k a work-group
-#define C_STEP 8  // input channels a step
+#define PATCHES 32  // patches of a work-group
+#define CHANNELS 32  // output channels k of a work-group
+#define C_STEP 8  // input channels of a step
 #define GROUP_SIZE 256  // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items
-#define V_ROW (PATCHES + 4)  // floats of a row; with it, 8 channels of 4 patches are stored to 32 different banks
+#define V_ROW (PATCHES + 4)  // floats of a row; its padding lets 8 channels of 4 patches use 32 different banks
 // floats between two of the 16 Winograd points; the padding puts neighbouring points into different banks
 #define V_POINT (C_STEP * V_ROW + 16)
 #define U_POINT (C_STEP * CHANNELS + 16)
 #define LOCAL_FLOATS (16 * (V_POINT + U_POINT))  // 9216; also holds the 16 * 32 * 16 products of 16 channels
 
-// B^T * (a, b, c, d)
+// Returns B^T * (a, b, c, d).
 OCL_INLINE float4 patch_points(const float a, const float b, const float c, const float d) {
   return (float4)(a - c, b + c, c - b, b - d);
 }
 
-// A^T * (m0, m1, m2, m3) of four products, added to the upper and the lower output.
+// The two elements of A^T * (m0, m1, m2, m3): UPPER for the upper or left output, LOWER for the lower or right one.
 #define UPPER(m0, m1, m2, m3) ((m0) + (m1) + (m2))
 #define LOWER(m0, m1, m2, m3) ((m1) - (m2) - (m3))
 
@@ -169,7 +169,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   if (PREFETCH) FETCH(0)
   for (int c0 = 0; c0 < C; c0 += C_STEP) {
     if (!PREFETCH) FETCH(c0)
-    float4 half_done[4];  // the columns of B^T d
+    float4 half_done[4];  // column j of B^T d
     OCL_UNROLL
     for (int j = 0; j < 4; ++j) half_done[j] = patch_points(d[0][j], d[1][j], d[2][j], d[3][j]);
     __local float* v = v_tile + v_c * V_ROW + v_patch;
@@ -260,7 +260,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         }
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // all have read the products: the next half may overwrite them
+    barrier(CLK_LOCAL_MEM_FENCE);  // all have read the products, so the next half may overwrite them
   }
 }
 #endif

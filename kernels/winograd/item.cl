@@ -21,7 +21,7 @@
 //   transforms a block into V. Then, for each panel, it multiplies 16 matrices into M and transforms M into 2x2 pixels
 //   of TN channels.
 //   x        NHWC: x[n*x_n + h*x_h + w*x_w + c]
-//   u        as above, PANEL == TN
+//   u        the result of WINOGRAD_FILTER 1 with PANEL == TN
 //   zeros    C zeros
 //   scratch  float, 16*tile_block*(Cv + TN) elements for each work-item (global size 0 * global size 1)
 //   Arguments: x, x_offset, u, u_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
@@ -47,11 +47,11 @@
 #define WHOLE_VECTORS 0  // 1: C and K are multiples of VW
 #endif
 #ifndef PANEL
-#define PANEL TN  // the same, for the filter transform
+#define PANEL TN  // output channels of a panel, for the filter transform
 #endif
 
 #if WINOGRAD_FILTER
-#ifndef STORE  // alone: dense U[16][panels][C][PANEL]
+#ifndef STORE  // without generated epilogue macros: dense U[16][panels][C][PANEL]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_C
 #define EPILOGUE_PASS , y, y_offset, y_panels, y_C
 #define STORE(acc, xi, p, c, j) (y[y_offset + (((ulong)(xi) * y_panels + (p)) * y_C + (c)) * PANEL + (j)] = (acc))
@@ -94,7 +94,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict w, const ulong 
 
 #else
 
-#ifndef STORE  // alone: dense y[n][h][w][k]
+#ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
 #define STORE(acc, n, k, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k)] = (acc))
@@ -114,7 +114,7 @@ OCL_INLINE void transform_output(const VEC* d, VEC* o) {
   o[1] = d[1] - d[2] - d[3];
 }
 
-// c[i][0..TN) = sum over k < C of a[i*pitch + k] * b[k][0..TN), for rows i < min(rows, MR); c is dense
+// Writes c[i][0..TN) = sum over k < C of a[i*pitch + k] * b[k][0..TN), for rows i < min(rows, MR); c is dense
 OCL_INLINE void multiply_tile(__global const float* a, const int pitch, __global const IN_T* b, __global float* c,
                               const int rows, const int C) {
   VEC acc[MR][NV];
@@ -158,7 +158,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
     for (int t = 0; t < count; ++t) {
       const int tile = block + t, iw = tile % tiles_w * 2 - pad_w, ih = tile / tiles_w % tiles_h * 2 - pad_h;
       __global const IN_T* image = x + tile / tiles_w / tiles_h * x_n;
-      __global const IN_T* patch[16];  // the pixels of the tile, zeros[] outside the image
+      __global const IN_T* patch[16];  // the pixels of the tile; zeros[] for those outside the image
       OCL_NO_UNROLL for (int i = 0; i < 16; ++i) {
         const int h = ih + i / 4, w = iw + i % 4;
         patch[i] = image + ((long)h * x_h + (long)w * x_w);
@@ -168,7 +168,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 #if WHOLE_VECTORS
 #define PATCH(i) LOADV(patch[i], c)
 #else
-        float lanes[16 * VW];  // loads the last channels one by one, because x may end there
+        float lanes[16 * VW];  // the last channels are loaded one by one, because x may end there
         if (c + VW > C) {
           for (int i = 0; i < 16; ++i)
             for (int l = 0; l < VW; ++l) lanes[i * VW + l] = c + l < C ? LOAD(patch[i], c + l) : 0.f;
@@ -208,7 +208,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             transform_output(d, o);
             OCL_UNROLL for (int r = 0; r < 2; ++r) half_done[r][s] = o[r];
           }
-          float outputs[4 * VW];  // the epilogue macros have one call site
+          float outputs[4 * VW];  // kept, so that the epilogue macros have one call site
           OCL_UNROLL for (int r = 0; r < 2; ++r) {
             VEC o[2];
             transform_output(half_done[r], o);

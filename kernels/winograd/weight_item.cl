@@ -3,8 +3,9 @@
 //   forward    y  = A' [ (G g G') * (B' d B) ] A                         (kernels/winograd/item.cl)
 //   so         dg = G' [ sum over tiles of (A dy A') * (B' d B) ] G      A = [1 0; 1 1; 1 -1; 0 -1]
 //
-// B and G are those of kernels/winograd/item.cl. A task is one slice of the tiles, together with CB channels of x and KB
-// channels of dy. A work-item takes several tasks. For each it goes through its blocks of TILE_BLOCK tiles:
+// B and G are those of kernels/winograd/item.cl. A task is one slice of the tiles, together with CB channels of x and
+// KB channels of dy. A work-item takes several tasks. For each task it goes through the slice in blocks of TILE_BLOCK
+// tiles:
 //     x (4x4 patches)  --B'dB--> V[16][TILE_BLOCK][CB] --+
 //     dy (2x2 pixels)  -AdyA'--> D[16][TILE_BLOCK][KB] --+--> U[16][CB][KB] += V[xi]' D[xi] --G'UG--> stores
 //                                `-- scratch of a work-item, in L2: 64*(TILE_BLOCK*(CB + KB) + CB*KB) bytes --'
@@ -37,7 +38,7 @@
 #ifndef TILE_BLOCK
 #define TILE_BLOCK 64  // tiles of 2x2 pixels of dy in a block
 #endif
-#ifndef STORE  // alone: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
+#ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C
 #define EPILOGUE_PASS , y, y_offset, y_C
 OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
@@ -104,8 +105,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       int column = first % tiles_w, row = first / tiles_w % tiles_h, n = first / tiles_w / tiles_h;
       for (int t = 0; t < count; ++t) {
         const int ow = column * 2, oh = row * 2, iw = ow - pad_w, ih = oh - pad_h;
-        __global const IN_T* patch[16];  // the pixels of x, zeros[] outside the image
-        __global const IN_T* pixel[4];  // of dy
+        __global const IN_T* patch[16];  // the pixels of x; zeros[] for those outside the image
+        __global const IN_T* pixel[4];  // the pixels of dy
         OCL_NO_UNROLL for (int i = 0; i < 16; ++i) {
           const int h = ih + i / 4, w = iw + i % 4;
           patch[i] = x + (n * x_n + (long)h * x_h + (long)w * x_w + c_first);
@@ -137,7 +138,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             OCL_UNROLL for (int s = 0; s < 4; ++s) VSTORE(o[s], V + ((r * 4 + s) * TILE_BLOCK + t) * CB + c);
           }
         }
-        // beyond the last column it reads the last one again
+        // beyond the last vector of columns it reads the last one again
         for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW) {
           const int from = min(k, cols_k - VW);
           VEC half_done[4][2];  // A d
@@ -187,7 +188,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
           transform_sums(d, o);
           OCL_UNROLL for (int r = 0; r < 3; ++r) half_done[r][s] = o[r];
         }
-        float results[9 * VW];  // the epilogue macros have one call site
+        float results[9 * VW];  // kept, so that the epilogue macros have one call site
         OCL_UNROLL for (int r = 0; r < 3; ++r) {
           VEC o[3];
           transform_sums(half_done[r], o);

@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_e968f2b7c289
+#define KERNEL_NAME pack_c432cdd5fb97
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -31,9 +31,9 @@
 #ifndef OCL_NOINLINE  // a rare path, kept out of the caller so that it costs the caller no registers
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-// Item kernels have one work-item a work-group and explicit vectors. Without this hint Intel's runtime also builds a
-// version that runs 16 work-items at once, which nothing uses. That takes ten times as long if a tile has many
-// accumulators.
+// Item kernels have one work-item per work-group and explicit vectors. Without this hint Intel's runtime also builds a
+// version that runs 16 work-items at once, which nothing uses. The build then takes ten times as long if a tile has
+// many accumulators.
 #ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
@@ -88,10 +88,10 @@ typedef float16 V16;
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Loads four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
-// Then it is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where an
-// input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an H200.
-// ALIGNED_BASES 1 removes it where the plan itself places the operands.
+// Returns four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
+// Then this is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where
+// an input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an
+// H200. ALIGNED_BASES 1 removes it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -103,17 +103,18 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Position (x, y) of a work-item in a work-group that is `across` work-items wide. If it fits, 32 neighbouring
-// work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged tiles instead of 16 +
-// 2.
+// Returns the position (x, y) of a work-item in a work-group that is `across` work-items wide and `down` high. If it
+// fits, 32 neighbouring work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged
+// tiles instead of 16 + 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
     return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
   return (int2)(lane % across, lane / across);
 }
 
-// Loads this work-item's share of width x depth elements of a matrix, zeros outside (width_left, depth_left).
-// along_depth: 1 if the depth is contiguous. quads: 1 to read it by load4; its extent is then a multiple of 4.
+// Loads this work-item's share of width x depth elements of a matrix into `held`, zeros outside (width_left,
+// depth_left). items: number of work-items. along_depth: 1 if the depth is contiguous. quads: 1 to read the contiguous
+// dimension by load4; its extent is then a multiple of 4.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
                               const int width_left, const int depth_left, const int lane, const int items,
                               const int width, const int depth, const int along_depth, const int quads,
@@ -143,7 +144,7 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
   }
 }
 
-// Stores what tile_fetch loaded into a staged tile.
+// Stores what tile_fetch has loaded in a staged tile.
 ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
                              const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
@@ -174,9 +175,9 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across +
-// 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4, so that neighbouring
-// work-items read neighbouring float4.
+// acc += the product of the staged tiles a and b over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and
+// columns j*4*across + 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4,
+// so that neighbouring work-items read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
 ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
                                  const int across, const int down, const int depth, const int item_m,
@@ -204,7 +205,8 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of short sums.
+// Adds acc to total and clears acc. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of
+// short sums.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -213,7 +215,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
-// Element `lane` of a vector in registers; `lane` need not be a constant.
+// Returns element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
 }
@@ -253,12 +255,12 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define TN (4 * VW)  // columns of a panel; a multiple of VW
 #endif
 #ifndef K_RUN
-#define K_RUN 128  // rows a work-item
+#define K_RUN 128  // rows per work-item
 #endif
 #ifndef B_LAYOUT
 #define B_LAYOUT 1  // see above
 #endif
-#ifndef STORE  // alone: dense P[b][j][k][c]
+#ifndef STORE  // without generated epilogue macros: dense P[b][j][k][c]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_panels, y_K
 #define PLACE(b, j, k, c) (y_offset + (((ulong)(b) * y_panels + (j)) * y_K + (k)) * TN + (c))
@@ -354,7 +356,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_8bd3a79059ac
+#define KERNEL_NAME gemm_a02a189dcab4
 #define VW 16
 #define MR 6
 #define NV 4
@@ -390,9 +392,9 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 #ifndef OCL_NOINLINE  // a rare path, kept out of the caller so that it costs the caller no registers
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-// Item kernels have one work-item a work-group and explicit vectors. Without this hint Intel's runtime also builds a
-// version that runs 16 work-items at once, which nothing uses. That takes ten times as long if a tile has many
-// accumulators.
+// Item kernels have one work-item per work-group and explicit vectors. Without this hint Intel's runtime also builds a
+// version that runs 16 work-items at once, which nothing uses. The build then takes ten times as long if a tile has
+// many accumulators.
 #ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
@@ -447,10 +449,10 @@ typedef float16 V16;
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Loads four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
-// Then it is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where an
-// input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an H200.
-// ALIGNED_BASES 1 removes it where the plan itself places the operands.
+// Returns four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
+// Then this is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where
+// an input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an
+// H200. ALIGNED_BASES 1 removes it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -462,17 +464,18 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Position (x, y) of a work-item in a work-group that is `across` work-items wide. If it fits, 32 neighbouring
-// work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged tiles instead of 16 +
-// 2.
+// Returns the position (x, y) of a work-item in a work-group that is `across` work-items wide and `down` high. If it
+// fits, 32 neighbouring work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged
+// tiles instead of 16 + 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
     return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
   return (int2)(lane % across, lane / across);
 }
 
-// Loads this work-item's share of width x depth elements of a matrix, zeros outside (width_left, depth_left).
-// along_depth: 1 if the depth is contiguous. quads: 1 to read it by load4; its extent is then a multiple of 4.
+// Loads this work-item's share of width x depth elements of a matrix into `held`, zeros outside (width_left,
+// depth_left). items: number of work-items. along_depth: 1 if the depth is contiguous. quads: 1 to read the contiguous
+// dimension by load4; its extent is then a multiple of 4.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
                               const int width_left, const int depth_left, const int lane, const int items,
                               const int width, const int depth, const int along_depth, const int quads,
@@ -502,7 +505,7 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
   }
 }
 
-// Stores what tile_fetch loaded into a staged tile.
+// Stores what tile_fetch has loaded in a staged tile.
 ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
                              const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
@@ -533,9 +536,9 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across +
-// 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4, so that neighbouring
-// work-items read neighbouring float4.
+// acc += the product of the staged tiles a and b over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and
+// columns j*4*across + 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4,
+// so that neighbouring work-items read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
 ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
                                  const int across, const int down, const int depth, const int item_m,
@@ -563,7 +566,8 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of short sums.
+// Adds acc to total and clears acc. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of
+// short sums.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -572,7 +576,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
-// Element `lane` of a vector in registers; `lane` need not be a constant.
+// Returns element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
 }
@@ -627,7 +631,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 //      A_COL_MAJOR 1: A[b][m][k] at a_batch(b) + m + k*a_col            (transposed A; a_row is ignored)
 //      A_COL_MAJOR 2: A[b][m][k] at a_batch(b) + m*a_row + k*a_col      (any strides, slower)
 //   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
-//                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
+//                     ceil(N/PANEL)*K*PANEL elements per batch; b_row, b_col are ignored
 //      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n, rows in place. The first tile of rows of a work-item
 //                     packs its panel, K_BLOCK rows at a time, while it multiplies: the stores cost nothing beside the
 //                     multiply-adds, and prefetching hides the latency of B.
@@ -654,7 +658,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define PANEL TN  // columns of a packed panel of B; a multiple of TN
 #endif
 #ifndef MT
-#define MT 4  // tiles (of MR rows) a work-item; 16 when there are many, more for B_IN_PLACE
+#define MT 4  // tiles (of MR rows) per work-item; 16 when there are many, more for B_IN_PLACE
 #endif
 #ifndef K_BLOCK
 #if defined(B_IN_PLACE) && (B_IN_PLACE == 1 || B_IN_PLACE == 2)
@@ -690,7 +694,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #ifndef PLAIN_STORES
 #define PLAIN_STORES 0  // 1: the epilogue macros only store, so they may have many call sites
 #endif
-#ifndef STORE  // alone: dense C[b][m][n]
+#ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
 #define EPILOGUE_PASS , y, y_offset, y_M, y_N
 #define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
@@ -726,7 +730,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
   }
 #if PREFETCH_A && A_COL_MAJOR == 1
 #define ASK_FOR_A(k) PREFETCH(row[0] + MR + (long)(k) * a_col);
-#elif PREFETCH_A  // MR rows of kn elements in kn steps
+#elif PREFETCH_A  // prefetches MR rows of kn elements in kn steps
 #define ASK_FOR_A(k)      \
   PREFETCH(next + ahead); \
   ahead += MR;            \
@@ -761,7 +765,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
     const float* panel = packed;
 #if B_IN_PLACE == 1
     if (PACK_FIRST && cols == TN) {
-      // the first tile prefetches B below
+      // the first tile packs B below, while it multiplies
     } else if (cols == TN) {
       for (int k = 0; k < kn; ++k) {
         __global const IN_T* from = b + (long)(k0 + k) * b_row + n0;
@@ -858,7 +862,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
           VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (k0 + kn < K) continue;
-      // the epilogue macros have one call site, in a loop, because they may be long
+      // a loop gives the epilogue macros one call site, because they may be long
       const int rows = min(MR, M - m), width = min(TN, N - n0);
       OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
         int n = 0;

@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_29b7321e78f9
+#define KERNEL_NAME gemm_0dc8a81ea4d7
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -39,9 +39,9 @@
 #ifndef OCL_NOINLINE  // a rare path, kept out of the caller so that it costs the caller no registers
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-// Item kernels have one work-item a work-group and explicit vectors. Without this hint Intel's runtime also builds a
-// version that runs 16 work-items at once, which nothing uses. That takes ten times as long if a tile has many
-// accumulators.
+// Item kernels have one work-item per work-group and explicit vectors. Without this hint Intel's runtime also builds a
+// version that runs 16 work-items at once, which nothing uses. The build then takes ten times as long if a tile has
+// many accumulators.
 #ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
@@ -96,10 +96,10 @@ typedef float16 V16;
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Loads four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
-// Then it is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where an
-// input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an H200.
-// ALIGNED_BASES 1 removes it where the plan itself places the operands.
+// Returns four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
+// Then this is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where
+// an input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an
+// H200. ALIGNED_BASES 1 removes it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -111,17 +111,18 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Position (x, y) of a work-item in a work-group that is `across` work-items wide. If it fits, 32 neighbouring
-// work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged tiles instead of 16 +
-// 2.
+// Returns the position (x, y) of a work-item in a work-group that is `across` work-items wide and `down` high. If it
+// fits, 32 neighbouring work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged
+// tiles instead of 16 + 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
     return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
   return (int2)(lane % across, lane / across);
 }
 
-// Loads this work-item's share of width x depth elements of a matrix, zeros outside (width_left, depth_left).
-// along_depth: 1 if the depth is contiguous. quads: 1 to read it by load4; its extent is then a multiple of 4.
+// Loads this work-item's share of width x depth elements of a matrix into `held`, zeros outside (width_left,
+// depth_left). items: number of work-items. along_depth: 1 if the depth is contiguous. quads: 1 to read the contiguous
+// dimension by load4; its extent is then a multiple of 4.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
                               const int width_left, const int depth_left, const int lane, const int items,
                               const int width, const int depth, const int along_depth, const int quads,
@@ -151,7 +152,7 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
   }
 }
 
-// Stores what tile_fetch loaded into a staged tile.
+// Stores what tile_fetch has loaded in a staged tile.
 ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
                              const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
@@ -182,9 +183,9 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across +
-// 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4, so that neighbouring
-// work-items read neighbouring float4.
+// acc += the product of the staged tiles a and b over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and
+// columns j*4*across + 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4,
+// so that neighbouring work-items read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
 ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
                                  const int across, const int down, const int depth, const int item_m,
@@ -212,7 +213,8 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of short sums.
+// Adds acc to total and clears acc. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of
+// short sums.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -221,7 +223,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
-// Element `lane` of a vector in registers; `lane` need not be a constant.
+// Returns element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
 }
@@ -303,10 +305,10 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 #define KERNEL_NAME gemm_group
 #endif
 #ifndef TILE_M
-#define TILE_M 128  // rows of C a work-group, a multiple of 4 * ITEM_M
+#define TILE_M 128  // rows of C per work-group, a multiple of 4 * ITEM_M
 #endif
 #ifndef TILE_N
-#define TILE_N 128  // columns of C a work-group
+#define TILE_N 128  // columns of C per work-group
 #endif
 #ifndef TILE_K
 #define TILE_K 16  // depth of one step, 8 or 16
@@ -320,10 +322,10 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 #define SUM_OF(i) acc[i]
 #endif
 #ifndef ITEM_M
-#define ITEM_M 8  // rows of C a work-item, 4 or 8
+#define ITEM_M 8  // rows of C per work-item, 4 or 8
 #endif
 #ifndef ITEM_N
-#define ITEM_N 8  // columns of C a work-item, 4 or 8
+#define ITEM_N 8  // columns of C per work-item, 4 or 8
 #endif
 #ifndef A_K_MAJOR
 #define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
@@ -406,7 +408,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       tile_keep((__local float*)a_tile[now], a_held, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
       tile_keep((__local float*)b_tile[now], b_held, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
     }
-    // the next step is complete, and all have read the current one: its buffer is free
+    // the next step is complete, and the current one's buffer is free, because all have read it
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 

@@ -11,7 +11,7 @@ using ir::IndexExpr;
 constexpr int64_t kMostDepth = 512;  // Largest head size. Wider output rows do not fit into registers.
 constexpr int kTileColumns = 64, kStep = 16, kPad = 4;
 
-/// Bytes of local memory that kernels/attention/group.cl needs for tiles with this many rows.
+/// Returns the bytes of local memory that kernels/attention/group.cl needs for tiles with this many rows.
 int64_t local_bytes(int rows) {
   return 4LL * (kStep * (rows + kPad) + kStep * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
 }
@@ -43,7 +43,7 @@ bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch) {
   const auto add_rows = [&](const char* name, const ir::View* view) {
     if (!view) return;
     const Operand operand = attention_rows(context, *view, 1);
-    pass_rows(launch, name, operand);
+    add_rows_arguments(launch, name, operand);
     rows_of.insert(rows_of.end(), operand.strides.begin(), operand.strides.begin() + 3);
     rows_of.push_back(view->sizes[3]);
   };
@@ -53,10 +53,10 @@ bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch) {
   if (parts.pass > 0) {
     add_rows("a2", parts.a2);
     add_rows("b2", parts.b2);
-    pass_statistics(context, parts, launch);
+    add_statistics_arguments(context, parts, launch);
   }
   add_rows("w2", parts.w2);
-  pass_mask(context, parts, launch);
+  add_mask_arguments(context, parts, launch);
   define(launch, "QUADS", are_multiples_of_4(context, rows_of));
   launch.groups = {ir::ceildiv(parts.rows(), tile), parts.row_heads(), parts.batch};
   return true;

@@ -14,9 +14,9 @@ using ir::IndexExpr;
 constexpr int64_t kMostDepth = 1024;  // Largest head size. The rows of a tile must fit into private memory.
 constexpr int kBlock = 256;           // Columns in a block of scores.
 
-/// The columns of the scores (keys or queries) in panels [batch][head][panel][depth][width], with zeros at the end. A
-/// pack launch transposes them in registers. If loops write the operand, a copy does it instead, which fuses with the
-/// loops.
+/// Returns the columns of the scores (keys or queries) in panels [batch][head][panel][depth][width], with zeros at the
+/// end. A pack launch transposes them in registers. If loops write the operand, a copy makes the panels instead,
+/// because it fuses with the loops.
 TemplateLaunch::Input column_panels(TemplateContext& context, const ir::View& view, int width) {
   const auto rows = strided_operand(context, view, {0, 1, 2, 3});
   const bool one_copy = rows && rows->strides[0].is_const(0) && rows->strides[1].is_const(0);
@@ -51,8 +51,8 @@ bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
   if (tile.vectors == 3) tile = {6, 4};
   if (parts.rows().is_const()) tile.rows = static_cast<int>(std::min<int64_t>(tile.rows, rows));
   const int width = tile.vectors * vw;
-  const int run =
-      choose_run(context, (rows + tile.rows - 1) / tile.rows, typical(parts.batch, 8) * typical(parts.row_heads(), 8), 16);
+  const int tiles_per_item = choose_tiles_per_item(context, (rows + tile.rows - 1) / tile.rows,
+                                                   typical(parts.batch, 8) * typical(parts.row_heads(), 8), 16);
 
   launch = TemplateLaunch{};
   launch.kernel = KernelId::k_attention_item;
@@ -61,12 +61,12 @@ bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
   define_types(context, launch, vw);
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);
-  define(launch, "MT", run);
+  define(launch, "MT", tiles_per_item);
   define(launch, "BLOCK", kBlock);
   define_attention(node, parts, launch);
 
-  const auto add_rows = [&](const char* name, const ir::View* view, int whole) {
-    if (view) pass_rows(launch, name, attention_rows(context, *view, whole));
+  const auto add_rows = [&](const char* name, const ir::View* view, int readable_multiple) {
+    if (view) add_rows_arguments(launch, name, attention_rows(context, *view, readable_multiple));
   };
   add_rows("a", parts.a, 1);
   launch.buffer("b", column_panels(context, *parts.b, width));
@@ -74,11 +74,11 @@ bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
   if (parts.pass > 0) {
     add_rows("a2", parts.a2, 1);
     launch.buffer("b2", column_panels(context, *parts.b2, width));
-    pass_statistics(context, parts, launch);
+    add_statistics_arguments(context, parts, launch);
   }
   add_rows("w2", parts.w2, vw);
-  pass_mask(context, parts, launch);
-  launch.groups = {ir::ceildiv(parts.rows(), tile.rows * run), parts.row_heads(), parts.batch};
+  add_mask_arguments(context, parts, launch);
+  launch.groups = {ir::ceildiv(parts.rows(), tile.rows * tiles_per_item), parts.row_heads(), parts.batch};
   return true;
 }
 

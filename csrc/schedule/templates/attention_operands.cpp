@@ -1,5 +1,5 @@
-// csrc/schedule/templates/attention_operands.cpp: passes the operands of attention as strided memory, and its common
-// parameters.
+// csrc/schedule/templates/attention_operands.cpp: adds the arguments of attention kernels: the operands as strided
+// memory, and common parameters.
 #include "csrc/schedule/templates/attention_operands.h"
 
 #include <cstdio>
@@ -9,7 +9,7 @@ namespace ocl::schedule {
 using ir::AttentionKind;
 using ir::IndexExpr;
 
-std::optional<AttentionParts> attention_parts(const TemplateContext& context, const ir::Node& node, int64_t most) {
+std::optional<AttentionParts> attention_parts(const TemplateContext& context, const ir::Node& node, int64_t max_head_size) {
   if (node.kind != ir::NodeKind::kAttention || !loadable(context)) return std::nullopt;
   const ir::AttentionAttrs& attrs = node.attention;
   const std::vector<ir::View>& operands = node.operands;
@@ -22,7 +22,8 @@ std::optional<AttentionParts> attention_parts(const TemplateContext& context, co
   parts.queries = q.sizes[2];
   parts.keys = k.sizes[2];
   const IndexExpr depth = q.sizes[3], depth2 = v.sizes[3];
-  if (!depth.is_const() || !depth2.is_const() || depth.constant() > most || depth2.constant() > most) return std::nullopt;
+  if (!depth.is_const() || !depth2.is_const() || depth.constant() > max_head_size || depth2.constant() > max_head_size)
+    return std::nullopt;
   parts.depth = depth.constant();
   parts.depth2 = depth2.constant();
   parts.pass = static_cast<int>(attrs.kind);
@@ -49,9 +50,9 @@ std::optional<AttentionParts> attention_parts(const TemplateContext& context, co
   return parts;
 }
 
-Operand attention_rows(TemplateContext& context, const ir::View& view, int whole) {
+Operand attention_rows(TemplateContext& context, const ir::View& view, int readable_multiple) {
   const IndexExpr depth = view.sizes[3];
-  const int64_t padded = (depth.constant() + whole - 1) / whole * whole;
+  const int64_t padded = (depth.constant() + readable_multiple - 1) / readable_multiple * readable_multiple;
   const auto in_place = strided_operand(context, view, {0, 1, 2, 3});
   if (padded == depth.constant() && in_place && (in_place->strides[3].is_const(1) || depth.is_const(1))) return *in_place;
   const IndexExpr column = IndexExpr::loop(3);
@@ -101,12 +102,12 @@ void pass_strides(TemplateLaunch& launch, const std::string& name, const Operand
 
 }  // namespace
 
-void pass_rows(TemplateLaunch& launch, const std::string& name, const Operand& rows) {
+void add_rows_arguments(TemplateLaunch& launch, const std::string& name, const Operand& rows) {
   launch.buffer(name, rows.input);
   pass_strides(launch, name, rows, {"batch", "head", "row"});
 }
 
-void pass_statistics(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch) {
+void add_statistics_arguments(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch) {
   for (const ir::View* view : {parts.sums, parts.delta}) {
     const std::vector<int> order = view == parts.sums ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0, 1, 2};
     auto operand = strided_operand(context, *view, order);
@@ -121,7 +122,7 @@ void pass_statistics(TemplateContext& context, const AttentionParts& parts, Temp
   }
 }
 
-void pass_mask(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch) {
+void add_mask_arguments(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch) {
   if (parts.mask) {
     const ir::DType type = context.graph.buffers[parts.mask->buffer].dtype;
     const bool same = type == context.graph.buffers[parts.a->buffer].dtype;

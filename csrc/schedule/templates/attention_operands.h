@@ -10,7 +10,7 @@ namespace ocl::schedule {
 /// rows are keys. An operand that the pass does not have is null.
 struct AttentionParts {
   const ir::View *a = nullptr, *b = nullptr,
-                 *w = nullptr;  // Rows and columns of the scores; the rows that p or ds is multiplied by.
+                 *w = nullptr;  // a, b: rows and columns of the scores. w: the rows that p or ds multiplies.
   // The operands of the second product of a gradient.
   const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;
   const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr;
@@ -22,25 +22,27 @@ struct AttentionParts {
   ir::IndexExpr row_heads() const { return pass == 2 ? ir::floordiv(heads, heads_per_kv) : heads; }
 };
 
-/// nullopt if the kernels cannot compute the node: its dtype is not f32, f16 or bf16, or a head size is unknown or
-/// above `most`.
-std::optional<AttentionParts> attention_parts(const TemplateContext& context, const ir::Node& node, int64_t most);
+/// Returns the operands of an Attention node. nullopt if the kernels cannot compute the node: its dtype is not f32, f16 or
+/// bf16, or a head size is unknown or above `max_head_size`.
+std::optional<AttentionParts> attention_parts(const TemplateContext& context, const ir::Node& node, int64_t max_head_size);
 
-/// An operand with contiguous rows, in place or as a copy. If `whole` > 1, a kernel may read its rows up to the next
-/// multiple of `whole` elements.
-Operand attention_rows(TemplateContext& context, const ir::View& view, int whole);
+/// Returns an operand with contiguous rows, in place or as a copy. The kernel may read each row up to the next multiple
+/// of `readable_multiple` elements; a copy has zeros there.
+Operand attention_rows(TemplateContext& context, const ir::View& view, int readable_multiple);
 
-/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT and NAN_ROWS. Sets the coordinates of the stores. Passes heads,
-/// heads_per_kv, queries and keys.
+/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT and NAN_ROWS. Sets the coordinates of the stores. Adds the arguments
+/// heads, heads_per_kv, queries and keys.
 void define_attention(const ir::Node& node, const AttentionParts& parts, TemplateLaunch& launch);
 
-/// Passes an operand [batch, head, row]: the buffer `name` and its strides <name>_batch, <name>_head, <name>_row.
-void pass_rows(TemplateLaunch& launch, const std::string& name, const Operand& rows);
+/// Adds the arguments of an operand [batch, head, row]: the buffer `name` and its strides <name>_batch, <name>_head,
+/// <name>_row.
+void add_rows_arguments(TemplateLaunch& launch, const std::string& name, const Operand& rows);
 
-/// Passes sums and delta with their strides. The stride between queries is 1 and is not passed.
-void pass_statistics(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
+/// Adds the arguments sums and delta with their strides. The stride between queries is 1 and is no argument.
+void add_statistics_arguments(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
 
-/// If the attention has a mask or dropout: passes the mask with its strides, and the random state. Defines MASK.
-void pass_mask(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
+/// Adds the arguments of a mask with its strides, and of dropout's random state, if the attention has them. Defines
+/// MASK.
+void add_mask_arguments(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
 
 }  // namespace ocl::schedule

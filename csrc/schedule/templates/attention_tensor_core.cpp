@@ -58,11 +58,12 @@ constexpr std::array<AttentionTile, 23> kWarpTiles = {
      {2, 8, 1, 64, 64, 128, 2, false, 1, 1.0, 16},  {1, 4, 3, 64, 64, 64, 2, false, 2, 1.0, 16},
      {2, 4, 3, 64, 64, 64, 2, false, 2, 1.0, 16},   {1, 4, 1, 64, 64, 64, 2, false, 2, 1.0, 16},
      {2, 4, 1, 64, 64, 64, 2, false, 2, 1.0, 16}}};
-// The cost of starting and ending a work-group, in pairs of a query and a key: a constant, and a part for each row.
+// The cost of starting and ending a work-group, as the number of pairs (query, key) that take the same time: a
+// constant, and a part for each row.
 constexpr double kStartPairs = 12e3, kRowPairs = 200;
 
-/// The tile with the lowest cost for rows x columns of scores (times `others`), in full waves. Null if no tile supports
-/// the head sizes.
+/// Returns the tile with the lowest cost, in full waves, for the scores of all batches and heads. Null if no tile
+/// supports the head sizes.
 const AttentionTile* choose_attention_tile(TemplateContext& context, const TensorCoreMath& math, const AttentionParts& parts) {
   const int64_t depth = std::max(parts.depth, parts.depth2), rows = typical(parts.rows(), 512);
   const int64_t columns = typical(parts.columns(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
@@ -97,7 +98,7 @@ bool choose_attention_tensor_core(TemplateContext& context, TemplateLaunch& laun
   if (gradient != (kernel_row(context.kernel).operation == KernelOperation::k_attention_gradient)) return false;
   const auto math = tensor_core_math(context);
   if (!math || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
-  // Most of a tile would be empty.
+  // Most of a tile would be empty, so another kernel is better.
   if (typical(parts.rows(), 512) < 24) return false;
   const AttentionTile* tile = choose_attention_tile(context, *math, parts);
   if (!tile) return false;
@@ -121,14 +122,14 @@ bool choose_attention_tensor_core(TemplateContext& context, TemplateLaunch& laun
                : std::vector<Named>{{"q", parts.a}, {"k", parts.b}, {"v", parts.w}};
   for (const auto& [name, view] : operands) {
     const Operand operand = attention_rows(context, *view, math->chunk);
-    pass_rows(launch, name, operand);
+    add_rows_arguments(launch, name, operand);
     for (int d = 0; d < 3; ++d)
       if (!view->sizes[d].is_const(1)) rows_of.push_back(operand.strides[d]);
   }
   define(launch, "DIRECT", multiples(context, math->chunk, rows_of));
   define_alignment(context, launch, math->chunk);
-  if (gradient) pass_statistics(context, parts, launch);
-  pass_mask(context, parts, launch);
+  if (gradient) add_statistics_arguments(context, parts, launch);
+  add_mask_arguments(context, parts, launch);
   launch.groups = {ir::ceildiv(parts.rows(), tile->rows), parts.row_heads(), parts.batch};
   return true;
 }

@@ -18,8 +18,8 @@ struct Image {
   std::array<IndexExpr, 2> sizes, padding;
 };
 
-/// The image for inner loops along the channels of a pixel, or along filter rows. Filter rows need a padded copy, so
-/// that no tap is outside.
+/// Returns the image for the kernel's inner loop, which runs along the channels of a pixel, or along filter rows.
+/// Filter rows need a padded copy, so that no tap is outside.
 Image image_for(TemplateContext& context, const ir::View& x, const ir::ConvolveAttrs& conv, int64_t C, bool filter_rows) {
   const std::optional<Operand> in_place = strided_operand(context, x, kChannelsLast);
   const std::array<IndexExpr, 2> sizes = {x.sizes[2], x.sizes[3]}, padding = {conv.padding[0], conv.padding[1]};
@@ -38,7 +38,7 @@ Image image_for(TemplateContext& context, const ir::View& x, const ir::ConvolveA
   return {{copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}}, whole, {0, 0}};
 }
 
-/// The filters as zero-padded panels [group][panel][R][S][C][width].
+/// Returns the filters as zero-padded panels [group][panel][R][S][C][width].
 Operand filter_panels(TemplateContext& context, const ir::View& w, const ir::ConvolveAttrs& conv, int64_t C, int64_t K,
                       int width) {
   const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
@@ -78,7 +78,8 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr pixels = node.sizes[0] * ir::ceildiv(node.sizes[2], phase_h) * ir::ceildiv(node.sizes[3], phase_w);
   const int64_t panels = (K + width - 1) / width * conv.groups * phase_h.constant() * phase_w.constant();
   const int64_t typical_pixels = typical(pixels, 6272);
-  const int mt = choose_run(context, (typical_pixels + tile.rows - 1) / tile.rows, panels, typical_pixels > 1000000 ? 16 : 8);
+  const int mt =
+      choose_tiles_per_item(context, (typical_pixels + tile.rows - 1) / tile.rows, panels, typical_pixels > 1000000 ? 16 : 8);
 
   launch = TemplateLaunch{};
   launch.kernel = KernelId::k_conv_item;
@@ -103,7 +104,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.store_width = vw;
   launch.store_dim = 1;
   launch.store_coords = {0, 1, 2, 3};
-  // If the sums were shorter, the statistics would take a tenth of the time.
+  // Statistics are for long sums only: with shorter sums they would take a tenth of the time.
   if (!gradient && taps * run_length >= 64 && context.graph.buffers[node.outputs[0]].dtype == ir::DType::kF32 &&
       caps.kernels.has(KernelId::k_conv_statistics_item))
     launch.statistics.kernel = KernelId::k_conv_statistics_item;

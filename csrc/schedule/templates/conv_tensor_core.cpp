@@ -11,7 +11,8 @@ namespace {
 
 using ir::IndexExpr;
 
-/// The image with contiguous channels whose number is a multiple of `chunk`: in place, or a copy padded with zeros.
+/// Returns the image with contiguous channels whose number is a multiple of `chunk`: in place, or a copy padded with
+/// zeros.
 Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const IndexExpr& channels, int chunk) {
   if (multiples(context, chunk, {channels})) {
     const Operand image = channels_last_operand(context, x);
@@ -24,8 +25,9 @@ Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const In
   return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
 }
 
-/// Chooses the number of slices of the sum over pixels. More slices fill the device, but cost writing and adding
-/// `results` elements each. Times are those of an H200; their ratios hold on other devices too. Knob "splits".
+/// Chooses the number of slices of the sum over pixels. More slices fill the device, but each costs writing and adding
+/// `results` elements. tiles: number of tiles of the result. Times are those of an H200; their ratios hold on other
+/// devices too. The choice is the knob "splits".
 int64_t choose_pixel_splits(TemplateContext& context, const TensorCoreMath& math, const TensorCoreTile& tile, int64_t tiles,
                             int64_t pixels, double results) {
   // Bytes per element of a slice: writing and reading it (8 bytes) runs at 4/7 of the rate of a copy.
@@ -73,7 +75,7 @@ bool packs_filters(TemplateContext& context, const TensorCoreMath& math) {
   return ways[context.choices.pick("filters", ways)] == "packed";
 }
 
-/// The filters [groups * K][R][S][C] as the second operand of each group's product, packed in blocks.
+/// Returns the filters [groups * K][R][S][C], packed in blocks as the second operand of each group's product.
 TemplateLaunch::Input filter_blocks(TemplateContext& context, const Operand& filters, const IndexExpr& groups,
                                     const IndexExpr& K, int terms) {
   const IndexExpr group = IndexExpr::loop(0), d = IndexExpr::loop(1), k = IndexExpr::loop(2);
@@ -83,7 +85,7 @@ TemplateLaunch::Input filter_blocks(TemplateContext& context, const Operand& fil
   view.buffer = filters.input.buffer;
   view.sizes = {groups, depth, K};
   view.coords = {group * K + k, ir::floordiv(d, S * C), ir::mod(ir::floordiv(d, C), S), ir::mod(d, C)};
-  return packed_blocks(context, view, {filters.input, K * depth, 0, 1, depth}, 1, false, terms).input;
+  return packed_blocks(context, view, {filters.input, K * depth, 0, 1, depth}, 1, ProductOperand::kB, terms).input;
 }
 
 }  // namespace
@@ -99,7 +101,7 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
   // Channels per group of the input (C) and of the output (K).
   const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);
-  // Most of a tile would be empty.
+  // Most of a tile would be empty, so another kernel is better.
   if (typical(K, 64) < 24 || typical(R * S * C, 576) < 16) return false;
   if (attrs.groups > 1 && !multiples(context, math->chunk, {C})) return false;
   // The kernel keeps coordinates in 16 bits.

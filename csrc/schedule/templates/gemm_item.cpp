@@ -39,11 +39,11 @@ Product product_of(TemplateContext& context) {
   return p;
 }
 
-/// Uses the dot-product kernel for few rows and a weight [N][K]. It reads both along K.
+/// Uses the dot-product kernel, for few rows and a weight [N][K]. The kernel reads both operands along K.
 void use_dot_product(TemplateContext& context, TemplateLaunch& launch, const Product& p) {
   const int accumulators = context.caps.vector_floats == 8 ? 12 : 24;
   const int mr = static_cast<int>(p.rows <= 8 ? p.rows : (p.rows + 1) / 2), nr = std::clamp(accumulators / mr, 1, 8);
-  const int mt = choose_run(context, (p.columns + nr - 1) / nr, p.batches, 16);
+  const int mt = choose_tiles_per_item(context, (p.columns + nr - 1) / nr, p.batches, 16);
   launch.kernel = KernelId::k_gemm_dot_item;
   launch.variant = std::to_string(mr) + "x" + std::to_string(nr) + " along k";
   define(launch, "MR", mr);
@@ -55,24 +55,24 @@ void use_dot_product(TemplateContext& context, TemplateLaunch& launch, const Pro
   launch.groups = {ir::ceildiv(p.N, nr * mt), p.batch, 1};
 }
 
-/// A register tile, and the kernel's macro K_CHAINS: the number of sums along K that each accumulator is split into.
-struct Chains {
+/// A register tile, and the kernel's macro K_CHAINS: into how many sums along K each accumulator is split.
+struct TileChoice {
   Tile tile;
-  int chains = 1;
+  int sums_along_k = 1;
 };
 
-Chains tile_for(TemplateContext& context, const Product& p) {
+TileChoice tile_for(TemplateContext& context, const Product& p) {
   const int vw = context.caps.vector_floats;
-  Chains c{choose_tile(context, p.rows, p.columns)};
+  TileChoice c{choose_tile(context, p.rows, p.columns)};
   if (!p.M.is_const() || p.rows > 8) return c;
   // If there is one tile of rows, several sums along K hide the latency of multiply-adds.
   c.tile = {static_cast<int>(p.rows), p.rows > 4 || vw == 8 ? 2 : 4};
   while (c.tile.vectors > 1 && p.columns % (c.tile.vectors * vw) != 0) c.tile.vectors /= 2;
-  while (c.chains < 8 && c.tile.rows * c.tile.vectors * c.chains * 2 <= 8) c.chains *= 2;
+  while (c.sums_along_k < 8 && c.tile.rows * c.tile.vectors * c.sums_along_k * 2 <= 8) c.sums_along_k *= 2;
   return c;
 }
 
-/// B in panels, made by a copy that fuses with the loops that write B.
+/// Returns B in panels of `width` columns. A copy makes them, because it fuses with the loops that write B.
 Matrices fused_panels(TemplateContext& context, const Product& p, int width) {
   const ir::View view = context.graph.nodes[context.node].operands[1];
   const IndexExpr column = IndexExpr::loop(1) * width + IndexExpr::loop(3);
@@ -87,29 +87,31 @@ Matrices fused_panels(TemplateContext& context, const Product& p, int width) {
 /// How the kernel reads B, and the number of tiles of a work-item.
 struct Layout {
   int b_in_place;  // The kernel's macro B_IN_PLACE.
-  int run;
+  int tiles_per_item;
 };
 
 /// Chooses the layout of B, and packs B into panels of `width` columns if that pays off.
-Layout lay_out_b(TemplateContext& context, Product& p, const Tile& tile, int chains, int width) {
+Layout lay_out_b(TemplateContext& context, Product& p, const Tile& tile, int sums_along_k, int width) {
   const Matrices& b = p.b;
   const bool one_tile = p.M.is_const() && p.rows <= tile.rows;
   const int64_t row_tiles = (p.rows + tile.rows - 1) / tile.rows, panels = (p.columns + width - 1) / width * p.batches;
-  const bool loops = is_written_by_loops(context, b.input.buffer);
+  const bool written_by_loops = is_written_by_loops(context, b.input.buffer);
   // The values of an attention head may already have the form of one panel.
   const bool is_panel = b.col.is_const(1) && b.row.is_const(width) && p.N.is_const() && p.columns == width;
   const bool whole_tiles = b.col.is_const(1) && p.N.is_const() && p.columns % width == 0;
-  const bool small = whole_tiles && chains == 1 && p.K.is_const() && p.K.constant() * p.columns <= kL2Floats;
+  const bool small = whole_tiles && sums_along_k == 1 && p.K.is_const() && p.K.constant() * p.columns <= kL2Floats;
   // Rows that are a multiple of a page apart compete for few sets of the cache. So each work-item packs its own panel.
   const bool read_in_place = small && typical(b.row, 0) % kPageFloats != 0;
-  const bool packs = !is_panel && !small && (!b.col.is_const(1) || (row_tiles > kMostTiles && !loops));
+  const bool packs = !is_panel && !small && (!b.col.is_const(1) || (row_tiles > kMostTiles && !written_by_loops));
   Layout layout{0, 1};
-  if (!one_tile) layout.run = choose_run(context, row_tiles, panels, packs || is_panel || read_in_place ? 8 : kMostTiles);
+  if (!one_tile)
+    layout.tiles_per_item =
+        choose_tiles_per_item(context, row_tiles, panels, packs || is_panel || read_in_place ? 8 : kMostTiles);
   if (is_panel)
     layout.b_in_place = one_tile ? 3 : 0;
   else if (!packs)
     layout.b_in_place = read_in_place || (one_tile && whole_tiles) ? 3 : 1;
-  else if (loops)
+  else if (written_by_loops)
     p.b = fused_panels(context, p, width);
   else
     p.b = packed_panels(context, ir::View(context.graph.nodes[context.node].operands[1]), b, p.inner, width);
@@ -134,10 +136,10 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     return true;
   }
 
-  const auto [tile, chains] = tile_for(context, p);
+  const auto [tile, sums_along_k] = tile_for(context, p);
   const int width = tile.vectors * vw;
   const int a_layout = p.a.col.is_const(1) ? 0 : p.a.row.is_const(1) ? 1 : 2;
-  const Layout layout = lay_out_b(context, p, tile, chains, width);
+  const Layout layout = lay_out_b(context, p, tile, sums_along_k, width);
   launch.kernel = KernelId::k_gemm_item;
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (layout.b_in_place == 0 ? " packed" : " in place");
   launch.store_width = vw;
@@ -145,11 +147,11 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.plain_stores = true;
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);
-  define(launch, "MT", layout.run);
+  define(launch, "MT", layout.tiles_per_item);
   define(launch, "A_COL_MAJOR", a_layout);
   define(launch, "B_IN_PLACE", layout.b_in_place);
   define(launch, "WHOLE_VECTORS", p.N.is_const() && p.columns % vw == 0);
-  if (chains > 1) define(launch, "K_CHAINS", chains);
+  if (sums_along_k > 1) define(launch, "K_CHAINS", sums_along_k);
   const bool short_rows = a_layout == 0 && p.K.is_const() && p.K.constant() <= kShortRow;
   const bool unforeseen = p.rows > tile.rows && (short_rows || a_layout == 1);
   if (caps.prefetch && (unforeseen || layout.b_in_place == 1)) define(launch, "PREFETCHES", 1);
@@ -158,7 +160,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.args({{"M", p.M}, {"N", p.N}, {"K", p.K}, {"inner", p.inner}});
   pass_matrix(launch, "a", p.a);
   pass_matrix(launch, "b", p.b);
-  launch.groups = {ir::ceildiv(p.M, tile.rows * layout.run), ir::ceildiv(p.N, width), p.batch};
+  launch.groups = {ir::ceildiv(p.M, tile.rows * layout.tiles_per_item), ir::ceildiv(p.N, width), p.batch};
   return true;
 }
 

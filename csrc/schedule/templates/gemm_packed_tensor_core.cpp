@@ -49,11 +49,11 @@ bool choose_gemm_packed_tensor_core(TemplateContext& context, TemplateLaunch& la
   if (splits > 1) split_depth(context, splits);
 
   const IndexExpr inner = inner_batch(context);
-  const auto blocks = [&](size_t operand) {
-    const ir::View view = context.graph.nodes[context.node].operands[operand];
-    return packed_blocks(context, view, matrices(context, view, inner), inner, operand == 0, math->terms);
+  const auto blocks = [&](ProductOperand role) {
+    const ir::View view = context.graph.nodes[context.node].operands[role == ProductOperand::kA ? 0 : 1];
+    return packed_blocks(context, view, matrices(context, view, inner), inner, role, math->terms);
   };
-  const Blocks a = blocks(0), b = blocks(1);
+  const Blocks a = blocks(ProductOperand::kA), b = blocks(ProductOperand::kB);
   const ir::Node& node = context.graph.nodes[context.node];
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
   launch = TemplateLaunch{};

@@ -12,7 +12,7 @@ bool choose_gemm_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const auto math = tensor_core_math(context);
   if (!math) return false;
   const ProductSizes problem = product_sizes(context.graph.nodes[context.node]);
-  // Most of a tile would be empty.
+  // Most of a tile would be empty, so another kernel is better.
   if (problem.rows < 24 || problem.columns < 24 || problem.depth < 16) return false;
   const auto [tile, splits, seconds] = choose_tile_plan(context, *math, problem, false);
   if (splits > 1) split_depth(context, splits);

@@ -19,8 +19,8 @@ struct GroupTile {
   std::string name() const { return std::to_string(rows) + "x" + std::to_string(columns); }
 };
 
-/// The tile of `among` with the lowest cost for `others` outputs of rows x columns: full waves, divided by the tile's
-/// rate. Knob "tile".
+/// Returns the tile of `among` with the lowest cost for `others` outputs of rows x columns. The cost is the area of
+/// full waves of tiles, divided by the tile's rate. The choice is the knob "tile".
 GroupTile choose_group_tile(TemplateContext& context, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
                             int64_t others);
 /// Defines TILE_M, TILE_N, TILE_K, ITEM_M and ITEM_N. Defines SUM_STEPS for sums of `depth` products. Sets the local
@@ -31,13 +31,13 @@ void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);
 bool multiples(const TemplateContext& context, int of, const std::vector<ir::IndexExpr>& sizes);
 /// True if all expressions are known to be multiples of 4, so that the kernels may load float4.
 bool are_multiples_of_4(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
-/// Defines ALIGNED_BASES. It is 1 if the plan places every input (at a multiple of 16 bytes) and each is read from a
-/// multiple of `chunk` elements on. The caller decides where a graph input begins, so kernels test its offset at run
-/// time.
+/// Defines ALIGNED_BASES. It is 1 if the plan places every input (at a multiple of 16 bytes) and the offset of each
+/// input is a multiple of `chunk` elements. The caller decides where a graph input begins, so kernels test its offset
+/// at run time.
 void define_alignment(const TemplateContext& context, TemplateLaunch& launch, int chunk = 4);
 /// True if the image's channel stride is known to be 1, which group kernels need.
 bool channels_contiguous(const Operand& operand);
-/// The view with contiguous channels, in place or as a copy that is made before the node.
+/// Returns the view with contiguous channels, in place or as a copy that is made before the node.
 Operand channels_last_operand(TemplateContext& context, const ir::View& view);
 
 }  // namespace ocl::schedule

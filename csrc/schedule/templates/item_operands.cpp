@@ -283,10 +283,13 @@ Tile choose_tile(TemplateContext& context, int64_t rows, int64_t columns) {
   return ranked[context.choices.pick("tile", names)].second;
 }
 
-int choose_run(TemplateContext& context, int64_t tiles, int64_t other_items, int most) {
-  int run = most;
-  while (run > 1 && (tiles + run - 1) / run * other_items < 4 * static_cast<int64_t>(context.caps.units)) run /= 2;
-  return static_cast<int>(context.choices.pick("run", {run, std::max(run / 2, 1), std::min(run * 2, most)}));
+int choose_tiles_per_item(TemplateContext& context, int64_t tiles, int64_t other_items, int max_tiles) {
+  int tiles_per_item = max_tiles;
+  while (tiles_per_item > 1 &&
+         (tiles + tiles_per_item - 1) / tiles_per_item * other_items < 4 * static_cast<int64_t>(context.caps.units))
+    tiles_per_item /= 2;
+  return static_cast<int>(
+      context.choices.pick("run", {tiles_per_item, std::max(tiles_per_item / 2, 1), std::min(tiles_per_item * 2, max_tiles)}));
 }
 
 }  // namespace ocl::schedule

@@ -11,10 +11,11 @@
 
 namespace ocl::schedule {
 
-/// Number of alternatives that a knob offers: the best ones by the chooser's cost model.
+/// Largest number of alternatives that a knob offers: the best ones by the chooser's cost model.
 inline constexpr size_t kMostOptions = 3;
 
-/// The value of `e` if it is constant, otherwise `otherwise`. Use it for choices of speed, never of correctness.
+/// Returns the value of `e` if it is constant, otherwise `otherwise`. Use it for choices of speed, never of
+/// correctness.
 int64_t typical(const ir::IndexExpr& e, int64_t otherwise);
 /// True if all expressions are constants.
 bool constants(const std::vector<ir::IndexExpr>& sizes);
@@ -38,12 +39,12 @@ struct Operand {
   TemplateLaunch::Input input;
   std::vector<ir::IndexExpr> strides;
 };
-/// Passes the strides of an image [n, c, h, w] as arguments <name>_n, <name>_h, <name>_w and, if `channels`, <name>_c.
+/// Adds the strides of an image [n, c, h, w] as arguments <name>_n, <name>_h, <name>_w and, if `channels`, <name>_c.
 void pass_image(TemplateLaunch& launch, const std::string& name, const Operand& image, bool channels = true);
-/// Passes stride, padding and dilation of a convolution as arguments. `dilation` is the name of the last.
+/// Adds stride, padding and dilation of a convolution as arguments. dilation: the name of the dilation's arguments.
 void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv, const std::string& dilation);
-/// The view as strided memory; nullopt if it is no strided window. A buffer without strides gets them here: in `order`
-/// if the view covers all of it, otherwise row-major.
+/// Returns the view as strided memory; nullopt if it is no strided window. A buffer without strides gets them here: in
+/// `order` if the view covers all of it, otherwise row-major.
 std::optional<Operand> strided_operand(TemplateContext& context, const ir::View& view, const std::vector<int>& order);
 
 /// Adds a Map before the node that writes a new buffer of shape `sizes` (row-major, or with `strides`). Element i* is
@@ -53,16 +54,17 @@ Operand copied_operand(TemplateContext& context, const ir::View& view, ir::Shape
                        const std::vector<ir::IndexExpr>& coords,
                        const std::vector<std::pair<ir::IndexExpr, ir::IndexExpr>>& inside = {},
                        std::optional<ir::Shape> strides = {});
-/// Copies the view into a new dense buffer. `order` lists the dimensions from the outermost to the innermost.
+/// Copies the view into a new dense buffer, which it returns. `order` lists the dimensions from the outermost to the
+/// innermost.
 Operand dense_copy(TemplateContext& context, const ir::View& view, const std::vector<int>& order);
 
-/// A buffer of `count` zeros in the dtype of the node's first operand. Kernels read it outside of an image instead of
-/// testing each load.
+/// Returns a buffer of `count` zeros in the dtype of the node's first operand. Kernels read it outside of an image
+/// instead of testing each load.
 TemplateLaunch::Input zero_row(TemplateContext& context, const ir::IndexExpr& count);
 
 /// Splits the output: its first dimension becomes `splits` times as long, for partial results that follow one another.
-/// Each is dense in `order`, from the outermost to the innermost dimension. Adds a node that sums the partial results
-/// in order.
+/// The longer output is dense; `order` lists its dimensions from the outermost to the innermost. Adds a node that sums
+/// the partial results in order.
 void split_output(TemplateContext& context, int64_t splits, const std::vector<int>& order);
 
 /// A register tile of a CPU kernel: rows, and vectors of columns. There are 32 vector registers with 16 floats and on
@@ -70,10 +72,11 @@ void split_output(TemplateContext& context, int64_t splits, const std::vector<in
 struct Tile {
   int rows, vectors;
 };
-/// The tile that computes least outside of rows x columns; of equal ones, the one that measured fastest. Knob "tile".
+/// Returns the tile with the lowest cost for rows x columns: the area that its copies cover, times its measured cost
+/// per area. The choice is the knob "tile".
 Tile choose_tile(TemplateContext& context, int64_t rows, int64_t columns);
-/// The number of tiles of a work-item, a power of two up to `most`. It leaves at least 4 work-items per core. Knob
-/// "run".
-int choose_run(TemplateContext& context, int64_t tiles, int64_t other_items, int most);
+/// Returns the number of tiles of a work-item: `max_tiles`, halved until at least 4 work-items per core are left.
+/// tiles: number of all tiles; other_items: number of work-items in the other dimensions. The choice is the knob "run".
+int choose_tiles_per_item(TemplateContext& context, int64_t tiles, int64_t other_items, int max_tiles);
 
 }  // namespace ocl::schedule

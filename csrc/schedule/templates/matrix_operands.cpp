@@ -125,18 +125,19 @@ IndexExpr inner_batch(TemplateContext& context) {
   return inner;
 }
 
-Blocks packed_blocks(TemplateContext& context, const ir::View& view, const Matrices& matrix, const IndexExpr& inner, bool first,
-                     int terms) {
+Blocks packed_blocks(TemplateContext& context, const ir::View& view, const Matrices& matrix, const IndexExpr& inner,
+                     ProductOperand role, int terms) {
   constexpr int kWidth = 64, kBlockFloats = 2048, kItems = 256, kStepsOfGroup = 2;
   ir::Graph& graph = context.graph;
+  const bool is_a = role == ProductOperand::kA;
   const bool halves = ir::size_bytes(graph.buffers[view.buffer].dtype) == 2;
   const int chunk = halves ? 8 : 4;
-  const IndexExpr width = view.sizes[first ? 1 : 2], depth = view.sizes[first ? 2 : 1];
-  const IndexExpr along_width = first ? matrix.row : matrix.col, along_depth = first ? matrix.col : matrix.row;
+  const IndexExpr width = view.sizes[is_a ? 1 : 2], depth = view.sizes[is_a ? 2 : 1];
+  const IndexExpr along_width = is_a ? matrix.row : matrix.col, along_depth = is_a ? matrix.col : matrix.row;
   const int major = along_depth.is_const(1) ? 1 : along_width.is_const(1) ? 0 : 2;
-  const bool fragments = !halves && terms == 3 && first;
+  const bool fragments = !halves && terms == 3 && is_a;
   const BlockForm form = fragments ? BlockForm::kFragments : halves && major == 0 ? BlockForm::kColumns : BlockForm::kRows;
-  const int parts = !halves && terms == 3 && !first ? 2 : 1;
+  const int parts = !halves && terms == 3 && !is_a ? 2 : 1;
   const bool shared = matrix.outer.is_const(0) && matrix.inner.is_const(0);
   const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0];
   const IndexExpr panels = ir::ceildiv(width, kWidth), steps = ir::ceildiv(depth, 8 * chunk);
@@ -203,8 +204,9 @@ void split_depth(TemplateContext& context, int64_t splits) {
 
 namespace {
 
-/// The view in place, if its rows or columns are contiguous and begin at multiples of `chunk` elements. Otherwise a
-/// copy that has this property. Its contiguous dimension is the one that is contiguous in place.
+/// Returns the view in place, if its rows or columns are contiguous and begin at multiples of `chunk` elements.
+/// Otherwise returns a copy that has this property. The copy's contiguous dimension is the one that is contiguous in
+/// place.
 Matrices chunked_matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner, int chunk) {
   const auto in_place = matrices_in_place(context, view, inner);
   if (in_place && in_place->col.is_const(1) && multiples(context, chunk, {in_place->row, in_place->outer, in_place->inner}))

@@ -123,7 +123,7 @@ bool splits_into(const ProductSizes& problem, int64_t splits, int chunk) {
   return problem.fixed && problem.depth % (splits * chunk) == 0 && problem.depth / splits >= kMinSliceDepth;
 }
 
-/// Estimated time in seconds: full waves of tiles, then the sum of the slices.
+/// Returns the estimated time in seconds: full waves of tiles, then the sum of the slices.
 double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCoreTile& tile, const ProductSizes& p,
                   int64_t splits) {
   const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;

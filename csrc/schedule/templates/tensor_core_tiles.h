@@ -22,7 +22,7 @@ struct TensorCoreMath {
   double product;
   bool wide = false;  // Tiles of 256 columns may be used.
 };
-/// How the kernel that is being chosen would multiply the node's operands; nullopt if it cannot on this device.
+/// Returns how the kernel that is being chosen would multiply the node's operands; nullopt if it cannot on this device.
 std::optional<TensorCoreMath> tensor_core_math(const TemplateContext& context);
 /// True if the device may use `form`, a variant of the kernel that is being chosen.
 bool allows_variant(const TemplateContext& context, const TensorCoreMath& math, KernelOperation form);
@@ -36,14 +36,14 @@ struct TensorCoreTile {
   std::string name() const;  // "128x128", "128x128/64x32".
 };
 
-/// The tiles of kernels with packed operands, or with operands in place.
+/// Returns the tiles of kernels with packed operands, or with operands in place.
 std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
-/// Number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers split and
-/// transpose them.
+/// Returns the number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers
+/// split and transpose them.
 int weight_producers(int chunk, const TensorCoreTile& tile);
 
-/// Cost of `others` products of rows x columns, rounded up to full waves: output elements per compute unit, divided by
-/// the tile's rate.
+/// Returns the cost of `others` products of rows x columns, rounded up to full waves: output elements per compute unit,
+/// divided by the tile's rate.
 double tile_cost(const Caps& caps, const TensorCoreTile& tile, int64_t rows, int64_t columns, int64_t others);
 /// The sizes of a batch of matrix products, for the cost model.
 struct ProductSizes {
@@ -59,24 +59,25 @@ struct TilePlan {
 /// Operands of products with fewer multiply-adds than this are never packed.
 inline constexpr int64_t kMinPackedProducts = int64_t{1} << 27;
 ProductSizes product_sizes(const ir::Node& node);
-/// The best plan for each tile, fastest first.
+/// Returns the best plan for each tile, fastest first.
 std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
 /// Chooses one of tile_plans() by the knobs "tile" and "splits".
 TilePlan choose_tile_plan(TemplateContext& context, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
 
-/// The tile with the lowest tile_cost. Knob "tile".
+/// Returns the tile with the lowest tile_cost. The choice is the knob "tile".
 TensorCoreTile choose_tensor_core_tile(TemplateContext& context, const std::vector<TensorCoreTile>& tiles, int64_t rows,
                                        int64_t columns, int64_t others);
-/// resident_groups: number of work-groups of this tile that run at the same time. persistent_groups: number of
-/// work-groups of a launch over `tiles` tiles, if `others` such launches share the device. It is at most the number of
-/// resident work-groups; a warp kernel has a work-group per tile.
+/// resident_groups returns the number of work-groups of this tile that run at the same time. persistent_groups returns
+/// the number of work-groups of a launch over `tiles` tiles, if `others` such launches share the device. It is at most
+/// the number of resident work-groups; a warp kernel has one work-group per tile.
 int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile);
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const TensorCoreTile& tile,
                                 const ir::IndexExpr& others);
 /// Sets kernel, tile, terms and local size of a launch of the kernel that is being chosen.
 void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, const TensorCoreMath& math,
                       const TensorCoreTile& tile, int producers = 128, int store_width = 2);
-/// The same, for a kernel that stores vectors along rows of `columns` elements.
+/// Does what use_tensor_cores does, for a kernel that stores vectors along rows of `columns` elements. Chooses the
+/// width of these vectors.
 void use_tensor_core_tile(const TemplateContext& context, TemplateLaunch& launch, const TensorCoreMath& math,
                           const TensorCoreTile& tile, const ir::IndexExpr& columns, int producers = 128);
 

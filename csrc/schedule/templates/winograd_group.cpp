@@ -27,15 +27,15 @@ int apply(ir::Node& node, const char* name, int left, int right) {
   return add(node, op);
 }
 
-/// G * (g0, g1, g2), the filter transform of F(2, 3). It gives four values.
+/// Adds ops for G * (g0, g1, g2), the filter transform of F(2, 3). Returns the numbers of the four results.
 std::array<int, 4> points(ir::Node& node, int g0, int g1, int g2) {
   const int half = constant(node, 0.5), outer = apply(node, "add", g0, g2);
   return {g0, apply(node, "mul", half, apply(node, "add", outer, g1)), apply(node, "mul", half, apply(node, "sub", outer, g1)),
           g2};
 }
 
-/// Adds a Map that writes the transformed filters G g G^T as u [16][C][K]. `turned`: for the data gradient, with
-/// filters rotated by 180 degrees and channels exchanged.
+/// Adds a Map that writes the transformed filters G g G^T, and returns them as u [16][C][K]. turned: true for the data
+/// gradient, with filters rotated by 180 degrees and channels exchanged.
 TemplateLaunch::Input transformed(TemplateContext& context, const ir::View& w, const IndexExpr& C, const IndexExpr& K,
                                   bool turned) {
   ir::Buffer buffer;

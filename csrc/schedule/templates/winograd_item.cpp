@@ -41,7 +41,7 @@ struct Ops {
     o.constant.f = value;
     return add(o);
   }
-  /// G * d for three values d. `half` is the op of the constant 0.5.
+  /// Adds ops for G * d with three values d. half: the op of the constant 0.5. Returns the numbers of the four results.
   std::array<int, 4> transform(const std::array<int, 3>& d, int half) {
     const int ends = op(ir::OpCode::k_add, ir::DType::kF32, {d[0], d[2]});
     const int even = op(ir::OpCode::k_mul, ir::DType::kF32, {ends, half});
@@ -52,9 +52,9 @@ struct Ops {
   }
 };
 
-/// Adds a Map that writes the transformed filters U[16][panel][C][width]. For each
-/// (k, c), it loads the 3x3 filter g and stores u[a][b] = sum over r, s of G[a][r] g[r][s] G[b][s]. Zero where k >= K.
-/// `gradient`: the filters of the data gradient, with k and c exchanged and r and s reversed.
+/// Adds a Map that writes the transformed filters, and returns them as U[16][panel][C][width]. For each (k, c), the Map
+/// loads the 3x3 filter g and stores u[a][b] = sum over r, s of G[a][r] g[r][s] G[b][s], or zero where k >= K.
+/// gradient: true for the data gradient, whose filters have k and c exchanged and r and s reversed.
 Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t K, int64_t C, int width, bool gradient) {
   ir::Graph& graph = context.graph;
   const IndexExpr panels = ir::ceildiv(K, width);
@@ -145,7 +145,7 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t fits = std::max<int64_t>(tile.rows, (1 << 20) / (64 * (pitch + width)));
   int64_t items = 2 * units, block = std::min<int64_t>(fits, 24), shares = 1;
   const bool few_tiles = count < items * 24;
-  // A work-item takes half of the tiles or all of them, and a share of the panels.
+  // A work-item takes all tiles, and a share of the panels.
   if (few_tiles) {
     items = 1;
     block = std::min<int64_t>(count, 192);
