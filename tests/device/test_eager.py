@@ -134,6 +134,16 @@ def test_sizes_become_arguments(ocl_device: str, compiled: list[tuple[str, str]]
     assert levels == ["EXACT"] * 4 + ["SIZES"]
 
 
+def test_a_growing_tensor_needs_few_plans(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
+    """A decoder appends to its mask and its positions at every token."""
+    grown = torch.arange(5, device=ocl_device)[None].expand(3, -1)
+    for _ in range(60):
+        grown = torch.cat([grown, grown[:, -1:] + 1], dim=-1)
+    assert torch.equal(grown.cpu(), torch.arange(65).expand(3, -1))
+    levels = [level for name, level in compiled if "cat" in name]
+    assert levels.count("EXACT") <= 6 and levels.count("SIZES") <= 2, levels
+
+
 def test_numbers_become_arguments(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
     for n in range(20):
         value = 0.1 * n + 0.05
