@@ -230,10 +230,15 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 /// because torch 2.11 looks for kernels with integer exponents only among its own. cat is here because torch would call
 /// cat.out with a new tensor. A plan for all sizes cannot know that this tensor has the size of the result.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 9> kWhole = {
-      "aten::native_layer_norm", "aten::native_group_norm",      "aten::embedding", "aten::mish_backward",
-      "aten::silu_backward",     "aten::native_channel_shuffle", "aten::ldexp",     "aten::ldexp_",
-      "aten::cat"};
+  constexpr std::array<std::string_view, 9> kWhole = {"aten::native_layer_norm",
+                                                      "aten::native_group_norm",
+                                                      "aten::embedding",
+                                                      "aten::mish_backward",
+                                                      "aten::silu_backward",
+                                                      "aten::native_channel_shuffle",
+                                                      "aten::ldexp",
+                                                      "aten::ldexp_",
+                                                      "aten::cat"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const bool whole =
         op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from own_process import run_python
 
 from torch_ocl_compile import config
 from torch_ocl_compile.eager import compile as eager
@@ -142,6 +144,16 @@ def test_a_growing_tensor_needs_few_plans(ocl_device: str, compiled: list[tuple[
     assert torch.equal(grown.cpu(), torch.arange(65).expand(3, -1))
     levels = [level for name, level in compiled if "cat" in name]
     assert levels.count("EXACT") <= 6 and levels.count("SIZES") <= 2, levels
+
+
+def test_wrong_arguments_log_nothing(tmp_path: Path) -> None:
+    status, out, err = run_python(
+        "import torch\ntry: torch.cat([torch.ones(2, 3, device='ocl'), torch.ones(3, 2, device='ocl')], 1)\n"
+        "except RuntimeError as error: print(error)",
+        TORCH_OCL_CACHE_DIR=str(tmp_path),
+    )
+    assert status == 0 and "Sizes of tensors must match" in out
+    assert "Traceback" not in err and "failed while" not in err, err
 
 
 def test_numbers_become_arguments(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
