@@ -98,8 +98,10 @@ def ddim_step(model, x, t, next_t):
 
 
 def save_grid(images, path, columns=8, scale=8):
-    """Writes images of [-1, 1], [count, 1, 8, 8], as a PNG."""
-    rows = images[:, 0].unflatten(0, (-1, columns)).transpose(1, 2).flatten(2).flatten(0, 1)
+    """Writes images of [-1, 1], [count, 1, 8, 8], as a PNG, with a dark border around each."""
+    rows = (
+        F.pad(images[:, 0], (1, 1, 1, 1), value=-1).unflatten(0, (-1, columns)).transpose(1, 2).flatten(2).flatten(0, 1)
+    )
     pixels = rows.add(1).mul(127.5).round().clamp(0, 255).to(torch.uint8)
     picture = Image.fromarray(pixels.numpy())
     picture.resize((picture.width * scale, picture.height * scale), Image.Resampling.NEAREST).save(path)

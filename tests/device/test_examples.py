@@ -169,7 +169,7 @@ def test_diffusion_draws_what_the_cpu_draws(tmp_path):
     assert FELL_BACK not in result.stderr
     assert losses == pytest.approx(losses_of(f"{command} cpu.png", "cpu", tmp_path)[0], abs=1e-3)
     drawn, expected = (np.asarray(Image.open(tmp_path / f"{name}.png"), dtype=int) for name in ("ocl", "cpu"))
-    assert drawn.shape == (4 * 64, 8 * 64) and drawn.std() > 10
+    assert drawn.shape == (4 * 80, 8 * 80) and drawn.std() > 10
     assert abs(drawn - expected).max() <= 3
 
 
