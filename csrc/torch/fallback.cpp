@@ -228,10 +228,18 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 /// Registers ops that torch would decompose if the device had no kernels for them, although one plan can compute each. These
 /// are ops on lists of tensors, norms, and gradients that the decomposition would round after each step. ldexp is among them
 /// because torch 2.11, for integer exponents, looks for kernels only among its own.
+/// cat is among them because torch would call cat.out with a new tensor, and a plan for all sizes cannot know that this
+/// tensor has the size of the result.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 8> kWhole = {
-      "aten::native_layer_norm", "aten::native_group_norm",      "aten::embedding", "aten::mish_backward",
-      "aten::silu_backward",     "aten::native_channel_shuffle", "aten::ldexp",     "aten::ldexp_"};
+  constexpr std::array<std::string_view, 9> kWhole = {"aten::native_layer_norm",
+                                                      "aten::native_group_norm",
+                                                      "aten::embedding",
+                                                      "aten::mish_backward",
+                                                      "aten::silu_backward",
+                                                      "aten::native_channel_shuffle",
+                                                      "aten::ldexp",
+                                                      "aten::ldexp_",
+                                                      "aten::cat"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const bool whole =
         op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();

@@ -35,8 +35,9 @@ def settings_stay():
 def test_page(page, tmp_path, monkeypatch, settings_stay):
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
-    if "import transformers" in page.read_text() or "from transformers" in page.read_text():
-        import_models("transformers")
+    for library in ("lightning", "transformers"):
+        if f"import {library}" in page.read_text() or f"from {library}" in page.read_text():
+            import_models(library)
     torch._dynamo.reset()
     torch.ocl.reset_fallback_counts()
     torch.manual_seed(0)

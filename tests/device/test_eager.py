@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from own_process import run_python
 
 from torch_ocl_compile import config
 from torch_ocl_compile.eager import compile as eager
@@ -132,6 +134,26 @@ def test_sizes_become_arguments(ocl_device: str, compiled: list[tuple[str, str]]
         check(lambda x: torch.atan2(x, x[:1]), x, device=ocl_device)
     levels = [level for name, level in compiled if "atan2" in name]
     assert levels == ["EXACT"] * 4 + ["SIZES"]
+
+
+def test_a_growing_tensor_needs_few_plans(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
+    """A decoder appends to its mask and its positions at every token."""
+    grown = torch.arange(5, device=ocl_device)[None].expand(3, -1)
+    for _ in range(60):
+        grown = torch.cat([grown, grown[:, -1:] + 1], dim=-1)
+    assert torch.equal(grown.cpu(), torch.arange(65).expand(3, -1))
+    levels = [level for name, level in compiled if "cat" in name]
+    assert levels.count("EXACT") <= 6 and levels.count("SIZES") <= 2, levels
+
+
+def test_wrong_arguments_log_nothing(tmp_path: Path) -> None:
+    status, out, err = run_python(
+        "import torch\ntry: torch.cat([torch.ones(2, 3, device='ocl'), torch.ones(3, 2, device='ocl')], 1)\n"
+        "except RuntimeError as error: print(error)",
+        TORCH_OCL_CACHE_DIR=str(tmp_path),
+    )
+    assert status == 0 and "Sizes of tensors must match" in out
+    assert "Traceback" not in err and "failed while" not in err, err
 
 
 def test_numbers_become_arguments(ocl_device: str, compiled: list[tuple[str, str]]) -> None:

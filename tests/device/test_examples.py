@@ -1,7 +1,8 @@
 # tests/device/test_examples.py: examples/mnist.py reads small idx files, trains, continues and changes device; gpt.py learns;
-# the others have the losses that they have on the CPU.
+# the others have the losses, tokens and pictures that they have on the CPU.
 import gzip
 import importlib.util
+import os
 import re
 import struct
 import sys
@@ -90,13 +91,23 @@ PROGRAMS = {  # Arguments -> (packages that it needs, how far the losses may be 
 }
 
 
-def losses_of(command, device, folder):
+def run_example(command, folder, *more):
     name, *options = command.split()
-    arguments = [str(ROOT / "examples" / name), *options, "--device", device]
-    command = ["-c", PRELUDE, *arguments]
-    result = fork_server.run(command, cwd=folder)
+    arguments = [str(ROOT / "examples" / name), *options, *more]
+    result = fork_server.run(["-c", PRELUDE, *arguments], cwd=folder, env={**os.environ, "COLUMNS": "160"}, timeout=400)
     assert result.returncode == 0, result.stdout + result.stderr
+    return result
+
+
+def losses_of(command, device, folder):
+    result = run_example(command, folder, "--device", device)
     return [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", result.stdout)], result
+
+
+def skip_without(*packages):
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}: pip install --no-deps {name}")
 
 
 LONG = ("finetune", " float16", "classify")  # `make sweep` runs them.
@@ -108,9 +119,7 @@ LONG = ("finetune", " float16", "classify")  # `make sweep` runs them.
 )
 def test_losses_are_those_of_the_cpu(command, tmp_path):
     packages, tolerance = PROGRAMS[command]
-    for name in packages:
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"needs {name}: pip install --no-deps {name}")
+    skip_without(*packages)
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     losses, result = losses_of(command, "ocl", tmp_path)
@@ -119,6 +128,57 @@ def test_losses_are_those_of_the_cpu(command, tmp_path):
     assert losses == pytest.approx(expected, abs=tolerance)
     if "device " in result.stdout:
         assert "device ocl" in result.stdout, "the library chose another device"
+
+
+def test_lightning(ocl_device, tmp_path):
+    """The loss of the last step, and the accuracy of the digits that were not trained."""
+    skip_without("lightning", "sklearn")
+    shown = []
+    for device in (ocl_device, "cpu"):
+        result = run_example("train_lightning.py --epochs 1", tmp_path, "--device", device)
+        assert FELL_BACK not in result.stderr
+        assert f"device {device}".removesuffix(":0") in result.stdout, "Lightning chose another device"
+        found = re.search(r"loss (\S+)\n.*accuracy\D+(\d\.\d+)", result.stdout, re.DOTALL)
+        shown.append([float(number) for number in found.groups()])
+    assert shown[0] == pytest.approx(shown[1], abs=0.01)
+
+
+def test_generated_text(tmp_path):
+    skip_without("transformers")
+    if torch.ocl.device_count() == 0:
+        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
+    result = run_example("generate_text.py --tokens 60 --width 32 --layers 1", tmp_path)
+    assert FELL_BACK not in result.stderr
+    assert re.search(r"first call: .* 2 graphs compiled", result.stdout), result.stdout
+    assert re.search(r"second call: .* 0 graphs compiled", result.stdout), result.stdout
+    assert "the tokens are those of the CPU: True" in result.stdout
+
+
+@pytest.mark.needs("sweep")
+def test_diffusion_draws_what_the_cpu_draws(tmp_path):
+    skip_without("sklearn", "PIL")
+    from PIL import Image
+
+    if torch.ocl.device_count() == 0:
+        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
+    command = "diffusion_unet.py --steps 3 --batch 8 --channels 8 --ddim-steps 3 --out"
+    losses, result = losses_of(f"{command} ocl.png", "ocl", tmp_path)
+    assert FELL_BACK not in result.stderr
+    assert losses == pytest.approx(losses_of(f"{command} cpu.png", "cpu", tmp_path)[0], abs=1e-3)
+    drawn, expected = (np.asarray(Image.open(tmp_path / f"{name}.png"), dtype=int) for name in ("ocl", "cpu"))
+    assert drawn.shape == (4 * 80, 8 * 80) and drawn.std() > 10
+    assert abs(drawn - expected).max() <= 3
+
+
+@pytest.mark.needs("sweep")
+def test_all_devices_are_compared(tmp_path):
+    if torch.ocl.device_count() == 0:
+        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
+    result = run_example("compare_devices.py --batch 4 --repeats 2", tmp_path)
+    assert FELL_BACK not in result.stderr
+    rows = re.findall(r"(ocl:\d+|cpu) .*?(\d\.\de-\d+)\D+(\d\.\de-\d+)", result.stdout)
+    assert [row[0] for row in rows] == [*(f"ocl:{i}" for i in range(torch.ocl.device_count())), "cpu"]
+    assert all(float(error) < 1e-4 for row in rows for error in row[1:]), rows
 
 
 def test_another_file_is_refused(tmp_path):

