@@ -6,12 +6,10 @@ result that follows from the call alone is kept in the cache (csrc/torch/stored_
 
 from __future__ import annotations
 
-import concurrent.futures
 import enum
 import functools
 import itertools
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +31,7 @@ from torch_ocl_compile.decompositions.forms import FORMS
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.forms import form_of
 from torch_ocl_compile.eager.tracing import trace
+from torch_ocl_compile.eager.tracing_thread import tracing_thread
 from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.graph_pass import drop_dead_code
 from torch_ocl_compile.lowering.checks import Refused
@@ -91,7 +90,7 @@ def compile_op(name: str, overload: str, args: list[Any], same: list[int], level
     label = f"{name}.{overload}" if overload else name
     refused = False
     try:
-        made = _worker().submit(_compile, name, overload, args, same, Level(level)).result()
+        made = tracing_thread().submit(_compile, name, overload, args, same, Level(level)).result()
         made.lasting = _lasts(name)
         return made
     except Untraceable as error:
@@ -143,27 +142,6 @@ def _is_ours(error: BaseException) -> bool:
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     return place is not None and place.tb_frame.f_globals.get("__name__", "").startswith("torch_ocl_compile")
-
-
-_pool: tuple[int, concurrent.futures.ThreadPoolExecutor] | None = None
-
-
-def _worker() -> concurrent.futures.ThreadPoolExecutor:
-    """Returns a thread that does all tracing, so that no mode of the caller (autograd, autocast, functorch, fake
-    tensors) affects a trace.
-    """
-    global _pool
-    if _pool is None or _pool[0] != os.getpid():
-        # Fake tensors log a traceback for wrong arguments. The op's own error follows.
-        logging.getLogger("torch._subclasses.fake_tensor").addFilter(_is_from_elsewhere)
-        pool = concurrent.futures.ThreadPoolExecutor(1, "ocl_eager", initializer=_C.never_compile_on_this_thread)
-        _pool = (os.getpid(), pool)
-    return _pool[1]
-
-
-def _is_from_elsewhere(record: logging.LogRecord) -> bool:
-    """False for what the thread of _worker logs."""
-    return not (record.threadName or "").startswith("ocl_eager")
 
 
 def _compile(name: str, overload: str, args: list[Any], same: list[int], level: Level) -> EagerPlan:
