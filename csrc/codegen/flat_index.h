@@ -15,7 +15,8 @@ std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& wri
                                                   ir::SymbolKind kind, const std::string& suffix = "");
 /// Returns the type of a flat index: "int", or "long" if `total` plus one step may not fit.
 const char* flat_type(const BodyPrinter& body, const ir::IndexExpr& total);
-/// Returns names for the first `count` loops i*: each has index 0. Use it for loops of extent 1.
+/// Maps each of the first `count` loops i* to the text "0", which generated code then uses in place of the loop's variable.
+/// For loops of extent 1.
 std::map<ir::Symbol, std::string> zero_loops(size_t count);
 
 }  // namespace ocl::codegen

@@ -10,7 +10,7 @@ namespace ocl::codegen {
 namespace {
 
 constexpr int64_t kShortestBlock = 16;     // Least number of elements in a block, for reductions that merge cheaply.
-constexpr int64_t kFirstBlockDivisor = 8;  // A short first block has its length divided by this.
+constexpr int64_t kFirstBlockDivisor = 8;  // If a reduction wants a short first block, that one is so many times shorter.
 
 }  // namespace
 

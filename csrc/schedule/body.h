@@ -10,8 +10,8 @@ namespace ocl::schedule {
 
 /// True if the node has loops and a body (Map, Reduce or Scan).
 bool is_loop_nest(const ir::Node& node);
-/// Replaces the node's loops in all its coordinates by expressions over new loops. The caller sets the sizes. ranges:
-/// the extents of the new loops.
+/// Replaces the node's loop variables, in the indices of all its loads and stores, by expressions over new loops. The caller
+/// sets the sizes. ranges: the extents of the new loops.
 void rewrite_loops(ir::Node& node, const LoopMap& map, const ir::Ranges& ranges);
 /// Rewrites the loops of several nodes that have the same loops. It caches rewritten coordinates, because most of them
 /// are equal.

@@ -102,9 +102,9 @@ ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {
     OTHER_LANE(y, as_float(x), 8);
   return as_uint(y);
 }
-// Writes to keep_bits which scores are kept: bit i % 32 of keep_bits[i / 32] is 1 if s[i] is. row: the row of s[0]. A
-// draw gives bits for keys that several lanes hold. So each lane makes eight draws for its 32 scores, and the lanes
-// exchange bits. If rows are queries, lanes 2n and 2n + 1 draw for the upper and the lower row. If rows are keys, the
+// Writes to keep_bits which scores are kept: bit i % 32 of keep_bits[i / 32] is 1 if s[i] is. row: the row of s[0]. One
+// draw gives four bits, for neighbouring keys whose scores several lanes hold. For each word of keep_bits (32 scores of a
+// lane), a lane makes eight draws, partly for scores of other lanes, and the lanes then exchange bits. If rows are queries, lanes 2n and 2n + 1 draw for the upper and the lower row. If rows are keys, the
 // four lanes that hold the keys of a draw make it for two columns and two rows each, and transpose the block of 4x4
 // bits.
 ALWAYS_INLINE void draw(uint* keep_bits, const Draws o, const int row, const int c0) {

@@ -46,8 +46,8 @@ typedef struct {
   __global const OPERAND_T* image;  // address of the image, at the chunk's channels
   int h, v;  // row and column in the image; may lie outside of it
   int h_end, v_end;  // first row and column behind the last ones that the tap reads
-  int h_by, v_by;  // rows and columns of x in the distance
-  long image_by;  // images in the distance, in elements
+  int h_by, v_by;  // rows and columns of x that next_pixel adds, before it wraps
+  long image_by;  // elements that next_pixel adds to the image's address, before it wraps
 } PixelWalk;
 
 // Returns the place that the tap reads for pixel number `pixel` of dy. image: the image of pixel 0, at the chunk's

@@ -169,5 +169,5 @@ def fraction_of_roofline(row: dict[str, Any], settings: NetworkSettings) -> floa
 
 
 def settings_of(settings: NetworkSettings, **more: Any) -> dict[str, Any]:
-    """Returns how the rows were measured, for a result file. Call it before the measurement: it has the commit."""
+    """Returns how rows are measured, for a result file. Call it before the measurement, because it reads the commit."""
     return asdict(settings) | more | {"torch": torch.__version__, "commit": commit()}

@@ -177,8 +177,9 @@ def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
 
 
 def in_layout_of(result: torch.Tensor | None, *operands: torch.Tensor) -> torch.Tensor | None:
-    """Returns `result`, channels-last if an operand is, as torch derives it from strides. On the CPU, a 1-D convolution
-    treats a line as an image with one row."""
+    """Returns `result` in channels-last layout if an operand has that layout, otherwise unchanged. torch's own rule
+    (suggest_memory_format) decides from an operand's strides. On the CPU, a 1-D convolution treats a line as an image
+    with one row."""
     if result is not None and result.dim() == 3:
         x, *weights = operands
         image = in_layout_of(result.unsqueeze(2), x.contiguous().unsqueeze(2), *(w.unsqueeze(2) for w in weights))

@@ -119,7 +119,7 @@ class Nest:
         return loaded.cast(ir.compute_type(value.dtype))
 
     def load_broadcast(self, value: ir.Value, sizes: Sequence[ir.IndexExpr], coords: Sequence[Index]) -> Term:
-        """Returns the element of the value, broadcast to `sizes`, at the point `coords`."""
+        """Broadcasts the value to `sizes` and returns its element at the point `coords`."""
         skip = len(sizes) - len(value.sizes)
         return self.load(value, [0 if s.is_const(1) else coords[skip + d] for d, s in enumerate(value.sizes)])
 

@@ -1,4 +1,4 @@
-# torch_ocl_compile/tools/rerun.py: launches a kernel again that differed from the interpreter; rerun.py of the saved folder calls it.
+# torch_ocl_compile/tools/rerun.py: launches a saved kernel again whose results differed from the reference on the CPU.
 from __future__ import annotations
 
 from pathlib import Path

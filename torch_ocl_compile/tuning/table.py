@@ -3,8 +3,8 @@
 problem, a choice that is "disabled" because it failed with this driver, and a choice that a process is "trying". If
 the process of a "trying" row is gone, the variant has killed it, so it is disabled too.
 
-`tuned.json` has choices for devices that were measured beforehand. Choices in the cache take precedence. Rows that
-cannot be read are ignored, with one warning.
+`tuned.json` has choices for devices that were measured beforehand. Choices in the cache take precedence. Rows of
+either that cannot be read are ignored, with one warning.
 """
 
 from __future__ import annotations
