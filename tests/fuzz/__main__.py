@@ -135,6 +135,14 @@ def _without_numbers(text: str) -> str:
     return re.sub(r"\(.*", "", kinds)
 
 
+def _device(text: str) -> str:
+    """Returns the name of a device. A wrong name would fail without this project too, so that each program would count
+    as torch's failure."""
+    if not re.fullmatch(r"ocl:\d+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no device such as ocl:0")
+    return text
+
+
 def options(arguments: list[str]) -> argparse.Namespace:
     made = argparse.ArgumentParser(
         prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -142,7 +150,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     made.add_argument("--count", type=int, default=300, help="programs")
     made.add_argument("--seed", default="1")
     made.add_argument("--first", type=int, default=0, help="the batch to begin with")
-    made.add_argument("--device", default="ocl:0")
+    made.add_argument("--device", default="ocl:0", type=_device)
     made.add_argument(
         "--jobs",
         type=int,

@@ -2,8 +2,8 @@
 """The rows are convolutions by filter size, matrix products, the rest of the operations (norms, activations, pools, loss,
 optimizer, packing), and the host: the time of the step in which no operation runs. Together they are the time of the step.
 
-An operation of the CPU is timed by torch.profiler, where it includes the call of the operator. Kernels of CUDA are timed by
-torch.profiler, those of ocl by torch.ocl.record. A kernel of ocl belongs to the convolution with the same number of
+An operation of the CPU is timed by torch.profiler, where it includes the call of the operator. torch.profiler times
+CUDA's kernels, torch.ocl.record those of ocl. A kernel of ocl belongs to the convolution with the same number of
 multiply-adds. ocl fuses activations and residual additions into convolutions, so their time is in that row.
 """
 
