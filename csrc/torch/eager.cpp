@@ -374,6 +374,21 @@ void forget_eager_plans() {
   c.classes.clear();
 }
 
+namespace {
+
+/// Replaces each argument that the op reads and that shares memory with `out` by a copy, because `out` is about to be
+/// resized: torch.sum(a, 0, out=a) sums the old elements.
+void keep_read_arguments(const c10::OperatorHandle& op, torch::jit::Stack& stack, const at::Tensor& out) {
+  const std::vector<c10::Argument>& declared = op.schema().arguments();
+  for (size_t i = 0; i < declared.size(); ++i) {
+    c10::IValue& value = stack[stack.size() - declared.size() + i];
+    if (value.isTensor() && !declared[i].is_out() && value.toTensor().defined() && value.toTensor().is_alias_of(out))
+      value = value.toTensor().clone();
+  }
+}
+
+}  // namespace
+
 void never_compile_on_this_thread() { t_never = true; }
 
 Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -384,6 +399,7 @@ Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (eager && !eager->resizes.empty()) {
     for (const auto& [leaf, sizes, strides] : eager->resizes) {
       const at::Tensor& out = arguments.leaves[leaf].toTensor();
+      keep_read_arguments(op, *stack, out);
       if (at::native::resize_output(out, sizes)) out.as_strided_(sizes, strides);
     }
     arguments = flatten(op, *stack);

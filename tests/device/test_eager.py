@@ -1,7 +1,7 @@
 # tests/device/test_eager.py: ops outside of compiled functions: each is compiled, few plans serve many calls, the rest runs on the CPU.
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +232,15 @@ def test_results_that_out_cannot_hold(ocl_device: str, name: str) -> None:
         with pytest.raises((RuntimeError, TypeError), match="type"):
             REFUSED_BY_TYPE[name](X.to(device), out)
         assert bool((out == 7).all()), device
+
+
+@pytest.mark.parametrize("reduce", [torch.sum, torch.prod])
+def test_out_that_is_the_operand_and_is_resized(ocl_device: str, reduce: Callable[..., torch.Tensor]) -> None:
+    """The reduction is over the elements that the operand had, here none."""
+    for device in ("cpu", ocl_device):
+        x = torch.full((1,), 7.0, device=device).resize_(0)
+        reduce(x, 0, out=x)
+        assert x.shape == () and x.item() == (1 if reduce is torch.prod else 0), device
 
 
 INTEGERS, DOUBLE = [torch.int64, torch.uint8], [torch.float64]
