@@ -281,6 +281,12 @@ struct Allocator::State {
     if (std::find(block.users.begin(), block.users.end(), stream) == block.users.end()) block.users.push_back(stream);
   }
 
+  Location use(const void* address, int stream) const {
+    Block& block = live_block(address);
+    add_user(block, stream);
+    return location_of(block, address);
+  }
+
   Device& device;
   uint64_t last_version = 0;
   size_t align = 128;
@@ -357,9 +363,7 @@ Location Allocator::resolve(const void* address) const {
 Location Allocator::use(const void* address, int stream) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  Block& block = s.live_block(address);
-  State::add_user(block, stream);
-  return s.location_of(block, address);
+  return s.use(address, stream);
 }
 
 std::vector<Location> Allocator::use(const std::vector<void*>& addresses, int stream) {
@@ -367,13 +371,7 @@ std::vector<Location> Allocator::use(const std::vector<void*>& addresses, int st
   std::vector<Location> locations;
   locations.reserve(addresses.size());
   const std::lock_guard lock(s.mutex);
-  for (const void* address : addresses) {
-    locations.emplace_back();
-    if (!address) continue;
-    Block& block = s.live_block(address);
-    State::add_user(block, stream);
-    locations.back() = s.location_of(block, address);
-  }
+  for (const void* address : addresses) locations.push_back(address ? s.use(address, stream) : Location{});
   return locations;
 }
 
