@@ -4,7 +4,8 @@ import os
 import pytest
 import torch
 
-from torch_ocl_compile.bench import networks, op_side
+from tests import fork_server
+from torch_ocl_compile.bench import networks
 from torch_ocl_compile.bench.memory import measure_side
 from torch_ocl_compile.bench.models import NetworkSettings
 
@@ -49,14 +50,26 @@ def test_a_side_runs_compiled_graphs_alone(ocl_device, mode):
         assert process.ask("facts")["eager_kernels"] == 0
 
 
+OPERATIONS = """
+import sys, torch
+from torch_ocl_compile.bench import op_side
+worker = op_side.Worker({"side": "ocl", "threads": 1, "tf32": False, "calls": 1, "batch": 8, "groups": ["memory"],
+                         "parts": ["softmax", "adam"], "ocl_device": sys.argv[1]})
+for index in range(len(worker.cases)):
+    worker.prepare(index)
+    with torch.ocl.record() as launches:
+        worker.run()
+    print(len(launches), [launch.graph for launch in launches if launch.graph.startswith("eager_")])
+"""
+
+
 def test_operations_are_compiled(ocl_device):
-    worker = op_side.Worker({"side": "ocl", "threads": 1, "tf32": False, "calls": 1, "batch": 8, "groups": ["memory"],
-                             "parts": ["softmax", "adam"], "ocl_device": ocl_device})  # fmt: skip
-    for index in range(len(worker.cases)):
-        worker.prepare(index)
-        with torch.ocl.record() as launches:
-            worker.run()
-        assert launches and not [launch.graph for launch in launches if launch.graph.startswith("eager_")]
+    """In a process of its own: a side changes settings of PyTorch for its whole process."""
+    done = fork_server.run(["-c", OPERATIONS, ocl_device])
+    assert done.returncode == 0, done.stderr
+    cases = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert len(cases) >= 2
+    assert all(int(launches) > 0 and eager == "[]" for launches, eager in cases), done.stdout
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
