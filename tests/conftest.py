@@ -17,14 +17,17 @@ from pathlib import Path
 # These are set before torch is imported. A worker of pytest-xdist inherits them from the process that started it,
 # including the cache.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# For a checkout that is not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests import kept_kernels
+
 if "TORCH_OCL_CACHE_DIR" not in os.environ:
     os.environ["TORCH_OCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="torch_ocl_tests_")
     os.environ["TORCH_OCL_TESTS_OWN_CACHE"] = str(os.getpid())
+    kept_kernels.load(Path(os.environ["TORCH_OCL_CACHE_DIR"]))
 
 import pytest
-
-# For a checkout that is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.coverage import Counting
 
@@ -128,6 +131,7 @@ def _in_sample(name, on_first, every=0, keep="", first=False):
 
 def pytest_unconfigure(config):
     if os.environ.get("TORCH_OCL_TESTS_OWN_CACHE") == str(os.getpid()):
+        kept_kernels.store(Path(os.environ["TORCH_OCL_CACHE_DIR"]))
         shutil.rmtree(os.environ["TORCH_OCL_CACHE_DIR"], ignore_errors=True)
 
 
