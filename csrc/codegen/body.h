@@ -74,6 +74,9 @@ class BodyPrinter {
   void set_result(ir::NodeId node, const ir::Store& store, const Value& value);
   void flush_stores();
   bool has_stores() const { return !stores_.empty(); }
+  /// Returns the addresses of the vectors that were loaded and stored so far, if they are different for each iteration of
+  /// all loops, and whether they were stored: {"out0 + s0 * i0 + i1", true}. They are spelled with the loops' variables only.
+  const std::vector<std::pair<std::string, bool>>& streams() const { return streams_; }
   /// Memory for one value per element of a row: a private array, or the elements that a later store of `node`
   /// overwrites.
   struct RowStorage {
@@ -143,6 +146,7 @@ class BodyPrinter {
   std::pair<std::string, std::string> storage_address(const RowStorage& storage);  // Pointer and offset.
   void store(const PendingStore& store);
   void store_lanes(const PendingStore& store, const ResolvedIndex& offset);
+  void add_stream(const std::string& pointer, const ResolvedIndex& offset, bool stored);
 
   ResolvedIndex resolve(ir::NodeId node, const ir::IndexExpr& e);
   /// Returns the text of the expression for a lane. kNone: for the position of the lane loop, as a scalar.
@@ -167,6 +171,7 @@ class BodyPrinter {
   };
   std::vector<Register> registers_;
   std::vector<PendingStore> stores_;
+  std::vector<std::pair<std::string, bool>> streams_;
   std::map<std::pair<ir::NodeId, int>, RowStorage> cached_ops_;
 };
 

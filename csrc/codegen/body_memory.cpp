@@ -77,6 +77,18 @@ bool BodyPrinter::is_aligned(const ResolvedIndex& resolved) const {
   return aligned_ && resolved.coefficient && resolved.coefficient->is_const(1) && resolved.multiple;
 }
 
+/// Records a vector for streams().
+void BodyPrinter::add_stream(const std::string& pointer, const ResolvedIndex& offset, bool stored) {
+  bool in_all_loops = offset.values.empty();
+  for (const Level& level : levels_) {
+    for (const auto& [symbol, name] : level.names) {
+      const std::optional<IndexExpr> extent = ranges_.extent(symbol);
+      if (extent && !extent->is_const(1)) in_all_loops = in_all_loops && offset.e.uses(symbol);
+    }
+  }
+  if (in_all_loops) streams_.emplace_back(pointer + " + " + spell(offset, 0), stored);
+}
+
 Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(op.buffer)].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
@@ -102,6 +114,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
   const bool contiguous = offset.coefficient && offset.coefficient->is_const(1);
   std::string base;
   std::string vector;
+  if (contiguous) add_stream(pointer, offset, false);
   if (contiguous) vector = load_text(dtype, width, pointer, spell(offset, 0), is_aligned(offset));
   if (contiguous && !mask) return define(level, dtype, width, vector);
   if (offset.coefficient && !contiguous) {
@@ -173,6 +186,7 @@ void BodyPrinter::store(const PendingStore& s) {
     w.line("$s", combines ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
   } else if (offset.coefficient && offset.coefficient->is_const(1)) {
     const std::string pointer = kernel_.buffer(s.buffer), value = broadcast_to_width(s.value, lane_width_);
+    add_stream(pointer, offset, true);
     w.line("$s", store_text(dtype, lane_width_, pointer, spell(offset, 0), value, is_aligned(offset)));
   } else {
     store_lanes(s, offset);

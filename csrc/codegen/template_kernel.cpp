@@ -7,6 +7,7 @@
 //   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes
 //   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
 //   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along store_dim: STOREV
+//   static inline void epilogue_p(i0, i1, i2 ...)                           prefetches what epilogue_v touches: PREFETCHV
 //   static inline void epilogue1(const float acc, ...)                      the main node's second output: STORE1, STORE1V
 //   kernels/gemm/item.cl
 #include "csrc/codegen/template_kernel.h"
@@ -42,6 +43,8 @@ struct EpilogueMacro {
   std::vector<int> loops;
   bool aligned = false;  // Vectors are at aligned addresses.
   Writer body;
+  // The addresses of the vectors that the body loads (false) and stores (true).
+  std::vector<std::pair<std::string, bool>> streams;
 
   std::string function() const { return std::string("epilogue") + (output ? std::to_string(output) : "") + form("_v", "_a"); }
   const char* form(const char* vectors, const char* at_aligned) const {
@@ -56,9 +59,9 @@ ir::Ranges ranges_of(const ir::Graph& graph, const ir::Shape& sizes) {
   return ranges;
 }
 
-/// Returns the body of an epilogue macro's function. Its parameter list is not included, because it is known only when
+/// Prints the body of an epilogue macro's function. Its parameter list is not included, because it is known only when
 /// all macros are printed. In the function of the first output, the epilogue nodes come after the main node's result.
-Writer epilogue_body(Kernel& kernel, const schedule::Group& group, const EpilogueMacro& macro) {
+void print_body(Kernel& kernel, const schedule::Group& group, EpilogueMacro& macro) {
   const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
   const ir::BufferId output = main.outputs.at(static_cast<size_t>(macro.output));
   const ir::Shape& sizes = macro.output == 0 ? main.sizes : kernel.graph().buffers[static_cast<size_t>(output)].sizes;
@@ -79,9 +82,9 @@ Writer epilogue_body(Kernel& kernel, const schedule::Group& group, const Epilogu
     for (const ir::NodeId node : group.epilogue) body.run_map(node);
   body.flush_stores();
   const Writer inside = body.pop();
-  Writer text = body.writer();
-  text.append(inside);
-  return text;
+  macro.body = body.writer();
+  macro.body.append(inside);
+  macro.streams = body.streams();
 }
 
 // Size symbols with this number and above stand for constant strides of the epilogue's buffers.
@@ -126,7 +129,7 @@ std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const 
   std::vector<EpilogueMacro> macros;
   for (size_t output = 0; output < main.outputs.size(); ++output) {
     const int lane = output > 0 && launch.store1_dim != ir::kNone ? launch.store1_dim : launch.store_dim;
-    EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.store_coords, false, {}};
+    EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.store_coords, false, {}, {}};
     const size_t rank = output == 0 ? main.sizes.size() : graph.buffers[static_cast<size_t>(main.outputs[output])].sizes.size();
     if (output > 0) {
       macro.loops.resize(rank);
@@ -165,6 +168,23 @@ void print_epilogue(Writer& functions, const Kernel& kernel, const EpilogueMacro
   functions.close();
   functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", macro.name(), joined(coordinates), macro.function(),
                  joined(coordinates));
+}
+
+/// Prints PREFETCHV, which prefetches the vectors that STOREV at the same coordinates loads and stores.
+void print_prefetch(Writer& functions, const Kernel& kernel, const EpilogueMacro& macro) {
+  std::vector<std::string> coordinates;
+  std::string parameters;
+  for (const int loop : macro.loops) {
+    coordinates.push_back("i" + std::to_string(loop));
+    parameters += std::string("const ") + kernel.index_type() + " i" + std::to_string(loop) + ", ";
+  }
+  functions.open("OCL_INLINE void epilogue_p($sconst int unused EPILOGUE_PARAMS)", parameters);
+  kernel.write_offsets(functions);
+  for (const auto& [address, stored] : macro.streams)
+    functions.line(stored ? "PREFETCH_TO_WRITE($s);" : "PREFETCH($s);", address);
+  functions.close();
+  const std::string names = joined(coordinates).substr(2);
+  functions.line("#define PREFETCHV($s) epilogue_p($s, 0 EPILOGUE_PASS)", names, names);
 }
 
 /// Adds the arguments in the kernel's order: the template's inputs, workspace and integers, then the epilogue's buffers
@@ -206,7 +226,7 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);
   Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
   std::vector<EpilogueMacro> macros = choose_epilogue_macros(schedule.graph, group);
-  for (EpilogueMacro& macro : macros) macro.body = epilogue_body(kernel, group, macro);
+  for (EpilogueMacro& macro : macros) print_body(kernel, group, macro);
 
   Writer functions;
   // Pointers are `restrict` on GPUs: no two buffers of a template share memory, because memory is reused only within
@@ -218,6 +238,9 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   if (launch.store_aligned)
     functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", kernel.all_offsets(), launch.store_width - 1);
   for (const EpilogueMacro& macro : macros) print_epilogue(functions, kernel, macro, launch.store_aligned);
+  if (launch.prefetch_stores)
+    for (const EpilogueMacro& macro : macros)
+      if (macro.output == 0 && macro.width > 1 && !macro.streams.empty()) print_prefetch(functions, kernel, macro);
 
   Writer defines;
   defines.line("#define KERNEL_NAME $s", kPlaceholder);

@@ -52,6 +52,7 @@ struct TemplateLaunch {
   int store_width = 1;                  // The macro VW, the width of STOREV. 1: only STORE is used.
   bool store_steps = false;             // STOREV's coordinate along store_dim is always a multiple of the width.
   bool store_aligned = false;           // Rows of the output are aligned to vectors, so the kernel may use STOREA.
+  bool prefetch_stores = false;         // The kernel uses PREFETCHV, if the device has the instruction.
   bool plain_stores = false;            // The kernel has a variant for epilogues that only store (PLAIN_STORES).
   int store_dim = 0;                    // The loop of the node along which STOREV stores vectors.
   // The dimension of the second output along which STORE1V stores vectors. kNone: store_dim.

@@ -72,6 +72,23 @@ typedef float16 V16;
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
+// ---- prefetch ---- CPUs only
+#ifndef PREFETCHES
+#define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
+#endif
+// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
+// runtime. The cast is valid because a CPU has one address space.
+#if PREFETCHES && defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
+#define PREFETCH_TO_WRITE(p) __builtin_prefetch((__private const void*)(size_t)(p), 1)
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p)
+#define PREFETCH_TO_WRITE(p)
+#endif
+
 // ---- group kernels: one work-group = one tile of the output, operands staged in local memory ----
 //
 // A staged tile is [depth][width + TILE_PAD] floats. The multiply loop reads float4 along the width for one depth at a

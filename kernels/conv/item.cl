@@ -35,11 +35,13 @@
 //   out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, x_h, x_w, x_c, tap_block, long x_n,
 //   EPILOGUE_PARAMS. C, K: channels of ONE group.
 // Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
-//   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT.
+//   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT. With CHANNELS_FIRST 1 the first two sizes are
+//   exchanged, so that all channels of a pixel are written one after the other. Good if w stays in the L2 cache.
 // Epilogue macros: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w) with k = g*K + channel in the group; store dimension
-//   k. STATISTICS 1 (forward only): a work-item also stores the statistics of its pixels for each channel, by
+//   k. If PREFETCHV(n, k, h, w) is defined, a tile prefetches what its epilogue touches, before it multiplies.
+//   STATISTICS 1 (forward only): a work-item also stores the statistics of its pixels for each channel, by
 //   STORE1(value, which, slice, k) and STORE1V along k: mean (which 0), m2 (1, the sum of squared distances from the
-//   mean) and count (2). The slice is get_global_id(0).
+//   mean) and count (2). The slice is PIXELS_ID.
 //   BIAS 1: bias[k], k over all groups, is added to each sum.
 //   Each macro has one call site, in a loop: an epilogue may be long, and building MR*NV copies of it took seconds.
 #ifndef KERNEL_NAME
@@ -74,6 +76,11 @@
 #ifndef BIAS
 #define BIAS 0  // see above
 #endif
+#ifndef CHANNELS_FIRST
+#define CHANNELS_FIRST 0  // see above
+#endif
+#define PIXELS_ID get_global_id(CHANNELS_FIRST)
+#define PANEL_ID get_global_id(1 - CHANNELS_FIRST)
 #ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k], y_K = all channels
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
@@ -92,8 +99,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
                                    const int stride_h, const int stride_w, const int pad_h, const int pad_w,
                                    const int dil_h, const int dil_w, const int x_h, const int x_w, const int x_c,
                                    const int tap_block, const long x_n EPILOGUE_PARAMS) {
-  const int first = get_global_id(0) * (MT * MR);
-  const int tiles_k = (K + TN - 1) / TN, group = get_global_id(1) / tiles_k, k0 = get_global_id(1) % tiles_k * TN;
+  const int first = PIXELS_ID * (MT * MR);
+  const int tiles_k = (K + TN - 1) / TN, group = PANEL_ID / tiles_k, k0 = PANEL_ID % tiles_k * TN;
 #if DATA_GRADIENT
   const int phase_h = get_global_id(2) / stride_w, phase_w = get_global_id(2) % stride_w;
   // pixels of this phase
@@ -146,6 +153,12 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
           }
         }
       }
+#ifdef PREFETCHV
+      if (tap1 == taps) {
+        OCL_NO_UNROLL for (int i = 0; i < rows; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
+            PREFETCHV(image[i], group * K + k0 + v * VW, OUT_H(qh[i]), OUT_W(qw[i]));
+      }
+#endif
       VEC acc[MR][NV];
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
       for (int tap = tap0; tap < tap1; ++tap) {
@@ -225,8 +238,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   OCL_NO_UNROLL for (int which = 0; which < 3; ++which) {
     int k = 0;
     OCL_NO_UNROLL for (; k + VW <= width; k += VW)
-        STORE1V(VLOAD(results + which * TN + k), which, get_global_id(0), k_out + k);
-    OCL_NO_UNROLL for (; k < width; ++k) STORE1(results[which * TN + k], which, get_global_id(0), k_out + k);
+        STORE1V(VLOAD(results + which * TN + k), which, PIXELS_ID, k_out + k);
+    OCL_NO_UNROLL for (; k < width; ++k) STORE1(results[which * TN + k], which, PIXELS_ID, k_out + k);
   }
 #endif
 }

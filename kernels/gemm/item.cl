@@ -60,9 +60,6 @@
 #ifndef A_COL_MAJOR
 #define A_COL_MAJOR 0  // layout of A, see above
 #endif
-#ifndef PREFETCHES
-#define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
-#endif
 #ifndef PREFETCH_A
 // 1: a tile prefetches the next tile's part of A, which the hardware does not foresee (A_COL_MAJOR 1, or 0 with short
 // rows)
@@ -87,16 +84,6 @@
 #define STOREV(acc, b, m, n) VSTORE(acc, y + y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n))
 #endif
 
-// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
-// runtime. The cast is valid because a CPU has one address space.
-#if PREFETCHES && defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
-#define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p)
-#endif
 #define B_AHEAD 16  // rows of B that the packing tile prefetches ahead, about 100 ns
 
 #if A_COL_MAJOR == 0

@@ -2,6 +2,7 @@
 // any groups.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/item_operands.h"
@@ -10,6 +11,8 @@ namespace ocl::schedule {
 
 using ir::IndexExpr;
 namespace {
+
+constexpr int64_t kFiltersInCache = 512 << 10;  // Bytes of filters that stay in the L2 cache of a CPU's core.
 
 /// The image that the kernel reads: in place or a copy, its height and width, and the padding that the kernel must
 /// apply.
@@ -100,7 +103,15 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.args({{"pad_h", image.padding[0]}, {"pad_w", image.padding[1]}});
   launch.args({{"dil_h", conv.dilation[0]}, {"dil_w", conv.dilation[1]}, {"tap_block", (taps + tap_blocks - 1) / tap_blocks}});
   pass_image(launch, "x", image.operand);
-  launch.groups = {ir::ceildiv(pixels, tile.rows * mt), ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};
+  const IndexExpr slices = ir::ceildiv(pixels, tile.rows * mt);
+  launch.groups = {slices, ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};
+  // Work-items run in the order of the first dimension. If the caches keep the filters, it is the channels: then whole
+  // pixels are written one after the other.
+  const bool channels_first = C * K * R.constant() * S.constant() * 4 <= kFiltersInCache;
+  define(launch, "CHANNELS_FIRST", channels_first);
+  if (channels_first) std::swap(launch.groups[0], launch.groups[1]);
+  launch.prefetch_stores = caps.prefetch;
+  define(launch, "PREFETCHES", caps.prefetch);
   launch.store_width = vw;
   launch.store_dim = 1;
   launch.store_coords = {0, 1, 2, 3};
@@ -108,7 +119,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   if (!gradient && taps * run_length >= 64 && context.graph.buffers[node.outputs[0]].dtype == ir::DType::kF32 &&
       caps.kernels.has(KernelId::k_conv_statistics_item))
     launch.statistics.kernel = KernelId::k_conv_statistics_item;
-  launch.statistics.slices = launch.groups[0];
+  launch.statistics.slices = slices;
   return true;
 }
 
