@@ -9,7 +9,7 @@ SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.tom
 BUILD := build/make
 WERROR ?= OFF
 
-.PHONY: demo test wheel try-wheel sweep conformance sanitize stress fuzz oclgrind docs lint bench clean setup build
+.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress fuzz oclgrind docs lint bench clean setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
@@ -37,6 +37,10 @@ conformance: build
 sanitize: setup
 	PYTHON=$(abspath $(BIN))/python scripts/sanitize.sh address,undefined
 	PYTHON=$(abspath $(BIN))/python scripts/sanitize.sh thread
+
+# The C++ core for Windows, built with mingw-w64, and its tests in Wine. Debian: g++-mingw-w64-x86-64-posix, wine, wine64, tcl, dpkg-dev.
+windows: setup
+	PATH=$(abspath $(BIN)):$$PATH VIRTUAL_ENV=$(abspath $(VENV)) WERROR=$(WERROR) scripts/windows.sh
 
 # Random plans, eager ops, copies and frees over streams, threads and devices, compared with the same one after the other.
 MINUTES ?= 60

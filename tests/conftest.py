@@ -43,6 +43,10 @@ NEEDS = {
 }
 
 
+# Names that `needs` accepts besides: the programs that the machine must have.
+PROGRAMS = {"wine": ("x86_64-w64-mingw32-g++", "wine")}
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--ocl-devices",
@@ -61,7 +65,8 @@ def pytest_configure(config):
     config.pluginmanager.register(Counting(), "counting")
     config.addinivalue_line(
         "markers",
-        f"needs(what, ...): not on devices that lack one of {', '.join(NEEDS)}; sweep: only by --sweep",
+        f"needs(what, ...): not on devices that lack one of {', '.join(NEEDS)}; not on machines that lack one of"
+        f" {', '.join(PROGRAMS)}; sweep: only by --sweep",
     )
     config.addinivalue_line(
         "markers",
@@ -112,8 +117,11 @@ def _can_run(item, device, count, sweep):
     if "sweep" in needs and not sweep:
         return False
     needs.discard("sweep")
+    if not all(shutil.which(program) for what in needs & PROGRAMS.keys() for program in PROGRAMS[what]):
+        return False
+    needs -= PROGRAMS.keys()
     unknown = needs - NEEDS.keys()
-    assert not unknown, f"{item.nodeid} needs {unknown}, and there are {', '.join(NEEDS)}, sweep"
+    assert not unknown, f"{item.nodeid} needs {unknown}, and there are {', '.join([*NEEDS, *PROGRAMS])}, sweep"
     if device is None or not needs:
         return True
     import torch

@@ -15,6 +15,7 @@
 #include "csrc/cache/connection.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
+#include "csrc/support/path.h"
 
 namespace ocl::cache {
 namespace {
@@ -52,10 +53,10 @@ struct KernelCache::State {
   }
 
   bool open() {
-    const std::filesystem::path given(path);
-    const os::PrivateFolder folder = os::private_folder(given.has_parent_path() ? given.parent_path().string() : ".");
+    const std::filesystem::path given = path_of(path);
+    const os::PrivateFolder folder = os::private_folder(given.has_parent_path() ? text_of(given.parent_path()) : ".");
     std::string message = folder.problem;
-    file = folder.path + "/" + given.filename().string();
+    file = folder.path + "/" + text_of(given.filename());
     for (const char* suffix : {"", "-wal", "-shm", "-journal", ".building"})
       if (message.empty()) message = os::private_file_problem(file + suffix);
     if (!message.empty()) {
@@ -107,12 +108,12 @@ struct KernelCache::State {
       }
       opened = std::make_unique<Connection>();  // Closes the corrupt file.
       std::error_code error;
-      std::filesystem::rename(file, file + ".corrupt", error);
+      std::filesystem::rename(path_of(file), path_of(file + ".corrupt"), error);
       if (error) {
         disable("is corrupt and cannot be moved aside: " + error.message());
         return false;
       }
-      for (const char* suffix : {"-wal", "-shm"}) std::filesystem::remove(file + suffix, error);
+      for (const char* suffix : {"-wal", "-shm"}) std::filesystem::remove(path_of(file + suffix), error);
       problem = "was corrupt (" + reason + "); it is now " + file + ".corrupt, and a new one was begun";
       log_message(LogLevel::kWarning, "cache", "the kernel cache " + path + " " + problem);
       code = open_file(file, *opened, message);

@@ -3,6 +3,7 @@
 #include "csrc/ir/index_expr.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "csrc/ir/index_terms.h"
@@ -25,13 +26,17 @@ constexpr size_t kMaxTerms = 128;  // A product that would have more terms than 
 
 // Arithmetic modulo 2^64. It sets index_overflow() when a result does not fit.
 int64_t wrap_add(int64_t a, int64_t b) {
-  int64_t result = 0;
-  if (__builtin_add_overflow(a, b, &result)) index_overflow() = true;
+  const auto result = static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  // Two numbers of one sign have a sum of the other sign.
+  if (((a ^ result) & (b ^ result)) < 0) index_overflow() = true;
   return result;
 }
 int64_t wrap_mul(int64_t a, int64_t b) {
-  int64_t result = 0;
-  if (__builtin_mul_overflow(a, b, &result)) index_overflow() = true;
+  const auto result = static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  const auto is_small = [](int64_t x) { return x == static_cast<int32_t>(x); };
+  if (!(is_small(a) && is_small(b)) && a != 0 &&
+      ((a == -1 && b == std::numeric_limits<int64_t>::min()) || (a != -1 && result / a != b)))
+    index_overflow() = true;
   return result;
 }
 

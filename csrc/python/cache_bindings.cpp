@@ -6,6 +6,7 @@
 
 #include "csrc/python/pch.h"
 #include "csrc/python/settings.h"
+#include "csrc/support/path.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -34,8 +35,8 @@ void configure(const std::string& cache_path, int64_t budget_bytes, const std::s
     shared_settings().settings = {cache, failed_dir, dump_dir};
   }
   aten::set_build_context(binary_store(cache), failed_dir);
-  if (!dump_dir.empty() && std::filesystem::create_directories(dump_dir))
-    std::filesystem::permissions(dump_dir, std::filesystem::perms::owner_all);
+  if (!dump_dir.empty() && std::filesystem::create_directories(path_of(dump_dir)))
+    std::filesystem::permissions(path_of(dump_dir), std::filesystem::perms::owner_all);
 }
 
 py::dict cache_stats(KernelCache& cache) {

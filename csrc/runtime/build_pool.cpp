@@ -81,7 +81,8 @@ void give_back(const Device& device, Worker worker) {
 /// Starts a worker for the device. Returns nullptr if that fails, with one warning per device.
 std::unique_ptr<os::Child> start(const Device& device) {
   const BuildPoolSettings settings = build_pool_settings();
-  const std::string path = settings.worker.empty() ? os::own_folder() + "/" + kWorkerName : settings.worker;
+  const std::string path =
+      settings.worker.empty() ? os::own_folder() + "/" + kWorkerName + os::kFileNames.program_suffix : settings.worker;
   std::string problem;
   std::unique_ptr<os::Child> child = os::Child::start(path, log_enabled(LogLevel::kDebug), problem);
   if (child) {

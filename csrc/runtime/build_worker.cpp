@@ -2,11 +2,11 @@
 #include "csrc/runtime/build_worker.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/device_list.h"
+#include "csrc/support/os.h"
 
 namespace ocl::runtime {
 namespace {
@@ -64,7 +64,7 @@ int serve_builds(os::Channel& channel, const std::function<void(const std::strin
   // Nobody reads the channel while the compiler runs, so a thread watches whether the parent still lives.
   std::thread([&channel] {
     channel.wait_for_end();
-    std::_Exit(0);
+    os::end_process(0);
   }).detach();
   os::Message message;
   if (channel.receive(message, kIdle) != os::Received::kMessage) return 1;

@@ -64,7 +64,7 @@ struct ManagementLibrary {
  private:
   ManagementLibrary() {
     std::string problem;
-    void* library = os::open_library("libnvidia-ml.so.1", problem);
+    void* library = os::open_library(os::kFileNames.nvidia_management, problem);
     if (!library) return;
     const auto start = reinterpret_cast<int (*)()>(os::library_symbol(library, "nvmlInit_v2"));
     if (!start || start() != 0) return;

@@ -1,17 +1,16 @@
 // csrc/runtime/loader.cpp: defines OpenCL's functions. Each calls through a pointer that `open_loader` sets.
 #include "csrc/runtime/loader.h"
 
-#include <filesystem>
 #include <tuple>
 #include <type_traits>
 
 #include "csrc/runtime/cl.h"
+#include "csrc/support/compiler.h"
 #include "csrc/support/os.h"
+#include "csrc/support/path.h"
 
 namespace ocl::runtime {
 namespace {
-
-constexpr const char* kLoader = "libOpenCL.so.1";
 
 /// One pointer per OpenCL function. It is null if there is no loader, or if the loader's OpenCL version lacks the function.
 struct Functions {
@@ -49,9 +48,9 @@ bool take_functions(void* library) {
 
 std::string open_loader(const std::vector<std::string>& vendor_libraries) {
   if (g_functions.clGetPlatformIDs || take_functions(nullptr)) return "";
-  std::vector<std::string> candidates = {kLoader};
-  for (const std::string& library : vendor_libraries)
-    candidates.push_back((std::filesystem::path(library).parent_path() / kLoader).string());
+  const std::string loader = os::kFileNames.opencl_loader;
+  std::vector<std::string> candidates = {loader};
+  for (const std::string& library : vendor_libraries) candidates.push_back(text_of(path_of(library).parent_path() / loader));
   std::string reason, ignored;
   for (const std::string& candidate : candidates)
     if (void* library = os::open_library(candidate, reason.empty() ? reason : ignored); library && take_functions(library))
@@ -63,7 +62,7 @@ std::string open_loader(const std::vector<std::string>& vendor_libraries) {
 
 // The symbols are hidden, so that only this library calls them. Other libraries of the process keep the loader's functions.
 #define OCL_CL(result, name, parameters, arguments)                                       \
-  extern "C" __attribute__((visibility("hidden"))) result CL_API_CALL name parameters {   \
+  extern "C" OCL_HIDDEN result CL_API_CALL name parameters {                              \
     using namespace ocl::runtime;                                                         \
     return g_functions.name ? g_functions.name arguments : unavailable<result> arguments; \
   }

@@ -1,7 +1,7 @@
 // csrc/runtime/pinned.cpp: allocates pinned host memory; see pinned.h.
 #include "csrc/runtime/pinned.h"
 
-#include <cstdlib>
+#include <new>
 
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/queue.h"
@@ -21,7 +21,7 @@ PinnedBlock::PinnedBlock(size_t bytes, Device* device) : bytes_(bytes) {
         address_ = nullptr;
     }
   }
-  if (address_ == nullptr) address_ = static_cast<char*>(std::aligned_alloc(kPageBytes, bytes));
+  if (address_ == nullptr) address_ = static_cast<char*>(::operator new(bytes, std::align_val_t{kPageBytes}, std::nothrow));
   if (address_ == nullptr)
     fail(ErrorKind::kOutOfMemory, "no host memory left for " + std::to_string(bytes) +
                                       " bytes of pinned memory.\n  do: free pinned tensors, or leave out pin_memory");
@@ -29,7 +29,7 @@ PinnedBlock::PinnedBlock(size_t bytes, Device* device) : bytes_(bytes) {
 
 PinnedBlock::~PinnedBlock() {
   // Releasing the buffer releases its mapping.
-  if (!mapped_) std::free(address_);
+  if (!mapped_) ::operator delete(address_, std::align_val_t{kPageBytes});
 }
 
 }  // namespace ocl::runtime

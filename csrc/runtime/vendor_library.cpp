@@ -2,11 +2,11 @@
 #include "csrc/runtime/vendor_library.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
+#include "csrc/support/path.h"
 
 namespace ocl::runtime {
 namespace {
@@ -16,17 +16,13 @@ namespace fs = std::filesystem;
 /// Returns the path of the library that an .icd file names. Files of conda and pip may have a path of the machine that built
 /// the package. For <prefix>/etc/OpenCL/vendors/x.icd, the library is then <prefix>/lib/<library>.
 std::string library_of(const fs::path& icd) {
-  std::string line;
-  if (std::FILE* file = std::fopen(icd.c_str(), "re")) {
-    for (int c = std::fgetc(file); c != EOF && c != '\n'; c = std::fgetc(file)) line += static_cast<char>(c);
-    (void)std::fclose(file);
-  }
+  std::string line = os::first_line(text_of(icd));
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-  const fs::path named = line;
+  const fs::path named = path_of(line);
   std::error_code ignored;
   if (line.empty() || !named.is_absolute() || fs::exists(named, ignored)) return line;
   const fs::path beside = icd.parent_path() / "../../../lib" / named.filename();
-  return fs::exists(beside, ignored) ? fs::weakly_canonical(beside, ignored).string() : line;
+  return fs::exists(beside, ignored) ? text_of(fs::weakly_canonical(beside, ignored)) : line;
 }
 
 void add_platforms(const std::string& library_path, std::vector<cl_platform_id>& platforms,
@@ -66,21 +62,22 @@ void add_platforms(const std::string& library_path, std::vector<cl_platform_id>&
 std::vector<cl_platform_id> vendor_platforms(const std::string& path, std::vector<std::string>& problems) {
   std::vector<std::string> libraries;
   std::error_code error;
-  if (fs::is_directory(path, error)) {
+  const fs::path given = path_of(path);
+  if (fs::is_directory(given, error)) {
     std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(path, error))
+    for (const auto& entry : fs::directory_iterator(given, error))
       if (entry.path().extension() == ".icd") files.push_back(entry.path());
     std::sort(files.begin(), files.end());
     for (const fs::path& file : files) {
       const std::string library = library_of(file);
       // Packages leave .icd files of parts that are not installed. The linker finds libraries without a path.
-      if (fs::path(library).is_absolute() && !fs::exists(library, error))
-        log_message(LogLevel::kDebug, "runtime", file.string() + " names a library that is not there: " + library);
+      if (path_of(library).is_absolute() && !fs::exists(path_of(library), error))
+        log_message(LogLevel::kDebug, "runtime", text_of(file) + " names a library that is not there: " + library);
       else if (!library.empty())
         libraries.push_back(library);
     }
-  } else if (fs::path(path).extension() == ".icd") {
-    libraries.push_back(library_of(path));
+  } else if (given.extension() == ".icd") {
+    libraries.push_back(library_of(given));
   } else {
     libraries.push_back(path);
   }

@@ -1,5 +1,4 @@
 // csrc/support/child_linux.cpp: child processes on Linux and other POSIX systems.
-#if !defined(_WIN32)
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,57 +13,20 @@
 #include <filesystem>
 
 #include "csrc/support/child.h"
-#include "csrc/support/hash.h"
 
 extern char** environ;
 
 namespace ocl::os {
-namespace {
-
-constexpr uint64_t kMagic = 0x316c6b776c636fULL;    // "ocwkl1", the first bytes of each message.
-constexpr uint64_t kMostBytes = uint64_t{1} << 32;  // Largest message in bytes. A larger size is garbage.
-
-struct Header {
-  uint64_t magic = kMagic, bytes = 0, checksum = 0;
-};
-
-std::string packed(const Message& message) {
-  std::string all;
-  for (const std::string& part : message) {
-    const uint64_t bytes = part.size();
-    all.append(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
-    all += part;
-  }
-  return all;
+void Channel::close() noexcept {
+  if (handle_ >= 0) ::close(static_cast<int>(handle_));
+  handle_ = -1;
 }
 
-bool unpack(const std::string& all, Message& message) {
-  message.clear();
-  for (size_t at = 0; at < all.size();) {
-    uint64_t bytes = 0;
-    if (all.size() - at < sizeof(bytes)) return false;
-    std::memcpy(&bytes, all.data() + at, sizeof(bytes));
-    at += sizeof(bytes);
-    if (all.size() - at < bytes) return false;
-    message.emplace_back(all, at, bytes);
-    at += bytes;
-  }
-  return true;
-}
+std::unique_ptr<Channel> parent_channel() { return std::make_unique<Channel>(STDIN_FILENO); }
 
-}  // namespace
-
-Channel::~Channel() {
-  if (handle_ >= 0) close(handle_);
-}
-
-bool Channel::send(const Message& message) noexcept {
-  const std::string body = packed(message);
-  const Header header{kMagic, body.size(), hash128(body).low};
-  std::string all(reinterpret_cast<const char*>(&header), sizeof(header));
-  all += body;
-  for (size_t done = 0; done < all.size();) {
-    const ssize_t count = ::send(handle_, all.data() + done, all.size() - done, MSG_NOSIGNAL);
+bool Channel::send_bytes(const std::string& bytes) noexcept {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t count = ::send(static_cast<int>(handle_), bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
     done += static_cast<size_t>(count);
@@ -81,11 +43,11 @@ Received Channel::read(void* bytes, size_t count, std::chrono::steady_clock::tim
       if (left <= 0) return Received::kLate;
       wait_ms = static_cast<int>(std::min<int64_t>(left, 1 << 30));
     }
-    pollfd waited{handle_, POLLIN, 0};
+    pollfd waited{static_cast<int>(handle_), POLLIN, 0};
     const int ready = poll(&waited, 1, wait_ms);
     if (ready < 0 && errno != EINTR) return Received::kEnded;
     if (ready <= 0) continue;
-    const ssize_t got = recv(handle_, into + done, count - done, 0);
+    const ssize_t got = recv(static_cast<int>(handle_), into + done, count - done, 0);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) return Received::kEnded;
     done += static_cast<size_t>(got);
@@ -93,22 +55,9 @@ Received Channel::read(void* bytes, size_t count, std::chrono::steady_clock::tim
   return Received::kMessage;
 }
 
-Received Channel::receive(Message& message, std::chrono::milliseconds limit) {
-  const bool limited = limit.count() >= 0;
-  const auto deadline = std::chrono::steady_clock::now() + (limited ? limit : std::chrono::milliseconds(0));
-  Header header;
-  Received state = read(&header, sizeof(header), deadline, limited);
-  if (state != Received::kMessage) return state;
-  if (header.magic != kMagic || header.bytes > kMostBytes) return Received::kGarbage;
-  std::string body(header.bytes, '\0');
-  state = read(body.data(), body.size(), deadline, limited);
-  if (state != Received::kMessage) return state;
-  return hash128(body).low == header.checksum && unpack(body, message) ? Received::kMessage : Received::kGarbage;
-}
-
 void Channel::wait_for_end() noexcept {
   for (;;) {
-    pollfd waited{handle_, POLLRDHUP, 0};
+    pollfd waited{static_cast<int>(handle_), POLLRDHUP, 0};
     if (poll(&waited, 1, -1) < 0 && errno != EINTR) return;
     if (waited.revents) return;
   }
@@ -148,12 +97,19 @@ std::unique_ptr<Child> Child::start(const std::string& path, bool loud, std::str
   return std::unique_ptr<Child>(new Child(process, ends[0]));
 }
 
+bool Child::is_running() const noexcept {
+  if (process_ <= 0) return false;
+  siginfo_t ended{};
+  return waitid(P_PID, static_cast<id_t>(process_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
+}
+
 std::string Child::end() noexcept {
   if (process_ <= 0) return "gone";
-  kill(process_, SIGKILL);
+  const auto process = static_cast<pid_t>(process_);
+  kill(process, SIGKILL);
   int status = 0;
   pid_t reaped = 0;
-  do reaped = waitpid(process_, &status, 0);
+  do reaped = waitpid(process, &status, 0);
   while (reaped < 0 && errno == EINTR);
   process_ = 0;
   if (reaped < 0) return "gone";
@@ -172,4 +128,3 @@ std::string own_folder() {
 }
 
 }  // namespace ocl::os
-#endif

@@ -1,8 +1,10 @@
-// csrc/support/os.h: services that differ between operating systems. One source file per system implements them.
+// csrc/support/os.h: services that differ between operating systems, implemented in os_linux.cpp and os_windows.cpp. Paths are
+// UTF-8 on every system.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,30 +21,40 @@ void free_pages(void* address, size_t bytes) noexcept;
 /// Returns how many bytes of memory programs could still allocate, including caches that the system would drop. 0 if unknown.
 int64_t available_memory_bytes() noexcept;
 
+/// Names of files that differ between systems.
+struct FileNames {
+  const char* opencl_loader;      // The system's OpenCL loader.
+  const char* nvidia_management;  // NVIDIA's management library (NVML).
+  const char* program_suffix;     // What the file name of a program ends in, such as ".exe".
+};
+extern const FileNames kFileNames;
+
 /// Opens a library for the rest of the process. Libraries that it needs are looked for in its own folder too. If that
 /// fails, returns nullptr and puts the reason into `problem`.
 void* open_library(const std::string& path, std::string& problem);
 /// Returns the address of a symbol, or nullptr if there is none. If `library` is nullptr, searches the libraries whose symbols
-/// the whole process sees.
+/// the whole process sees. On Windows only the program itself is such a library.
 void* library_symbol(void* library, const char* name) noexcept;
 
-/// A folder whose contents only this user and root can change, or the reason why it is not safe.
+/// A folder whose contents only this user and the system's administrators can change, or the reason why it is not safe.
 struct PrivateFolder {
   std::string path;     // Absolute, without symbolic links.
   std::string problem;  // One line. "" if the folder is safe.
 };
-/// Creates the missing parts of `path` with mode 0700 and checks the whole path. `problem` is set if a folder belongs
-/// to another user, is writable for group or world, or could be exchanged by another user. Symbolic links are followed,
-/// and their targets are checked too. In a folder with the sticky bit, such as /tmp, the next entry must belong to this
-/// user or root.
+/// Creates the missing parts of `path` for this user alone and checks the whole path. `problem` is set if a folder belongs
+/// to another user, is writable for others, or could be exchanged by another user. Symbolic links are followed, and their
+/// targets are checked too. Where others may create entries of their own, as in /tmp with its sticky bit and in C:\, the
+/// next entry must belong to this user or an administrator.
 PrivateFolder private_folder(const std::string& path);
 /// Returns why a file in a private folder cannot be trusted: it is no regular file, belongs to another user, or others
-/// can write to it. "" if the file is safe or missing. A safe file also loses read permission for others (0600).
+/// can write to it. "" if the file is safe or missing. On Linux, a safe file also loses read permission for others (0600).
 std::string private_file_problem(const std::string& path);
 /// Like private_file_problem, but creates an empty file if there is none.
 std::string make_private_file(const std::string& path);
-/// Writes a file with mode 0600. Returns false if that fails, or if the path is there and is no regular file.
+/// Writes a file that only this user can read. Returns false if that fails, or if the path is there and is no regular file.
 bool write_private_file(const std::string& path, const std::string& contents) noexcept;
+/// Returns the first line of a file, without its end. "" if the file cannot be read.
+std::string first_line(const std::string& path);
 
 /// Restores environment variables in its destructor. Some libraries cut the value of a variable in place while they
 /// read it; processes started later would see only the rest.
@@ -79,13 +91,15 @@ int process_id() noexcept;
 int64_t thread_id() noexcept;
 /// Returns the CPU time of this thread so far, in seconds.
 double thread_seconds() noexcept;
-/// True in a child made by fork(), if the parent had called watch_forks(). Costs one load.
+/// True in a child made by fork(), if the parent had called watch_forks(). Costs one load. Never true on Windows.
 bool is_forked_child() noexcept;
 void watch_forks() noexcept;
 /// True once the process has begun to end. Destructors of libraries may run from then on; see end_of_process in
 /// runtime/device.cpp.
 bool is_ending() noexcept;
 void set_ending() noexcept;
+/// Ends the process at once, without destructors. Those of OpenCL libraries may wait for threads that have ended.
+[[noreturn]] void end_process(int status) noexcept;
 
 /// Holds an exclusive lock on a file, also between processes, until destroyed. held() is false if the file cannot be
 /// made.
@@ -102,7 +116,7 @@ class FileLock {
 };
 
 /// Locks on single bytes of a file, between processes. The system releases them when the process ends. Locks of one object do
-/// not exclude each other. A forked child shares its parent's locks, so it needs an object of its own.
+/// not exclude each other. A forked child shares its parent's locks, so it needs an object of its own. Not thread-safe.
 class ByteLocks {
  public:
   enum class Taken : uint8_t { kYes, kNo, kUnsupported };  // kUnsupported: there is no file, or its file system has no locks.
@@ -117,6 +131,7 @@ class ByteLocks {
 
  private:
   intptr_t handle_ = -1;
+  std::set<uint64_t> held_;  // Bytes that this object has locked, where the system would refuse a second lock.
 };
 
 }  // namespace ocl::os

@@ -1,5 +1,4 @@
 // csrc/support/os_linux.cpp: services of Linux and other POSIX systems.
-#if !defined(_WIN32)
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -124,6 +123,8 @@ class Walk {
 
 }  // namespace
 
+const FileNames kFileNames = {"libOpenCL.so.1", "libnvidia-ml.so.1", ""};
+
 void* reserve_addresses(size_t bytes) noexcept {
   void* address = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return address == MAP_FAILED ? nullptr : address;
@@ -224,6 +225,16 @@ bool write_private_file(const std::string& path, const std::string& contents) no
   return close(file) == 0 && good;
 }
 
+std::string first_line(const std::string& path) {
+  std::string line;
+  if (std::FILE* file = std::fopen(path.c_str(), "re")) {
+    for (int c = std::fgetc(file); c != EOF && c != '\n'; c = std::fgetc(file)) line += static_cast<char>(c);
+    (void)std::fclose(file);
+  }
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  return line;
+}
+
 namespace {
 
 /// Ends the process without running destructors, because the destructors of OpenCL libraries wait for threads that exist only
@@ -292,6 +303,7 @@ bool is_forked_child() noexcept { return g_forked_child.load(std::memory_order_r
 
 bool is_ending() noexcept { return g_ending.load(std::memory_order_relaxed); }
 void set_ending() noexcept { g_ending.store(true, std::memory_order_relaxed); }
+void end_process(int status) noexcept { std::_Exit(status); }
 
 void watch_forks() noexcept {
   static std::once_flag once;
@@ -345,4 +357,3 @@ void ByteLocks::release(uint64_t position) noexcept {
 }
 
 }  // namespace ocl::os
-#endif

@@ -2,13 +2,12 @@
 // thread.
 #include "csrc/torch/device_state.h"
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
 #include <mutex>
 #include <thread>
 
+#include "csrc/support/os.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -22,7 +21,7 @@ std::mutex g_device_mutex;
 std::string g_selection;
 std::vector<std::string> g_vendor_libraries;
 std::atomic<int> g_count{0};
-std::atomic<bool> g_ready{false}, g_forked{false}, g_other_threads{false};
+std::atomic<bool> g_ready{false}, g_other_threads{false};
 std::array<std::atomic<bool>, kMaxDevices> g_no_fp64{};
 const std::thread::id g_first_thread = std::this_thread::get_id();
 
@@ -36,7 +35,7 @@ void set_up() {
   if (g_ready.load(std::memory_order_relaxed)) return;
   runtime::configure_devices(g_selection, g_vendor_libraries);
   g_count = std::min(runtime::Device::count(), kMaxDevices);
-  pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
+  os::watch_forks();
   g_ready.store(true, std::memory_order_release);
 }
 
@@ -51,7 +50,7 @@ bool set_device_sources(std::string selection, std::vector<std::string> vendor_l
 }
 
 bool devices_ready() noexcept { return g_ready; }
-bool in_bad_fork() noexcept { return g_forked; }
+bool in_bad_fork() noexcept { return os::is_forked_child(); }
 bool used_by_other_threads() noexcept { return g_other_threads; }
 
 void note_thread() noexcept {
@@ -59,7 +58,7 @@ void note_thread() noexcept {
 }
 
 int device_count() noexcept {
-  if (g_forked) return 0;
+  if (in_bad_fork()) return 0;
   try {
     set_up();
     return g_count;
@@ -70,7 +69,7 @@ int device_count() noexcept {
 }
 
 runtime::Device& device_at(int index) {
-  if (g_forked)
+  if (in_bad_fork())
     fail(ErrorKind::kDevice,
          "an ocl device was used in a forked process after its parent had used one; OpenCL does not survive a fork.\n"
          "  do: use the 'spawn' start method (torch.multiprocessing.set_start_method('spawn')), or keep ocl tensors out of "

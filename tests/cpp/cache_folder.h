@@ -3,15 +3,16 @@
 
 #include <doctest/doctest.h>
 #include <sqlite3.h>
+#if !defined(_WIN32)
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#endif
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "csrc/support/log.h"
+#include "tests/cpp/temporary_folder.h"
 
 namespace cache_test {
 
@@ -21,18 +22,18 @@ constexpr int64_t kBudget = 64 << 20;
 
 /// A new folder. It collects the warnings that are given while it exists.
 struct Folder {
-  Folder() {
-    char name[] = "/tmp/ocl_cache_XXXXXX";
-    path = mkdtemp(name);
+  Folder() : path(new_folder("ocl_cache")) {
+#if !defined(_WIN32)
     // Files that a test writes itself then have the usual permissions of a user's file.
     umask(022);
+#endif
     ocl::set_log_sink([this](ocl::LogLevel level, const char*, const std::string& message) {
       if (level >= ocl::LogLevel::kWarning) warnings.push_back(message);
     });
   }
   ~Folder() {
     ocl::set_log_sink({});
-    chmod(path.c_str(), 0700);
+    fs::permissions(path, fs::perms::owner_all);
     fs::remove_all(path);
   }
   std::string file() const { return path + "/kernels.db"; }
@@ -56,12 +57,6 @@ inline std::string bytes(size_t count, char seed) {
   std::string value(count, '\0');
   for (size_t i = 0; i < count; ++i) value[i] = static_cast<char>(seed + i * 7 + i / 256);
   return value;
-}
-
-inline int wait_code(pid_t child) {
-  int status = -1;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 }  // namespace cache_test

@@ -1,10 +1,7 @@
 // tests/cpp/test_build_pool.cpp: kernels compiled in worker processes; workers that crash, hang, are killed or do not
 // start.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -22,6 +19,7 @@
 #include "csrc/runtime/program.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/support/child.h"
+#include "tests/cpp/other_process.h"
 #include "tests/cpp/runtime_devices.h"
 
 using namespace ocl;
@@ -29,18 +27,20 @@ using namespace ocl::runtime;
 
 namespace {
 
+std::string program(const std::string& name) { return os::own_folder() + "/" + name + os::kFileNames.program_suffix; }
+
 /// Applies settings for one test, and restores the earlier ones in its destructor. `mode` says what the stand-in worker
 /// does with a deadly text; "" is the real worker.
 class WithPool {
  public:
   explicit WithPool(int workers, const std::string& mode = "", std::chrono::milliseconds longest = std::chrono::seconds(60))
       : before_(build_pool_settings()) {
-    if (!mode.empty()) setenv("OCL_STAND_IN", mode.c_str(), 1);
-    set_build_pool({workers, longest, mode.empty() ? "" : os::own_folder() + "/ocl_stand_in_worker"});
+    other_process::set_variable("OCL_STAND_IN", mode);
+    set_build_pool({workers, longest, mode.empty() ? "" : program("ocl_stand_in_worker")});
   }
   ~WithPool() {
     set_build_pool(before_);
-    unsetenv("OCL_STAND_IN");
+    other_process::set_variable("OCL_STAND_IN", "");
   }
 
  private:
@@ -57,9 +57,15 @@ struct Store {
   }
 };
 
+#if defined(_WIN32)
+constexpr const char* kAborted = "exit status 3";
+#else
+constexpr const char* kAborted = "signal 6";
+#endif
+
 std::string unique() {
   static int count = 0;
-  return std::to_string(getpid()) + "_" + std::to_string(++count);
+  return std::to_string(os::process_id()) + "_" + std::to_string(++count);
 }
 
 /// Returns `count` new kernels that no cache has; kernel i computes y[0] = i + 0.5.
@@ -113,12 +119,14 @@ void for_each_with_binaries(const std::function<void(Device&)>& test) {
   });
 }
 
+#if defined(__linux__)
 std::vector<int> children() {
   std::vector<int> found;
-  std::ifstream file("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  std::ifstream file("/proc/self/task/" + std::to_string(os::process_id()) + "/children");
   for (int child = 0; file >> child;) found.push_back(child);
   return found;
 }
+#endif
 
 }  // namespace
 
@@ -158,7 +166,7 @@ TEST_CASE("a kernel that ends its compiler is named, is not tried again, and oth
       const auto texts = fresh_texts(6, "deadly");
       const std::string message = error_of(device, texts, store.functions());
       CHECK(message.find("kernel k3 does not build") != std::string::npos);
-      const std::string how = mode == "crash" ? "signal 6" : mode == "hang" ? "no answer for" : "an answer that is not one";
+      const std::string how = mode == "crash" ? kAborted : mode == "hang" ? "no answer for" : "an answer that is not one";
       CHECK(message.find(how) != std::string::npos);
       const auto begin = std::chrono::steady_clock::now();
       CHECK(error_of(device, texts, store.functions()).find(how) != std::string::npos);
@@ -198,6 +206,7 @@ TEST_CASE("a text with an error is reported as without workers") {
   });
 }
 
+#if defined(__linux__)  // /proc lists the workers.
 TEST_CASE("workers that are killed at any moment change no result") {
   const WithPool pool(2);
   for_each_with_binaries([](Device& device) {
@@ -224,6 +233,7 @@ TEST_CASE("workers that are killed at any moment change no result") {
     killer.join();
   });
 }
+#endif
 
 TEST_CASE("a worker ends with its parent") {
   const WithPool pool(1);
@@ -231,12 +241,11 @@ TEST_CASE("a worker ends with its parent") {
     Store store;
     build_programs(device, fresh_texts(10), store.functions(), "");
     std::string problem;
-    const auto child = os::Child::start(os::own_folder() + "/ocl_build_worker", false, problem);
+    const auto child = os::Child::start(program("ocl_build_worker"), false, problem);
     REQUIRE(child);
-    shutdown(child->channel().handle(), SHUT_RDWR);
+    child->channel().close();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    int status = 0;
-    while (waitpid(child->process(), &status, WNOHANG) == 0 && std::chrono::steady_clock::now() < deadline)
+    while (child->is_running() && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(std::chrono::steady_clock::now() < deadline);
   });

@@ -1,12 +1,8 @@
 // tests/cpp/test_cache.cpp: the kernel cache in normal use, with broken files, with a full budget, and beside other
 // processes.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
-#include <signal.h>
 #include <sqlite3.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -19,6 +15,7 @@
 #include "csrc/cache/kernel_cache.h"
 #include "csrc/support/log.h"
 #include "tests/cpp/cache_folder.h"
+#include "tests/cpp/other_process.h"
 
 using ocl::cache::CacheStats;
 using ocl::cache::KernelCache;
@@ -333,53 +330,54 @@ TEST_CASE("threads share one cache") {
   CHECK(cache.stats().entries == 200);
 }
 
+namespace {
+
+using ocl::os::Channel;
+using ocl::os::Message;
+
+const other_process::Role kWriter("writer", [](Channel&, const Message& arguments) {
+  const int number = std::stoi(arguments[1]);
+  KernelCache cache(arguments[0], kBudget);
+  bool good = true;
+  for (int i = 0; i < 40; ++i) {
+    const std::string mine = std::to_string(number) + "." + std::to_string(i);
+    cache.store("kernels", mine, bytes(3000, static_cast<char>(number * 40 + i)));
+    cache.store("kernels", "shared" + std::to_string(i), bytes(3000, static_cast<char>(i)));
+    good = good && cache.find("kernels", mine) == bytes(3000, static_cast<char>(number * 40 + i));
+    good = good && cache.find("kernels", "shared" + std::to_string(i)) == bytes(3000, static_cast<char>(i));
+  }
+  return Message{good && cache.stats().enabled ? "good" : "bad"};
+});
+
+const other_process::Role kClaimer("claimer", [](Channel& parent, const Message& arguments) {
+  KernelCache cache(arguments[0], kBudget);
+  const bool good = !cache.claim("ours") && cache.claim("theirs") && cache.claim("theirs") && cache.claim("released");
+  cache.release("released");
+  parent.send({good ? "good" : "bad"});
+  parent.wait_for_end();  // It is killed before.
+  return Message{};
+});
+
+const other_process::Role kEndless("endless writer", [](Channel& parent, const Message& arguments) {
+  KernelCache cache(arguments[0], kBudget);
+  parent.send({"begins"});
+  for (int i = 0; i >= 0; ++i) cache.store("kernels", std::to_string(i % 100), bytes(20000, static_cast<char>(i % 100)));
+  return Message{};
+});
+
+}  // namespace
+
 TEST_CASE("four processes write one file at once, from its creation on") {
   Folder folder;
   for (int round = 0; round < 5; ++round) {
     const std::string file = folder.path + "/round" + std::to_string(round) + ".db";
-    std::vector<pid_t> children;
-    for (int child = 0; child < 4; ++child) {
-      const pid_t pid = fork();
-      if (pid == 0) {
-        bool good = true;
-        {
-          KernelCache cache(file, kBudget);
-          for (int i = 0; i < 40; ++i) {
-            const std::string mine = std::to_string(child) + "." + std::to_string(i);
-            cache.store("kernels", mine, bytes(3000, static_cast<char>(child * 40 + i)));
-            cache.store("kernels", "shared" + std::to_string(i), bytes(3000, static_cast<char>(i)));
-            good = good && cache.find("kernels", mine) == bytes(3000, static_cast<char>(child * 40 + i));
-            good = good && cache.find("kernels", "shared" + std::to_string(i)) == bytes(3000, static_cast<char>(i));
-          }
-          good = good && cache.stats().enabled;
-        }
-        _exit(good ? 0 : 1);
-      }
-      children.push_back(pid);
-    }
-    for (pid_t child : children) CHECK(wait_code(child) == 0);
+    std::vector<std::unique_ptr<ocl::os::Child>> children;
+    for (int child = 0; child < 4; ++child) children.push_back(other_process::start("writer", {file, std::to_string(child)}));
+    for (const auto& child : children) CHECK(other_process::next(*child) == Message{"good"});
     KernelCache cache(file, kBudget);
     CHECK(cache.stats().entries == 4 * 40 + 40);
     CHECK(cache.find("kernels", "3.39") == bytes(3000, static_cast<char>(3 * 40 + 39)));
   }
-}
-
-TEST_CASE("a forked child and its parent both go on") {
-  Folder folder;
-  KernelCache cache(folder.file(), kBudget);
-  cache.store("kernels", "before", "v");
-  const pid_t child = fork();
-  if (child == 0) {
-    bool good = cache.find("kernels", "before") == "v";
-    for (int i = 0; i < 20; ++i) cache.store("kernels", "child" + std::to_string(i), "c");
-    good = good && cache.find("kernels", "child19") == "c";
-    _exit(good ? 0 : 1);
-  }
-  for (int i = 0; i < 20; ++i) cache.store("kernels", "parent" + std::to_string(i), "p");
-  CHECK(wait_code(child) == 0);
-  CHECK(cache.find("kernels", "parent19") == "p");
-  CHECK(cache.find("kernels", "child19") == "c");
-  CHECK(cache.stats().entries == 41);
 }
 
 TEST_CASE("two processes cannot claim the same kernel; a claim ends with its process") {
@@ -387,40 +385,22 @@ TEST_CASE("two processes cannot claim the same kernel; a claim ends with its pro
   KernelCache cache(folder.file(), kBudget);
   CHECK(cache.claim("ours"));
   CHECK(cache.claim("ours"));  // Threads of a process do not exclude each other.
-  int ready[2], end[2];
-  REQUIRE(pipe(ready) == 0);
-  REQUIRE(pipe(end) == 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    close(end[1]);
-    const bool good = !cache.claim("ours") && cache.claim("theirs") && cache.claim("released");
-    cache.release("released");
-    char byte = good ? 'y' : 'n';
-    if (write(ready[1], &byte, 1) == 1) (void)!read(end[0], &byte, 1);  // Until it is killed.
-    _exit(0);
-  }
-  char answer = 0;
-  REQUIRE(read(ready[0], &answer, 1) == 1);
-  CHECK(answer == 'y');
+  std::unique_ptr<ocl::os::Child> child = other_process::start("claimer", {folder.file()});
+  CHECK(other_process::next(*child) == Message{"good"});
   CHECK_FALSE(cache.claim("theirs"));
   CHECK(cache.claim("released"));
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
+  child.reset();
   CHECK(cache.claim("theirs"));
-  for (const int file : {ready[0], ready[1], end[0], end[1]}) close(file);
 }
 
 TEST_CASE("a process killed while it writes leaves a usable file") {
   Folder folder;
   for (int round = 0; round < 5; ++round) {
-    const pid_t child = fork();
-    if (child == 0) {
-      KernelCache cache(folder.file(), kBudget);
-      for (int i = 0;; ++i) cache.store("kernels", std::to_string(i % 100), bytes(20000, static_cast<char>(i % 100)));
+    {
+      const auto child = other_process::start("endless writer", {folder.file()});
+      CHECK(other_process::next(*child) == Message{"begins"});
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
     }
-    usleep(60000);
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
     KernelCache cache(folder.file(), kBudget);
     for (int i = 0; i < 100; ++i) {
       const std::string value = cache.find("kernels", std::to_string(i));

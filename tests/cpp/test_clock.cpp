@@ -22,8 +22,8 @@ TEST_CASE("one sample is a difference, two are a line") {
   CHECK(two.uncertainty_ns() == 30);
 
   // Samples so near to each other that their errors are all they tell.
-  const DeviceClock near(ClockSample{1000000, 5000000000, 30}, {1000100, 5000090000, 10});
-  CHECK(near.unix_ns(2000100) == 5001090000);
+  const DeviceClock close_by(ClockSample{1000000, 5000000000, 30}, {1000100, 5000090000, 10});
+  CHECK(close_by.unix_ns(2000100) == 5001090000);
 }
 
 TEST_CASE("a clock moves by its doubt at most, and only ahead") {

@@ -3,7 +3,11 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
+#include <initializer_list>
+#include <limits>
+
 #include "csrc/ir/index_expr.h"
+#include "csrc/ir/index_terms.h"
 #include "csrc/support/error.h"
 
 using namespace ocl::ir;
@@ -70,6 +74,36 @@ TEST_CASE("a bound that overflows proves nothing") {
   ranges.set({SymbolKind::kSize, 0}, {0, int64_t{1} << 60, 1});
   ranges.set_extent({SymbolKind::kLoop, 0}, int64_t{1} << 60);
   CHECK_FALSE(ranges.known_nonnegative(e("s0 - i0*i0")));
+}
+
+TEST_CASE("a sum or a product that does not fit is noticed, and only such") {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
+  struct Case {
+    int64_t a, b;
+    bool sum_fits, product_fits;
+  };
+  for (const Case& c : std::initializer_list<Case>{{3, -4, true, true},
+                                                   {kMost, 1, false, true},
+                                                   {kMost, -1, true, true},
+                                                   {kLeast, -1, false, false},
+                                                   {kLeast, kMost, true, false},
+                                                   {kLeast, kLeast, false, false},
+                                                   {kMost, 2, false, false},
+                                                   {int64_t{1} << 31, int64_t{1} << 31, true, true},
+                                                   {int64_t{1} << 32, int64_t{1} << 31, true, false},
+                                                   {int64_t{1} << 32, -(int64_t{1} << 31), true, true},
+                                                   {int64_t{1} << 40, int64_t{1} << 40, true, false}}) {
+    CAPTURE(c.a);
+    CAPTURE(c.b);
+    const IndexExpr i0 = e("i0");
+    index_overflow() = false;
+    const IndexExpr sum = i0 * IndexExpr(c.a) + i0 * IndexExpr(c.b);
+    CHECK(index_overflow() == !c.sum_fits);
+    index_overflow() = false;
+    const IndexExpr product = (i0 * IndexExpr(c.a)) * IndexExpr(c.b);
+    CHECK(index_overflow() == !c.product_fits);
+    index_overflow() = false;
+  }
 }
 
 TEST_CASE("affine parts") {

@@ -1,10 +1,7 @@
 // tests/cpp/test_runtime_allocator.cpp: addresses, splitting, coalescing, statistics, running out of memory; on every
 // device.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +14,7 @@
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/queue.h"
+#include "tests/cpp/other_process.h"
 #include "tests/cpp/runtime_devices.h"
 
 using namespace ocl;
@@ -27,6 +25,12 @@ namespace {
 constexpr size_t kMiB = 1 << 20;
 
 char* at(void* address, size_t offset) { return static_cast<char*>(address) + offset; }
+
+const other_process::Role kReader("reader of device memory", [](os::Channel&, const os::Message& arguments) {
+  configure_test_devices();
+  const volatile char c = *static_cast<volatile char*>(Device::get(std::stoi(arguments[0])).allocator().allocate(4096));
+  return os::Message{"read " + std::to_string(c)};
+});
 
 }  // namespace
 
@@ -312,15 +316,8 @@ TEST_CASE("the host sees a CPU device's memory, and only through `host`") {
     device.queue().write(where.mem, where.offset_bytes, &sent, sizeof(sent), true);
     device.queue().finish();
     if (device.caps().is_cpu && where.host) CHECK(std::memcmp(where.host, &sent, sizeof(sent)) == 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      signal(SIGSEGV, SIG_DFL);  // doctest installs a handler.
-      volatile char c = *static_cast<volatile char*>(a);
-      _exit(c);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    CHECK(WIFSIGNALED(status));
+    const os::Message end = other_process::in_other_process("reader of device memory", {std::to_string(device.index())});
+    CHECK_MESSAGE(other_process::is_bad_access(end), end.at(0));
     allocator.free(a);
     allocator.empty_cache();
   });

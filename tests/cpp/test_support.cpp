@@ -1,24 +1,28 @@
 // tests/cpp/test_support.cpp: hash, log and the system's services.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "csrc/support/build_id.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
+#include "tests/cpp/other_process.h"
+#include "tests/cpp/temporary_folder.h"
 
 using namespace ocl;
+using os::Message;
+namespace fs = std::filesystem;
 
 TEST_CASE("the hash is the published one, for every length of the tail") {
   CHECK(hash_hex("") == "00000000000000000000000000000000");
@@ -64,95 +68,135 @@ TEST_CASE("a sink may log and may replace itself") {
   CHECK(calls == 2);
 }
 
-TEST_CASE("reserved addresses cannot be read, pages can") {
-  const size_t bytes = size_t{1} << 34;
-  void* range = os::reserve_addresses(bytes);
-  REQUIRE(range);
-  const pid_t child = fork();
-  if (child == 0) {
-    signal(SIGSEGV, SIG_DFL);  // doctest installs a handler.
-    volatile char c = *static_cast<volatile char*>(range);
-    _exit(c);
+namespace {
+
+const other_process::Role kReader("reader of reserved addresses", [](os::Channel&, const Message&) {
+  const volatile char c = *static_cast<volatile char*>(os::reserve_addresses(size_t{1} << 34));
+  return Message{"read " + std::to_string(c)};
+});
+
+const other_process::Role kHolder("holder of a file lock", [](os::Channel& parent, const Message& arguments) {
+  const os::FileLock lock(arguments[0]);
+  parent.send({lock.held() ? "held" : "not held"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  fs::remove(path_of(arguments[0] + ".still_held"));
+  return Message{};
+});
+
+const other_process::Role kByteHolder("holder of byte locks", [](os::Channel& parent, const Message& arguments) {
+  os::ByteLocks locks(arguments[0]);
+  const bool good = locks.take(5) == os::ByteLocks::Taken::kYes && locks.take(~uint64_t{0}) == os::ByteLocks::Taken::kYes &&
+                    locks.take(7) == os::ByteLocks::Taken::kYes;
+  locks.release(7);
+  parent.send({good ? "held" : "not held"});
+  parent.wait_for_end();
+  return Message{};
+});
+
+const other_process::Role kPrinter("printer of errors", [](os::Channel&, const Message&) {
+  if (!std::freopen(std::getenv("OCL_TEST_FILE"), "wb", stderr)) return Message{"no file"};
+  {
+    const os::SilentErrors silent;
+    std::fputs("lost", stderr);
   }
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(WIFSIGNALED(status));
-  os::release_addresses(range, bytes);
+  std::fputs("seen", stderr);
+  std::fflush(stderr);
+  return Message{"printed"};
+});
+
+}  // namespace
+
+TEST_CASE("reserved addresses cannot be read, pages can") {
+  CHECK(other_process::is_bad_access(other_process::in_other_process("reader of reserved addresses")));
+  for (const size_t bytes : {size_t{1} << 34, size_t{1} << 40}) {
+    void* range = os::reserve_addresses(bytes);
+    REQUIRE(range);
+    os::release_addresses(range, bytes);
+  }
   auto* pages = static_cast<char*>(os::allocate_pages(1 << 20));
   REQUIRE(pages);
   CHECK(reinterpret_cast<uintptr_t>(pages) % 4096 == 0);
+  CHECK(pages[12345] == 0);
   std::memset(pages, 1, 1 << 20);
   os::free_pages(pages, 1 << 20);
+  CHECK(os::available_memory_bytes() > 1 << 20);
 }
 
 TEST_CASE("a library that does not exist gives a reason, not an exception") {
   std::string problem;
   CHECK(os::open_library("/nowhere/libnothing.so", problem) == nullptr);
   CHECK(problem.find("libnothing.so") != std::string::npos);
-}
-
-TEST_CASE("a forked child knows that it is one") {
-  os::watch_forks();
-  CHECK(!os::is_forked_child());
-  const pid_t child = fork();
-  if (child == 0) _exit(os::is_forked_child() ? 0 : 1);
-  int status = -1;
-  waitpid(child, &status, 0);
-  CHECK(WEXITSTATUS(status) == 0);
-  CHECK(!os::is_forked_child());
+  CHECK(problem.find('\n') == std::string::npos);
+  CHECK(os::library_symbol(nullptr, "no_such_function") == nullptr);
 }
 
 TEST_CASE("a file lock keeps another process out") {
-  const std::string path = (std::filesystem::temp_directory_path() / ("ocl_lock_" + std::to_string(getpid()))).string();
-  int ready[2];
-  REQUIRE(pipe(ready) == 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    os::FileLock lock(path);
-    const char byte = 1;
-    if (write(ready[1], &byte, 1) != 1) _exit(1);
-    usleep(200000);
-    std::filesystem::remove(path + ".still_held");
-    _exit(0);
-  }
-  char byte = 0;
-  REQUIRE(read(ready[0], &byte, 1) == 1);
+  const std::string folder = new_folder("ocl_lock"), path = folder + "/lock";
+  const auto child = other_process::start("holder of a file lock", {path});
+  std::ofstream(path_of(path + ".still_held")).flush();
+  CHECK(other_process::next(*child) == Message{"held"});
   {
-    FILE* file = fopen((path + ".still_held").c_str(), "w");
-    REQUIRE(file);
-    fclose(file);
-    os::FileLock lock(path);
+    const os::FileLock lock(path);
     CHECK(lock.held());
     // The child was done before this process got the lock.
-    CHECK(!std::filesystem::exists(path + ".still_held"));
+    CHECK(!fs::exists(path_of(path + ".still_held")));
   }
-  waitpid(child, nullptr, 0);
-  std::filesystem::remove(path);
+  CHECK(!os::FileLock(folder + "/none/lock").held());
+  other_process::next(*child);
+  fs::remove_all(path_of(folder));
 }
 
-TEST_CASE("a private file is this user's alone, and nothing is written through a link or into a pipe") {
-  char name[] = "/tmp/ocl_files_XXXXXX";
-  const std::string folder = mkdtemp(name), file = folder + "/file", link = folder + "/link", pipe = folder + "/pipe";
-  const mode_t before = umask(0);
-  CHECK(os::write_private_file(file, "much text"));
-  CHECK(os::write_private_file(file, "text"));
-  umask(before);
-  std::ifstream in(file);
-  CHECK(std::string(std::istreambuf_iterator<char>(in), {}) == "text");
-  struct stat entry{};
-  REQUIRE(stat(file.c_str(), &entry) == 0);
-  CHECK((entry.st_mode & 07777) == 0600);
-  std::filesystem::create_symlink(file, link);
-  CHECK(!os::write_private_file(link, "other"));
-  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(!os::write_private_file(pipe, "other"));  // It does not wait, either.
+TEST_CASE("locks on bytes exclude other processes, byte by byte, and end with their process") {
+  using Taken = os::ByteLocks::Taken;
+  const std::string folder = new_folder("ocl_bytes"), path = folder + "/bytes";
+  {
+    os::ByteLocks locks(path);
+    auto child = other_process::start("holder of byte locks", {path});
+    CHECK(other_process::next(*child) == Message{"held"});
+    CHECK(locks.take(5) == Taken::kNo);
+    CHECK(locks.take(~uint64_t{0}) == Taken::kNo);
+    CHECK(locks.take(6) == Taken::kYes);
+    CHECK(locks.take(6) == Taken::kYes);
+    CHECK(locks.take(7) == Taken::kYes);
+    child.reset();
+    CHECK(locks.take(5) == Taken::kYes);
+    CHECK(os::ByteLocks(folder + "/none/bytes").take(0) == Taken::kUnsupported);
+  }
+  fs::remove_all(path_of(folder));
+}
+
+TEST_CASE("a private file is written anew, and only as a file") {
+  const std::string folder = new_folder("ocl_files_\xc3\xa4"), file = folder + "/file";
+  CHECK(os::first_line(file) == "");
+  CHECK(os::write_private_file(file, "much text, in one line"));
+  CHECK(os::first_line(file) == "much text, in one line");
+  CHECK(os::write_private_file(file, "text\r\nmore"));
+  CHECK(os::first_line(file) == "text");
+  CHECK(fs::file_size(path_of(file)) == 10);
+  CHECK(os::private_file_problem(file) == "");
+  CHECK(os::private_file_problem(folder + "/missing") == "");
+  CHECK(os::private_file_problem(folder) == folder + " is no regular file");
+  CHECK(os::make_private_file(folder + "/made") == "");
+  CHECK(fs::exists(path_of(folder + "/made")));
+  CHECK(os::make_private_file(folder + "/none/made").find("cannot be made: ") != std::string::npos);
   CHECK(!os::write_private_file(folder + "/none/file", "other"));
-  CHECK(std::filesystem::file_size(file) == 4);
-  std::filesystem::remove_all(folder);
+  CHECK(!os::write_private_file(folder, "other"));
+  fs::remove_all(path_of(folder));
+}
+
+TEST_CASE("a private folder is made with the folders above it") {
+  const std::string folder = new_folder("ocl_folders");
+  const os::PrivateFolder made = os::private_folder(folder + "/a/./b/../c");
+  CHECK(made.problem == "");
+  CHECK(fs::equivalent(path_of(made.path), path_of(folder) / "a" / "c"));
+  CHECK(os::private_folder(folder + "/a/c/").problem == "");
+  CHECK(os::write_private_file(folder + "/file", "text"));
+  CHECK(os::private_folder(folder + "/file/a").problem.find("is no folder") != std::string::npos);
+  fs::remove_all(path_of(folder));
 }
 
 TEST_CASE("a variable that a library cuts in place gets its value back") {
-  setenv("OCL_TEST_LIST", "a.so:b.so", 1);
+  other_process::set_variable("OCL_TEST_LIST", "a.so:b.so");
   {
     const os::KeepVariables kept({"OCL_TEST_LIST", "OCL_TEST_MISSING"});
     std::strtok(std::getenv("OCL_TEST_LIST"), ":");
@@ -163,21 +207,23 @@ TEST_CASE("a variable that a library cuts in place gets its value back") {
 }
 
 TEST_CASE("errors are printed nowhere while they are silent, and to the same place afterwards") {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const int kept = dup(STDERR_FILENO);
-  dup2(ends[1], STDERR_FILENO);
-  {
-    const ocl::os::SilentErrors silent;
-    std::fputs("lost", stderr);
-  }
-  std::fputs("seen", stderr);
-  std::fflush(stderr);
-  dup2(kept, STDERR_FILENO);
-  close(kept);
-  close(ends[1]);
-  char text[64] = {};
-  CHECK(read(ends[0], text, sizeof(text) - 1) == 4);
-  CHECK(std::string(text) == "seen");
-  close(ends[0]);
+  const std::string folder = new_folder("ocl_errors"), file = folder + "/errors";
+  other_process::set_variable("OCL_TEST_FILE", file);
+  CHECK(other_process::in_other_process("printer of errors") == Message{"printed"});
+  CHECK(os::first_line(file) == "seen");
+  fs::remove_all(path_of(folder));
 }
+
+TEST_CASE("a thread's number is its own, and its time grows") {
+  int64_t other = 0;
+  std::thread([&] { other = os::thread_id(); }).join();
+  CHECK(other != os::thread_id());
+  CHECK(os::thread_id() == os::thread_id());
+  const double begin = os::thread_seconds();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (os::thread_seconds() == begin && std::chrono::steady_clock::now() < deadline) continue;
+  CHECK(os::thread_seconds() > begin);
+  CHECK(os::process_id() > 0);
+}
+
+TEST_CASE("a program that is linked with an identifier knows it") { CHECK(build_id().size() >= 32); }

@@ -121,6 +121,39 @@ def test_cpp_layers(folder):
     assert not wrong, "\n".join(wrong)
 
 
+# What a file that is not for one operating system may not contain: headers of a system, and questions for the system.
+SYSTEM = re.compile(
+    r"^\s*#\s*include\s*<((sys|net|arpa|linux)/.*|(unistd|fcntl|dlfcn|poll|pthread|signal|spawn|elf|link|windows|io|psapi|aclapi|sddl)\.h)>"
+    r'|^#include "csrc/support/win32\.h"'
+    r"|\b(_WIN32|__linux__|__unix__|_POSIX_\w+)\b",
+    re.MULTILINE,
+)
+
+
+def test_only_support_knows_the_operating_system():
+    wrong = []
+    for path in sorted((ROOT / "csrc").rglob("*")):
+        if path.suffix not in {".h", ".cpp", ".def"}:
+            continue
+        found = {match[0].strip() for match in SYSTEM.finditer(path.read_text())}
+        if path.parent.name == "support" and (
+            path.stem.endswith(("_linux", "_windows")) or path.name in {"win32.h", "compiler.h"}
+        ):
+            assert found, f"{path.name} depends on no system"
+        elif found:
+            wrong.append(f"{path.relative_to(ROOT)}: {', '.join(sorted(found))}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_each_system_has_its_files():
+    def parts(system):
+        return {path.stem for path in (ROOT / "csrc" / "support").glob(f"*_{system}.cpp")}
+
+    linux = {name.removesuffix("_linux") for name in parts("linux")}
+    assert linux == {"os", "child", "build_id"}
+    assert linux <= {name.removesuffix("_windows") for name in parts("windows")}
+
+
 PACKAGE = ROOT / "torch_ocl_compile"
 # "compile.backend" -> its file. A package's __init__.py has the package's name.
 MODULES = {

@@ -1,0 +1,27 @@
+# tests/no_device/test_windows.py: the C++ core for Windows, built with mingw-w64; its tests run in Wine.
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.needs("wine", "sweep")
+def test_the_core_builds_for_windows_and_its_tests_pass_in_wine():
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # cmake, ninja and ctest of pip
+    done = subprocess.run(
+        [ROOT / "scripts" / "windows.sh"],
+        env=os.environ | {"PATH": path, "VIRTUAL_ENV": sys.prefix, "WERROR": "ON"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 3:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-5000:]
+    assert "100% tests passed" in done.stdout
