@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_c432cdd5fb97
+#define KERNEL_NAME pack_5497caa5a626
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -78,6 +78,23 @@ typedef float16 V16;
 
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
+
+// ---- prefetch ---- CPUs only
+#ifndef PREFETCHES
+#define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
+#endif
+// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
+// runtime. The cast is valid because a CPU has one address space.
+#if PREFETCHES && defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
+#define PREFETCH_TO_WRITE(p) __builtin_prefetch((__private const void*)(size_t)(p), 1)
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p)
+#define PREFETCH_TO_WRITE(p)
+#endif
 
 // ---- group kernels: one work-group = one tile of the output, operands staged in local memory ----
 //
@@ -356,7 +373,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_a02a189dcab4
+#define KERNEL_NAME gemm_1009106273c7
 #define VW 16
 #define MR 6
 #define NV 4
@@ -439,6 +456,23 @@ typedef float16 V16;
 
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
+
+// ---- prefetch ---- CPUs only
+#ifndef PREFETCHES
+#define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
+#endif
+// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
+// runtime. The cast is valid because a CPU has one address space.
+#if PREFETCHES && defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
+#define PREFETCH_TO_WRITE(p) __builtin_prefetch((__private const void*)(size_t)(p), 1)
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p)
+#define PREFETCH_TO_WRITE(p)
+#endif
 
 // ---- group kernels: one work-group = one tile of the output, operands staged in local memory ----
 //
@@ -674,9 +708,6 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #ifndef A_COL_MAJOR
 #define A_COL_MAJOR 0  // layout of A, see above
 #endif
-#ifndef PREFETCHES
-#define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
-#endif
 #ifndef PREFETCH_A
 // 1: a tile prefetches the next tile's part of A, which the hardware does not foresee (A_COL_MAJOR 1, or 0 with short
 // rows)
@@ -701,16 +732,6 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define STOREV(acc, b, m, n) VSTORE(acc, y + y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n))
 #endif
 
-// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
-// runtime. The cast is valid because a CPU has one address space.
-#if PREFETCHES && defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
-#define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p)
-#endif
 #define B_AHEAD 16  // rows of B that the packing tile prefetches ahead, about 100 ns
 
 #if A_COL_MAJOR == 0

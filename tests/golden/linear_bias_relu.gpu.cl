@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_0dc8a81ea4d7
+#define KERNEL_NAME gemm_ce31eebbcc63
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -86,6 +86,23 @@ typedef float16 V16;
 
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
+
+// ---- prefetch ---- CPUs only
+#ifndef PREFETCHES
+#define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
+#endif
+// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
+// runtime. The cast is valid because a CPU has one address space.
+#if PREFETCHES && defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
+#define PREFETCH_TO_WRITE(p) __builtin_prefetch((__private const void*)(size_t)(p), 1)
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p)
+#define PREFETCH_TO_WRITE(p)
+#endif
 
 // ---- group kernels: one work-group = one tile of the output, operands staged in local memory ----
 //
