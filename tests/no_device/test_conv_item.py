@@ -1,0 +1,48 @@
+# tests/no_device/test_conv_item.py: in which order a convolution on a CPU writes its result, and what it prefetches.
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from tests.no_device.scheduling import CAPS
+from tests.no_device.test_lowering import compiled
+from torch_ocl_compile import _C
+from torch_ocl_compile._C import ir
+
+
+def convolution(channels: tuple[int, int], kernel: int, **caps: Any) -> str:
+    """Returns the text of a convolution to which a tensor and a bias are added."""
+    graphs: list[ir.Graph] = []
+    x, w = torch.randn(2, channels[0], 12, 12), torch.randn(channels[1], channels[0], kernel, kernel)
+    x = x.contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        result = F.conv2d(x, w, stride=2)
+        given = [x, w, torch.randn(channels[1]), torch.randn_like(result, memory_format=torch.channels_last)]
+        compiled(lambda x, w, b, r: F.conv2d(x, w, stride=2) + b[:, None, None] + r, graphs, dynamic=False)(*given)
+    rendered = _C.exec.render(graphs[0], CAPS["cpu16"] | caps, True)
+    return next(k["text"] for k in rendered["kernels"] if "kernels/conv/item.cl" in k["text"])
+
+
+def test_a_tile_prefetches_what_its_epilogue_touches():
+    text = convolution((64, 64), 1)
+    function = text[text.index("void epilogue_p(") : text.index("#define PREFETCHV(")]
+    loaded, stored = re.findall(r"PREFETCH\((.*)\)", function), re.findall(r"PREFETCH_TO_WRITE\((.*)\)", function)
+    assert len(loaded) == 1 and len(stored) == 1, (
+        "the added tensor and the result, but not the bias, which stays in caches"
+    )
+    addresses = re.findall(r"vload16\(0, (e_in\d+ \+ .*)\);", text) + re.findall(r"vstore16\(.*, 0, (e_out.*)\);", text)
+    assert loaded[0] in addresses and stored[0] in addresses
+    assert "PREFETCHES 1" in text
+
+
+def test_without_the_instruction_nothing_is_prefetched():
+    text = convolution((64, 64), 1, prefetch=False)
+    assert "#define PREFETCHV" not in text and "PREFETCHES 1" not in text
+
+
+def test_channels_come_first_if_the_caches_keep_the_filters():
+    assert "#define CHANNELS_FIRST 1" in convolution((64, 256), 1)
+    assert "#define CHANNELS_FIRST 0" in convolution((256, 512), 3)
