@@ -29,6 +29,7 @@ from torch_ocl_compile.compile import debug
 from torch_ocl_compile.compile.plan import make_plan
 from torch_ocl_compile.decompositions.forms import FORMS
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.eager.conditions import Conditions, conditions_of
 from torch_ocl_compile.eager.forms import form_of
 from torch_ocl_compile.eager.tracing import trace
 from torch_ocl_compile.eager.tracing_thread import tracing_thread
@@ -78,6 +79,7 @@ class EagerPlan:
     symbols: list[tuple[int, int]] = field(default_factory=list)  # (leaf, dimension) of each size symbol.
     returns: list[Return] = field(default_factory=list)
     resizes: list[tuple[int, list[int], list[int]]] = field(default_factory=list)  # (leaf, sizes, strides).
+    conditions: Conditions = field(default_factory=Conditions)  # The calls that the plan serves.
     refused: bool = False  # PyTorch's CPU kernel will raise its own error.
     reason: str = ""  # Why there is no plan.
     graph: str = ""  # The plan's ir.Graph as text.
@@ -154,9 +156,10 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
         debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
         resizes = traced.resizes()
         if resizes:
-            return EagerPlan(resizes=resizes)
+            return EagerPlan(resizes=resizes, conditions=traced.conditions())
         functionalise(gm)
         lowered = lower_module(gm, fallback="error")
+        conditions = traced.conditions()
     if lowered.device.type == "cpu":
         raise UnsupportedError("none of its tensors is on an ocl device")
     debug.dump(label, "graph.txt", lowered.graph.str)
@@ -168,7 +171,7 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
     plan = make_plan(lowered, {**config.compile_options(None), "op": name}, label)
     log.debug("%s: compiled for %s, %d launches", label, level.name.lower(), plan.launch_count)
     graph = lowered.graph.str()
-    return EagerPlan(plan, inputs, symbols, traced.returns(results), graph=graph)
+    return EagerPlan(plan, inputs, symbols, traced.returns(results), conditions=conditions, graph=graph)
 
 
 class _Trace:
@@ -191,6 +194,8 @@ class _Trace:
         self.has_dims = any(t.dim() > 0 for t in self.tensors)
         self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
         self.symbols: dict[int, Any] = {}  # Size -> SymInt.
+        self.size_places: dict[Any, tuple[int, int]] = {}  # sympy symbol -> (leaf, dimension).
+        self.float_values: dict[Any, tuple[int, float]] = {}  # sympy symbol -> (leaf, value).
         self.leaf_of: list[int] = []  # The leaf of each placeholder.
         # For each return: (is it a list, which elements exist), or (number,), or the position of the argument that is
         # returned.
@@ -212,8 +217,6 @@ class _Trace:
                 if type(error) not in _OF_ARGUMENTS and _is_ours(error):
                     raise InternalError(f"{self.op} is traced: {type(error).__name__}: {error}") from error
                 raise Untraceable(error) from error
-        if any(self._is_special(guard.expr) for guard in self.env.guards):
-            raise UnsupportedError(f"its graph holds for some values only: {self.env.guards}")
         drop_dead_code(made)
         return made
 
@@ -236,9 +239,9 @@ class _Trace:
                 if type(error) in (*_OF_ARGUMENTS, TypeError):
                     raise Untraceable(error) from error
 
-    def _is_special(self, expr: Any) -> bool:
-        """True if a guard depends on a symbol. Then the graph serves fewer calls than its key describes."""
-        return bool(expr.free_symbols)
+    def conditions(self) -> Conditions:
+        """Call when the graph has been lowered, because the lowering may decide something by a size too."""
+        return conditions_of(self.env, self.size_places, self.float_values)
 
     def _placeholder(self, i: int, leaf: Any) -> Any:
         """Returns the fake argument for a leaf. None if the graph has it as a constant."""
@@ -290,6 +293,7 @@ class _Trace:
 
         source = ConstantSource(f"number_{i}")
         symbol = self.env.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+        self.float_values[symbol] = (i, value)
         return self.env.create_symfloatnode(symbol, hint=value, source=source)
 
     def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
@@ -319,6 +323,7 @@ class _Trace:
         if size not in self.symbols:
             source = ConstantSource(f"size_{i}_{d}")
             symbol = self.env.create_symbol(size, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+            self.size_places[symbol] = (i, d)
             self.symbols[size] = self.env.create_symintnode(symbol, hint=size, source=source)
         return self.symbols[size]
 
