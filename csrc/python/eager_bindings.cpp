@@ -34,12 +34,9 @@ aten::EagerInput input_from(const py::tuple& t) {
 }
 
 aten::EagerConditions conditions_from(const py::object& made) {
-  aten::EagerConditions conditions;
-  conditions.symbols = made.attr("symbols").cast<std::vector<std::pair<int, int>>>();
-  conditions.sizes = made.attr("sizes").cast<std::vector<ir::IndexExpr>>();
-  for (const auto& [leaf, relation, constant] : made.attr("floats").cast<std::vector<std::tuple<int, int, double>>>())
-    conditions.floats.push_back({leaf, static_cast<aten::Relation>(relation), constant});
-  return conditions;
+  return {made.attr("symbols").cast<std::vector<std::pair<int, int>>>(),
+          made.attr("sizes").cast<std::vector<ir::IndexExpr>>(),
+          made.attr("floats").cast<std::vector<std::pair<int, double>>>()};
 }
 
 std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {

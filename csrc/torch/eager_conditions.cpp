@@ -7,24 +7,6 @@ namespace ocl::aten {
 
 namespace {
 
-bool holds(double value, Relation relation, double constant) {
-  switch (relation) {
-    case Relation::kEqual:
-      return value == constant;
-    case Relation::kNotEqual:
-      return value != constant;
-    case Relation::kLess:
-      return value < constant;
-    case Relation::kLessOrEqual:
-      return value <= constant;
-    case Relation::kGreater:
-      return value > constant;
-    case Relation::kGreaterOrEqual:
-      return value >= constant;
-  }
-  return false;
-}
-
 /// True if all symbols of the expression are among s0, s1, ... s<count - 1>.
 bool uses_only(const ir::IndexExpr& e, size_t count) {
   if (e.op() == ir::IndexOp::kSymbol)
@@ -40,9 +22,7 @@ bool EagerConditions::hold(const EagerArguments& arguments) const {
     return arguments.leaves[leaf].toTensor().size(dim);
   };
   return std::all_of(floats.begin(), floats.end(),
-                     [&](const FloatCondition& condition) {
-                       return holds(arguments.leaves[condition.leaf].toDouble(), condition.relation, condition.constant);
-                     }) &&
+                     [&](const auto& value) { return arguments.leaves[value.first].toDouble() == value.second; }) &&
          std::all_of(sizes.begin(), sizes.end(), [&](const ir::IndexExpr& e) { return ir::evaluate(e, size_of) >= 0; });
 }
 
@@ -55,10 +35,8 @@ bool EagerConditions::fit(const EagerArguments& arguments) const {
   };
   return std::all_of(symbols.begin(), symbols.end(), has_size) &&
          std::all_of(sizes.begin(), sizes.end(), [&](const ir::IndexExpr& e) { return uses_only(e, symbols.size()); }) &&
-         std::all_of(floats.begin(), floats.end(), [&](const FloatCondition& condition) {
-           return condition.relation <= Relation::kGreaterOrEqual && is_leaf(condition.leaf) &&
-                  arguments.leaves[condition.leaf].isDouble();
-         });
+         std::all_of(floats.begin(), floats.end(),
+                     [&](const auto& value) { return is_leaf(value.first) && arguments.leaves[value.first].isDouble(); });
 }
 
 }  // namespace ocl::aten

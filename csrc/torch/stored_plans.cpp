@@ -101,10 +101,9 @@ void describe(Coder& coder, EagerConditions& conditions) {
     coder.text(text);
     size = ir::parse_index(text);
   });
-  coder.list(conditions.floats, [&](FloatCondition& condition) {
-    coder.value(condition.leaf);
-    coder.value(condition.relation);
-    coder.value(condition.constant);
+  coder.list(conditions.floats, [&](std::pair<int, double>& value) {
+    coder.value(value.first);
+    coder.value(value.second);
   });
 }
 

@@ -9,11 +9,10 @@ import sympy
 from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, Max, Mod, ToFloat
 
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.eager.conditions import Conditions, Relation, conditions_of
+from torch_ocl_compile.eager.conditions import Conditions, conditions_of
 from torch_ocl_compile.errors import UnsupportedError
 
 S, U = sympy.Symbol("s0", integer=True, positive=True), sympy.Symbol("s1", integer=True, positive=True)
-F = sympy.Symbol("zf0", real=True)
 SIZES = {S: (0, 1), U: (2, 0)}
 
 
@@ -24,8 +23,8 @@ class Env:
         self.guards = [type("Guard", (), {"expr": guard}) for guard in guards]
 
 
-def conditions(*guards: Any, value: float = 2.0) -> Conditions:
-    return conditions_of(Env(*guards), SIZES, {F: (1, value)})
+def conditions(*guards: Any, floats: Any = None) -> Conditions:
+    return conditions_of(Env(*guards), SIZES, floats or {})
 
 
 GUARDS = [
@@ -63,29 +62,11 @@ def test_a_condition_holds_where_its_guard_holds(guard: Any) -> None:
     assert held == {True, False}, "the sizes do not test the guard"
 
 
-@pytest.mark.parametrize(
-    ("guard", "relation", "constant"),
-    [
-        (sympy.Eq(F, 2.0), Relation.EQUAL, 2.0),
-        (sympy.Ne(F, sympy.oo), Relation.NOT_EQUAL, float("inf")),
-        (F > 0, Relation.GREATER, 0.0),
-        (F <= 2.5, Relation.LESS_OR_EQUAL, 2.5),
-        (sympy.StrictLessThan(1, F, evaluate=False), Relation.GREATER, 1.0),
-        (sympy.LessThan(0.1, F, evaluate=False), Relation.GREATER_OR_EQUAL, 0.1),
-    ],
-    ids=str,
-)
-def test_a_float_compared_with_a_constant(guard: Any, relation: Relation, constant: float) -> None:
-    made = conditions(guard)
-    assert made.floats == [(1, relation, constant)] and not made.sizes and not made.symbols
-
-
-def test_a_float_in_an_expression_keeps_its_value() -> None:
-    made = conditions(sympy.Eq(sympy.floor(F * 3), 6), value=2.0)
-    assert made.floats == [(1, Relation.EQUAL, 2.0)] and not made.sizes
-    made = conditions(F * S > 8, value=2.0)
-    assert made.floats == [(1, Relation.EQUAL, 2.0)]
-    assert [s for s in range(2, 9) if all(ir.evaluate(e, {"s0": s, "s1": 2}) >= 0 for e in made.sizes)] == [5, 6, 7, 8]
+def test_floats() -> None:
+    made = conditions(floats={1: 2.5, 3: float("inf")})
+    assert made.floats == [(1, 2.5), (3, float("inf"))] and not made.sizes and not made.symbols
+    with pytest.raises(UnsupportedError, match="NaN"):
+        conditions(floats={1: float("nan")})
 
 
 @pytest.mark.parametrize(
@@ -95,11 +76,10 @@ def test_a_float_in_an_expression_keeps_its_value() -> None:
         FloorDiv(U, S - U) > 1,
         sympy.sin(S) > 0,
         sympy.Symbol("u0", integer=True) > 3,
+        sympy.Symbol("zf0", real=True) > 0,
     ],
     ids=str,
 )
 def test_guards_that_are_refused(guard: Any) -> None:
     with pytest.raises(UnsupportedError, match="its graph holds only if"):
         conditions(guard)
-    with pytest.raises(UnsupportedError, match="NaN"):
-        conditions(F * 2 > 8, value=float("nan"))

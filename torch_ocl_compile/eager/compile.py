@@ -152,6 +152,8 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
     label = f"eager_{packet}_{next(_labels)}"
     with torch.no_grad():
         traced = _Trace(op, args, same, level)
+        if level is Level.SIZES and (decisive := traced.decisive_floats()):
+            traced = _Trace(op, args, same, level, decisive)
         gm = traced.graph_module
         debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
         resizes = traced.resizes()
@@ -177,7 +179,8 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
 class _Trace:
     """The traced graph of one op, and the leaf of each of its placeholders."""
 
-    def __init__(self, op: Any, args: list[Any], same: list[int], level: Level) -> None:
+    def __init__(self, op: Any, args: list[Any], same: list[int], level: Level, fixed: Sequence[int] = ()) -> None:
+        """`fixed`: leaves that are floats and stay constants."""
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         self.op = op
@@ -195,7 +198,8 @@ class _Trace:
         self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
         self.symbols: dict[int, Any] = {}  # Size -> SymInt.
         self.size_places: dict[Any, tuple[int, int]] = {}  # sympy symbol -> (leaf, dimension).
-        self.float_values: dict[Any, tuple[int, float]] = {}  # sympy symbol -> (leaf, value).
+        self.float_leaves: dict[Any, int] = {}  # sympy symbol -> leaf.
+        self.fixed = fixed
         self.leaf_of: list[int] = []  # The leaf of each placeholder.
         # For each return: (is it a list, which elements exist), or (number,), or the position of the argument that is
         # returned.
@@ -241,7 +245,12 @@ class _Trace:
 
     def conditions(self) -> Conditions:
         """Call when the graph has been lowered, because the lowering may decide something by a size too."""
-        return conditions_of(self.env, self.size_places, self.float_values)
+        return conditions_of(self.env, self.size_places, {i: self.leaves[i] for i in self.fixed})
+
+    def decisive_floats(self) -> list[int]:
+        """Returns the leaves that are floats and by which the trace has decided something."""
+        symbols = {symbol for guard in self.env.guards for symbol in guard.expr.free_symbols}
+        return [leaf for symbol, leaf in self.float_leaves.items() if symbol in symbols]
 
     def _placeholder(self, i: int, leaf: Any) -> Any:
         """Returns the fake argument for a leaf. None if the graph has it as a constant."""
@@ -254,8 +263,8 @@ class _Trace:
             if self.level is Level.SIZES:
                 sizes, strides = self._symbolic(i, leaf)
             return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
-        if isinstance(leaf, float) and self.level is not Level.EXACT and self.free in (None, self.arguments[i]):
-            return self._symbolic_float(i, leaf)
+        if isinstance(leaf, float) and self.level is not Level.EXACT and i not in self.fixed:
+            return self._symbolic_float(i, leaf) if self.free in (None, self.arguments[i]) else None
         return None
 
     def _number(self, i: int, leaf: torch.Tensor) -> Any:
@@ -293,7 +302,7 @@ class _Trace:
 
         source = ConstantSource(f"number_{i}")
         symbol = self.env.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
-        self.float_values[symbol] = (i, value)
+        self.float_leaves[symbol] = i
         return self.env.create_symfloatnode(symbol, hint=value, source=source)
 
     def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:

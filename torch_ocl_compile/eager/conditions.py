@@ -4,7 +4,6 @@ guard. csrc/torch/eager_conditions.h has the same fields."""
 
 from __future__ import annotations
 
-import enum
 import functools
 import math
 from collections.abc import Mapping
@@ -20,80 +19,29 @@ from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.symbolic import Symbols, as_quotient
 
 
-class Relation(enum.IntEnum):
-    EQUAL = 0
-    NOT_EQUAL = 1
-    LESS = 2
-    LESS_OR_EQUAL = 3
-    GREATER = 4
-    GREATER_OR_EQUAL = 5
-
-
-_RELATIONS = {
-    sympy.Eq: Relation.EQUAL,
-    sympy.Ne: Relation.NOT_EQUAL,
-    sympy.StrictLessThan: Relation.LESS,
-    sympy.LessThan: Relation.LESS_OR_EQUAL,
-    sympy.StrictGreaterThan: Relation.GREATER,
-    sympy.GreaterThan: Relation.GREATER_OR_EQUAL,
-}
-
-
 @dataclass
 class Conditions:
     symbols: list[tuple[int, int]] = field(default_factory=list)  # (leaf, dimension) of s0, s1, ... in `sizes`.
     sizes: list[ir.IndexExpr] = field(default_factory=list)  # Each must be at least 0.
-    floats: list[tuple[int, Relation, float]] = field(default_factory=list)  # (leaf, relation, constant).
+    floats: list[tuple[int, float]] = field(default_factory=list)  # (leaf, the value that it must have).
 
 
-def conditions_of(
-    env: Any, sizes: Mapping[sympy.Symbol, tuple[int, int]], floats: Mapping[sympy.Symbol, tuple[int, float]]
-) -> Conditions:
+def conditions_of(env: Any, sizes: Mapping[sympy.Symbol, tuple[int, int]], floats: Mapping[int, float]) -> Conditions:
     """Returns conditions under which all guards of `env` hold. UnsupportedError for a guard that has no such form.
 
-    `sizes`: symbol -> (leaf, dimension). `floats`: symbol -> (leaf, value at this call).
+    `sizes`: symbol -> (leaf, dimension). `floats`: leaf -> the constant that the trace has for it.
     """
-    made = Conditions()
     symbols = Symbols(builder=None, exprs={symbol: ir.IndexExpr.size(i) for i, symbol in enumerate(sizes)})  # type: ignore[arg-type]
-    for guard in dict.fromkeys(guard.expr for guard in env.guards):
+    made = Conditions(floats=list(floats.items()))
+    if any(map(math.isnan, floats.values())):
+        raise UnsupportedError("its graph holds only for a number that is NaN")
+    for guard in dict.fromkeys(guard.expr for guard in env.guards if guard.expr.free_symbols):
         try:
-            _add(made, symbols, guard, floats)
+            made.sizes.append(_at_least_zero(guard, symbols))
         except UnsupportedError as error:
             raise UnsupportedError(f"its graph holds only if {guard}: {error}") from error
     made.symbols = list(sizes.values()) if made.sizes else []
     return made
-
-
-def _add(made: Conditions, symbols: Symbols, guard: Any, floats: Mapping[sympy.Symbol, tuple[int, float]]) -> None:
-    if isinstance(guard, And):
-        for part in guard.args:
-            _add(made, symbols, part, floats)
-        return
-    compared = _compared_float(guard, floats)
-    if compared is not None:
-        made.floats.append(compared)
-        return
-    # A float that is part of an expression must have the value of this call.
-    for symbol in sorted(guard.free_symbols & floats.keys(), key=str):
-        leaf, value = floats[symbol]
-        if math.isnan(value):
-            raise UnsupportedError(f"{symbol} is NaN")
-        made.floats.append((leaf, Relation.EQUAL, value))
-        guard = guard.xreplace({symbol: sympy.Float(value)})
-    if guard.free_symbols:
-        made.sizes.append(_at_least_zero(guard, symbols))
-
-
-def _compared_float(
-    guard: Any, floats: Mapping[sympy.Symbol, tuple[int, float]]
-) -> tuple[int, Relation, float] | None:
-    """Returns the condition of a guard that compares a float with a constant. None for other guards."""
-    if type(guard) not in _RELATIONS:
-        return None
-    for relational in (guard, guard.reversed):
-        if relational.lhs in floats and relational.rhs.is_number and relational.rhs.is_extended_real:
-            return floats[relational.lhs][0], _RELATIONS[type(relational)], float(relational.rhs)
-    return None
 
 
 def _at_least_zero(guard: Any, symbols: Symbols) -> ir.IndexExpr:
@@ -104,19 +52,19 @@ def _at_least_zero(guard: Any, symbols: Symbols) -> ir.IndexExpr:
         return functools.reduce(ir.max, (_at_least_zero(part, symbols) for part in guard.args))
     if isinstance(guard, Not):
         return -1 - _at_least_zero(guard.args[0], symbols)
-    if type(guard) not in _RELATIONS:
+    if not isinstance(guard, sympy.Rel):
         raise UnsupportedError(f"{type(guard).__name__} is no comparison")
     difference = _integer_difference(guard.lhs, guard.rhs, symbols)
-    match _RELATIONS[type(guard)]:
-        case Relation.EQUAL:
+    match guard:
+        case sympy.Eq():
             return ir.min(difference, -difference)
-        case Relation.NOT_EQUAL:
+        case sympy.Ne():
             return ir.max(difference, -difference) - 1
-        case Relation.LESS:
+        case sympy.StrictLessThan():
             return -difference - 1
-        case Relation.LESS_OR_EQUAL:
+        case sympy.LessThan():
             return -difference
-        case Relation.GREATER:
+        case sympy.StrictGreaterThan():
             return difference - 1
         case _:
             return difference
