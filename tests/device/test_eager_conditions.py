@@ -1,16 +1,12 @@
 # tests/device/test_eager_conditions.py: eager ops whose traces decide something by a size or a float: few plans, right results.
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.nn.functional as F
 
 from torch_ocl_compile import _C, config
-from torch_ocl_compile.eager import reasons
 from torch_ocl_compile.tuning import table
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import sympy
 from sympy.logic.boolalg import And, Not, Or
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import UnsupportedError
@@ -82,7 +84,6 @@ def _integer_difference(a: Any, b: Any, symbols: Symbols) -> ir.IndexExpr:
 
 
 def _is_positive(e: Any) -> bool:
-    """True if an expression of sizes is known to be positive: symbols stand for sizes of at least 2."""
-    if e.is_number:
-        return bool(e > 0)
-    return bool(e.is_Symbol) or (isinstance(e, sympy.Mul) and all(_is_positive(factor) for factor in e.args))
+    """True if an expression is positive for all sizes. Symbols stand for sizes of at least 2."""
+    bounds = bound_sympy(e, dict.fromkeys(e.free_symbols, ValueRanges(2, int_oo)))
+    return bool(bounds.lower > 0)
