@@ -92,7 +92,13 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> bool:
 
 
 @check(
-    *("aten.gather.default", "aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce"),
+    *(
+        "aten.gather.default",
+        "aten.scatter.src",
+        "aten.scatter.value",
+        "aten.scatter.reduce",
+        "aten.scatter.value_reduce",
+    ),
     *("aten.scatter_add.default", "aten.scatter_reduce.two", "aten.index_copy.default"),
 )
 def along_dim(x: Tensor, dim: int, index: Tensor, *_: Any, **__: Any) -> bool:

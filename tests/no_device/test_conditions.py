@@ -1,4 +1,4 @@
-# tests/no_device/test_eager_conditions.py: guards of a trace as conditions, against the guards themselves.
+# tests/no_device/test_conditions.py: guards of a trace as conditions, against the guards themselves.
 from __future__ import annotations
 
 import itertools
