@@ -34,8 +34,7 @@ aten::EagerInput input_from(const py::tuple& t) {
 }
 
 aten::EagerConditions conditions_from(const py::object& made) {
-  return {made.attr("symbols").cast<std::vector<std::pair<int, int>>>(),
-          made.attr("sizes").cast<std::vector<ir::IndexExpr>>(),
+  return {made.attr("symbols").cast<std::vector<std::pair<int, int>>>(), made.attr("sizes").cast<std::vector<ir::IndexExpr>>(),
           made.attr("floats").cast<std::vector<std::pair<int, double>>>()};
 }
 

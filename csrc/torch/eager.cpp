@@ -25,7 +25,8 @@ namespace {
 // After this many plans that differ only in numbers, numbers become arguments.
 constexpr int kExactNumbers = 3;
 constexpr int kExactSizes = 4;  // After this many plans that differ in sizes, sizes become arguments.
-// A class of calls for which no plan without conditions can be made gets at most this many exact plans. Its further calls run on the CPU.
+// A class of calls for which no plan without conditions can be made gets at most this many exact plans. Its further calls run
+// on the CPU.
 constexpr int kMostExact = 48;
 constexpr int kMostConditional = 8;  // A class of calls gets at most this many plans with conditions.
 // After this many failed compilations without a success, no more calls of the class are compiled.
@@ -126,7 +127,8 @@ class CacheMiss {
     bool is_stored = false;
     without_lock([&] {
       compiled = compiler_.compile(op_, stack_, arguments_, level);
-      at_boundary([&] { OCL_ASSERT(!compiled.plan || compiled.plan->conditions.hold(arguments_), "a plan excludes its call"); });
+      at_boundary(
+          [&] { OCL_ASSERT(!compiled.plan || compiled.plan->conditions.hold(arguments_), "a plan excludes its call"); });
       if (level != KeyLevel::kExact && compiled.plan && compiled.plan->refused)
         refusals_.emplace_back(level, compiled);
       else

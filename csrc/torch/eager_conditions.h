@@ -12,8 +12,8 @@ namespace ocl::aten {
 /// A trace that decides something by a size or a float holds for some values only. Its plan serves the calls for which all of
 /// these conditions hold.
 struct EagerConditions {
-  std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of the size s0, s1, ... of `sizes`.
-  std::vector<ir::IndexExpr> sizes;          // Each must be at least 0.
+  std::vector<std::pair<int, int>> symbols;    // (leaf, dimension) of the size s0, s1, ... of `sizes`.
+  std::vector<ir::IndexExpr> sizes;            // Each must be at least 0.
   std::vector<std::pair<int, double>> floats;  // (leaf, the value that it must have).
 
   bool empty() const { return sizes.empty() && floats.empty(); }
