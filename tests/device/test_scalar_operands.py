@@ -55,19 +55,22 @@ def expected(name: str) -> list[tuple[str, str, torch.Tensor]]:
     return found
 
 
+def assert_same(got: torch.Tensor, wanted: torch.Tensor, mix: str) -> None:
+    torch.testing.assert_close(got, wanted, equal_nan=True, msg=lambda text: f"{mix}: {text}")
+
+
 @pytest.mark.parametrize("name", OPS.split())
 def test_mixed_operands(ocl_device: str, name: str) -> None:
     wanted = expected(name)
     assert len(wanted) > 20
+    wanted = wanted[:: max(len(wanted) // 40, 1)]  # All would take a minute.
 
     def every() -> list[torch.Tensor]:
         return [call(name, placed(a, ocl_device), placed(b, ocl_device)) for a, b, _ in wanted]
 
     # Each op alone compiles a kernel, so only some mixes run alone.
-    for a, b, result in wanted[:: max(len(wanted) // 12, 1)]:
-        torch.testing.assert_close(
-            call(name, placed(a, ocl_device), placed(b, ocl_device)).cpu(), result, msg=f"{a}, {b}"
-        )
+    for a, b, result in wanted[::4]:
+        assert_same(call(name, placed(a, ocl_device), placed(b, ocl_device)).cpu(), result, f"{a}, {b}")
     torch._dynamo.reset()
     for (a, b, result), got in zip(wanted, torch.compile(every, backend="ocl")(), strict=True):
-        torch.testing.assert_close(got.cpu(), result, msg=lambda text, a=a, b=b: f"{a}, {b}: {text}")
+        assert_same(got.cpu(), result, f"{a}, {b}")
