@@ -263,13 +263,19 @@ def pytest_generate_tests(metafunc):
             metafunc.parametrize("ocl_device", [pytest.param("ocl:0", marks=skip)], ids=["no-device"])
 
 
-@pytest.fixture
-def two_ocl_devices(request):
-    """The first two selected devices. With one device the test is deselected, without any it is skipped."""
+@pytest.fixture(scope="session")
+def selected_devices(request):
+    """The selected devices. Without any, the test is skipped. For tests that run once, whatever the devices."""
     devices = [d for d, _ in ocl_devices(request.config.getoption("--ocl-devices"))]
     if not devices:
         pytest.skip(NO_DEVICE)
-    return devices[:2]
+    return devices
+
+
+@pytest.fixture
+def two_ocl_devices(selected_devices):
+    """The first two selected devices. With one device the test is deselected, without any it is skipped."""
+    return selected_devices[:2]
 
 
 @pytest.fixture

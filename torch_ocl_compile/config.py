@@ -186,8 +186,8 @@ option(
     "build_workers",
     int,
     -1,
-    "Processes that compile kernels at the same time. -1: as many as cores and memory allow, where enough kernels are "
-    "missing. 0: kernels are compiled in this process.",
+    "Processes that compile kernels at the same time. -1: as many as cores and memory allow, if many "
+    "kernels are missing. 0: kernels are compiled in this process.",
     least=-1,
 )
 option(

@@ -33,10 +33,16 @@ aten::EagerInput input_from(const py::tuple& t) {
   return input;
 }
 
+aten::EagerConditions conditions_from(const py::object& made) {
+  return {made.attr("symbols").cast<std::vector<std::pair<int, int>>>(), made.attr("sizes").cast<std::vector<ir::IndexExpr>>(),
+          made.attr("floats").cast<std::vector<std::pair<int, double>>>()};
+}
+
 std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
   auto eager = std::make_shared<aten::EagerPlan>();
   eager->refused = made.attr("refused").cast<bool>();
   if (eager->refused) return eager;
+  eager->conditions = conditions_from(made.attr("conditions"));
   eager->resizes = made.attr("resizes").cast<decltype(eager->resizes)>();
   if (!eager->resizes.empty()) return eager;
   if (made.attr("plan").is_none()) return nullptr;

@@ -300,7 +300,10 @@ void bind_builder(py::module_& m) {
       .def_readonly("buffer", &Value::buffer)
       .def_readonly("coords", &Value::coords)
       .def_property_readonly("constant", [](const Value& v) { return from_scalar(v.constant); })
-      .def_readonly("index", &Value::index);
+      .def_readonly("index", &Value::index)
+      .def("__float__", [](const Value&) -> double {
+        fail(ErrorKind::kUnsupported, "a number that varies from call to call must be a constant here");
+      });
 
   py::class_<Builder>(m, "Builder")
       .def(py::init<>())

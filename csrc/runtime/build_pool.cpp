@@ -28,7 +28,8 @@ constexpr std::chrono::seconds kLongestStart{60};  // Time limit for a worker to
 constexpr std::chrono::seconds kFresh{8};          // A worker that has been idle for longer may be about to end.
 constexpr int64_t kHostBytesPerWorker = int64_t{1} << 30;
 constexpr int64_t kDeviceBytesPerWorker = int64_t{1} << 31;  // A context on a GPU takes some of its memory.
-// A call that builds fewer kernels than this starts no worker.
+// Fewer kernels than this share one worker on a CPU, because the start of a worker takes as long as some kernels. On a GPU they
+// are compiled in this process: there a worker needs a context, which takes longer.
 constexpr size_t kLeastOnCpu = 8, kLeastOnGpu = 3;
 
 struct Worker {
@@ -166,11 +167,11 @@ size_t workers_for(const Device& device, size_t kernels) {
   const std::lock_guard lock(all.mutex);
   if (all.settings.most_workers == 0 || all.unusable.count(device.index())) return 0;
   if (all.settings.most_workers > 0) return static_cast<size_t>(all.settings.most_workers);
-  if (kernels < (device.caps().is_cpu ? kLeastOnCpu : kLeastOnGpu)) return 0;
   int64_t workers = std::max(1u, std::thread::hardware_concurrency());
   if (const int64_t free = os::available_memory_bytes()) workers = std::min(workers, free / kHostBytesPerWorker);
   if (!device.caps().is_cpu) workers = std::min(workers, device.caps().global_bytes / kDeviceBytesPerWorker);
-  return workers > 1 ? static_cast<size_t>(workers) : 0;
+  if (device.caps().is_cpu) return static_cast<size_t>(kernels < kLeastOnCpu ? std::min<int64_t>(workers, 1) : workers);
+  return kernels >= kLeastOnGpu && workers > 1 ? static_cast<size_t>(workers) : 0;
 }
 
 bool is_caused_by_text(const std::string& death) { return !death.empty() && death != "signal 9"; }

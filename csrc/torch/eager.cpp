@@ -7,6 +7,7 @@
 #include <ATen/native/Resize.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <unordered_map>
 
@@ -24,8 +25,10 @@ namespace {
 // After this many plans that differ only in numbers, numbers become arguments.
 constexpr int kExactNumbers = 3;
 constexpr int kExactSizes = 4;  // After this many plans that differ in sizes, sizes become arguments.
-// A class of calls whose sizes cannot become arguments gets at most this many exact plans. Its further calls run on the CPU.
+// A class of calls for which no plan without conditions can be made gets at most this many exact plans. Its further calls run
+// on the CPU.
 constexpr int kMostExact = 48;
+constexpr int kMostConditional = 8;  // A class of calls gets at most this many plans with conditions.
 // After this many failed compilations without a success, no more calls of the class are compiled.
 constexpr int kMostFailures = 4;
 constexpr int64_t kMostPacked = 64;  // A tensor of at most this many numbers is uploaded with the call itself.
@@ -37,9 +40,23 @@ using PlanPointer = std::shared_ptr<const EagerPlan>;
 
 /// The calls of one op that have the same key at level kAnyNumbers or kAnySizes. They differ only in what that level ignores.
 struct Class {
-  PlanPointer plan;                // A plan that serves all calls of the class.
-  bool failed = false;             // True if no plan can serve all calls.
+  std::vector<PlanPointer> plans;  // One plan that serves all calls of the class, or plans with conditions.
+  bool failed = false;             // True if a call was found for which no such plan can be made.
   int compiled = 0, failures = 0;  // Number of exact plans that were compiled, and of failures among them.
+
+  bool is_full() const { return failed || plans.size() >= static_cast<size_t>(kMostConditional); }
+  PlanPointer find(const EagerArguments& arguments) const {
+    for (const PlanPointer& plan : plans)
+      if (plan->conditions.empty() || plan->conditions.hold(arguments)) return plan;
+    return nullptr;
+  }
+  /// Adds a plan for this call. Null: there is none.
+  void add(const PlanPointer& plan, const EagerArguments& arguments) {
+    if (!plan)
+      failed = true;
+    else if (!find(arguments))  // Another thread may have added one.
+      plans.push_back(plan);
+  }
 };
 
 struct Exact {
@@ -89,10 +106,15 @@ class CacheMiss {
     std::optional<CompiledOp> found;
     bool rejected = false;
     without_lock([&] {
-      const std::string entry = find(level);
-      if (entry.empty()) return;
-      found = at_boundary([&] { return compiled_from(entry, op_, arguments_, device_, *context_); });
-      rejected = !found;
+      // Plans with conditions have the same key and a number each.
+      for (int& number = number_in_store(level) = 0; number < kMostConditional; ++number) {
+        const std::string entry = find(level, number);
+        if (entry.empty()) return;
+        StoredOp read = at_boundary([&] { return compiled_from(entry, op_, arguments_, device_, *context_); });
+        rejected = read.state == StoredOp::State::kDamaged;  // What is compiled instead replaces the entry.
+        if (read.state == StoredOp::State::kServes) found = std::move(read.compiled);
+        if (rejected || found) return;
+      }
     });
     cache().counters.rejected += rejected;
     cache().counters.from_cache += found.has_value();
@@ -105,6 +127,8 @@ class CacheMiss {
     bool is_stored = false;
     without_lock([&] {
       compiled = compiler_.compile(op_, stack_, arguments_, level);
+      at_boundary(
+          [&] { OCL_ASSERT(!compiled.plan || compiled.plan->conditions.hold(arguments_), "a plan excludes its call"); });
       if (level != KeyLevel::kExact && compiled.plan && compiled.plan->refused)
         refusals_.emplace_back(level, compiled);
       else
@@ -140,27 +164,32 @@ class CacheMiss {
     return compiled.plan;
   }
 
+  /// Returns the number of the entry that `stored` read last. If it found no plan, a new plan gets this number.
+  int& number_in_store(KeyLevel level) { return numbers_[static_cast<size_t>(level)]; }
+
   /// Returns the key of the plan in the cache. "" if the plan must not be stored.
-  std::string key_in_store(KeyLevel level) {
+  std::string key_in_store(KeyLevel level, int number) {
     if (!compiler_.context) return "";
     if (!context_) {
       device_ = device_of(arguments_);
       context_ = compiler_.context(device_);
     }
     const std::string call = context_->identity.empty() ? "" : portable_key_of(op_, arguments_, level, device_);
-    return call.empty() ? "" : hash_hex(context_->identity + call);
+    return call.empty() ? "" : hash_hex(context_->identity + call + (number > 0 ? "#" + std::to_string(number) : ""));
   }
 
   bool store(KeyLevel level, const CompiledOp& compiled) {
     const bool elsewhere = compiled.plan && compiled.plan->plan && compiled.plan->plan->device->index() != device_;
-    const std::string key = compiled.lasting && !elsewhere ? key_in_store(level) : "";
+    const int number = number_in_store(level);
+    const bool can_store = compiled.lasting && !elsewhere && number < kMostConditional;
+    const std::string key = can_store ? key_in_store(level, number) : "";
     if (key.empty() || !context_->entries.store) return false;
     context_->entries.store(key, entry_of(compiled));
     return true;
   }
 
-  std::string find(KeyLevel level) {
-    const std::string key = key_in_store(level);
+  std::string find(KeyLevel level, int number) {
+    const std::string key = key_in_store(level, number);
     return key.empty() || !context_->entries.find ? "" : context_->entries.find(key);
   }
 
@@ -171,6 +200,7 @@ class CacheMiss {
   std::unique_lock<std::mutex>& lock_;
   int device_ = -1;
   std::optional<EagerContext> context_;
+  std::array<int, 3> numbers_{};  // For each key level.
   // Refusals of the compiler that hold for a whole class of calls, with their key level.
   std::vector<std::pair<KeyLevel, CompiledOp>> refusals_;
 };
@@ -189,13 +219,14 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   const std::string by_size = key_of(op, arguments, KeyLevel::kAnySizes);
   CacheMiss miss(op, stack, arguments, c.compiler, lock);
   const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> PlanPointer {
-    if (Class& known = c.classes[key]; known.plan || known.failed || known.compiled < after) return known.plan;
+    const Class& known = c.classes[key];
+    if (PlanPointer plan = known.find(arguments)) return plan;
+    if (known.is_full() || known.compiled < after) return nullptr;
     const std::optional<PlanPointer> stored = miss.stored(level);
     PlanPointer plan = stored ? *stored : miss.compiled(level);
     // A refusal says nothing about other sizes and numbers of the class.
     if (plan && plan->refused) plan = nullptr;
-    c.classes[key].plan = plan;
-    c.classes[key].failed = plan == nullptr;
+    c.classes[key].add(plan, arguments);
     return plan;
   };
   if (arguments.has_floats)
@@ -204,15 +235,17 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   {
     const Class& known = c.classes[by_size];
     if (known.failures >= kMostFailures && known.compiled == known.failures) return nullptr;
-    if (known.failed && known.compiled >= kMostExact) return nullptr;
+    if (known.is_full() && known.compiled >= kMostExact) return nullptr;
   }
   const std::optional<PlanPointer> stored = miss.stored(KeyLevel::kExact);
   if (!stored) {
     // An earlier process may have had so many calls of the class that it stored a plan for all of them.
     for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kAnyNumbers), std::pair(&by_size, KeyLevel::kAnySizes)}) {
-      if (key->empty() || c.classes[*key].failed) continue;
+      if (key->empty() || c.classes[*key].is_full()) continue;
       const std::optional<PlanPointer> found = miss.stored(level);
-      if (found && *found && (*found)->plan) return c.classes[*key].plan = *found;
+      if (!found || !*found || !(*found)->plan) continue;
+      c.classes[*key].add(*found, arguments);
+      return *found;
     }
   }
   PlanPointer plan = stored ? *stored : miss.compiled(KeyLevel::kExact);
@@ -363,8 +396,10 @@ EagerCounters eager_counters() {
 int64_t eager_plan_count() {
   Cache& c = cache();
   const std::lock_guard lock(c.mutex);
-  const auto has_plan = [](const auto& row) { return row.second.plan != nullptr && !row.second.plan->refused; };
-  return std::count_if(c.exact.begin(), c.exact.end(), has_plan) + std::count_if(c.classes.begin(), c.classes.end(), has_plan);
+  int64_t count = 0;
+  for (const auto& [key, row] : c.exact) count += row.plan != nullptr && !row.plan->refused;
+  for (const auto& [key, known] : c.classes) count += static_cast<int64_t>(known.plans.size());
+  return count;
 }
 
 void forget_eager_plans() {

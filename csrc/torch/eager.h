@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "csrc/exec/plan.h"
+#include "csrc/torch/eager_conditions.h"
 #include "csrc/torch/eager_key.h"
 
 namespace ocl::aten {
@@ -51,6 +52,7 @@ struct EagerPlan {
   std::vector<EagerReturn> returns;
   // (leaf, sizes, strides) of each tensor to resize.
   std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;
+  EagerConditions conditions;  // What a call of the key must fulfil so that the plan serves it.
 };
 
 /// The result of compiling one op.
@@ -90,7 +92,7 @@ struct EagerCompiler {
 void set_eager_compiler(EagerCompiler compiler);
 /// Returns the latest reason for each op that could not be compiled.
 std::map<std::string, std::string> eager_reasons();
-/// Returns the number of plans that eager ops keep: at most a thousand exact ones, and one per class of calls.
+/// Returns the number of plans that eager ops keep: at most a thousand exact ones, and a few per class of calls.
 int64_t eager_plan_count();
 /// Counters since the start of the process.
 struct EagerCounters {

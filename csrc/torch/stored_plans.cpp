@@ -15,7 +15,7 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr char kFormat[] = "eager op 1";
+constexpr char kFormat[] = "eager op 2";
 
 /// Writes values one after the other, or reads them in the same order. Throws Error if a value cannot be read.
 class Coder {
@@ -89,6 +89,24 @@ EntryKind entry_kind(const CompiledOp& compiled) {
   return compiled.plan->resizes.empty() ? EntryKind::kPlan : EntryKind::kResizes;
 }
 
+void describe(Coder& coder, std::pair<int, int>& symbol) {
+  coder.value(symbol.first);
+  coder.value(symbol.second);
+}
+
+void describe(Coder& coder, EagerConditions& conditions) {
+  coder.list(conditions.symbols, [&](std::pair<int, int>& symbol) { describe(coder, symbol); });
+  coder.list(conditions.sizes, [&](ir::IndexExpr& size) {
+    std::string text = size.str();
+    coder.text(text);
+    size = ir::parse_index(text);
+  });
+  coder.list(conditions.floats, [&](std::pair<int, double>& value) {
+    coder.value(value.first);
+    coder.value(value.second);
+  });
+}
+
 void describe(Coder& coder, EntryKind& what, EagerPlan& plan, std::string& graph, std::string& reason) {
   std::string format = kFormat;
   coder.text(format);
@@ -103,10 +121,7 @@ void describe(Coder& coder, EntryKind& what, EagerPlan& plan, std::string& graph
     coder.value(input.dtype);
     coder.value(input.count);
   });
-  coder.list(plan.symbols, [&](std::pair<int, int>& symbol) {
-    coder.value(symbol.first);
-    coder.value(symbol.second);
-  });
+  coder.list(plan.symbols, [&](std::pair<int, int>& symbol) { describe(coder, symbol); });
   coder.list(plan.returns, [&](EagerReturn& value) {
     coder.flag(value.is_list);
     coder.list(value.tensors, [&](std::pair<bool, int>& tensor) {
@@ -124,6 +139,7 @@ void describe(Coder& coder, EntryKind& what, EagerPlan& plan, std::string& graph
     coder.list(std::get<1>(resize));
     coder.list(std::get<2>(resize));
   });
+  describe(coder, plan.conditions);
 }
 
 /// True if the parts of an entry fit together and fit the call. This check keeps a damaged entry from making a call read beyond
@@ -156,7 +172,7 @@ bool fits(const EagerPlan& plan, const ir::Graph& graph, const EagerArguments& a
   }
   for (const auto& [leaf, sizes, strides] : plan.resizes)
     if (!is_tensor(leaf) || sizes.size() != strides.size()) return false;
-  return true;
+  return plan.conditions.fit(arguments);
 }
 
 }  // namespace
@@ -169,6 +185,7 @@ std::string entry_of(const CompiledOp& compiled) {
     recipe.symbols = compiled.plan->symbols;
     recipe.returns = compiled.plan->returns;
     recipe.resizes = compiled.plan->resizes;
+    recipe.conditions = compiled.plan->conditions;
   }
   std::string graph = compiled.graph, reason = compiled.reason;
   Coder coder;
@@ -176,8 +193,8 @@ std::string entry_of(const CompiledOp& compiled) {
   return coder.take_bytes();
 }
 
-std::optional<CompiledOp> compiled_from(const std::string& entry, const c10::OperatorHandle& op,
-                                        const EagerArguments& arguments, int device, const EagerContext& context) {
+StoredOp compiled_from(const std::string& entry, const c10::OperatorHandle& op, const EagerArguments& arguments, int device,
+                       const EagerContext& context) {
   const std::string name = c10::toString(op.operator_name());
   CompiledOp compiled;
   auto plan = std::make_shared<EagerPlan>();
@@ -193,9 +210,10 @@ std::optional<CompiledOp> compiled_from(const std::string& entry, const c10::Ope
       fail(ErrorKind::kInternal, "its parts do not fit");
   } catch (const std::exception& error) {
     log_message(LogLevel::kInfo, "eager", "a stored plan of " + name + " is not used and made anew: " + error.what());
-    return std::nullopt;
+    return {StoredOp::State::kDamaged};
   }
-  if (what == EntryKind::kNoKernels) return compiled;
+  if (!plan->conditions.hold(arguments)) return {StoredOp::State::kOtherCalls};
+  if (what == EntryKind::kNoKernels) return {StoredOp::State::kServes, std::move(compiled)};
   plan->refused = what == EntryKind::kRefused;
   if (what == EntryKind::kPlan) {
     exec::PlanOptions options = context.options;
@@ -204,7 +222,7 @@ std::optional<CompiledOp> compiled_from(const std::string& entry, const c10::Ope
     plan->plan = exec::make_plan(std::move(graph), device_at(device), context.binaries, options);
   }
   compiled.plan = std::move(plan);
-  return compiled;
+  return {StoredOp::State::kServes, std::move(compiled)};
 }
 
 }  // namespace ocl::aten

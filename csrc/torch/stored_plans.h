@@ -2,7 +2,7 @@
 // of compiling.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 
 #include "csrc/torch/eager.h"
@@ -11,10 +11,21 @@ namespace ocl::aten {
 
 std::string entry_of(const CompiledOp& compiled);
 
-/// Makes the plan of an entry, for calls like this one on `device`. Its graph is scheduled again, so that current options and
-/// measured choices apply. The kernels' binaries are in the cache too. Returns nullopt and logs a message if the entry is
-/// damaged. Throws errors that occur while the plan is built.
-std::optional<CompiledOp> compiled_from(const std::string& entry, const c10::OperatorHandle& op,
-                                        const EagerArguments& arguments, int device, const EagerContext& context);
+/// What an entry of the cache is for a call.
+struct StoredOp {
+  enum class State : uint8_t {
+    kServes,
+    kOtherCalls,  // Its conditions do not hold for the call.
+    kDamaged,
+  };
+  State state = State::kServes;
+  CompiledOp compiled = {};  // Set for kServes.
+};
+
+/// Makes the plan of an entry, if it serves this call on `device`. Its graph is scheduled again, so that current options and
+/// measured choices apply. The kernels' binaries are in the cache too. Logs a message if the entry is damaged. Throws errors
+/// that occur while the plan is built.
+StoredOp compiled_from(const std::string& entry, const c10::OperatorHandle& op, const EagerArguments& arguments, int device,
+                       const EagerContext& context);
 
 }  // namespace ocl::aten

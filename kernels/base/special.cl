@@ -378,3 +378,8 @@ OCL_INLINE T op_frexp_mantissa(T x) {
   const T mantissa = ldexp(x, -(ilogb(x) + (M)(1)));
   return ((x != REAL(0.0)) & isfinite(x)) ? mantissa : x;
 }
+
+// x * 2^exponent, rounded once, for an integer exponent. 2^exponent alone may be too large or too small.
+OCL_INLINE T op_ldexp(T x, T exponent) {
+  return ldexp(x, convert_M(clamp(exponent, REAL(-5000.0), REAL(5000.0))));
+}

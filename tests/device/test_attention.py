@@ -272,3 +272,18 @@ def test_checkpointed_dropout(ocl_device):
     dropped = torch.asin(out.detach()).cpu()
     (gv,) = torch.autograd.grad(out.sum(), v)
     torch.testing.assert_close(gv.cpu(), dropped.mT @ dropped.cos(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("which", ["query", "key", "mask"])
+def test_an_operand_that_is_detached_in_place(ocl_device, which):
+    """Where the CPU has separate products, it saves other tensors for the gradient, and detaching an operand is no error."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        operands = {"query": q * 2, "key": k * 3, "mask": q[..., :7] * 0.5}
+        out = sdpa(operands["query"], operands["key"], v, attn_mask=operands["mask"])
+        operands[which].detach_()
+        return out * operands[which].sum()
+
+    tensors = tensors_of((2, 3, 7, 16), 7)
+    got = run(compiled(attend), tensors, ocl_device)
+    assert_as_exact(got, lambda *x: run(attend, x, "cpu"), *tensors)

@@ -45,6 +45,13 @@ def test_kernels_are_right_and_kept(ocl_device, tmp_path, workers):
         assert second["built"] == 0
 
 
+@pytest.mark.needs("cpu")
+def test_a_few_kernels_are_compiled_outside_of_this_process(ocl_device, tmp_path):
+    """A crash of the driver's compiler then ends a worker and not the user's process."""
+    found = run(ocl_device, tmp_path, -1)
+    assert found["by_workers"] == (0 if found["unkept"] else found["built"])
+
+
 def test_processes_that_start_at_once(ocl_device, tmp_path):
     """Several processes share one empty cache."""
     with ThreadPoolExecutor(4) as pool:

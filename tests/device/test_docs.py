@@ -32,9 +32,8 @@ def settings_stay():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.usefixtures("selected_devices")
 def test_page(page, tmp_path, monkeypatch, settings_stay):
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     for library in ("lightning", "transformers"):
         if f"import {library}" in page.read_text() or f"from {library}" in page.read_text():
             import_models(library)

@@ -30,6 +30,9 @@ def check(call: Any, *args: Any, device: str, falls_back: bool = False) -> None:
 
 X, Y = torch.linspace(-2, 2, 12).view(3, 4), torch.linspace(3, -1, 12).view(3, 4)
 
+LARGE = torch.tensor([0.0, -0.0, 1.5, 1e-30, -3e38, float("inf")])
+POWERS = torch.tensor([-2000, -150, -3, 127, 128, 200, 2000])
+
 
 def in_place(call: Any) -> Any:
     """Returns a function that runs `call` on a copy of its first argument and returns that copy."""
@@ -83,6 +86,7 @@ CASES = {
     "cat": (lambda x, y: torch.cat([x, y], 1), X, Y),
     "arange": (lambda x: x + torch.arange(4, device=x.device), X),
     "ldexp": (lambda x, y: [torch.ldexp(a, b) for a in (x, x.half(), x.int()) for b in (y.int(), y.half(), y.half()[0, 0])], X, Y),
+    "ldexp by large powers": (lambda x, y: [torch.ldexp(a[:, None], y) for a in (x, x.half())], LARGE, POWERS),
     "ldexp_": (in_place(lambda x, y: x.ldexp_(y)), X, torch.arange(-2, 2)),
     "ldexp out": (lambda x, y: torch.ldexp(x, y, out=torch.empty(0, device=x.device)), X, torch.arange(-2, 2)),
     "no elements": (lambda x: x[:0] * 2, X),

@@ -49,9 +49,8 @@ def run(folder, device):
     return result.stdout.splitlines()
 
 
+@pytest.mark.usefixtures("selected_devices")
 def test_mnist(tmp_path):
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     write_mnist(tmp_path)
     first = run(tmp_path, "ocl")
     assert first[-1].startswith("epoch 1: loss ")
@@ -59,14 +58,13 @@ def test_mnist(tmp_path):
     assert second[0].startswith("continuing from ") and second[-1].startswith("epoch 2: loss ")
 
 
+@pytest.mark.usefixtures("selected_devices")
 def test_gpt(tmp_path):
     """A very small model learns the frequencies of letters within a few steps.
 
     Its loss falls from log(number of characters) = 4.6 nats to below 3.3. The first lines of the example give the
     sizes that reach 1.6.
     """
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     sizes = "--layers 2 --width 32 --heads 2 --context 32 --batch 16 --lr 5e-3 --steps 80 --every 20 --sample 20"
     command = [str(ROOT / "examples" / "gpt.py"), *sizes.split()]
     result = fork_server.run(command, cwd=tmp_path, timeout=600)
@@ -117,11 +115,10 @@ LONG = ("finetune", " float16", "classify")  # `make sweep` runs them.
     "command",
     [pytest.param(c, marks=[pytest.mark.needs("sweep")] if any(w in c for w in LONG) else []) for c in PROGRAMS],
 )
+@pytest.mark.usefixtures("selected_devices")
 def test_losses_are_those_of_the_cpu(command, tmp_path):
     packages, tolerance = PROGRAMS[command]
     skip_without(*packages)
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     losses, result = losses_of(command, "ocl", tmp_path)
     expected, _ = losses_of(command, "cpu", tmp_path)
     assert len(losses) == len(expected) == 2
@@ -143,10 +140,9 @@ def test_lightning(ocl_device, tmp_path):
     assert shown[0] == pytest.approx(shown[1], abs=0.01)
 
 
+@pytest.mark.usefixtures("selected_devices")
 def test_generated_text(tmp_path):
     skip_without("transformers")
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     result = run_example("generate_text.py --tokens 60 --width 32 --layers 1", tmp_path)
     assert FELL_BACK not in result.stderr
     assert re.search(r"first call: .* 2 graphs compiled", result.stdout), result.stdout
@@ -155,12 +151,11 @@ def test_generated_text(tmp_path):
 
 
 @pytest.mark.needs("sweep")
+@pytest.mark.usefixtures("selected_devices")
 def test_diffusion_draws_what_the_cpu_draws(tmp_path):
     skip_without("sklearn", "PIL")
     from PIL import Image
 
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     command = "diffusion_unet.py --steps 3 --batch 8 --channels 8 --ddim-steps 3 --out"
     losses, result = losses_of(f"{command} ocl.png", "ocl", tmp_path)
     assert FELL_BACK not in result.stderr
@@ -171,9 +166,8 @@ def test_diffusion_draws_what_the_cpu_draws(tmp_path):
 
 
 @pytest.mark.needs("sweep")
+@pytest.mark.usefixtures("selected_devices")
 def test_all_devices_are_compared(tmp_path):
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     result = run_example("compare_devices.py --batch 4 --repeats 2", tmp_path)
     assert FELL_BACK not in result.stderr
     rows = re.findall(r"(ocl:\d+|cpu) .*?(\d\.\de-\d+)\D+(\d\.\de-\d+)", result.stdout)

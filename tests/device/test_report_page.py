@@ -74,10 +74,8 @@ USER = """<script>
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(tmp_path_factory, selected_devices):
     """An explanation, and its page with the scripts of the test."""
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 4)).to(
         "ocl"

@@ -284,10 +284,9 @@ PROGRAM = """
 """
 
 
+@pytest.mark.usefixtures("selected_devices")
 def test_stored_graphs_follow_the_source(tmp_path):
     """The second process loads the graph. A changed kernel, or a changed number that the formula reads, is seen."""
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
 
     def run(factor, gradient):
         program = textwrap.dedent(PROGRAM).format(factor=factor, gradient=gradient)

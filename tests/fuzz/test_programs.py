@@ -15,7 +15,6 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from tests.conftest import ocl_devices
 from tests.fuzz import judge
 from tests.fuzz.__main__ import Report
 from tests.fuzz.corpus import kernels, values
@@ -54,17 +53,14 @@ def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker])
     assert outcome["kind"] == "ok", f"{row.why}: {outcome['kind']}: {outcome['text']}"
 
 
-def test_fresh_programs(request: pytest.FixtureRequest, tmp_path: Path, sweep: bool) -> None:
+def test_fresh_programs(selected_devices: list[str], tmp_path: Path, sweep: bool) -> None:
     """`python -m tests.fuzz --seed S --count N` runs the programs again, and writes scripts of those that fail."""
-    devices = ocl_devices(request.config.getoption("--ocl-devices"))
-    if not devices:
-        pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
     seed = os.environ.get("TORCH_OCL_FUZZ_SEED", SEED)
     seed = secrets.token_hex(4) if seed == "fresh" else seed
     asked = "TORCH_OCL_FUZZ_COUNT" in os.environ
     count = COUNT if asked or sweep else COUNT // 2
-    print(f"python -m tests.fuzz --seed {seed} --count {count} --device {devices[0][0]}")
-    run = Run(seed, count, devices[0][0], 1, tmp_path, seconds=0.0 if asked else SECONDS)
+    print(f"python -m tests.fuzz --seed {seed} --count {count} --device {selected_devices[0]}")
+    run = Run(seed, count, selected_devices[0], 1, tmp_path, seconds=0.0 if asked else SECONDS)
     report = Report(run, shrinks=2, shrink_s=10)
     for outcome in run.outcomes():
         report.take(outcome)
@@ -75,17 +71,14 @@ def test_fresh_programs(request: pytest.FixtureRequest, tmp_path: Path, sweep: b
     assert not report.failed, "\n\n".join([report.summary(), *scripts[:2]])
 
 
-def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_noticed(selected_devices: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shows that the tests above can fail.
 
     `python -m tests.fuzz.planted` prints how many random programs it takes to notice each fault.
     """
-    devices = ocl_devices(request.config.getoption("--ocl-devices"))
-    if not devices:
-        pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
     monkeypatch.setenv("TORCH_OCL_FUZZ_PLANT", "slice_one_off")
     row = named("", "", ["make(device, (7, 5), torch.float32, 1)"], ["v0 = a0[2:6] * 2"], ["v0"])
-    worker = Worker(devices[0][0], 120, tmp_path / "worker.log")
+    worker = Worker(selected_devices[0], 120, tmp_path / "worker.log")
     try:
         outcome = worker.ask({"program": row.program.as_dict(), "oracle": False})[0]
     finally:

@@ -65,6 +65,7 @@ FORMULAS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "gelu_erf": (F.gelu, [numbers()]),
     "gelu_erf_slope": (aten.gelu_backward.default, [numbers(), numbers()]),
     "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), [numbers()]),
+    "ldexp": (torch.ldexp, [numbers(), torch.arange(-7, 8).view(3, 5)]),
     "order_key": (torch.sort, [numbers()]),
     "philox_bits": (draw(torch.ops.ocl.randint, 0, 9), [state()]),
     "philox_lane": (unfused_attention, [numbers(1, 2, 5, 8).double(), state()]),

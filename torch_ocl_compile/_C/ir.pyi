@@ -287,6 +287,7 @@ class Value:
     def constant(self) -> float | int: ...
     @property
     def index(self) -> IndexExpr: ...
+    def __float__(self) -> float: ...  # UnsupportedError: a value of the graph is no constant.
 
 class Builder:
     origin: Origin

@@ -185,6 +185,7 @@ def written_attention(gm: GraphModule, changes: Changes, device_type: str) -> in
             else:
                 operands = (value(given(node, i, name)) for i, name in enumerate(("query", "key")))
                 _head_sizes([x, *(t for t in operands if t is not None)])
+                _keep_detached(node)
     if changed:
         log.info("%d attentions found", changed)
     return changed
@@ -237,6 +238,23 @@ def _needed_and_written(end: Node, operands: list[Any]) -> bool:
     """True if a gradient is needed and a later node writes to an operand. The gradient of the attention op reads every
     operand. The gradients of separate matmul and softmax ops read fewer."""
     return bool(value(end).requires_grad) and any(_is_exposed(x, end) for x in operands if value(x) is not None)
+
+
+def _keep_detached(node: Node) -> None:
+    """Gives the op an alias of each operand that a later node detaches in place. The op saves its operands for the gradient,
+    and autograd refuses a saved tensor that has been detached. The gradients of separate products need not save it."""
+    later: list[Node] = []
+    end = node.next
+    while end.op != "root":
+        later += [end.all_input_nodes[0]] if end.target in ("detach_", torch.detach_) else []
+        end = end.next
+    detached = {_memory(x) for x in later} if value(node).requires_grad else set()
+    for x in list(node.all_input_nodes):
+        if value(x) is not None and _memory(x) in detached:
+            with node.graph.inserting_before(node):
+                alias = node.graph.call_function(torch.ops.aten.alias.default, (x,))
+            alias.meta.update(x.meta)
+            node.replace_input_with(x, alias)
 
 
 def _result(made: Node, end: Node) -> Node:

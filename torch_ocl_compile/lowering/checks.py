@@ -55,7 +55,7 @@ def softmax(x: Tensor, dim: int, *_: Any) -> bool:
 
 @check("aten.embedding.default")
 def embedding(weight: Tensor, indices: Tensor, *_: Any) -> bool:
-    return weight.dim() != 2 or indices.dtype not in (torch.int32, torch.int64)
+    return weight.dim() != 2 or indices.dtype not in (torch.int32, torch.int64) or _into_nothing(weight, 0, indices)
 
 
 @check("aten.sort.default", "aten.sort.stable", "aten.argsort.default", "aten.argsort.stable")
@@ -64,10 +64,22 @@ def sort(x: Tensor, dim: int = -1, *_: Any, **settings: Any) -> bool:
     return not -rank <= settings.get("dim", dim) < rank
 
 
+@check("aten.index.Tensor")
+def index(x: Tensor, indices: Sequence[Tensor | None]) -> bool:
+    """Returns whether a dimension without elements has indices. Masks have as many as they have true elements."""
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
+        return False
+    found = torch.broadcast_shapes(*(i.shape for _, i in given))
+    return any(statically_known_true(x.shape[d] == 0) for d, _ in given) and not _has_zero(found)
+
+
 @check("aten.index_put.default")
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> bool:
     if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
         return False
+    if index(x, indices):
+        return True
     target = aten.index.Tensor(x, indices).shape
     pairs = zip(reversed(values.shape), reversed(target), strict=False)
     fits = all(not statically_known_true(a != b) or statically_known_true(a == 1) for a, b in pairs)
@@ -76,7 +88,26 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
 
 @check("aten.index_select.default")
 def index_select(x: Tensor, dim: int, index: Tensor) -> bool:
-    return index.dim() > 1 or index.dtype not in (torch.int32, torch.int64)
+    return index.dim() > 1 or index.dtype not in (torch.int32, torch.int64) or _into_nothing(x, dim, index)
+
+
+@check(
+    *(
+        "aten.gather.default",
+        "aten.scatter.src",
+        "aten.scatter.value",
+        "aten.scatter.reduce",
+        "aten.scatter.value_reduce",
+    ),
+    *("aten.scatter_add.default", "aten.scatter_reduce.two", "aten.index_copy.default"),
+)
+def along_dim(x: Tensor, dim: int, index: Tensor, *_: Any, **__: Any) -> bool:
+    return _into_nothing(x, dim, index)
+
+
+@check("aten.put.default")
+def put(x: Tensor, index: Tensor, *_: Any) -> bool:
+    return _has_zero(x.shape) and not _has_zero(index.shape)
 
 
 @check("aten.select_scatter.default")
@@ -122,6 +153,11 @@ def extreme(x: Tensor, dim: int | None = None, *_: Any) -> Any:
     return dim is None and x.numel() == 0
 
 
+@check("aten.max.dim", "aten.min.dim")
+def extreme_along(x: Tensor, dim: int, *_: Any) -> bool:
+    return x.dim() > 0 and statically_known_true(x.shape[dim] == 0)
+
+
 @check("aten.pow.Tensor_Scalar")
 def power(x: Tensor, exponent: Any) -> bool:
     integer = not x.dtype.is_floating_point and not x.dtype.is_complex and x.dtype is not torch.bool
@@ -147,6 +183,15 @@ def adaptive_average(x: Tensor, size: Sequence[int]) -> bool:
 @check("aten.native_dropout.default")
 def dropout(x: Tensor, p: float, train: bool | None) -> bool:
     return not 0 <= p <= 1
+
+
+def _into_nothing(x: Tensor, dim: int, index: Tensor) -> bool:
+    """Returns whether a dimension without elements has indices."""
+    return x.dim() > 0 and statically_known_true(x.shape[dim] == 0) and not _has_zero(index.shape)
+
+
+def _has_zero(shape: Sequence[Any]) -> bool:
+    return any(statically_known_true(size == 0) for size in shape)
 
 
 def _other(have: Sequence[Any], want: Sequence[Any]) -> bool:

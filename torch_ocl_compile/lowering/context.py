@@ -78,6 +78,8 @@ class Context:
             return self.builder.expand(self.cast(self.from_sizes(x.node.expr), dtype), list(sizes))
         if isinstance(x, torch.SymInt):
             return self.builder.iota(list(sizes), self.size(x.node.expr), dtype)
+        if isinstance(x, ir.Value):  # A number that is an argument of the graph.
+            return self.builder.expand(self.cast(x, dtype), list(sizes))
         return self.constant(x, dtype, sizes)
 
     def nest(self, sizes: Sequence[Any], reduce_sizes: Sequence[Any] = ()) -> Nest:

@@ -99,13 +99,13 @@ def polygamma(c: Context, n: int, x: ir.Value) -> ir.Value:
 
 @lower(aten.ldexp.Tensor)
 def ldexp(c: Context, x: ir.Value, exponent: ir.Value) -> ir.Value:
-    """Returns x * 2^exponent. If the exponent's dtype is floating, PyTorch rounds the power to it first."""
+    """Returns x * 2^exponent. If the exponent's dtype is floating, PyTorch computes the power first and rounds it to that
+    dtype."""
     compute = ir.compute_type(c.dtype)
 
     def scaled(a: t.Term, e: t.Term) -> t.Term:
         if not ir.is_floating(exponent.dtype):
-            e = e.cast(compute)
-            return a * t.call("pow", e.nest.constant(2.0, compute), e)
+            return t.call("ldexp", a, e.cast(compute))
         e = e.cast(ir.compute_type(exponent.dtype))
         return a * t.call("pow", e.nest.constant(2.0, e.dtype), e).cast(exponent.dtype).cast(compute)
 

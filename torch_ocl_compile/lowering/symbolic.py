@@ -167,16 +167,16 @@ def _power(s: Symbols, e: Any) -> ir.IndexExpr:
 
 def _ceil_or_floor(s: Symbols, e: Any) -> ir.IndexExpr:
     """Converts CeilToInt or FloorToInt of a rational expression of integers to an integer division."""
-    numerator, denominator = sympy.fraction(sympy.together(_as_fraction(e.args[0])))
+    numerator, denominator = sympy.fraction(sympy.together(as_quotient(e.args[0])))
     n, d = s.translate(numerator), s.translate(denominator)
     return ir.floordiv(n, d) if isinstance(e, (FloorToInt, sympy.floor)) else ir.ceildiv(n, d)
 
 
-def _as_fraction(e: Any) -> Any:
+def as_quotient(e: Any) -> Any:
     """Returns the expression with its quotients, and numbers such as 1.5 that are short fractions, as sympy quotients."""
     if e.is_Float and sympy.Rational(float(e)).q <= 2**16:
         return sympy.Rational(float(e))
-    parts = [_as_fraction(a) for a in e.args]
+    parts = [as_quotient(a) for a in e.args]
     if isinstance(e, _is_named("IntTrueDiv", "FloatTrueDiv")):
         return parts[0] / parts[1]
     if isinstance(e, ToFloat):

@@ -107,6 +107,7 @@ SPECIAL: dict[str, Callable[..., Tensor]] = {
     "legendre": torch.special.legendre_polynomial_p,
     "frexp_mantissa": lambda x: torch.frexp(x)[0],
     "frexp_exponent": lambda x: torch.frexp(x)[1].to(x.dtype),
+    "ldexp": lambda x, e: torch.ldexp(x, e.clamp(-5000, 5000).to(torch.int32)),
     "order_key": lambda x: _order_key(x),
     "shift_left": _shift(torch.bitwise_left_shift, torch.zeros_like),
     "shift_right": _shift(torch.bitwise_right_shift, lambda a: torch.where(a < 0, -1, 0).to(a.dtype)),

@@ -1,0 +1,89 @@
+# torch_ocl_compile/eager/conditions.py: turns the guards of an op's trace into conditions that C++ checks at each call.
+"""A trace that decides something by a size or a float holds for some values only. torch's ShapeEnv notes each decision as a
+guard. csrc/torch/eager_conditions.h has the same fields."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+from sympy.logic.boolalg import And, Not, Or
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.lowering.symbolic import Symbols, as_quotient
+
+
+@dataclass
+class Conditions:
+    symbols: list[tuple[int, int]] = field(default_factory=list)  # (leaf, dimension) of s0, s1, ... in `sizes`.
+    sizes: list[ir.IndexExpr] = field(default_factory=list)  # Each must be at least 0.
+    floats: list[tuple[int, float]] = field(default_factory=list)  # (leaf, the value that it must have).
+
+
+def conditions_of(env: Any, sizes: Mapping[sympy.Symbol, tuple[int, int]], floats: Mapping[int, float]) -> Conditions:
+    """Returns conditions under which all guards of `env` hold. UnsupportedError for a guard that has no such form.
+
+    `sizes`: symbol -> (leaf, dimension). `floats`: leaf -> the constant that the trace has for it.
+    """
+    symbols = Symbols(builder=None, exprs={symbol: ir.IndexExpr.size(i) for i, symbol in enumerate(sizes)})  # type: ignore[arg-type]
+    made = Conditions(floats=list(floats.items()))
+    if any(map(math.isnan, floats.values())):
+        raise UnsupportedError("its graph holds only for a number that is NaN")
+    for guard in dict.fromkeys(guard.expr for guard in env.guards if guard.expr.free_symbols):
+        try:
+            made.sizes.append(_at_least_zero(guard, symbols))
+        except UnsupportedError as error:
+            raise UnsupportedError(f"its graph holds only if {guard}: {error}") from error
+    made.symbols = list(sizes.values()) if made.sizes else []
+    return made
+
+
+def _at_least_zero(guard: Any, symbols: Symbols) -> ir.IndexExpr:
+    """Returns an expression that is at least 0 if the guard holds, and negative if it does not."""
+    if isinstance(guard, And):
+        return functools.reduce(ir.min, (_at_least_zero(part, symbols) for part in guard.args))
+    if isinstance(guard, Or):
+        return functools.reduce(ir.max, (_at_least_zero(part, symbols) for part in guard.args))
+    if isinstance(guard, Not):
+        return -1 - _at_least_zero(guard.args[0], symbols)
+    if not isinstance(guard, sympy.Rel):
+        raise UnsupportedError(f"{type(guard).__name__} is no comparison")
+    difference = _integer_difference(guard.lhs, guard.rhs, symbols)
+    match guard:
+        case sympy.Eq():
+            return ir.min(difference, -difference)
+        case sympy.Ne():
+            return ir.max(difference, -difference) - 1
+        case sympy.StrictLessThan():
+            return -difference - 1
+        case sympy.LessThan():
+            return -difference
+        case sympy.StrictGreaterThan():
+            return difference - 1
+        case _:
+            return difference
+
+
+def _integer_difference(a: Any, b: Any, symbols: Symbols) -> ir.IndexExpr:
+    """Returns an integer with the sign of a - b."""
+    numerator, denominator = sympy.fraction(sympy.together(as_quotient(a - b)))
+    if not _is_positive(denominator):
+        raise UnsupportedError(f"the sign of {denominator} is unknown")
+    for quotient in numerator.atoms(FloorDiv, Mod, PythonMod):
+        if not _is_positive(quotient.args[1]):
+            raise UnsupportedError(f"{quotient.args[1]} may be 0")
+    return symbols.translate(numerator)
+
+
+def _is_positive(e: Any) -> bool:
+    """True if an expression is positive for all sizes. Symbols stand for sizes of at least 2."""
+    bounds = bound_sympy(e, dict.fromkeys(e.free_symbols, ValueRanges(2, int_oo)))
+    return bool(bounds.lower > 0)

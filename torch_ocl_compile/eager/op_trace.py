@@ -1,0 +1,349 @@
+# torch_ocl_compile/eager/op_trace.py: traces one call of an op on fake tensors in its functional form.
+"""What a key of the call ignores (csrc/torch/eager_key.h) is a symbol of the trace."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from torch_ocl_compile import _C
+from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.eager.conditions import Conditions, conditions_of
+from torch_ocl_compile.eager.forms import form_of
+from torch_ocl_compile.eager.tracing import trace
+from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
+from torch_ocl_compile.fx.graph_pass import drop_dead_code
+from torch_ocl_compile.lowering.lowered import (
+    Argument,
+    HostValue,
+    Lowered,
+    PackedHostValues,
+    PackedNumbers,
+    PlanOutput,
+    Result,
+    Source,
+)
+
+aten = torch.ops.aten
+# A value that the op returns: a number, or (whether it is a list, one element per tensor). An element is (whether it is an
+# output of the plan, number of the output or leaf).
+Return = int | tuple[bool, list[tuple[bool, int]]]
+
+
+class Level(enum.IntEnum):
+    """How much of its call a plan depends on; see csrc/torch/eager_key.h."""
+
+    EXACT = 0
+    NUMBERS = 1
+    SIZES = 2
+
+
+# Errors that ops raise for arguments that they do not take. Errors that only tracing raises have classes of their own.
+_OF_ARGUMENTS = (RuntimeError, IndexError, ValueError)
+# Errors that fake tensors raise for ops that they cannot handle.
+_OF_TRACES = (
+    DynamicOutputShapeException,
+    DataDependentOutputException,
+    UnsupportedOperatorException,
+    UnsupportedFakeTensorException,
+)
+
+
+class Untraceable(Exception):
+    """PyTorch cannot trace the op.
+
+    `refused` is true if its arguments are the reason; the op itself will report the error. `lasting` is true if it
+    can never be traced.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.refused = type(error) in (*_OF_ARGUMENTS, TypeError)
+        self.lasting = isinstance(error, (*_OF_TRACES, NotImplementedError))
+
+
+def _is_ours(error: BaseException) -> bool:
+    """True if code of this package raised the error."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and place.tb_frame.f_globals.get("__name__", "").startswith("torch_ocl_compile")
+
+
+class OpTrace:
+    """The traced graph of one op, and the leaf of each of its placeholders."""
+
+    def __init__(self, op: Any, args: list[Any], same: list[int], level: Level, fixed: bool) -> None:
+        """`fixed`: floats stay constants."""
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        self.op = op
+        self.form = form_of(op)
+        self.level = level
+        self.leaves, self.spec = tree_flatten(args)
+        self.same = same
+        self.arguments = [i for i, a in enumerate(args) for _ in range(len(a) if isinstance(a, (list, tuple)) else 1)]
+        # The argument whose floats vary, as in csrc/torch/eager_key.cpp. None: all arguments.
+        self.free = next((i for i, a in enumerate(op._schema.arguments) if a.name == "lr"), None)
+        self.env = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        self.tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+        self.has_dims = any(t.dim() > 0 for t in self.tensors)
+        self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
+        self.symbols: dict[int, Any] = {}  # Size -> SymInt.
+        self.size_places: dict[Any, tuple[int, int]] = {}  # sympy symbol -> (leaf, dimension).
+        self.fixed = fixed
+        self.constants: dict[int, float] = {}  # Leaf -> a float that the key ignores but the graph has as a constant.
+        self.leaf_of: list[int] = []  # The leaf of each placeholder.
+        # For each return: (is it a list, which elements exist), or (number,), or the position of the argument that is
+        # returned.
+        self.fresh: list[Any] = []
+        self.graph_module = self._trace()
+
+    def _trace(self) -> torch.fx.GraphModule:
+        if any(a.is_out for a in self.op._schema.arguments):
+            self._check_out()
+        with self.mode:
+            fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
+            self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
+            function = torch.func.functionalize(self._call, remove="mutations")
+            try:
+                made = trace(function, [fake for fake in fakes if fake is not None], ocl_decomp_table())
+            except OclError:
+                raise
+            except Exception as error:
+                if type(error) not in _OF_ARGUMENTS and _is_ours(error):
+                    raise InternalError(f"{self.op} is traced: {type(error).__name__}: {error}") from error
+                raise Untraceable(error) from error
+        drop_dead_code(made)
+        return made
+
+    def conditions(self) -> Conditions:
+        """Returns the calls that the graph serves. Call it after lowering, which may decide something by a size too."""
+        return conditions_of(self.env, self.size_places, self.constants)
+
+    def _check_out(self) -> None:
+        """Checks the arguments that the op writes to, by calling the op itself, because its functional form does not
+        know them. Raises Untraceable if a result cannot be cast to an argument's type, or if memory cannot be written
+        to.
+        """
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            fakes: list[Any] = [
+                torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+                if isinstance(t, torch.Tensor) and not _is_number(t)
+                else self._constant(i, t)
+                for i, t in enumerate(self.leaves)
+            ]
+            args, kwargs = self._values([fakes[first] for first in self.same])
+            try:
+                self.op(*args, **kwargs)
+            except Exception as error:
+                if type(error) in (*_OF_ARGUMENTS, TypeError):
+                    raise Untraceable(error) from error
+
+    def _placeholder(self, i: int, leaf: Any) -> Any:
+        """Returns the fake argument for a leaf. None if the graph has it as a constant."""
+        if self.same[i] != i:
+            return None
+        if isinstance(leaf, torch.Tensor):
+            if _is_number(leaf):
+                return self._number(i, leaf)
+            sizes, strides = list(leaf.shape), list(leaf.stride())
+            if self.level is Level.SIZES:
+                sizes, strides = self._symbolic(i, leaf)
+            return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
+        if isinstance(leaf, float) and self.level is not Level.EXACT and self.free in (None, self.arguments[i]):
+            if not self.fixed:
+                return self._symbolic_float(i, leaf)
+            self.constants[i] = leaf
+        return None
+
+    def _number(self, i: int, leaf: torch.Tensor) -> Any:
+        """Returns the fake argument for a CPU scalar. None for a Python number that the graph has as a constant."""
+        if not _C.is_wrapped_number(leaf):
+            return torch.empty((), dtype=leaf.dtype)
+        if self.level is Level.EXACT or not leaf.is_floating_point():
+            return None
+        return torch.empty((), dtype=self._number_type(leaf))
+
+    def _number_type(self, leaf: torch.Tensor) -> torch.dtype:
+        """Returns the dtype of a scalar tensor that stands for a Python number. It promotes the result as the number
+        would.
+        """
+        kinds = [t.dtype for t in self.tensors if not _is_number(t)]
+        if leaf.is_floating_point():
+            kinds = [d for d in kinds if d.is_floating_point]
+            plain = torch.get_default_dtype()
+        else:
+            kinds = [d for d in kinds if d is not torch.bool]
+            plain = leaf.dtype
+        if torch.float64 in kinds:
+            return torch.float64
+        return plain if self.has_dims or not kinds else functools.reduce(torch.promote_types, kinds)
+
+    def _constant(self, i: int, leaf: Any) -> Any:
+        """Returns a leaf without placeholder, in the form in which the op takes it."""
+        if isinstance(leaf, torch.Generator):
+            return None
+        return torch.full((), self.numbers[i], dtype=self._number_type(leaf)) if i in self.numbers else leaf
+
+    def _symbolic_float(self, i: int, value: float) -> Any:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        source = ConstantSource(f"number_{i}")
+        symbol = self.env.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+        return self.env.create_symfloatnode(symbol, hint=value, source=source)
+
+    def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
+        """Returns sizes as symbols, where equal sizes have the same symbol, and strides. The strides of a dense tensor
+        follow from the sizes.
+        """
+        sizes = [self._symbolic_size(i, d, size) for d, size in enumerate(leaf.shape)]
+        given = list(leaf.stride())
+        order = list(range(leaf.dim())) if leaf.is_contiguous() else sorted(range(leaf.dim()), key=lambda d: -given[d])
+        strides: list[Any] = [1] * leaf.dim()
+        step: Any = 1
+        numel = 1
+        for d in reversed(order):
+            if leaf.shape[d] > 1 and given[d] != numel:
+                return sizes, given
+            strides[d] = step
+            step = step * (sizes[d] if leaf.shape[d] > 1 else 1)
+            numel *= max(leaf.shape[d], 1)
+        return sizes, strides
+
+    def _symbolic_size(self, i: int, d: int, size: int) -> Any:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        if size <= 1:
+            return size
+        if size not in self.symbols:
+            source = ConstantSource(f"size_{i}_{d}")
+            symbol = self.env.create_symbol(size, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+            self.size_places[symbol] = (i, d)
+            self.symbols[size] = self.env.create_symintnode(symbol, hint=size, source=source)
+        return self.symbols[size]
+
+    def _call(self, *given: Any) -> list[torch.Tensor]:
+        """Calls the op on its leaves. Returns a list of the results that are not arguments."""
+        placed = dict(zip(self.leaf_of, given, strict=True))
+        leaves = [placed[i] if i in placed else self._constant(i, leaf) for i, leaf in enumerate(self.leaves)]
+        for i, first in enumerate(self.same):
+            if first != i:
+                leaves[i] = leaves[first]
+        args, kwargs = self._values(leaves)
+        schema = self.op._schema
+        made = self.form(*args, **kwargs)
+        returned = made if isinstance(made, tuple) else (made,) if schema.returns else ()
+        results: list[torch.Tensor] = []
+        self.fresh = []
+        for value, declared in zip(returned, schema.returns, strict=True):
+            written = _written_argument(schema, declared)
+            if written is not None:
+                self.fresh.append(written)
+                continue
+            listed = list(value) if isinstance(value, (list, tuple)) else [value]
+            if not all(t is None or type(t) is int or isinstance(t, torch.Tensor) for t in listed):
+                raise UnsupportedError("it returns something that is no tensor")
+            if type(value) is int:
+                self.fresh.append((value,))
+                continue
+            self.fresh.append((isinstance(value, (list, tuple)), [t is not None for t in listed]))
+            results += [t for t in listed if t is not None]
+        return results
+
+    def _values(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Returns the op's arguments: by position, and by name."""
+        values = tree_unflatten(leaves, self.spec)
+        kwargs = {a.name: v for a, v in zip(self.op._schema.arguments, values, strict=True) if a.kwarg_only}
+        return values[: len(values) - len(kwargs)], kwargs
+
+    def resizes(self) -> list[tuple[int, list[int], list[int]]]:
+        """Returns the out= arguments whose size differs from the result. They take the result's sizes and strides."""
+        found = []
+        placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
+        for node in self.graph_module.graph.nodes:
+            if node.target is aten.resize_.default:
+                if self.level is Level.SIZES:
+                    raise UnsupportedError("it resizes an argument")
+                result = next(user.args[1] for user in node.users if user.target is aten.copy_.default).meta["val"]
+                found.append(
+                    (self.leaf_of[placeholders.index(node.args[0])], list(result.shape), list(result.stride()))
+                )
+        return found
+
+    def returns(self, results: Sequence[tuple[bool, int]]) -> list[Return]:
+        """Groups `results` of the graph as the values that the schema returns."""
+        made: list[Return] = []
+        left = iter(results)
+        for source in self.fresh:
+            if isinstance(source, int):
+                is_list = isinstance(self.op._schema.arguments[source].type, torch.ListType)
+                made.append((is_list, [(False, i) for i, a in enumerate(self.arguments) if a == source]))
+            elif len(source) == 1:
+                made.append(source[0])
+            else:
+                is_list, present = source
+                made.append((is_list, [next(left) if there else (False, -1) for there in present]))
+        return made
+
+    def input(self, source: Source, lowered: Lowered) -> tuple[Any, ...]:
+        """Returns an input of the plan in terms of leaves."""
+        placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
+        match source:
+            case Argument(position):
+                return ("tensor", self.leaf_of[position])
+            case PackedNumbers(positions, dtype):
+                return ("numbers", [self.leaf_of[p] for p in positions], dtype)
+            case PackedHostValues(positions, dtype):
+                nodes = [lowered.host_values[p] for p in positions]
+                if all(n in placeholders for n in nodes):
+                    return ("numbers", [self.leaf_of[placeholders.index(n)] for n in nodes], dtype)
+            case HostValue(position):
+                node = lowered.host_values[position]
+                if node.target is torch.ops.ocl.rng_reserve.default:
+                    generators = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)]
+                    return ("state", generators[0] if generators else -1, node.args[1])
+        raise UnsupportedError(f"an input of its graph is computed on the host ({type(source).__name__})")
+
+    def result(self, result: Result) -> tuple[bool, int]:
+        """Returns (whether the result is an output of the plan, the number of the output or leaf)."""
+        match result:
+            case PlanOutput(position):
+                return True, position
+            case Argument(position):
+                return False, self.leaf_of[position]
+        raise UnsupportedError("a result is computed on the host")
+
+    def symbol(self, source: Any) -> tuple[int, int]:
+        if source.dim is None or source.is_stride:
+            raise UnsupportedError("an integer argument or a stride is symbolic")
+        return self.leaf_of[source.position], source.dim
+
+
+def _is_number(t: Any) -> bool:
+    return isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dim() == 0
+
+
+def _written_argument(schema: Any, declared: Any) -> int | None:
+    """Returns the position of the argument that is returned. None for a new result."""
+    if declared.alias_info is None or not declared.alias_info.is_write:
+        return None
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.before_set == declared.alias_info.before_set:
+            return i
+    return None
