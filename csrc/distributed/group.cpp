@@ -8,13 +8,14 @@
 
 namespace ocl::distributed {
 
-Group::Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Engine::Names names,
+Group::Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names,
              std::chrono::milliseconds timeout)
     : c10d::Backend(names.rank, names.size),
-      engine_(std::make_shared<Engine>(std::move(gloo), std::move(store), names)),
-      options_(c10::make_intrusive<Options>("ocl", timeout)) {
+      engine_(std::make_shared<Engine>(std::move(gloo), store, names)),
+      options_(c10::make_intrusive<Options>("ocl", timeout)),
+      monitored_barrier_(std::move(store), names) {
   options_->group_name = names.group;
-  engine_->start();
+  aten::at_boundary([&] { engine_->start(); });
 }
 
 Group::~Group() { engine_->shut_down(); }
@@ -25,6 +26,11 @@ void Group::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 c10d::ErrorType Group::getError() { return engine_->failed() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
+
+void Group::monitoredBarrier(const c10d::BarrierOptions& opts, bool) {
+  aten::at_boundary([&] { engine_->check_usable("monitored_barrier"); });
+  monitored_barrier_.wait(opts.timeout == c10d::kUnsetTimeout ? options_->timeout : opts.timeout);
+}
 
 void Group::abort() { engine_->abort("the process group was aborted"); }
 void Group::shutdown() { engine_->shut_down(); }

@@ -120,7 +120,13 @@ void GroupWork::fail(const std::exception_ptr& error, const std::string& message
     if (completed_) return;
     exception_ = error;
     completed_ = true;
-    for (runtime::Queue* queue : waiting_) queue->raise_later(message);
+    for (runtime::Queue* queue : waiting_) {
+      try {
+        queue->raise_later(message);
+      } catch (const std::bad_alloc&) {
+        // The streams must go on all the same. The caller still learns of the failure from this work.
+      }
+    }
     waiting_.clear();
   }
   if (signal_) signal_->set();

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import warnings
 from datetime import timedelta
 from types import ModuleType
@@ -45,6 +46,39 @@ def register_with(module: ModuleType) -> None:
         return made
 
     module._new_process_group_helper = _new_process_group_helper  # type: ignore[attr-defined]
+    _replace(module, "monitored_barrier", _monitored_barrier(module))
+
+
+def _replace(module: ModuleType, name: str, function: Any) -> None:
+    """Replaces a function of `module` that torch.distributed may have imported already."""
+    plain = getattr(module, name)
+    for place in (module, sys.modules.get("torch.distributed")):
+        if getattr(place, name, None) is plain:
+            setattr(place, name, function)
+
+
+def _monitored_barrier(module: Any) -> Any:
+    """Returns torch's function for groups that have ocl too. torch itself refuses all groups but those of gloo."""
+    plain = module.monitored_barrier
+
+    @functools.wraps(plain)
+    def monitored_barrier(
+        group: Any = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        outside = module._rank_not_in_group(group)
+        used = module._get_default_group() if group is None else group
+        if outside or "ocl" not in {device.type for device in used._device_types}:
+            plain(group, timeout, wait_all_ranks)
+            return
+        ours = used._get_backend(torch.device("ocl"))
+        if timeout is None:
+            ours.monitored_barrier(wait_all_ranks=wait_all_ranks)
+            return
+        limit = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+        module._check_valid_timeout(limit)
+        ours.monitored_barrier(limit, wait_all_ranks)
+
+    return monitored_barrier
 
 
 def _create(options: Any, _: Any) -> Any:
