@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch._utils import _get_device_index, _handle_complex
 
+from torch_ocl_compile.device import torch_ocl
+
 Tensor = torch.Tensor
 
 
@@ -82,7 +84,7 @@ def scatter(
     chunks = tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
     made = []
     for i, (chunk, stream) in enumerate(zip(chunks, itertools.repeat(None) if streams is None else streams)):  # noqa: B905
-        with torch.ocl.stream(stream):
+        with torch_ocl.stream(stream):
             if out is None:
                 made.append(chunk.to(_device(devices[i]), non_blocking=True))
             else:
