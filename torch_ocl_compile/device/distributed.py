@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C
+from torch_ocl_compile.device import restarts
 
 BACKEND = "ocl"
 # The backend's name in the first version of this package, for programs that still use it.
@@ -32,14 +33,17 @@ def register_with(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def _new_process_group_helper(
-        group_size: int, group_rank: int, global_ranks: list[int], backend: Any, *args: Any, **kwargs: Any
+        group_size: int, group_rank: int, global_ranks: list[int], backend: Any, store: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """Gives a group without a backend name both gloo and ocl. torch would make a group for the accelerator alone,
-        and look for gloo as its default.
+        and look for gloo as its default. Gives the default group of restarted ranks new keys in the store.
         """
         if backend == module.Backend.UNDEFINED and torch._C._get_accelerator().type == "ocl":
             backend = module.Backend(f"cpu:gloo,ocl:{BACKEND}")
-        made = original(group_size, group_rank, global_ranks, backend, *args, **kwargs)
+        if not global_ranks and BACKEND in str(backend) and restarts.needed():
+            timeout = kwargs.get("timeout") or module.default_pg_timeout
+            store = module.PrefixStore(restarts.agree(store, group_rank, group_size, timeout), store)
+        made = original(group_size, group_rank, global_ranks, backend, store, *args, **kwargs)
         group = made[0]
         if isinstance(group, module.ProcessGroup) and "ocl" in {device.type for device in group._device_types}:
             group._set_default_backend(module.ProcessGroup.BackendType.CUSTOM)
