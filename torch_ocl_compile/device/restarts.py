@@ -46,7 +46,7 @@ def agree(store: Any, rank: int, size: int, timeout: timedelta) -> str:
     store.set(f"ocl/question/{rank}", question)
     while not store.check([f"ocl/answer/{question}"]):
         _pause(deadline, "no sign of rank 0")
-    word = store.get(f"ocl/answer/{question}").decode()
+    word = str(store.get(f"ocl/answer/{question}").decode())
     store.set(f"ocl/thanks/{word}/{rank}", "1")
     return word
 
