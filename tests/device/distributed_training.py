@@ -296,3 +296,25 @@ def check_checkpoint_is_loaded_on_the_cpu(me):
     one_process(reference, type(me)(0, 4, me.device, me.folder), Gpt)
     for name, expected in reference.state_dict().items():
         assert_close(state["model"][name], expected, rtol=1e-4, atol=1e-5)
+
+
+def check_sync_batch_norm(me):
+    """Statistics and gradients are those of the whole batch."""
+    for dtype, shape in ((torch.float32, (6, 3, 4, 5)), (torch.float32, (6, 3)), (torch.float64, (2, 3, 7))):
+        whole = torch.randn(me.size, *shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+        reference = nn.BatchNorm1d(3, dtype=dtype) if len(shape) < 4 else nn.BatchNorm2d(3, dtype=dtype)
+        with torch.no_grad():
+            reference.weight.copy_(torch.tensor([1.0, 2, 3]))
+        ours = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(reference)).to(me.device)
+        x = whole[me.rank].to(me.device).requires_grad_()
+        every = whole.flatten(0, 1).requires_grad_()
+        expected = reference(every)
+        got = ours(x)
+        expected.pow(3).sum().backward()
+        got.pow(3).sum().backward()
+        dist.all_reduce(ours.weight.grad)
+        rows = slice(me.rank * shape[0], (me.rank + 1) * shape[0])
+        pairs = [(got, expected[rows]), (x.grad, every.grad[rows]), (ours.weight.grad, reference.weight.grad)]
+        pairs += [(ours.running_mean, reference.running_mean), (ours.running_var, reference.running_var)]
+        for mine, theirs in pairs:
+            assert_close(mine.detach().cpu(), theirs.detach(), rtol=1e-4, atol=1e-4)
