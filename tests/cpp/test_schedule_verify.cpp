@@ -175,7 +175,7 @@ TEST_CASE("a call that waits for another runs after it, but keeps no order with 
   Schedule s = scheduled(b);
   REQUIRE(s.groups.size() == 3);
   REQUIRE(s.groups[2].call == 1);  // The wait is last, because only the caller needs its result.
-  for (const auto& [first, second, legal] : {std::tuple{1, 2, true}, {0, 1, false}, {0, 2, false}}) {
+  for (const auto& [first, second, legal] : {std::tuple{1, 2, true}, std::tuple{0, 1, false}, std::tuple{0, 2, false}}) {
     Schedule swapped = s;
     std::swap(swapped.groups[first], swapped.groups[second]);
     CHECK((complaint(swapped, ScheduleLevel::kGrouped) == "") == legal);
