@@ -23,7 +23,7 @@ from tests import fork_server
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RANKS = 2
-SECONDS = 300
+SECONDS = 120
 LIST = "from tests.torch_distributed.suite import test_names; import torch_ocl_compile; print(*test_names())"
 
 

@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-SECONDS = 280
+SECONDS = 100
 
 
 def main() -> None:
