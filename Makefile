@@ -9,7 +9,8 @@ SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.tom
 BUILD := build/make
 WERROR ?= OFF
 
-.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress fuzz oclgrind docs lint bench clean setup build
+.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress torch_distributed fuzz oclgrind docs lint bench clean
+.PHONY: setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
@@ -46,6 +47,10 @@ windows: setup
 MINUTES ?= 60
 stress: build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stress --minutes $(MINUTES)
+
+# PyTorch's own tests of torch.distributed, as for NCCL, with the process group ocl. Needs two devices; takes ten minutes.
+torch_distributed: build
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.torch_distributed --jobs $(JOBS)
 
 # Random programs on DEVICE against PyTorch on the CPU (docs/testing.md): COUNT of them, made from SEED; failures as scripts in build/fuzz.
 COUNT ?= 20000

@@ -12,6 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,6 +20,9 @@ import torch.distributed as dist
 import torch_ocl_compile  # noqa: F401
 
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter")
+# Newer versions of torch have other names, and warn of these.
+all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 def prepared(collective: str, size_bytes: int, device: str) -> tuple[Callable[[], object], float]:
@@ -30,8 +34,8 @@ def prepared(collective: str, size_bytes: int, device: str) -> tuple[Callable[[]
     if collective == "allreduce":
         return lambda: dist.all_reduce(whole, op=dist.ReduceOp.MAX), 2 * share
     if collective == "allgather":
-        return lambda: dist.all_gather_into_tensor(whole, part), share
-    return lambda: dist.reduce_scatter_tensor(part, whole, op=dist.ReduceOp.MAX), share
+        return lambda: all_gather(whole, part), share
+    return lambda: reduce_scatter(part, whole, op=dist.ReduceOp.MAX), share
 
 
 def seconds(call: Callable[[], object], device: str) -> float:

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "csrc/distributed/peers.h"
+#include "csrc/distributed/threads.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/device.h"
 #include "csrc/support/os.h"
@@ -47,6 +48,8 @@ bool is_out_of_memory(const std::exception_ptr& error) {
     return true;
   } catch (const Error& e) {
     return e.kind() == ErrorKind::kOutOfMemory;
+  } catch (const std::bad_alloc&) {
+    return true;
   } catch (...) {
     return false;
   }
@@ -63,26 +66,32 @@ std::exception_ptr torch_error(const std::string& message, bool out_of_memory) {
 
 }  // namespace
 
-Engine::Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Names names)
+Engine::Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names)
     : gloo_(std::move(gloo)), store_(std::move(store)), names_(std::move(names)) {}
 
 void Engine::start() {
   const std::lock_guard lock(engines().mutex);
   std::erase_if(engines().all, [](const auto& engine) { return engine.expired(); });
   engines().all.push_back(weak_from_this());
-  thread_ = std::thread([self = shared_from_this()] { self->run(); });
+  thread_ = start_thread("for a process group", [self = shared_from_this()] { self->run(); });
+}
+
+void Engine::check_usable(const std::string& title) const {
+  if (os::is_forked_child())
+    ocl::fail(ErrorKind::kDevice, title +
+                                      ": the process group was made before this process was forked.\n"
+                                      "  do: start processes with the 'spawn' method, and call init_process_group in each");
+  const std::lock_guard lock(mutex_);
+  if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
 }
 
 void Engine::submit(const JobPtr& job) {
-  if (os::is_forked_child())
-    ocl::fail(ErrorKind::kDevice, job->work->title() +
-                                      ": the process group was made before this process was forked.\n"
-                                      "  do: start processes with the 'spawn' method, and call init_process_group in each");
+  check_usable(job->work->title());
   {
     const std::lock_guard lock(mutex_);
     if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
-    ++unfinished_;
     inbox_.push_back(job);
+    ++unfinished_;
   }
   // The callback holds the job, because the driver may call it after everything else has gone.
   const auto ready = [self = shared_from_this(), job] {
@@ -90,9 +99,17 @@ void Engine::submit(const JobPtr& job) {
     self->wake();
   };
   if (job->device == nullptr) return ready();
-  runtime::Queue& queue = aten::current_queue(job->device->index());
-  runtime::when_done(queue.last_work().get(), ready);
-  queue.flush();
+  try {
+    runtime::Queue& queue = aten::current_queue(job->device->index());
+    runtime::when_done(queue.last_work().get(), ready);
+    queue.flush();
+  } catch (...) {
+    if (!job->ready) {
+      job->error = std::current_exception();
+      ready();
+    }
+    throw;
+  }
 }
 
 void Engine::wake() {
@@ -166,16 +183,22 @@ void Engine::run() {
     }
   }
   release_gloo();
+  closed_late_.reset();
 }
 
 /// Closes the connections. A thread of its own does it, because gloo's destructor waits for works that were given up.
-void Engine::release_gloo() {
-  c10::intrusive_ptr<c10d::Backend> gloo;
-  {
-    const std::lock_guard lock(mutex_);
-    gloo = std::move(gloo_);
+void Engine::release_gloo() noexcept {
+  std::shared_ptr<c10::intrusive_ptr<c10d::Backend>> held;
+  try {
+    held = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
+    {
+      const std::lock_guard lock(mutex_);
+      *held = std::move(gloo_);
+    }
+    if (*held) start_thread("to close connections", [held] { held->reset(); }).detach();
+  } catch (const std::exception&) {
+    if (held) closed_late_ = std::move(*held);  // Peers then learn of the failure when they time out.
   }
-  if (gloo) std::thread([gloo = std::move(gloo)]() mutable { gloo.reset(); }).detach();
 }
 
 /// Takes the next step with the pieces of a lane. Returns false if no step is possible yet.
@@ -210,32 +233,49 @@ bool Engine::advance(LaneState& lane) {
 
 void Engine::begin(LaneState& lane) {
   const JobPtr job = lane.jobs.front();
+  if (job->error) std::rethrow_exception(job->error);
   const PiecePtr piece = job->make(job->started);
   ++job->started;
   const bool last = job->started == job->pieces;
   if (last) lane.jobs.pop_front();
   lane.active.push_back({job, piece, last});
-  bool enqueued = false;
-  for (const Copy& copy : piece->downloads) {
-    runtime::Allocator& allocator = job->device->allocator();
-    if (std::byte* host = allocator.resolve(copy.device).host) {
-      std::memcpy(copy.host, host, copy.bytes);
-      continue;
-    }
-    const int stream = streams(*job->device).down;
-    const runtime::Location from = allocator.use(copy.device, stream);
-    job->device->queue(stream).read(from.mem, from.offset_bytes, copy.host, copy.bytes, false);
-    enqueued = true;
-  }
-  if (!enqueued) {
+  if (!download(*job->device, *piece)) {
     piece->downloaded = true;
     return;
   }
   runtime::Queue& queue = job->device->queue(streams(*job->device).down);
-  runtime::when_done(queue.marker().get(), [self = shared_from_this(), piece] {
-    piece->downloaded = true;
-    self->wake();
-  });
+  try {
+    runtime::when_done(queue.marker().get(), [self = shared_from_this(), piece] {
+      piece->downloaded = true;
+      self->wake();
+    });
+  } catch (...) {
+    queue.finish();  // The copies write to memory of the piece, which is dropped now.
+    throw;
+  }
+}
+
+/// Starts the copies to the host. Returns false if all of them are done already.
+bool Engine::download(runtime::Device& device, const Piece& piece) {
+  bool enqueued = false;
+  for (const Copy& copy : piece.downloads) {
+    runtime::Allocator& allocator = device.allocator();
+    if (std::byte* host = allocator.resolve(copy.device).host) {
+      std::memcpy(copy.host, host, copy.bytes);
+      continue;
+    }
+    const int stream = streams(device).down;
+    runtime::Queue& queue = device.queue(stream);
+    try {
+      const runtime::Location from = allocator.use(copy.device, stream);
+      queue.read(from.mem, from.offset_bytes, copy.host, copy.bytes, false);
+    } catch (...) {
+      if (enqueued) queue.finish();  // Earlier copies write to memory of the piece, which is dropped now.
+      throw;
+    }
+    enqueued = true;
+  }
+  return enqueued;
 }
 
 void Engine::post(Active& active) {
@@ -259,7 +299,7 @@ void Engine::watch(const PiecePtr& piece) {
     });
     return;
   }
-  std::thread([self, piece] {
+  const auto wait = [self, piece] {
     try {
       piece->work->wait();
     } catch (...) {
@@ -267,7 +307,8 @@ void Engine::watch(const PiecePtr& piece) {
     }
     piece->done = true;
     self->wake();
-  }).detach();
+  };
+  start_thread("to wait for a send or receive", wait).detach();
 }
 
 void Engine::end(Active active) {
@@ -308,41 +349,55 @@ Engine::Streams Engine::streams(runtime::Device& device) {
   return streams_.emplace(device.index(), Streams{device.next_stream(), device.next_stream()}).first->second;
 }
 
-/// Fails every job of the group. `culprit` is the job that failed; null if the group was aborted.
-void Engine::fail(const JobPtr& culprit, const std::exception_ptr& error) {
-  const std::string reason = message_of(error);
-  std::string message = reason;
-  if (culprit) {
-    const std::string what =
-        culprit->work->title() + " (collective " + std::to_string(culprit->work->number()) + " of group " + names_.group + ")";
-    // Closing the connections tells peers that wait for this rank that it gave up.
-    for (auto& [key, lane] : lanes_)
-      for (const Active& active : lane.active)
-        if (active.piece->work && active.piece->needs_waiter) active.piece->work->abort();
-    release_gloo();
-    message = what + " failed on rank " + std::to_string(names_.rank) + ": " + reason +
-              ask_peers(*store_, names_.rank, names_.size, names_.global_ranks, what + ": " + reason);
-  }
-  const std::exception_ptr thrown = torch_error(message, culprit && is_out_of_memory(error));
-  std::vector<JobPtr> jobs;
-  if (culprit) jobs.push_back(culprit);
-  for (auto& [key, lane] : lanes_) {
-    for (Active& active : lane.active) jobs.push_back(active.job);
-    for (JobPtr& job : lane.jobs) jobs.push_back(job);
-    lane.active.clear();
-    lane.jobs.clear();
-  }
+/// Returns the text of an error of `culprit`. Tells the other ranks, and asks them.
+std::string Engine::describe(const JobPtr& culprit, const std::string& reason) {
+  const std::string what =
+      culprit->work->title() + " (collective " + std::to_string(culprit->work->number()) + " of group " + names_.group + ")";
+  // Closing the connections tells peers that wait for this rank that it gave up.
+  for (auto& [key, lane] : lanes_)
+    for (const Active& active : lane.active)
+      if (active.piece->work && active.piece->needs_waiter) active.piece->work->abort();
+  release_gloo();
+  return what + " failed on rank " + std::to_string(names_.rank) + ": " + reason +
+         ask_peers(*store_, names_, what + ": " + reason);
+}
+
+/// Fails every job of the group. `culprit` is the job that failed; null if the group was aborted. What goes wrong here is
+/// ignored, because memory may be short: every job learns of the failure, if perhaps without the full text.
+void Engine::fail(const JobPtr& culprit, const std::exception_ptr& error) noexcept {
+  std::string message;
+  std::exception_ptr thrown = error;
+  const auto attempt = [](const auto& action) {
+    try {
+      action();
+    } catch (...) {
+    }
+  };
+  attempt([&] {
+    message = message_of(error);
+    if (culprit) message = describe(culprit, message);
+    thrown = torch_error(message, culprit && is_out_of_memory(error));
+  });
+  std::vector<JobPtr> refused;
   {
     const std::lock_guard lock(mutex_);
-    if (refusal_.empty()) refusal_ = "the process group " + names_.group + " cannot be used any more: " + message;
-    for (JobPtr& job : std::exchange(inbox_, {})) jobs.push_back(std::move(job));
+    if (refusal_.empty()) {
+      refusal_ = "the group failed";
+      attempt([&] { refusal_ = "the process group " + names_.group + " cannot be used any more: " + message; });
+    }
+    refused.swap(inbox_);
     unfinished_ = 0;
     ++wakes_;
   }
-  std::sort(jobs.begin(), jobs.end());
-  jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
-  std::sort(jobs.begin(), jobs.end(), [](const JobPtr& a, const JobPtr& b) { return a->work->number() < b->work->number(); });
-  for (const JobPtr& job : jobs) job->work->fail(thrown, message);
+  const auto give_up = [&](const JobPtr& job) { attempt([&] { job->work->fail(thrown, message); }); };
+  if (culprit) give_up(culprit);
+  for (auto& [key, lane] : lanes_) {
+    for (const Active& active : lane.active) give_up(active.job);
+    for (const JobPtr& job : lane.jobs) give_up(job);
+    lane.active.clear();
+    lane.jobs.clear();
+  }
+  for (const JobPtr& job : refused) give_up(job);
 }
 
 void end_engines() noexcept {

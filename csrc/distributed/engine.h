@@ -20,6 +20,7 @@
 #include <tuple>
 #include <vector>
 
+#include "csrc/distributed/peers.h"
 #include "csrc/distributed/work.h"
 
 namespace ocl::distributed {
@@ -65,21 +66,19 @@ struct Job {
   bool has_source = false;  // True if gloo's work knows which rank sent.
 
   // The state of the job.
-  std::atomic<bool> ready{false};  // True when the work is done that was on the collective's stream before it.
+  std::exception_ptr error = nullptr;  // Why the job cannot run. Written before `ready`.
+  std::atomic<bool> ready{false};      // True when the work is done that was on the collective's stream before it.
   int started = 0;
 };
 using JobPtr = std::shared_ptr<Job>;
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  struct Names {
-    std::string group;
-    int rank = 0, size = 1;
-    std::vector<int64_t> global_ranks = {};
-  };
-  Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Names names);
+  Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names);
   void start();
 
+  /// Throws if the group failed or was shut down, or if this process is a fork of the one that made it. `title` names the call.
+  void check_usable(const std::string& title) const;
   /// Queues a job behind the work of the current stream of its device. Throws if the group failed or was shut down.
   void submit(const JobPtr& job);
   /// Waits until all jobs are done or have failed, then ends the thread. Later jobs are refused.
@@ -110,19 +109,24 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void wake();
   bool advance(LaneState& lane);
   void begin(LaneState& lane);
+  bool download(runtime::Device& device, const Piece& piece);
   void post(Active& active);
   void end(Active active);
   void watch(const PiecePtr& piece);
   Streams streams(runtime::Device& device);
-  void fail(const JobPtr& culprit, const std::exception_ptr& error);
-  void release_gloo();
+  void fail(const JobPtr& culprit, const std::exception_ptr& error) noexcept;
+  std::string describe(const JobPtr& culprit, const std::string& reason);
+  void release_gloo() noexcept;
 
   c10::intrusive_ptr<c10d::Backend> gloo_;  // Null after a failure. Only the thread uses and drops it.
   const c10::intrusive_ptr<c10d::Store> store_;
-  const Names names_;
+  const RankNames names_;
   std::map<Lane, LaneState> lanes_;  // Only the thread uses it.
   std::map<int, Streams> streams_;   // Only the thread uses it.
-  mutable std::mutex mutex_;         // Guards the members below.
+  // A group whose connections the thread closes at its end, because there was no other thread to do it. Only the thread uses
+  // it.
+  c10::intrusive_ptr<c10d::Backend> closed_late_;
+  mutable std::mutex mutex_;  // Guards the members below.
   std::condition_variable woken_;
   std::vector<JobPtr> inbox_;
   uint64_t wakes_ = 0;

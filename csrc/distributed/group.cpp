@@ -1,6 +1,7 @@
 // csrc/distributed/group.cpp: starts and ends a group, and turns calls into jobs. The collectives are in collectives.cpp.
 #include "csrc/distributed/group.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "csrc/torch/device_state.h"
@@ -8,13 +9,14 @@
 
 namespace ocl::distributed {
 
-Group::Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Engine::Names names,
+Group::Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names,
              std::chrono::milliseconds timeout)
     : c10d::Backend(names.rank, names.size),
-      engine_(std::make_shared<Engine>(std::move(gloo), std::move(store), names)),
-      options_(c10::make_intrusive<Options>("ocl", timeout)) {
+      engine_(std::make_shared<Engine>(std::move(gloo), store, names)),
+      options_(c10::make_intrusive<Options>("ocl", timeout)),
+      monitored_barrier_(std::move(store), names) {
   options_->group_name = names.group;
-  engine_->start();
+  aten::at_boundary([&] { engine_->start(); });
 }
 
 Group::~Group() { engine_->shut_down(); }
@@ -25,6 +27,11 @@ void Group::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 c10d::ErrorType Group::getError() { return engine_->failed() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
+
+void Group::monitoredBarrier(const c10d::BarrierOptions& opts, bool) {
+  aten::at_boundary([&] { engine_->check_usable("monitored_barrier"); });
+  monitored_barrier_.wait(opts.timeout == c10d::kUnsetTimeout ? options_->timeout : opts.timeout);
+}
 
 void Group::abort() { engine_->abort("the process group was aborted"); }
 void Group::shutdown() { engine_->shut_down(); }
@@ -66,6 +73,19 @@ void Group::check(const char* title, const Tensors& tensors) const {
   aten::at_boundary([&] { check_tensors(title, tensors); });
 }
 
+namespace {
+
+/// Returns the tensors that a call reads only. If there are none, it returns all tensors.
+std::vector<at::Tensor> inputs_of(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& outputs) {
+  std::vector<at::Tensor> inputs = tensors;
+  std::erase_if(inputs, [&](const at::Tensor& tensor) {
+    return std::any_of(outputs.begin(), outputs.end(), [&](const at::Tensor& output) { return tensor.is_same(output); });
+  });
+  return inputs.empty() ? tensors : inputs;
+}
+
+}  // namespace
+
 Group::WorkPtr Group::submit(Call call) {
   return aten::at_boundary([&]() -> WorkPtr {
     auto job = std::make_shared<Job>();
@@ -75,8 +95,8 @@ Group::WorkPtr Group::submit(Call call) {
     job->pieces = call.pieces;
     job->make = std::move(call.make);
     job->has_source = call.type == c10d::OpType::RECVANYSOURCE;
-    job->work = c10::make_intrusive<GroupWork>(rank_, call.type, call.title, ++number_, job->device, std::move(call.outputs),
-                                               call.host_waits);
+    job->work = c10::make_intrusive<GroupWork>(rank_, call.type, call.title, ++number_, job->device,
+                                               inputs_of(call.tensors, call.outputs), std::move(call.outputs), call.host_waits);
     engine_->submit(job);
     if (coalescing_) coalesced_.push_back(job->work);
     return job->work;

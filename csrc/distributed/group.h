@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
+#include "csrc/distributed/barrier.h"
 #include "csrc/distributed/pieces.h"
 
 namespace ocl::distributed {
@@ -13,7 +14,7 @@ namespace ocl::distributed {
 /// Collectives of dense tensors on ocl devices. The tensors of one call are on one device. Calls return at once.
 class Group final : public c10d::Backend {
  public:
-  Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Engine::Names names,
+  Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names,
         std::chrono::milliseconds timeout);
   ~Group() override;
 
@@ -54,6 +55,8 @@ class Group final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int peer, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  /// Names all ranks that do not arrive, whatever `wait_all_ranks` says. Makes the host wait, but no stream.
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
  private:
   using Make = std::function<PiecePtr(int)>;
@@ -93,6 +96,7 @@ class Group final : public c10d::Backend {
 
   const std::shared_ptr<Engine> engine_;
   const c10::intrusive_ptr<Options> options_;
+  MonitoredBarrier monitored_barrier_;
   std::atomic<uint64_t> number_{0};
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;

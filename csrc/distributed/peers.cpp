@@ -23,24 +23,23 @@ bool all_noted(c10d::Store& store, const std::vector<std::string>& keys, std::ch
 
 }  // namespace
 
-std::string ask_peers(c10d::Store& store, int rank, int size, const std::vector<int64_t>& global_ranks,
-                      const std::string& message) noexcept {
-  const auto name = [&](int peer) {
-    return "rank " + std::to_string(peer) +
-           (global_ranks.empty() ? "" : " (global " + std::to_string(global_ranks[peer]) + ")");
-  };
+std::string RankNames::of(int peer) const {
+  return "rank " + std::to_string(peer) + (global_ranks.empty() ? "" : " (global " + std::to_string(global_ranks[peer]) + ")");
+}
+
+std::string ask_peers(c10d::Store& store, const RankNames& names, const std::string& message) noexcept {
   try {
-    store.set(key_of(rank), message);
+    store.set(key_of(names.rank), message);
     std::vector<std::string> keys;
-    for (int peer = 0; peer < size; ++peer) keys.push_back(key_of(peer));
+    for (int peer = 0; peer < names.size; ++peer) keys.push_back(key_of(peer));
     const bool all = all_noted(store, keys, std::chrono::steady_clock::now() + kPatience);
     std::string silent, lines;
-    for (int peer = 0; peer < size; ++peer) {
-      if (peer == rank) continue;
+    for (int peer = 0; peer < names.size; ++peer) {
+      if (peer == names.rank) continue;
       if (all || store.check({keys[peer]}))
-        lines += "\n  " + name(peer) + " failed too: " + store.get_to_str(keys[peer]).substr(0, 300);
+        lines += "\n  " + names.of(peer) + " failed too: " + store.get_to_str(keys[peer]).substr(0, 300);
       else
-        silent += (silent.empty() ? "" : ", ") + name(peer);
+        silent += (silent.empty() ? "" : ", ") + names.of(peer);
     }
     if (!silent.empty()) lines = "\n  no sign of " + silent + ": it ended, hangs, or did not call this collective" + lines;
     return lines;

@@ -8,10 +8,18 @@
 
 namespace ocl::distributed {
 
-/// Writes a note that `rank` failed with `message`, then waits up to three seconds for notes of the other ranks. Returns lines
-/// that say which ranks wrote what, and which wrote nothing: such a rank has ended, hangs, or never called the collective.
-/// `global_ranks` names the ranks of a subgroup; it may be empty. Never throws.
-std::string ask_peers(c10d::Store& store, int rank, int size, const std::vector<int64_t>& global_ranks,
-                      const std::string& message) noexcept;
+/// The ranks of a group as messages name them.
+struct RankNames {
+  std::string group;
+  int rank = 0, size = 1;                  // Of this process.
+  std::vector<int64_t> global_ranks = {};  // The ranks of a subgroup in the default group; may be empty.
+
+  std::string of(int peer) const;  // Returns "rank 1 (global 3)".
+};
+
+/// Writes a note that this rank failed with `message`, then waits up to three seconds for notes of the other ranks. Returns
+/// lines that say which ranks wrote what, and which wrote nothing: such a rank has ended, hangs, or never called the
+/// collective. Never throws.
+std::string ask_peers(c10d::Store& store, const RankNames& names, const std::string& message) noexcept;
 
 }  // namespace ocl::distributed

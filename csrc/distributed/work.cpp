@@ -3,9 +3,11 @@
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
+#include <pybind11/pybind11.h>
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "csrc/runtime/device.h"
 #include "csrc/torch/device_state.h"
@@ -23,8 +25,8 @@ c10::Device torch_device(const runtime::Device& device) {
 }  // namespace
 
 GroupWork::GroupWork(int rank, c10d::OpType type, std::string title, uint64_t number, runtime::Device* device,
-                     std::vector<at::Tensor> outputs, bool host_waits)
-    : c10d::Work(rank, type),
+                     const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, bool host_waits)
+    : c10d::Work(rank, type, ("ocl:" + title).c_str(), inputs),
       title_(std::move(title)),
       number_(number),
       device_(device),
@@ -53,6 +55,14 @@ std::exception_ptr GroupWork::exception() const {
   return exception_;
 }
 
+c10::intrusive_ptr<Future> GroupWork::getFuture() {
+  if (!waited_ || future_->completed()) return future_;
+  std::optional<pybind11::gil_scoped_release> released;
+  if (PyGILState_Check()) released.emplace();  // Callbacks of the future may need it.
+  future_->wait();
+  return future_;
+}
+
 int GroupWork::sourceRank() const {
   const std::lock_guard lock(mutex_);
   TORCH_CHECK(source_rank_ >= 0, title_, " has no source rank yet: call wait() first");
@@ -73,7 +83,19 @@ void GroupWork::synchronize() {
 bool GroupWork::wait(std::chrono::milliseconds timeout) {
   if (host_waits_ || timeout != kNoTimeout) wait_on_host(timeout);
   synchronize();
+  end_record();
+  waited_ = true;
   return true;
+}
+
+/// Ends the entry in the profile, if it has not been ended.
+void GroupWork::end_record() {
+  std::function<void()> end;
+  {
+    const std::lock_guard lock(mutex_);
+    end.swap(recordFunctionEndCallback_);
+  }
+  if (end) end();
 }
 
 void GroupWork::wait_on_host(std::chrono::milliseconds timeout) {
@@ -87,6 +109,7 @@ void GroupWork::wait_on_host(std::chrono::milliseconds timeout) {
 }
 
 void GroupWork::complete(int stream, int source_rank) {
+  end_record();
   if (device_ == nullptr) {
     {
       const std::lock_guard lock(mutex_);
@@ -120,11 +143,18 @@ void GroupWork::fail(const std::exception_ptr& error, const std::string& message
     if (completed_) return;
     exception_ = error;
     completed_ = true;
-    for (runtime::Queue* queue : waiting_) queue->raise_later(message);
+    for (runtime::Queue* queue : waiting_) {
+      try {
+        queue->raise_later(message);
+      } catch (const std::bad_alloc&) {
+        // The streams must go on all the same. The caller still learns of the failure from this work.
+      }
+    }
     waiting_.clear();
   }
   if (signal_) signal_->set();
   cv_.notify_all();
+  end_record();
   future_->setError(error);
 }
 

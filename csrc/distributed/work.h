@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
@@ -19,9 +20,10 @@ namespace ocl::distributed {
 /// next call that waits for that stream throws.
 class GroupWork final : public c10d::Work {
  public:
-  /// `device` may be null, for work without tensors. result() and the future give `outputs`.
+  /// `device` may be null, for work without tensors. result() and the future give `outputs`. Profilers show the work with the
+  /// shapes of `inputs`, from now until it is complete or wait() returns.
   GroupWork(int rank, c10d::OpType type, std::string title, uint64_t number, runtime::Device* device,
-            std::vector<at::Tensor> outputs, bool host_waits);
+            const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, bool host_waits);
 
   const std::string& title() const { return title_; }
   uint64_t number() const { return number_; }
@@ -34,7 +36,8 @@ class GroupWork final : public c10d::Work {
   void synchronize() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void blockCurrentStream() override { synchronize(); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  /// After wait(), the future has its value, so the host waits here: DistributedDataParallel reads the value at once.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return number_; }
 
   /// Call when the results are written, or when work that will write them is enqueued on stream `stream` of the device. Runs
@@ -44,6 +47,7 @@ class GroupWork final : public c10d::Work {
 
  private:
   void wait_on_host(std::chrono::milliseconds timeout);
+  void end_record();
 
   const std::string title_;
   const uint64_t number_;
@@ -53,6 +57,7 @@ class GroupWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::shared_ptr<runtime::Signal> signal_;  // Set when the results are in place. Null without a device.
   std::set<runtime::Queue*> waiting_;        // Queues that wait for signal_.
+  std::atomic<bool> waited_{false};
   int source_rank_ = -1;
 };
 

@@ -296,11 +296,12 @@ std::vector<Value> Builder::attention(const std::vector<Value>& operands, const 
 }
 
 std::vector<Value> Builder::call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,
-                                 const std::vector<Shape>& strides) {
+                                 const std::vector<Shape>& strides, int waits_for) {
   Node node;
   node.kind = NodeKind::kCall;
   node.origin = origin;
   node.call = call;
+  node.waits_for = waits_for;
   for (const Value& arg : args) {
     const bool is_window = arg.kind == Value::Kind::kView && !runs_backwards(arg);
     node.operands.push_back(as_view(is_window ? arg : copy(arg)));

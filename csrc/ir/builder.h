@@ -125,7 +125,7 @@ class Builder {
   /// Operands and results: see AttentionAttrs.
   std::vector<Value> attention(const std::vector<Value>& operands, const AttentionAttrs& attrs);
   std::vector<Value> call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,
-                          const std::vector<Shape>& strides);
+                          const std::vector<Shape>& strides, int waits_for = kNone);
   /// Stores `value` into the elements that `target` views, such as a mutated input or a slice of one.
   void copy_into(const Value& target, const Value& value);
 

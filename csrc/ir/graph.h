@@ -205,6 +205,9 @@ struct Node {
   AttentionAttrs attention;
   bool reduced_precision = false;  // The inputs of a kContract, kConvolve or kAttention may be rounded to TF32.
   int call = kNone;                // The index of a kCall in the list of calls that Python keeps.
+  // For a kCall that waits for what an earlier kCall has started: that call's index. The scheduler may put other work between
+  // the two.
+  int waits_for = kNone;
 };
 
 /// A result of the graph: a strided window on a buffer, which may be an input. Empty strides stand for the whole buffer

@@ -308,6 +308,7 @@ class GraphParser {
       in.expect("call");
       n.kind = NodeKind::kCall;
       n.call = in.number();
+      if (in.take("waits_for")) n.waits_for = in.number();
     }
     n.sizes = in.list();
     if (in.take("over")) n.reduce_sizes = in.list();

@@ -22,6 +22,7 @@
 //   node convolve forward stride 1 1 padding 0 0 dilation 1 1 groups 1 [..] over []
 //   node attention forward scale 0.125 dropout 0.0 causal masked nan_rows [..] over []
 //   node call 3 [] over []
+//   node call 4 waits_for 3 [] over []
 //   result b1 [s0, 64] strides [64, 1] offset 0
 #include <charconv>
 #include <cmath>
@@ -116,6 +117,7 @@ void print_node(std::string& out, const Node& node, bool origins) {
   out += std::string("node ") + kKinds[static_cast<int>(node.kind)];
   if (is_reduction(node)) out += " " + facts(node.reduction).name + " " + kStages[static_cast<int>(node.stage)];
   if (node.kind == NodeKind::kCall) out += " " + std::to_string(node.call);
+  if (node.waits_for != kNone) out += " waits_for " + std::to_string(node.waits_for);
   if (node.kind == NodeKind::kConvolve) {
     const ConvolveAttrs& c = node.convolve;
     out += std::string(" ") + kConvolutions[static_cast<int>(c.kind)];

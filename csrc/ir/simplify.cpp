@@ -117,7 +117,7 @@ bool drop_dead_nodes(Graph& graph) {
     std::erase_if(node.stores, [&](const Store& store) { return !live.count(store.buffer); });
     const std::vector<BufferId> written = writes(node);
     const bool is_live = std::any_of(written.begin(), written.end(), [&](BufferId id) { return live.count(id) > 0; }) ||
-                         (node.kind == NodeKind::kCall && node.outputs.empty());
+                         (node.kind == NodeKind::kCall && (node.outputs.empty() || node.waits_for != kNone));
     if (!is_live) continue;
     for (const BufferId id : reads(node)) live.insert(id);
     kept.push_back(std::move(node));

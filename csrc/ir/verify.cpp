@@ -296,6 +296,15 @@ constexpr GraphRule kGraphRules[] = {
        }
        return std::all_of(g.outputs.begin(), g.outputs.end(), [&](const Output& o) { return written.count(o.buffer) > 0; });
      }},
+    {"a call waits only for an earlier call",
+     [](const Graph& g, Level) {
+       std::set<int> calls;
+       for (const Node& n : g.nodes) {
+         if (n.waits_for != kNone && (n.kind != NodeKind::kCall || !calls.count(n.waits_for))) return false;
+         if (n.kind == NodeKind::kCall) calls.insert(n.call);
+       }
+       return true;
+     }},
     {"every buffer that a node touches has strides once scheduled",
      [](const Graph& g, Level level) {
        if (level < Level::kScheduled) return true;

@@ -4,6 +4,7 @@
 
 #include "csrc/distributed/group.h"
 #include "csrc/distributed/pieces.h"
+#include "csrc/distributed/threads.h"
 #include "csrc/python/pch.h"
 
 namespace py = pybind11;
@@ -17,7 +18,7 @@ namespace {
 void add_backend(const std::string& registered_name, const std::string& group, const std::vector<int64_t>& global_ranks,
                  int64_t timeout_ms) {
   const auto host = c10d::resolve_process_group(registered_name);
-  distributed::Engine::Names names{group, host->getRank(), host->getSize(), global_ranks};
+  distributed::RankNames names{group, host->getRank(), host->getSize(), global_ranks};
   auto backend = c10::make_intrusive<distributed::Group>(host->getBackend(c10::kCPU), host->getStore(), std::move(names),
                                                          std::chrono::milliseconds(timeout_ms));
   host->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
@@ -33,6 +34,7 @@ void bind_distributed(py::module_& m) {
         py::arg("timeout_ms"), Unlocked());
   d.def("end_groups", &distributed::end_engines, Unlocked());
   d.def("set_host_mapping", &distributed::set_host_mapping, py::arg("on"));
+  d.def("refuse_threads", &distributed::refuse_threads, py::arg("on"));
 }
 
 }  // namespace ocl::python

@@ -241,7 +241,8 @@ void bind_graph(py::module_& m) {
       .def_readonly("convolve", &Node::convolve)
       .def_readonly("attention", &Node::attention)
       .def_readonly("reduced_precision", &Node::reduced_precision)
-      .def_readonly("call", &Node::call);
+      .def_readonly("call", &Node::call)
+      .def_readonly("waits_for", &Node::waits_for);
   py::class_<Graph>(m, "Graph")
       .def("without_donations",
            [](Graph g) {
@@ -342,7 +343,8 @@ void bind_builder(py::module_& m) {
       .def("contract", &Builder::contract)
       .def("convolve", &Builder::convolve)
       .def("attention", &Builder::attention)
-      .def("call", &Builder::call)
+      .def("call", &Builder::call, py::arg("call"), py::arg("args"), py::arg("results"), py::arg("strides"),
+           py::arg("waits_for") = kNone)
       .def("copy_into", &Builder::copy_into)
       .def("output", &Builder::output)
       .def("place", &Builder::place)

@@ -27,6 +27,7 @@ class Batcher {
         visible_(visible_buffers(schedule.graph)),
         parameters_(nodes_of_parameters(schedule)),
         shared_(shared_buffers(schedule)),
+        waits_(waits_before(schedule, node_dependences(schedule))),
         batch_of_(schedule.groups.size(), -1) {
     for (size_t b = 0; b < schedule.graph.buffers.size(); ++b)
       max_held_bytes_ = std::max(max_held_bytes_, typical_bytes(schedule.graph, static_cast<ir::BufferId>(b)));
@@ -44,6 +45,8 @@ class Batcher {
         all.insert(own.begin(), own.end());
         if (static_cast<int>(all.size()) > max_buffers_ || batches_[b].held + held > max_held_bytes_) continue;
         if (of_parameters(g) != of_parameters(batches_[b].members[0])) continue;
+        // What waits for nothing must be able to run while a collective runs.
+        if (waits_of(g) != waits_of(batches_[b].members[0])) continue;
         if (!independent(static_cast<int>(b), g)) continue;
         batches_[b].members.push_back(g);
         batches_[b].buffers = std::move(all);
@@ -68,6 +71,14 @@ class Batcher {
   bool of_parameters(int g) const {
     const std::vector<ir::NodeId> nodes = schedule_.groups[g].nodes();
     return !parameters_.empty() && std::all_of(nodes.begin(), nodes.end(), [&](ir::NodeId n) { return parameters_[n]; });
+  }
+
+  /// Returns the calls with `waits_for` that must run before the group.
+  std::set<ir::NodeId> waits_of(int g) const {
+    std::set<ir::NodeId> result;
+    if (waits_.empty()) return result;
+    for (const ir::NodeId node : schedule_.groups[g].nodes()) result.insert(waits_[node].begin(), waits_[node].end());
+    return result;
   }
 
   bool candidate(const Group& group) const {
@@ -181,6 +192,7 @@ class Batcher {
   const int max_buffers_;
   const Dependences edges_;
   const std::vector<bool> visible_, parameters_, shared_;
+  const std::vector<std::set<ir::NodeId>> waits_;
   double max_held_bytes_ = kLeastHeld;  // kLeastHeld, or the bytes of the largest buffer if that is more.
   std::vector<Batch> batches_;
   std::vector<int> batch_of_;  // Index of each group's batch, or -1.

@@ -2,6 +2,7 @@
 #include "csrc/schedule/dependence.h"
 
 #include <algorithm>
+#include <map>
 
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/pass.h"
@@ -56,6 +57,7 @@ Dependences node_dependences(const Schedule& schedule) {
   result.after.resize(count);
   std::vector<std::vector<int>> writers(graph.buffers.size()), readers(graph.buffers.size());
   int last_call = ir::kNone;
+  std::map<int, int> node_of_call;
   for (int i = 0; i < count; ++i) {
     const ir::Node& node = graph.nodes[i];
     const std::vector<ir::BufferId> read = buffers_read(schedule, i);
@@ -68,11 +70,15 @@ Dependences node_dependences(const Schedule& schedule) {
       writers[buffer].push_back(i);
     }
     for (const ir::BufferId buffer : read) readers[buffer].push_back(i);
-    // Eager ops may have effects of their own, so they keep their order.
-    if (node.kind == ir::NodeKind::kCall) {
-      if (last_call != ir::kNone) result.add(last_call, i);
-      last_call = i;
+    if (node.kind != ir::NodeKind::kCall) continue;
+    if (node.waits_for != ir::kNone) {
+      result.add(node_of_call.at(node.waits_for), i);
+      continue;
     }
+    // Eager ops may have effects of their own, so they keep their order.
+    if (last_call != ir::kNone) result.add(last_call, i);
+    last_call = i;
+    node_of_call[node.call] = i;
   }
   return result;
 }
@@ -88,6 +94,19 @@ Dependences group_dependences(const Schedule& schedule) {
   for (size_t i = 0; i < nodes.after.size(); ++i)
     for (const int next : nodes.after[i])
       if (group_of[i] != ir::kNone && group_of[next] != ir::kNone) result.add(group_of[i], group_of[next]);
+  return result;
+}
+
+std::vector<std::set<ir::NodeId>> waits_before(const Schedule& schedule, const Dependences& nodes) {
+  const ir::Graph& graph = schedule.graph;
+  const auto waits = [](const ir::Node& node) { return node.waits_for != ir::kNone; };
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), waits)) return {};
+  std::vector<std::set<ir::NodeId>> result(graph.nodes.size());
+  for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i)
+    for (const int before : nodes.before[i]) {  // They are earlier in program order.
+      result[i].insert(result[before].begin(), result[before].end());
+      if (waits(graph.nodes[before])) result[i].insert(before);
+    }
   return result;
 }
 

@@ -1,6 +1,7 @@
 // csrc/schedule/dependence.h: the order that nodes must keep: read after write, write after read, write after write.
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "csrc/schedule/schedule.h"
@@ -26,6 +27,10 @@ bool writes_disjoint(const ir::Graph& graph, const ir::Node& a, const ir::Node& 
 Dependences node_dependences(const Schedule& schedule);
 /// Returns the dependences between groups, which follow from the dependences of their nodes.
 Dependences group_dependences(const Schedule& schedule);
+
+/// Returns, for each node, the calls with `waits_for` that must run before it. The list is empty if the graph has no such call.
+/// `nodes` are the dependences of the nodes.
+std::vector<std::set<ir::NodeId>> waits_before(const Schedule& schedule, const Dependences& nodes);
 
 /// Returns, for each node, whether its results depend only on parameters that no node writes. The list is empty if such
 /// results are not kept between calls.

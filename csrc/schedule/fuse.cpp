@@ -26,6 +26,7 @@ class Fuser {
       }
     dependences_ = node_dependences(schedule);
     parameters_ = nodes_of_parameters(schedule);
+    waits_ = waits_before(schedule, dependences_);
     for (NodeId i = 0; i < static_cast<NodeId>(schedule.graph.nodes.size()); ++i) {
       clusters_.push_back(cluster_of(schedule, i, caps));
       owner_.push_back(i);
@@ -151,6 +152,7 @@ class Fuser {
       std::swap(a, b);
     if (!connected && (clusters_[a].main != ir::kNone || clusters_[b].main != ir::kNone))
       return "a hand-written kernel takes in only what reads its result";
+    if (delays(a, b, connected)) return "one waits for a collective, and the other can run meanwhile";
     const char* why_not = nullptr;
     auto merged = combine(schedule_, clusters_[a], clusters_[b], why_not);
     if (!merged) return why_not;
@@ -163,6 +165,24 @@ class Fuser {
     clusters_[b] = {};
     clusters_[a] = std::move(*merged);
     return nullptr;
+  }
+
+  /// True if work that could run during a collective would wait for its result, if a and b were one. Elementwise work that
+  /// nothing but b reads is no loss: to store and load its result takes as long.
+  bool delays(int a, int b, bool connected) const {
+    if (waits_.empty()) return false;
+    const auto waits = [&](int c) {
+      std::set<NodeId> result;
+      for (const Member& member : clusters_[c].members) result.insert(waits_[member.node].begin(), waits_[member.node].end());
+      return result;
+    };
+    if (waits(a) == waits(b)) return false;
+    if (!connected || !clusters_[a].pointwise()) return true;
+    for (const ClusterAccess& access : clusters_[a].accesses)
+      if (access.store)
+        for (const NodeId reader : readers_[access.buffer])
+          if (owner_[reader] != a && owner_[reader] != b) return true;
+    return false;
   }
 
   /// Returns, for each cluster, the clusters that it could have been merged with, each once, and why they stayed apart.
@@ -260,7 +280,8 @@ class Fuser {
   Schedule& schedule_;
   const Caps& caps_;
   Dependences dependences_;
-  std::vector<bool> parameters_;   // Nodes whose results are kept between calls. Empty: none are.
+  std::vector<bool> parameters_;  // Nodes whose results are kept between calls. Empty: none are.
+  std::vector<std::set<NodeId>> waits_;
   std::vector<Cluster> clusters_;  // Index = the cluster's first node. Merged clusters are empty.
   std::vector<int> owner_;         // Cluster of each node.
   std::vector<std::vector<NodeId>> readers_;

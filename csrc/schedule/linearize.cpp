@@ -1,8 +1,12 @@
 // csrc/schedule/linearize.cpp: pass: orders the groups. It takes the program order, unless a greedy order by freed
-// bytes needs at least 5% less memory at its peak.
+// bytes needs at least 5% less memory at its peak. In every order, a call that starts a collective moves forward, and a call
+// that waits for one moves back to the first group that needs its result. If there is memory for it, groups that do not need
+// the result move forward too, so that they run while the collective runs.
 #include "csrc/schedule/linearize.h"
 
 #include <algorithm>
+#include <climits>
+#include <map>
 #include <set>
 
 #include "csrc/schedule/dependence.h"
@@ -14,6 +18,16 @@ using ir::BufferId;
 
 namespace {
 
+// Most bytes of results of collectives that are started before their place in program order, and most bytes by which other
+// work that moves forward may raise the peak.
+constexpr double kMostInFlight = 64 << 20;
+
+enum class Order : uint8_t {
+  kProgram,
+  kOverlap,      // The program order, but what waits for a collective runs only when nothing else can.
+  kLeastMemory,  // Of the groups that can run, the one that frees most and allocates least.
+};
+
 class Linearizer {
  public:
   explicit Linearizer(const Schedule& schedule) : edges_(group_dependences(schedule)) {
@@ -22,11 +36,9 @@ class Linearizer {
     touched_.resize(schedule.groups.size());
     touches_.assign(graph.buffers.size(), 0);
     bytes_.assign(graph.buffers.size(), 0);
-    first_node_.resize(schedule.groups.size());
     for (size_t g = 0; g < schedule.groups.size(); ++g) {
       std::set<BufferId> set;
       const std::vector<ir::NodeId> nodes = schedule.groups[g].nodes();
-      first_node_[g] = nodes.empty() ? 0 : *std::max_element(nodes.begin(), nodes.end());
       for (const ir::NodeId node : nodes) {
         for (const BufferId b : buffers_read(schedule, node)) set.insert(b);
         for (const BufferId b : ir::writes(graph.nodes[node])) set.insert(b);
@@ -34,36 +46,38 @@ class Linearizer {
       for (const BufferId b : set)
         if (!visible[b]) touched_[g].push_back(b);
       for (const BufferId b : touched_[g]) ++touches_[b];
+      position_.push_back(nodes.empty() ? 0 : *std::max_element(nodes.begin(), nodes.end()));
     }
+    place_collectives(schedule);
     for (size_t b = 0; b < bytes_.size(); ++b) bytes_[b] = touches_[b] > 1 ? typical_bytes(graph, static_cast<BufferId>(b)) : 0;
   }
 
-  /// Returns a topological order, and writes its highest memory use to `peak`. greedy: true to take, of the ready
-  /// groups, the one that frees most and allocates least; false to take program order.
-  std::vector<int> order(bool greedy, double& peak) const {
+  bool has_waits() const { return std::find(waits_.begin(), waits_.end(), true) != waits_.end(); }
+
+  /// Returns a topological order, and writes its highest memory use to `peak`.
+  std::vector<int> order(Order rule, double& peak) const {
     const int count = static_cast<int>(touched_.size());
     std::vector<int> waiting(count), left = touches_, result;
     std::vector<bool> alive(bytes_.size(), false);
-    std::set<std::pair<int, int>> ready;  // Program position, group.
+    Ready ready;
     for (int g = 0; g < count; ++g) {
       waiting[g] = static_cast<int>(edges_.before[g].size());
-      if (waiting[g] == 0) ready.insert({first_node_[g], g});
+      if (waiting[g] == 0) ready.insert({position_[g], g});
     }
-    double now = 0;
+    double now = 0, in_flight = 0;
     peak = 0;
+    const auto growth = [&](int g) {
+      double bytes = 0;
+      for (const BufferId b : touched_[g]) bytes += (alive[b] ? 0 : bytes_[b]) - (left[b] == 1 ? bytes_[b] : 0);
+      return bytes;
+    };
     while (!ready.empty()) {
-      auto best = ready.begin();
-      double best_growth = 0;
-      for (auto it = ready.begin(); greedy && it != ready.end(); ++it) {
-        double growth = 0;
-        for (const BufferId b : touched_[it->second]) growth += (alive[b] ? 0 : bytes_[b]) - (left[b] == 1 ? bytes_[b] : 0);
-        if (it != ready.begin() && growth >= best_growth) continue;
-        best = it;
-        best_growth = growth;
-      }
+      auto best = startable(ready, in_flight);
+      if (best == ready.end()) best = choose(ready, rule, growth);
       const int g = best->second;
       ready.erase(best);
       result.push_back(g);
+      in_flight += in_flight_[g];
       for (const BufferId b : touched_[g]) {
         if (!alive[b]) now += bytes_[b];
         alive[b] = true;
@@ -72,15 +86,67 @@ class Linearizer {
       for (const BufferId b : touched_[g])
         if (--left[b] == 0) now -= bytes_[b];
       for (const int next : edges_.after[g])
-        if (--waiting[next] == 0) ready.insert({first_node_[next], next});
+        if (--waiting[next] == 0) ready.insert({position_[next], next});
     }
     return result;
   }
 
  private:
+  using Ready = std::set<std::pair<int, int>>;  // Position, group.
+
+  /// Finds the calls that start collectives or wait for them.
+  void place_collectives(const Schedule& schedule) {
+    const int count = static_cast<int>(schedule.groups.size());
+    starts_.assign(count, false);
+    waits_.assign(count, false);
+    in_flight_.assign(count, 0);
+    std::map<int, int> group_of_call;
+    for (int g = 0; g < count; ++g)
+      if (schedule.groups[g].kind == GroupKind::kCall) group_of_call[schedule.graph.nodes[schedule.groups[g].call].call] = g;
+    for (int g = 0; g < count; ++g) {
+      if (schedule.groups[g].kind != GroupKind::kCall) continue;
+      const ir::Node& node = schedule.graph.nodes[schedule.groups[g].call];
+      if (node.waits_for == ir::kNone) continue;
+      const int start = group_of_call.at(node.waits_for);
+      starts_[start] = waits_[g] = true;
+      for (const BufferId b : node.outputs) {
+        in_flight_[start] += typical_bytes(schedule.graph, b);
+        in_flight_[g] -= typical_bytes(schedule.graph, b);
+      }
+      position_[g] = INT_MAX;  // Only the caller needs the result, unless a group reads it.
+      for (const int reader : edges_.after[g]) position_[g] = std::min(position_[g], position_[reader]);
+    }
+  }
+
+  /// Returns a ready group that starts a collective for whose result there is room.
+  Ready::iterator startable(const Ready& ready, double in_flight) const {
+    return std::find_if(ready.begin(), ready.end(), [&](const auto& entry) {
+      return starts_[entry.second] && in_flight + in_flight_[entry.second] <= kMostInFlight;
+    });
+  }
+
+  /// Returns the next group. In all orders but the program's, it is a wait for a collective only if nothing else is ready.
+  template <class Growth>
+  Ready::iterator choose(const Ready& ready, Order rule, const Growth& growth) const {
+    if (rule == Order::kProgram) return ready.begin();
+    auto best = ready.end();
+    double best_growth = 0;
+    for (auto it = ready.begin(); it != ready.end(); ++it) {
+      if (waits_[it->second]) continue;
+      if (rule == Order::kOverlap) return it;
+      const double bytes = growth(it->second);
+      if (best != ready.end() && bytes >= best_growth) continue;
+      best = it;
+      best_growth = bytes;
+    }
+    return best == ready.end() ? ready.begin() : best;
+  }
+
   const Dependences edges_;
   std::vector<std::vector<BufferId>> touched_;
-  std::vector<int> touches_, first_node_;
+  std::vector<int> touches_, position_;
+  std::vector<bool> starts_, waits_;  // For each group, whether it starts a collective or waits for one.
+  std::vector<double> in_flight_;     // By how many bytes a group changes the results of collectives that are under way.
   std::vector<double> bytes_;
 };
 
@@ -88,10 +154,14 @@ class Linearizer {
 
 void linearize(Schedule& schedule, const Caps&) {
   const Linearizer linearizer(schedule);
-  double program_peak = 0, greedy_peak = 0;
-  std::vector<int> order = linearizer.order(false, program_peak);
-  const std::vector<int> greedy = linearizer.order(true, greedy_peak);
-  if (greedy_peak < 0.95 * program_peak) order = greedy;
+  double program_peak = 0, overlap_peak = 0, least_peak = 0;
+  std::vector<int> order = linearizer.order(Order::kProgram, program_peak);
+  if (linearizer.has_waits()) {
+    std::vector<int> overlapping = linearizer.order(Order::kOverlap, overlap_peak);
+    if (overlap_peak <= program_peak + kMostInFlight) order = std::move(overlapping);
+  }
+  const std::vector<int> least = linearizer.order(Order::kLeastMemory, least_peak);
+  if (least_peak < 0.95 * program_peak) order = least;
   std::vector<Group> groups;
   for (const int g : order) groups.push_back(std::move(schedule.groups[g]));
   schedule.groups = std::move(groups);

@@ -187,6 +187,7 @@ bool may_reorder(const Facts& f, const Uses& uses, NodeId id, BufferId buffer) {
 std::string respects_dependences(const Facts& f) {
   std::vector<Uses> uses(f.schedule.graph.buffers.size());
   Position call;
+  std::map<int, Position> calls;
   for (NodeId id = 0; id < static_cast<NodeId>(f.position.size()); ++id) {
     const Position& now = f.when(id);
     const std::vector<BufferId> read = buffers_read(f.schedule, id);
@@ -201,8 +202,10 @@ std::string respects_dependences(const Facts& f) {
     }
     for (const BufferId b : read) uses[static_cast<size_t>(b)].read.extend(now);
     if (f.node(id).kind != ir::NodeKind::kCall) continue;
-    if (!call.precedes(now)) return node_name(f, id);
-    call = now;
+    const int started = f.node(id).waits_for;
+    if (!(started == ir::kNone ? call : calls.at(started)).precedes(now)) return node_name(f, id);
+    if (started != ir::kNone) continue;
+    calls[f.node(id).call] = call = now;
   }
   return "";
 }

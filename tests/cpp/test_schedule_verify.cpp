@@ -166,6 +166,22 @@ TEST_CASE("members of a batch must be independent") {
   CHECK(complaint(s, ScheduleLevel::kGrouped).find("nothing runs before") != std::string::npos);
 }
 
+TEST_CASE("a call that waits for another runs after it, but keeps no order with other calls") {
+  Builder b;
+  const Value x = input(b);
+  b.call(0, {x}, {}, {});
+  b.output(b.call(1, {}, {{DType::kF32, kSizes}}, {kStrides}, 0)[0], kStrides);
+  b.call(2, {x}, {}, {});
+  Schedule s = scheduled(b);
+  REQUIRE(s.groups.size() == 3);
+  REQUIRE(s.groups[2].call == 1);  // The wait is last, because only the caller needs its result.
+  for (const auto& [first, second, legal] : {std::tuple{1, 2, true}, std::tuple{0, 1, false}, std::tuple{0, 2, false}}) {
+    Schedule swapped = s;
+    std::swap(swapped.groups[first], swapped.groups[second]);
+    CHECK((complaint(swapped, ScheduleLevel::kGrouped) == "") == legal);
+  }
+}
+
 TEST_CASE("what is overwritten is read before, and writers of one place keep their order") {
   Builder b;
   const Value x = input(b);

@@ -1,5 +1,6 @@
 # tests/device/distributed_training.py: checks of training: DDP, FSDP2, DTensor, checkpoints, compiled graphs.
 import copy
+import time
 
 import torch
 import torch.distributed as dist
@@ -148,6 +149,100 @@ def check_functional_collectives_in_a_graph(me):
         assert_close(scattered.cpu(), x * me.size)
 
 
+def check_kernels_run_while_a_collective_runs(me):
+    """The graph waits for its collective at once. The other rank begins it only when it knows that the kernel which does
+    not need the result has run."""
+    store = dist.distributed_c10d._get_default_store()
+
+    @torch.compile(backend="ocl", fullgraph=True)
+    def function(x, flag):
+        total = collectives.all_reduce(x, "sum", dist.group.WORLD) * 2
+        flag.add_(1)
+        return total
+
+    x, flag = torch.ones(1000, device=me.device), torch.zeros(7, device=me.device)
+    function(x, flag)
+    torch.accelerator.synchronize()
+    if me.rank == 0:
+        total = function(x, flag)
+        seen = flag[0].clone()
+        with torch.Stream(me.device):  # This stream does not wait for the collective.
+            for _ in range(2000):
+                seen = flag[:1].cpu().item()
+                if seen == 2:
+                    break
+                time.sleep(0.005)
+        store.set("ocl/test/kernel", "1")
+        assert seen == 2, "the kernel waits for the collective"
+    else:
+        store.wait(["ocl/test/kernel"])
+        total = function(x, flag)
+    assert_close(total.cpu(), torch.full((1000,), 2.0 * me.size))
+
+
+def check_collectives_of_all_kinds_in_a_graph(me):
+    group, size = dist.group.WORLD, me.size
+
+    def function(x):
+        y = x.exp()
+        scattered, parts = collectives.reduce_scatter_tensor_coalesced([y, y + 1], "sum", [0, 0], group), []
+        gathered = collectives.all_gather_into_tensor_coalesced([y.sin(), y.cos()], group)
+        swapped = collectives.all_to_all_single(y * 3, None, None, group)
+        first = collectives.broadcast(y, 0, group)
+        several = collectives.all_reduce_coalesced([y, y * 2], "sum", group)
+        parts += [p * 2 for p in gathered]
+        # What the collectives read changes before they are waited for.
+        z = (y + 5).relu() * y
+        return *scattered, *parts, swapped, first + z, *several, y
+
+    def inputs(rank):
+        return torch.linspace(0, 1, 4 * size * 100) + rank
+
+    every = [inputs(rank).exp() for rank in range(size)]
+    mine, total = every[me.rank], sum(every)
+    rows = slice(me.rank * 400, (me.rank + 1) * 400)
+    expected = [
+        total[rows], (total + size)[rows], torch.cat(every).sin() * 2, torch.cat(every).cos() * 2,
+        torch.cat([e[rows] for e in every]) * 3, every[0] + (mine + 5) * mine, total, total * 2, mine,
+    ]  # fmt: skip
+    for dynamic in (False, True):
+        torch._dynamo.reset()
+        compiled = torch.compile(
+            function, backend="ocl", fullgraph=True, dynamic=dynamic, options={"fallback": "error"}
+        )
+        for _ in range(3):
+            for got, want in zip(compiled(inputs(me.rank).to(me.device)), expected, strict=True):
+                assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
+
+
+def check_a_graph_waits_for_its_arguments(me):
+    """An argument is the result of a collective that has not been waited for."""
+
+    @torch.compile(backend="ocl", fullgraph=True)
+    def function(x):
+        return torch.ops._c10d_functional.wait_tensor(x) + 1
+
+    name = dist.group.WORLD.group_name
+    for _ in range(5):
+        x = torch.ops._c10d_functional.all_reduce(torch.ones(1_000_000, device=me.device), "sum", name)
+        assert_close(function(x).cpu(), torch.full((1_000_000,), me.size + 1.0))
+
+
+def check_gradients_of_collectives_in_a_graph(me):
+    def weights(rank):
+        return torch.linspace(1, 2, 50 * me.size) + rank
+
+    def function(x, w, v):
+        return (collectives.all_gather_single(x * w, 0, dist.group.WORLD) * v).sum()
+
+    x = torch.linspace(1, 2, 50) + me.rank
+    w = torch.linspace(0, 1, 50, device=me.device, requires_grad=True)
+    loss = torch.compile(function, backend="ocl", fullgraph=True)(x.to(me.device), w, weights(me.rank).to(me.device))
+    loss.backward()
+    every = sum(weights(rank).view(me.size, 50)[me.rank] for rank in range(me.size))
+    assert_close(w.grad.cpu(), x * every, rtol=1e-4, atol=1e-4)
+
+
 def check_plain_collective_in_a_graph(me):
     def function(x):
         y = x.exp()
@@ -201,3 +296,25 @@ def check_checkpoint_is_loaded_on_the_cpu(me):
     one_process(reference, type(me)(0, 4, me.device, me.folder), Gpt)
     for name, expected in reference.state_dict().items():
         assert_close(state["model"][name], expected, rtol=1e-4, atol=1e-5)
+
+
+def check_sync_batch_norm(me):
+    """Statistics and gradients are those of the whole batch."""
+    for dtype, shape in ((torch.float32, (6, 3, 4, 5)), (torch.float32, (6, 3)), (torch.float64, (2, 3, 7))):
+        whole = torch.randn(me.size, *shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+        reference = nn.BatchNorm1d(3, dtype=dtype) if len(shape) < 4 else nn.BatchNorm2d(3, dtype=dtype)
+        with torch.no_grad():
+            reference.weight.copy_(torch.tensor([1.0, 2, 3]))
+        ours = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(reference)).to(me.device)
+        x = whole[me.rank].to(me.device).requires_grad_()
+        every = whole.flatten(0, 1).requires_grad_()
+        expected = reference(every)
+        got = ours(x)
+        expected.pow(3).sum().backward()
+        got.pow(3).sum().backward()
+        dist.all_reduce(ours.weight.grad)
+        rows = slice(me.rank * shape[0], (me.rank + 1) * shape[0])
+        pairs = [(got, expected[rows]), (x.grad, every.grad[rows]), (ours.weight.grad, reference.weight.grad)]
+        pairs += [(ours.running_mean, reference.running_mean), (ours.running_var, reference.running_var)]
+        for mine, theirs in pairs:
+            assert_close(mine.detach().cpu(), theirs.detach(), rtol=1e-4, atol=1e-4)

@@ -1,11 +1,13 @@
 # tests/device/test_distributed.py: the process group `ocl` with two and four processes, on each runtime and mixed.
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.device import distributed_world
-from tests.device.distributed_world import run_world
+from tests.device.distributed_world import ROOT, run_world
 
 
 def checks_of(module, without=""):
@@ -70,3 +72,11 @@ def test_checkpoint_of_four_ranks_on_two_and_one(tmp_path):
         checks = ["check_checkpoint_is_loaded", "check_checkpoint_is_loaded_on_the_cpu"][: 2 if size == 1 else 1]
         loaded = run_world("distributed_training", ["ocl:0"] * size, tmp_path / f"on{size}", checks)
         assert not any(loaded.values()), loaded
+
+
+@SWEEP
+def test_some_of_torchs_own_tests():
+    """`make torch_distributed` runs all of them."""
+    command = [sys.executable, "-m", "tests.torch_distributed", "--sample", "9"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=ROOT)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -177,6 +177,115 @@ def test_group_that_is_destroyed_with_work_outstanding(tmp_path):
         assert status == 0 and "ends" in output, output
 
 
+def test_monitored_barrier_names_the_ranks_that_do_not_arrive(tmp_path):
+    """The first rank whose time is over decides. All ranks learn of it, also those that come later; then they go on."""
+    program = """
+    for _ in range(4):
+        dist.monitored_barrier()
+    if rank > 1:
+        time.sleep(4)
+    try:
+        dist.monitored_barrier(timeout=datetime.timedelta(seconds=2), wait_all_ranks=True)
+        print("no error")
+    except RuntimeError as error:
+        print("CAUGHT", type(error).__name__, error)
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=30))
+    pair = dist.new_group([1, 3], backend="ocl")
+    if rank == 3:
+        time.sleep(3)
+    if rank in (1, 3):
+        try:
+            dist.monitored_barrier(pair, datetime.timedelta(seconds=1))
+        except RuntimeError as error:
+            print("PAIR", error)
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=30))
+    dist.all_reduce(x)
+    print("works", x[0].item())
+    """
+    results = run(program, 4, tmp_path)
+    for rank, (status, output) in enumerate(results):
+        assert status == 0 and "works 16.0" in output, output
+        assert f"CAUGHT DistBackendError monitored_barrier (number 5 of group 0) failed on rank {rank}" in output
+        assert "waited 2000 ms, and there was no sign of rank 2, rank 3: it ended" in output
+    for rank in (1, 3):
+        assert "rank 0 (global 1) waited 1000 ms, and there was no sign of rank 1 (global 3)" in results[rank][1]
+
+
+def test_monitored_barrier_of_other_groups_and_debug_levels(tmp_path):
+    """Groups of gloo alone have torch's barrier."""
+    program = """
+    dist.monitored_barrier()
+    dist.monitored_barrier(dist.new_group(backend="gloo"), datetime.timedelta(seconds=20))
+    if rank == 0:
+        time.sleep(2)
+    try:
+        dist.monitored_barrier(timeout=datetime.timedelta(seconds=1))
+    except RuntimeError as error:
+        print("CAUGHT", "no sign of rank 0" in str(error))
+    """
+    for _, output in run(program, 2, tmp_path, TORCH_DISTRIBUTED_DEBUG="DETAIL"):
+        assert "CAUGHT True" in output, output
+
+
+def test_a_thread_that_cannot_be_started_fails_the_send(tmp_path):
+    program = """
+    refuse = torch_ocl_compile._C.distributed.refuse_threads
+    refuse(rank == 0)
+    try:
+        dist.send(x, 1) if rank == 0 else dist.recv(x, 0)
+        torch.ocl.synchronize()
+        print("no error")
+    except RuntimeError as error:
+        print("CAUGHT", error)
+    dist.destroy_process_group()
+    try:
+        if rank == 0:
+            dist.init_process_group(init_method="file://" + store + "2", rank=0, world_size=1)
+    except RuntimeError as error:
+        print("GROUP", error)
+    refuse(False)
+    print("usable", (x * 0 + 3).sum().item())
+    """
+    (status, output), (other, log) = run(program, 2, tmp_path)
+    assert status == 0 and "usable 3000.0" in output, output
+    assert "CAUGHT send (collective 2 of group 0) failed on rank 0: the system starts no thread to wait for" in output
+    assert "GROUP the system starts no thread for a process group" in output
+    assert other == 0 and "usable 3000.0" in log, log  # gloo had the message already.
+
+
+def test_no_memory_for_staging_fails_the_collective(tmp_path):
+    """all_to_all moves its tensors in one piece. Rank 0 has no host memory for it."""
+    program = """
+    import resource
+    torch_ocl_compile._C.distributed.set_host_mapping(False)
+    sent = torch.empty(96 << 20, dtype=torch.uint8, device="ocl:0")
+    got = torch.empty_like(sent)
+    torch.ocl.synchronize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    if rank == 0:
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (24 << 20), limits[1]))
+    try:
+        dist.all_to_all_single(got, sent)
+        torch.ocl.synchronize()
+        print("no error")
+    except RuntimeError as error:
+        caught = error
+    resource.setrlimit(resource.RLIMIT_AS, limits)
+    print("CAUGHT", caught)
+    try:
+        dist.all_reduce(x)
+    except RuntimeError as error:
+        print("REFUSED", error)
+    dist.destroy_process_group()
+    print("usable", (x * 0 + 3).sum().item())
+    """
+    for rank, (status, output) in enumerate(run(program, 2, tmp_path)):
+        assert status == 0 and "usable 3000.0" in output and "REFUSED" in output, output
+        assert f"CAUGHT all_to_all_single (collective 2 of group 0) failed on rank {rank}: " in output
+        assert "no host memory left for 134217728 bytes of pinned memory" in output, output
+
+
 def test_example_with_torchrun():
     command = [
         sys.executable,

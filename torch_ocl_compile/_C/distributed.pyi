@@ -9,3 +9,6 @@ def end_groups() -> None:
 
 def set_host_mapping(on: bool) -> None:
     """If off, memory of CPU devices is copied to the host like that of other devices. Only tests use it."""
+
+def refuse_threads(on: bool) -> None:
+    """If on, process groups start no threads, as if the system had none left. Only tests use it."""

@@ -74,7 +74,7 @@ class Call:
 
     def boxed(self) -> Boxed:
         low = self.lowered
-        plain = low.before is None and low.after is None and not low.sources
+        plain = low.before is None and low.after is None and not low.sources and not low.awaited
         sources = [source.position for source in low.inputs if isinstance(source, Argument)]
         if plain and len(sources) == len(low.inputs):
             count = len(low.graph.outputs) - bool(low.checked)
@@ -116,6 +116,8 @@ class Call:
         def run(args: list[Any]) -> list[Any]:
             values = _Values(list(args))
             args.clear()
+            for position in low.awaited:
+                torch.ops._c10d_functional.wait_tensor(values.arguments[position])
             values.sizes = self._sizes(values.arguments)
             if low.before is not None:
                 function, taken = low.before

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import warnings
 from datetime import timedelta
 from types import ModuleType
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C
+from torch_ocl_compile.device import restarts
 
 BACKEND = "ocl"
 # The backend's name in the first version of this package, for programs that still use it.
@@ -31,20 +33,56 @@ def register_with(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def _new_process_group_helper(
-        group_size: int, group_rank: int, global_ranks: list[int], backend: Any, *args: Any, **kwargs: Any
+        group_size: int, group_rank: int, global_ranks: list[int], backend: Any, store: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """Gives a group without a backend name both gloo and ocl. torch would make a group for the accelerator alone,
-        and look for gloo as its default.
+        and look for gloo as its default. Gives the default group of restarted ranks new keys in the store.
         """
         if backend == module.Backend.UNDEFINED and torch._C._get_accelerator().type == "ocl":
             backend = module.Backend(f"cpu:gloo,ocl:{BACKEND}")
-        made = original(group_size, group_rank, global_ranks, backend, *args, **kwargs)
+        if not global_ranks and BACKEND in str(backend) and restarts.needed():
+            timeout = kwargs.get("timeout") or module.default_pg_timeout
+            store = module.PrefixStore(restarts.agree(store, group_rank, group_size, timeout), store)
+        made = original(group_size, group_rank, global_ranks, backend, store, *args, **kwargs)
         group = made[0]
         if isinstance(group, module.ProcessGroup) and "ocl" in {device.type for device in group._device_types}:
             group._set_default_backend(module.ProcessGroup.BackendType.CUSTOM)
         return made
 
     module._new_process_group_helper = _new_process_group_helper  # type: ignore[attr-defined]
+    _replace(module, "monitored_barrier", _monitored_barrier(module))
+
+
+def _replace(module: ModuleType, name: str, function: Any) -> None:
+    """Replaces a function of `module` that torch.distributed may have imported already."""
+    plain = getattr(module, name)
+    for place in (module, sys.modules.get("torch.distributed")):
+        if getattr(place, name, None) is plain:
+            setattr(place, name, function)
+
+
+def _monitored_barrier(module: Any) -> Any:
+    """Returns torch's function for groups that have ocl too. torch itself refuses all groups but those of gloo."""
+    plain = module.monitored_barrier
+
+    @functools.wraps(plain)
+    def monitored_barrier(
+        group: Any = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        outside = module._rank_not_in_group(group)
+        used = module._get_default_group() if group is None else group
+        if outside or "ocl" not in {device.type for device in used._device_types}:
+            plain(group, timeout, wait_all_ranks)
+            return
+        ours = used._get_backend(torch.device("ocl"))
+        if timeout is None:
+            ours.monitored_barrier(wait_all_ranks=wait_all_ranks)
+            return
+        limit = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+        module._check_valid_timeout(limit)
+        ours.monitored_barrier(limit, wait_all_ranks)
+
+    return monitored_barrier
 
 
 def _create(options: Any, _: Any) -> Any:

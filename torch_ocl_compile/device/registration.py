@@ -72,6 +72,8 @@ def register() -> None:
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
     _when_imported("torch.compiler._cache", _register_artifacts)
     _when_imported("torch.distributed.distributed_c10d", _register_process_group)
+    _when_imported("torch.nn.parallel.comm", _register_data_parallel)
+    _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
     atexit.register(_end)
     _registered = True
 
@@ -172,6 +174,18 @@ def _register_process_group(module: ModuleType) -> None:
     from torch_ocl_compile.device.distributed import register_with
 
     register_with(module)
+
+
+def _register_data_parallel(module: ModuleType) -> None:
+    from torch_ocl_compile.device.data_parallel import register_with
+
+    register_with(module)
+
+
+def _register_parallel_apply(module: ModuleType) -> None:
+    from torch_ocl_compile.device.data_parallel import register_parallel_apply
+
+    register_parallel_apply(module)
 
 
 def _register_artifacts(module: ModuleType) -> None:

@@ -35,6 +35,7 @@ class Context:
         self.builder = builder
         self.symbols = symbols
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
+        self.awaited: list[int] = []  # Positions of arguments that a collective may still be writing, see Lowered.
         self.val: Any = None
         self.node: torch.fx.Node | None = None
         # A function that returns a float expression of sizes as a value of rank 0.

@@ -44,6 +44,19 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
         raise UnsupportedError(f"{target} returns no tensor")
     if any(isinstance(f, (torch.SymInt, torch.SymFloat, torch.SymBool)) for f in fakes):
         raise UnsupportedError(f"{target} returns a size that depends on the data")
+    operands, arguments = slots(c, args, kwargs)
+    results = [(ir_dtype(fakes[p].dtype), c.shape(fakes[p].shape)) for p in positions]
+    strides = [c.shape(fakes[p].stride()) for p in positions]
+    c.calls.append(EagerCall(target, arguments, positions, [strides_of(fakes[p]) for p in positions]))
+    values = c.builder.call(len(c.calls) - 1, operands, results, strides)
+    made: list[Any] = [None] * len(fakes)
+    for p, value in zip(positions, values, strict=True):
+        made[p] = value
+    return tree_unflatten(made, result_spec)
+
+
+def slots(c: Context, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[ir.Value], Any]:
+    """Returns the operands of a Call node, and the arguments with a _Slot in place of each operand."""
     operands: list[ir.Value] = []
 
     def slot(leaf: Any) -> Any:
@@ -55,15 +68,7 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
             return _Slot(len(operands) - 1, False)
         return leaf
 
-    arguments = tree_map(slot, (tuple(args), dict(kwargs)))
-    results = [(ir_dtype(fakes[p].dtype), c.shape(fakes[p].shape)) for p in positions]
-    strides = [c.shape(fakes[p].stride()) for p in positions]
-    c.calls.append(EagerCall(target, arguments, positions, [_strides_of(fakes[p]) for p in positions]))
-    values = c.builder.call(len(c.calls) - 1, operands, results, strides)
-    made: list[Any] = [None] * len(fakes)
-    for p, value in zip(positions, values, strict=True):
-        made[p] = value
-    return tree_unflatten(made, result_spec)
+    return operands, tree_map(slot, (tuple(args), dict(kwargs)))
 
 
 class _Slot:
@@ -74,7 +79,8 @@ class _Slot:
         self.is_number = is_number
 
 
-def _fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
+def fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
+    """Returns the operand that a _Slot stands for. Returns other arguments as they are."""
     if not isinstance(slot, _Slot):
         return slot
     tensor = tensors[slot.position]
@@ -96,27 +102,27 @@ class EagerCall:
         if collective:
             # A collective reads its operands after the call. The plan may reuse their memory by then.
             tensors = [tensor.clone() for tensor in tensors]
-        args, kwargs = tree_map(lambda leaf: _fill(leaf, tensors), self.arguments)
+        args, kwargs = tree_map(lambda leaf: fill(leaf, tensors), self.arguments)
         with torch.no_grad():
             results = tree_flatten(self.target(*args, **kwargs))[0]
             if collective:
                 # The results are copied into the plan's memory next. This makes the stream wait, not the host.
                 results = [torch.ops._c10d_functional.wait_tensor(result) for result in results]
-        return [_restrided(results[p], strides) for p, strides in zip(self.positions, self.promised, strict=True)]
+        return [restrided(results[p], strides) for p, strides in zip(self.positions, self.promised, strict=True)]
 
 
 def _is_collective(target: Callable[..., Any]) -> bool:
     return getattr(target, "namespace", "") in ("_c10d_functional", "_c10d_functional_autograd")
 
 
-def _strides_of(fake: Any) -> tuple[int, ...] | None:
+def strides_of(fake: Any) -> tuple[int, ...] | None:
     """Returns the traced strides of a result. None if they are symbolic: the executor then checks for contiguity."""
     if isinstance(fake, torch.Tensor) and all(isinstance(s, int) for s in fake.stride()):
         return tuple(fake.stride())
     return None
 
 
-def _restrided(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
+def restrided(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
     """Returns x, or a copy of it if its strides are not the traced ones."""
     if strides is None or x.numel() == 0:
         return x if strides is not None else x.contiguous()

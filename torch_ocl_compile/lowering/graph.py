@@ -273,8 +273,7 @@ class _Lowering:
             raise InternalError(f"{type(error).__name__}: {error}\n{describe(node)}") from error
 
     def apply(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        target = node.target
-        name = str(target)
+        target, name = node.target, str(node.target)
         if name in NO_EFFECT:
             return None
         if name == "<built-in function getitem>":
@@ -398,6 +397,7 @@ class _Lowering:
             sources=self.symbols.sources,
             host_values=self.host_values,
             checked=[checked for checked, _ in self.outside],
+            awaited=self.context.awaited,
             fallbacks=self.fallbacks,
         )
 

@@ -116,5 +116,7 @@ class Lowered:
     host_values: list[torch.fx.Node] = field(default_factory=list)
     # If not empty, the last output of the ir.Graph has the results of bounds checks, and this has one entry for each.
     checked: list[Checked] = field(default_factory=list)
+    # Positions of arguments for which the graph waits, because a collective may still be writing them.
+    awaited: list[int] = field(default_factory=list)
     # The op and the reason of each of `calls`.
     fallbacks: list[tuple[str, str]] = field(default_factory=list)

@@ -1,0 +1,67 @@
+// csrc/distributed/barrier.cpp: ranks write a key when they arrive; the first that knows the outcome writes it; see barrier.h.
+#include "csrc/distributed/barrier.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace ocl::distributed {
+namespace {
+
+constexpr std::chrono::milliseconds kLongestPause{20};
+constexpr const char* kPassed = "passed";
+
+std::string key_of(uint64_t number, const std::string& what) { return "ocl/barrier/" + std::to_string(number) + "/" + what; }
+
+/// Says which ranks have not arrived. "" if all have.
+std::string missing_ranks(c10d::Store& store, const RankNames& names, const std::vector<std::string>& arrivals) {
+  std::string missing;
+  for (int peer = 0; peer < names.size; ++peer)
+    if (!store.check({arrivals[peer]})) missing += (missing.empty() ? "" : ", ") + names.of(peer);
+  return missing;
+}
+
+/// Waits for the outcome of the barrier, or decides it. The first decision that reaches the store counts on all ranks.
+std::string outcome_of(c10d::Store& store, const RankNames& names, uint64_t number, std::chrono::milliseconds timeout) {
+  const std::string outcome = key_of(number, "outcome");
+  const auto decide = [&](const std::string& text) { return store.compareSet(outcome, std::string(), text); };
+  std::vector<std::string> arrivals;
+  for (int peer = 0; peer < names.size; ++peer) arrivals.push_back(key_of(number, std::to_string(peer)));
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (std::chrono::milliseconds pause{1};; pause = std::min(2 * pause, kLongestPause)) {
+    if (store.check({outcome})) return store.get_to_str(outcome);
+    if (names.rank == 0 && store.check(arrivals)) return decide(kPassed);
+    if (std::chrono::steady_clock::now() >= deadline) break;
+    std::this_thread::sleep_for(pause);
+  }
+  const std::string missing = missing_ranks(store, names, arrivals);
+  if (missing.empty()) return decide(kPassed);
+  return decide(names.of(names.rank) + " waited " + std::to_string(timeout.count()) + " ms, and there was no sign of " +
+                missing + ": it ended, hangs, or did not call this barrier");
+}
+
+}  // namespace
+
+MonitoredBarrier::MonitoredBarrier(c10::intrusive_ptr<c10d::Store> store, RankNames names)
+    : store_(std::move(store)), names_(std::move(names)) {}
+
+void MonitoredBarrier::wait(std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  ++number_;
+  // All ranks have arrived at the previous barrier, so all have left the one before it, and its keys can go.
+  if (passed_ >= 2) {
+    store_->deleteKey(key_of(number_ - 2, std::to_string(names_.rank)));
+    if (names_.rank == 0) store_->deleteKey(key_of(number_ - 2, "outcome"));
+  }
+  store_->set(key_of(number_, std::to_string(names_.rank)), std::string("1"));
+  const std::string outcome = outcome_of(*store_, names_, number_, timeout);
+  passed_ = outcome == kPassed ? passed_ + 1 : 0;
+  TORCH_CHECK_WITH(DistBackendError, outcome == kPassed, "monitored_barrier (number ", number_, " of group ", names_.group,
+                   ") failed on ", names_.of(names_.rank), ": ", outcome);
+}
+
+}  // namespace ocl::distributed
