@@ -6,18 +6,15 @@ set -euo pipefail
 folder=$1
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-# shellcheck disable=SC1091
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-# The machine's own list of sources stays as it is.
-mkdir -p "$folder/apt/lists/partial"
-cat > "$folder/apt/source.sources" <<END
-Types: deb-src
-URIs: http://deb.debian.org/debian
-Suites: $suite
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-END
-options=(-qq -o "Dir::Etc::sourcelist=$folder/apt/source.sources" -o Dir::Etc::sourceparts=/dev/null
+# The machine's own sources of packages, as sources of source packages. The machine's list itself stays as it is.
+mkdir -p "$folder/apt/lists/partial" "$folder/apt/sources"
+for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+  if [ -e "$file" ]; then sed -n 's/^deb /deb-src /p' "$file" > "$folder/apt/sources/$(basename "$file" .list).list"; fi
+done
+for file in /etc/apt/sources.list.d/*.sources; do
+  if [ -e "$file" ]; then sed 's/^Types:.*/Types: deb-src/' "$file" > "$folder/apt/sources/$(basename "$file")"; fi
+done
+options=(-qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$folder/apt/sources"
   -o "Dir::State::lists=$folder/apt/lists" -o "APT::Sandbox::User=$(id -un)")
 cd "$folder/apt"
 apt-get "${options[@]}" update
