@@ -128,4 +128,4 @@ def _device(device: Any) -> torch.device:
 def _refuse(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
-            raise RuntimeError(f"{name!r} must not be specified when 'out' is specified, but got {name}={value}")
+            raise RuntimeError(f"out= already says where the result goes; leave out {name}={value}")
