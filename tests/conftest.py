@@ -273,6 +273,23 @@ def selected_devices(request):
 
 
 @pytest.fixture
+def own_cache(tmp_path):
+    """Gives the test an empty cache, whose folder it returns, and drops the plans of eager ops in memory."""
+    from torch_ocl_compile import _C, config
+    from torch_ocl_compile.tuning import table
+
+    def forget():
+        config.configure_core()
+        table.forget()
+        _C.forget_eager_plans()
+
+    with config.override(cache_dir=str(tmp_path)):
+        forget()
+        yield tmp_path
+    forget()
+
+
+@pytest.fixture
 def two_ocl_devices(selected_devices):
     """The first two selected devices. With one device the test is deselected, without any it is skipped."""
     return selected_devices[:2]

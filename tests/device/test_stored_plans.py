@@ -16,19 +16,6 @@ from torch_ocl_compile.eager import reasons
 from torch_ocl_compile.tuning import table
 
 
-@pytest.fixture
-def own_cache(tmp_path: Path) -> Any:
-    """Gives the test an empty cache, and drops the plans in memory."""
-    with config.override(cache_dir=str(tmp_path)):
-        config.configure_core()
-        table.forget()
-        _C.forget_eager_plans()
-        yield tmp_path
-    config.configure_core()
-    table.forget()
-    _C.forget_eager_plans()
-
-
 def counted(call: Any) -> tuple[Any, dict[str, int]]:
     """Returns the call's result, and how much it added to the counters."""
     before = _C.eager_counters()
