@@ -146,7 +146,7 @@ class BodyPrinter {
   std::pair<std::string, std::string> storage_address(const RowStorage& storage);  // Pointer and offset.
   void store(const PendingStore& store);
   void store_lanes(const PendingStore& store, const ResolvedIndex& offset);
-  void add_stream(const std::string& pointer, const ResolvedIndex& offset, bool stored);
+  void add_stream(const std::string& pointer, const ResolvedIndex& offset, const std::string& at, bool stored);
 
   ResolvedIndex resolve(ir::NodeId node, const ir::IndexExpr& e);
   /// Returns the text of the expression for a lane. kNone: for the position of the lane loop, as a scalar.

@@ -77,8 +77,8 @@ bool BodyPrinter::is_aligned(const ResolvedIndex& resolved) const {
   return aligned_ && resolved.coefficient && resolved.coefficient->is_const(1) && resolved.multiple;
 }
 
-/// Records a vector for streams().
-void BodyPrinter::add_stream(const std::string& pointer, const ResolvedIndex& offset, bool stored) {
+/// Records a vector for streams(). at: the text of its offset.
+void BodyPrinter::add_stream(const std::string& pointer, const ResolvedIndex& offset, const std::string& at, bool stored) {
   bool in_all_loops = offset.values.empty();
   for (const Level& level : levels_) {
     for (const auto& [symbol, name] : level.names) {
@@ -86,7 +86,7 @@ void BodyPrinter::add_stream(const std::string& pointer, const ResolvedIndex& of
       if (extent && !extent->is_const(1)) in_all_loops = in_all_loops && offset.e.uses(symbol);
     }
   }
-  if (in_all_loops) streams_.emplace_back(pointer + " + " + spell(offset, 0), stored);
+  if (in_all_loops) streams_.emplace_back(pointer + " + " + at, stored);
 }
 
 Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask) {
@@ -114,8 +114,11 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
   const bool contiguous = offset.coefficient && offset.coefficient->is_const(1);
   std::string base;
   std::string vector;
-  if (contiguous) add_stream(pointer, offset, false);
-  if (contiguous) vector = load_text(dtype, width, pointer, spell(offset, 0), is_aligned(offset));
+  if (contiguous) {
+    const std::string at = spell(offset, 0);
+    add_stream(pointer, offset, at, false);
+    vector = load_text(dtype, width, pointer, at, is_aligned(offset));
+  }
   if (contiguous && !mask) return define(level, dtype, width, vector);
   if (offset.coefficient && !contiguous) {
     base = kernel_.fresh("at");
@@ -186,8 +189,9 @@ void BodyPrinter::store(const PendingStore& s) {
     w.line("$s", combines ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
   } else if (offset.coefficient && offset.coefficient->is_const(1)) {
     const std::string pointer = kernel_.buffer(s.buffer), value = broadcast_to_width(s.value, lane_width_);
-    add_stream(pointer, offset, true);
-    w.line("$s", store_text(dtype, lane_width_, pointer, spell(offset, 0), value, is_aligned(offset)));
+    const std::string at = spell(offset, 0);
+    add_stream(pointer, offset, at, true);
+    w.line("$s", store_text(dtype, lane_width_, pointer, at, value, is_aligned(offset)));
   } else {
     store_lanes(s, offset);
   }
