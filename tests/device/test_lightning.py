@@ -49,10 +49,9 @@ def train(**settings):
     return model
 
 
+@pytest.mark.usefixtures("selected_devices")
 def test_devices_are_parsed():
     count = torch.ocl.device_count()
-    if count == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     everything = list(range(count))
     parse = OclAccelerator.parse_devices
     assert parse(count) == parse(-1) == parse(str(count)) == parse(everything) == everything
@@ -98,9 +97,8 @@ print("RANK", trainer.global_rank, *(x for p in model.parameters() for x in p.fl
 
 
 @pytest.mark.needs("sweep")
+@pytest.mark.usefixtures("selected_devices")
 def test_two_processes_have_equal_parameters(tmp_path):
-    if torch.ocl.device_count() == 0:
-        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     script = tmp_path / "ddp.py"
     script.write_text(f"import sys\nsys.path[:0] = [{str(ROOT / 'tests/device')!r}, {str(ROOT)!r}]\n{DDP}")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, cwd=tmp_path)
