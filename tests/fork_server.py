@@ -87,6 +87,9 @@ def _address() -> str:
             listener.listen(64)
             environment = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_OCL_")}
             environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
+            # Some module that torch imports asks for the number of CUDA devices. Unless NVML answers, CUDA starts, and then
+            # works in no fork.
+            environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
             command = [sys.executable, __file__, str(listener.fileno()), str(os.getpid())]
             process = subprocess.Popen(
                 command, env=environment, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
@@ -195,6 +198,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> list[str]:
             sys.path.insert(0, path)
     import torch
 
+    if torch.cuda._is_in_bad_fork():
+        raise RuntimeError("an import of the fork server started CUDA, which now works in no program")
     # As `import torch` does in a new process.
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
         torch._import_device_backends()

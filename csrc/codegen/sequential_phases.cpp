@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kUnrollLimit = 16;  // Loops of up to this length are unrolled.
 // Loops whose bodies have more ops are not unrolled, because that would compile slowly.
 constexpr size_t kUnrollOps = 48;
+// Nested loops whose text would grow beyond this are not unrolled either. A compiler needs minutes for hundreds of gathers.
+constexpr size_t kUnrollText = 1 << 15;
 constexpr int kScanElements = 8;  // Elements that a scan on a GPU loads at once.
 constexpr int kVectors = 4;       // Vectors side by side, if each has many accumulators.
 // Vectors side by side, if there is a single sum. Its accumulators and those of its blocks then fill the registers.
@@ -77,6 +79,8 @@ void SequentialPhases::print_loop(Loops& loops, size_t depth) {
   const Writer inside = body_.pop();
   const IndexExpr& size = group_.reduce_sizes[depth];
   const std::string end = body_.index(size);
+  const bool innermost = depth + 1 == group_.reduce_sizes.size();
+  if (innermost) loops.unrolled = inside.length();
   if (loops.block && depth == loops.block_loop) {
     print_block_loop(loops, name, end, inside);
     return;
@@ -88,11 +92,14 @@ void SequentialPhases::print_loop(Loops& loops, size_t depth) {
     return;
   }
   Writer& w = body_.writer();
-  const bool innermost = depth + 1 == group_.reduce_sizes.size();
-  if (size.is_const() && size.constant() <= kUnrollLimit && ops <= kUnrollOps)
+  const bool short_loop = size.is_const() && size.constant() <= kUnrollLimit && ops <= kUnrollOps;
+  const size_t unrolled = short_loop ? loops.unrolled * static_cast<size_t>(size.constant()) : 0;
+  if (short_loop && unrolled <= kUnrollText) {
     w.line("OCL_UNROLL");
-  else if (stays_scalar_ && innermost)
+    loops.unrolled = unrolled;
+  } else if (stays_scalar_ && innermost) {
     w.line(kStaysScalar);
+  }
   w.open("for ($s $s = 0; $s < $s; ++$s)", type, name, name, end, name);
   w.append(inside);
   w.close();

@@ -69,4 +69,10 @@ std::string Writer::str(int depth) const {
   return result;
 }
 
+size_t Writer::length() const {
+  size_t total = 0;
+  for (const auto& [depth, text] : lines_) total += text.size();
+  return total;
+}
+
 }  // namespace ocl::codegen

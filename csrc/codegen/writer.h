@@ -52,6 +52,8 @@ class Writer {
   void append(const Writer& other);
   bool empty() const { return lines_.empty(); }
   std::string str(int depth = 0) const;
+  /// Number of characters without indentation.
+  size_t length() const;
 
  private:
   static Arg arg(const char* text) { return std::string(text); }

@@ -3,7 +3,6 @@
 // arguments of a plan.
 #include "csrc/torch/eager.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <unordered_map>
 
 #include "csrc/support/hash.h"
+#include "csrc/torch/eager_memory.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/plan_runner.h"
@@ -261,49 +261,6 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   return plan;
 }
 
-bool is_written(const c10::OperatorHandle& op, int argument) {
-  const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
-  return alias != nullptr && alias->isWrite();
-}
-
-/// Returns the position of a leaf within its argument.
-int list_position(const EagerArguments& arguments, int leaf) {
-  int position = 0;
-  while (position < leaf && arguments.argument[leaf - position - 1] == arguments.argument[leaf]) ++position;
-  return position;
-}
-
-/// True if no written tensor partly overlaps another argument, and none occurs twice in a list. Throws torch's error
-/// for a tensor that overlaps itself.
-bool memory_is_clear(const c10::OperatorHandle& op, const EagerArguments& arguments) {
-  if (!op.schema().is_mutable()) return true;
-  std::vector<std::pair<const void*, int>> storages;
-  for (size_t i = 0; i < arguments.leaves.size(); ++i) {
-    const c10::IValue& value = arguments.leaves[i];
-    if (!value.isTensor() || !value.toTensor().defined()) continue;
-    const bool written = is_written(op, arguments.argument[i]);
-    if (written) at::assert_no_internal_overlap(value.toTensor());
-    if (const int same = arguments.same[i]; same != static_cast<int>(i)) {
-      const int here = arguments.argument[i], there = arguments.argument[same];
-      const bool in_lists = op.schema().arguments()[here].type()->kind() == c10::TypeKind::ListType;
-      const bool at_one_place =
-          here != there && list_position(arguments, static_cast<int>(i)) == list_position(arguments, same);
-      if (in_lists && !at_one_place && (written || is_written(op, there))) return false;
-      continue;
-    }
-    storages.emplace_back(value.toTensor().storage().unsafeGetStorageImpl(), static_cast<int>(i));
-  }
-  std::sort(storages.begin(), storages.end());
-  for (size_t i = 0; i < storages.size(); ++i)
-    for (size_t j = i + 1; j < storages.size() && storages[j].first == storages[i].first; ++j) {
-      const int a = storages[i].second, b = storages[j].second;
-      if (!is_written(op, arguments.argument[a]) && !is_written(op, arguments.argument[b])) continue;
-      if (at::get_overlap_status(arguments.leaves[a].toTensor(), arguments.leaves[b].toTensor()) != at::MemOverlapStatus::No)
-        return false;
-    }
-  return true;
-}
-
 double number_of(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor().item<double>();
   return value.isDouble() ? value.toDouble() : static_cast<double>(value.toInt());
@@ -409,27 +366,17 @@ void forget_eager_plans() {
   c.classes.clear();
 }
 
-namespace {
-
-/// Replaces each argument that the op reads and that shares memory with `out` by a copy, because `out` is about to be
-/// resized: torch.sum(a, 0, out=a) sums the old elements.
-void keep_read_arguments(const c10::OperatorHandle& op, torch::jit::Stack& stack, const at::Tensor& out) {
-  const std::vector<c10::Argument>& declared = op.schema().arguments();
-  for (size_t i = 0; i < declared.size(); ++i) {
-    c10::IValue& value = stack[stack.size() - declared.size() + i];
-    if (value.isTensor() && !declared[i].is_out() && value.toTensor().defined() && value.toTensor().is_alias_of(out))
-      value = value.toTensor().clone();
-  }
-}
-
-}  // namespace
-
 void never_compile_on_this_thread() { t_never = true; }
 
 Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (t_never) return Outcome::kTracing;
   EagerArguments arguments = flatten(op, *stack);
-  if (!arguments.supported || !memory_is_clear(op, arguments)) return Outcome::kNone;
+  if (!arguments.supported) return Outcome::kNone;
+  if (!memory_is_clear(op, arguments)) {
+    separate_operands(op, *stack);
+    arguments = flatten(op, *stack);
+    if (!arguments.supported || !memory_is_clear(op, arguments)) return Outcome::kNone;
+  }
   PlanPointer eager = find_or_compile(op, *stack, arguments);
   if (eager && !eager->resizes.empty()) {
     for (const auto& [leaf, sizes, strides] : eager->resizes) {

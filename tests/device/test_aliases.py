@@ -207,3 +207,47 @@ def test_gradients_are_apart(ocl_device):
     ]
     torch.compile(function, backend="ocl", fullgraph=True)(*leaves).backward()
     assert not shares(leaves[0].grad, leaves[1].grad)
+
+
+def by_first_row(x):
+    """Reads one row, and writes all."""
+    return x.mul_(x[:1].expand_as(x))
+
+
+def into_its_transpose(x):
+    square = x[:, :3]
+    return square.add_(square.t())
+
+
+def scan_into_its_operand(x):
+    return torch.cumsum(x.expand(x.shape[0], -1), 0, out=x)
+
+
+@pytest.mark.parametrize("function", [by_first_row, into_its_transpose, scan_into_its_operand])
+@pytest.mark.parametrize("rows", [3, 100_000])
+def test_eager_ops_read_the_old_elements(ocl_device, function, rows):
+    """An op on its own that writes memory which another operand shares reads the elements before it writes any."""
+    if function is into_its_transpose and rows > 3:
+        rows = 3
+    start = torch.arange(4.0 * rows).view(rows, 4) % 7 + 1
+    expected = {
+        by_first_row: lambda: start * start[:1],
+        into_its_transpose: lambda: start[:, :3] + start[:, :3].t(),
+        scan_into_its_operand: lambda: torch.cumsum(start, 0),
+    }[function]()
+    torch.ocl.reset_fallback_counts()
+    torch.testing.assert_close(function(start.to(ocl_device)).cpu(), expected)
+    assert not torch.ocl.fallback_counts()
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x.sub_(x[0]), lambda x: x[1:].add_(x[:-1]), lambda x: torch.add(x[:2], 1, out=x[1:])]
+)
+def test_a_part_of_the_result_as_operand_raises(ocl_device, function):
+    """As on the CPU, and nothing is written."""
+    start = torch.arange(12.0).view(3, 4)
+    for device in ("cpu", ocl_device):
+        x = start.to(device, copy=True)
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            function(x)
+        torch.testing.assert_close(x.cpu(), start)

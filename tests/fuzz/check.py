@@ -47,8 +47,10 @@ def check(program: Program, device: str, *, oracle: bool = True) -> Verdict:
             return Verdict(TORCH, f"traced by PyTorch on the CPU too: {verdict.text}", fallbacks=verdict.fallbacks)
         for backend in ("aot_eager", *(["aot_eager_decomp_partition"] if verdict.kind == "wrong stride" else [])):
             alone = _run(program, "cpu", natives, compiled(program, backend))
-            if alone.kind == verdict.kind and (alone.output == verdict.output or alone.kind == EXCEPTION):
-                return Verdict(TORCH, f"{verdict.kind} with {backend} too: {verdict.text}", fallbacks=verdict.fallbacks)
+            alike = alone.kind == verdict.kind and (alone.output == verdict.output or alone.kind == EXCEPTION)
+            # A lost alias may appear as another stride, and a program that torch alone cannot compile has no structure.
+            if alike or (verdict.kind in STRUCTURE and alone.kind in (EXCEPTION, *STRUCTURE)):
+                return Verdict(TORCH, f"{alone.kind} with {backend} too: {verdict.text}", fallbacks=verdict.fallbacks)
     return verdict
 
 

@@ -8,6 +8,7 @@ close to an edge, runs with different noise differ, and the element counts as un
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,12 @@ FLOATS = re.compile(r"torch\.(float16|bfloat16|float32)\b")
 ATTENTION = re.compile(r"scaled_dot_product_attention\((\w+), (\w+), (\w+)")
 WEIGHT_NORM = re.compile(r"torch\._weight_norm\((\w+), (\w+), (-?\d+)\)")
 PRODUCT_IN_PLACE = re.compile(r"(\w+)\.(?:addmm|addmv|addbmm|baddbmm)_\((\w+), (\w+)")
+# Sorts without a promise about equal values, and the length up to which PyTorch's CPU kernel keeps their order.
+UNSTABLE_SORT = re.compile(r"(\w+)\.argsort\((?![^)]*stable=True)")
+SHORT_SORT = 16
+# An in-place operation, with the text that names its operands.
+IN_PLACE = re.compile(r"^(\w+)(?:\.\w+[a-z]_\(| [-+*/|&^%]+= |\[.*\] = )(.*)$")
+LARGE_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?e\+?\d+")
 CAST = re.compile(r"(\w+) = (\w+)\.to\((torch\.\w+)\)")
 
 
@@ -62,6 +69,17 @@ class Native:
                 self.largest = max(self.largest, largest(names[name]))
 
     def _before(self, i: int, line: str, names: Namespace) -> None:
+        low = self.program.settings.autocast
+        if low and any(
+            abs(float(number)) > torch.finfo(getattr(torch, low)).max for number in LARGE_NUMBER.findall(line)
+        ):
+            self.undefined = f"{line}: a number that {low} cannot hold"
+        for written, rest in IN_PLACE.findall(line):
+            if any(overlaps(names.get(written), names.get(name)) for name in re.findall(r"\w+", rest)):
+                self.undefined = f"{line}: an operand shares memory with what is written"
+        for name in UNSTABLE_SORT.findall(line):
+            if has_ties(names.get(name)):
+                self.undefined = f"{line}: the order of equal values is open"
         cast = CAST.fullmatch(line)
         if not cast:
             return
@@ -76,6 +94,38 @@ class Native:
                 self.undefined = f"{line}: a value that {dtype} cannot hold"
 
 
+def overlaps(written: Any, operand: Any) -> bool:
+    """Returns whether two different views of one memory have the same element: PyTorch then either refuses the operation, or
+    its order decides about the result."""
+    if not (isinstance(written, torch.Tensor) and isinstance(operand, torch.Tensor)) or written is operand:
+        return False
+    if written.untyped_storage()._cdata != operand.untyped_storage()._cdata or not (
+        written.numel() and operand.numel()
+    ):
+        return False
+    places = [(x.storage_offset(), x.shape, x.stride()) for x in (written, operand)]
+    if places[0] == places[1]:
+        return False
+    mine, theirs = (set(positions(x).tolist()) for x in (written, operand))
+    return bool(mine & theirs)
+
+
+def positions(x: torch.Tensor) -> torch.Tensor:
+    """Returns the position of each element in its storage."""
+    every = torch.arange(x.untyped_storage().nbytes() // x.element_size())
+    return every.as_strided(x.shape, x.stride(), x.storage_offset()).flatten()
+
+
+def has_ties(x: Any) -> bool:
+    """Returns whether equal elements follow each other along some sorted dimension. A short dimension is sorted in the same
+    way everywhere."""
+    if not isinstance(x, torch.Tensor):
+        return False
+    long = [d for d in range(x.dim()) if x.shape[d] > SHORT_SORT]
+    ordered = [(x.detach().sort(d).values, d) for d in long]
+    return any(bool((y.diff(dim=d) == 0).any()) for y, d in ordered)
+
+
 def largest(x: torch.Tensor) -> float:
     """Returns the largest magnitude of the finite elements of a floating-point tensor; 0 for others."""
     x = x.detach()
@@ -87,6 +137,8 @@ def largest(x: torch.Tensor) -> float:
 def execute(line: str, names: Namespace) -> None:
     for operands in ATTENTION.findall(line):
         refuse_unequal_lengths(*(names.get(name) for name in operands[1:]))
+        if "enable_gqa=True" in line:
+            refuse_no_heads(names.get(operands[1]))
     for v, g, dim in WEIGHT_NORM.findall(line):
         refuse_scales_beyond_rows(names.get(v), names.get(g), int(dim))
     for written, *operands in PRODUCT_IN_PLACE.findall(line):
@@ -117,6 +169,12 @@ def refuse_unequal_lengths(keys: Any, values: Any) -> None:
     both = [x.shape[-2] for x in (keys, values) if isinstance(x, torch.Tensor) and x.dim() > 1]
     if len(set(both)) > 1:
         raise ValueError(f"keys and values of attention have {both[0]} and {both[1]} rows")
+
+
+def refuse_no_heads(keys: Any) -> None:
+    """ValueError if grouped attention has no key heads: PyTorch divides by their number, which ends the process."""
+    if isinstance(keys, torch.Tensor) and keys.dim() > 2 and not keys.shape[-3]:
+        raise ValueError("grouped attention without heads of keys")
 
 
 @contextmanager
@@ -170,6 +228,7 @@ class Noise:
     def __init__(self, native: Native, seed: int) -> None:
         self.native = native
         self.generator = torch.Generator().manual_seed(seed)
+        self.nan = torch.tensor(math.nan, dtype=torch.float64).copysign(torch.tensor(-1.0 if seed % 2 else 1.0))
         self.old: dict[int, torch.Tensor] = {}
 
     def before(self, names: Namespace) -> None:
@@ -182,6 +241,9 @@ class Noise:
             inexact = written & ~same(flat.to(dtype).double(), flat) & flat.isfinite()
             if bool(inexact.any()):
                 flat.copy_(torch.where(inexact, flat * self._factor(flat, dtype), flat))
+            # The sign of NaN means nothing, but signbit and copysign show it.
+            if bool((written & flat.isnan()).any()):
+                flat.copy_(torch.where(written & flat.isnan(), self.nan, flat))
         for name in fresh:
             x = names[name]
             if isinstance(x, torch.Tensor) and x.requires_grad and not x.is_leaf:

@@ -4,6 +4,7 @@ code."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -75,3 +76,18 @@ def test_text_does_not_depend_on_the_process() -> None:
         collecting(lambda x, factor=factor: (x * factor).exp().sum(1), seen, dynamic=False)(torch.zeros(9, 40))
         texts.append([k["text"] for k in render(seen[0].graph, "cpu16")["kernels"]])
     assert texts[0] == texts[1]
+
+
+def shuffled_sums(x: torch.Tensor) -> torch.Tensor:
+    shuffled = x.view(2, 3, 2, 3, 4).transpose(1, 2).flatten()
+    return F.pad(shuffled, (0, 1008 - 144)).view(2, 8, 9, 7).sum((0, 2, 3))
+
+
+def test_loops_of_many_gathers_are_not_unrolled() -> None:
+    """63 copies of eight gathers took a compiler eight minutes. The inner loop alone is unrolled."""
+    seen: list[Seen] = []
+    collecting(shuffled_sums, seen, dynamic=False)(*zeros((2, 6, 3, 4)))
+    (kernel,) = render(seen[0].graph, "cpu16")["kernels"]
+    lines = [line.strip() for line in kernel["text"].splitlines()]
+    unrolled = [after for line, after in itertools.pairwise(lines) if line == "OCL_UNROLL"]
+    assert unrolled and all("r2 < 7" in line for line in unrolled), kernel["text"]

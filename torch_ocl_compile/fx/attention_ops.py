@@ -31,9 +31,14 @@ def _settings(q: Tensor, mask: Any, p: float, causal: bool, nan_rows: bool, scal
     return attrs
 
 
+def statistics_dtype(q: Tensor) -> torch.dtype:
+    """Returns the dtype of the row sums: the gradient of float64 attention needs them in float64."""
+    return torch.promote_types(q.dtype, torch.float32)
+
+
 def _on_host(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
     """Returns the operands with four dimensions on the CPU in at least fp32, and a list with the mask, if there is one."""
-    wide = torch.promote_types(q.dtype, torch.float32)
+    wide = statistics_dtype(q)
     operands = [_four(x.cpu().to(wide)) for x in (q, k, v)]
     if mask is None:
         return operands, []
@@ -61,7 +66,7 @@ def attention(
     shape = [*q.shape[:-1], v.shape[-1]]
     return (
         out.reshape(shape).to(q.device, q.dtype),
-        sums.reshape(2, *q.shape[:-1]).to(q.device, torch.float32),
+        sums.reshape(2, *q.shape[:-1]).to(q.device, statistics_dtype(q)),
         state.clone(),
     )
 
@@ -100,7 +105,7 @@ def attention_backward(
 
 def fake_attention(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     out = q.new_empty([*q.shape[:-1], v.shape[-1]])
-    return out, q.new_empty([2, *q.shape[:-1]], dtype=torch.float32), q.new_empty([2], dtype=torch.int64)
+    return out, q.new_empty([2, *q.shape[:-1]], dtype=statistics_dtype(q)), q.new_empty([2], dtype=torch.int64)
 
 
 def fake_attention_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Any, *rest: Any) -> tuple[Any, ...]:

@@ -190,10 +190,10 @@ def _attention(
 
 
 def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir.Value, ir.Value]:
-    """Returns (output of the given shape, row sums [2, b, h, lq] float32: the largest score and the sum of
-    exponentials)."""
+    """Returns (output of the given shape, row sums [2, b, h, lq] in float32, or float64 for such operands: the
+    largest score and the sum of exponentials)."""
     out, sums = a.node(ir.AttentionKind.kForward) if a.fits_kernels() else a.forward_unfused()
-    return c.builder.reshape(out, list(shape)), c.cast(sums, ir.DType.kF32)
+    return c.builder.reshape(out, list(shape)), c.cast(sums, a.wide)
 
 
 def backward(

@@ -19,7 +19,7 @@ import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.fx import attention_ops  # noqa: F401  (defines torch.ops.ocl.attention)
+from torch_ocl_compile.fx import attention_ops
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 from torch_ocl_compile.fx.ops import UNIFORM_STEPS, fake_reserve
 from torch_ocl_compile.lowering import term as t
@@ -151,8 +151,9 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Ch
         made = graph.call_function(torch.ops.ocl.attention.default, (*operands, state, *settings))
     made.meta.update(node.meta)
     value = node.meta["val"]
+    query = given["query"].meta["val"]
     with value[0].fake_mode:
-        sums = value[1].new_empty([2, *given["query"].meta["val"].shape[:-1]])
+        sums = value[1].new_empty([2, *query.shape[:-1]], dtype=attention_ops.statistics_dtype(query))
     made.meta["val"] = (value[0], sums, value[6] if state is None else state.meta["val"])
     changes.replace(node, made)
     # The getitem nodes that follow become getitem nodes of the new op, so that their values are saved for backward.

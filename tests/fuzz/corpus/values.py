@@ -311,4 +311,21 @@ PROGRAMS = [
         ["v1", "v2"],
         gradient=True,
     ),
+    named(
+        "attention_gradient_in_double",
+        "a graph that falls back saved the row sums of float64 attention in float32",
+        [
+            "make(device, (1, 2, 5, 8), torch.float64, 1).requires_grad_()",
+            "make(device, (1, 2, 7, 8), torch.float64, 2).requires_grad_()",
+            f32(3, 2, "n + 1", seed=3),
+        ],
+        [
+            "v0 = F.scaled_dot_product_attention(a0 / 4, a1 / 4, a1, is_causal=True)",
+            "v1 = F.interpolate(a2, scale_factor=1.7)",
+        ],
+        ["v0", "v1"],
+        calls=(2, 16),
+        dynamic="mark",
+        gradient=True,
+    ),
 ]
