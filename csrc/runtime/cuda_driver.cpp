@@ -65,7 +65,7 @@ void check_cuda(int status, const char* call) {
        std::string(call) + " failed: " + (text ? text : "unknown error") + " (" + std::to_string(status) + ")");
 }
 
-CudaDevice::CudaDevice(int index) : index_(index) {
+CudaDevice::CudaDevice(int index, const CudaUuid& uuid) : index_(index), uuid_(uuid) {
   int device = 0;
   check_cuda(cuda_functions().device(&device, index), "cuDeviceGet");
   check_cuda(cuda_functions().retain_context(&context_, device), "cuDevicePrimaryCtxRetain");
@@ -85,7 +85,7 @@ const CudaDevice& CudaDevice::of(Device& device) {
     fail(ErrorKind::kUnsupported, device.describe() +
                                       " shares no memory with CUDA: no CUDA device has its UUID.\n"
                                       "  do: look at CUDA_VISIBLE_DEVICES");
-  entry.reset(new CudaDevice(index));
+  entry.reset(new CudaDevice(index, uuid));
   return *entry;
 }
 
@@ -106,6 +106,24 @@ CudaContextGuard::CudaContextGuard(const CudaDevice& device) {
 CudaContextGuard::~CudaContextGuard() {
   CudaContext context = nullptr;
   cuda_functions().pop_context(&context);
+}
+
+CudaStream::CudaStream() {
+  constexpr unsigned kNonBlocking = 1;  // Not ordered with the default stream.
+  check_cuda(cuda_functions().create_stream(&handle_, kNonBlocking), "cuStreamCreate");
+}
+
+CudaStream::~CudaStream() {
+  if (runtimes_usable()) cuda_functions().destroy_stream(handle_);
+}
+
+bool CudaStream::idle() const {
+  constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+  const int status = cuda_functions().query_stream(handle_);
+  if (status == 0 || status == kNotReady) return status == 0;
+  const char* text = nullptr;
+  cuda_functions().error_text(status, &text);
+  fail(ErrorKind::kDevice, std::string("the work of a CUDA stream failed: ") + (text ? text : std::to_string(status).c_str()));
 }
 
 }  // namespace ocl::runtime

@@ -11,6 +11,7 @@ class Device;
 
 // Types of CUDA's driver API. Their layouts are part of its binary interface.
 using CudaContext = void*;
+using CudaStreamHandle = void*;
 using CudaAddress = unsigned long long;
 using CudaHandle = unsigned long long;  // Of memory that has no address yet.
 
@@ -53,13 +54,15 @@ class CudaDevice {
   /// Returns the CUDA device that is the same GPU as `device`, by its UUID. Throws kUnsupported if there is none.
   static const CudaDevice& of(Device& device);
   int index() const { return index_; }  // CUDA's number of the device.
+  const CudaUuid& uuid() const { return uuid_; }
   /// Waits for all work of this process on the device. Errors of that work are left to CUDA's own callers.
   void synchronize() const noexcept;
 
  private:
   friend class CudaContextGuard;
-  explicit CudaDevice(int index);
+  CudaDevice(int index, const CudaUuid& uuid);
   int index_;
+  CudaUuid uuid_;
   CudaContext context_ = nullptr;  // The primary context, which torch uses too.
 };
 
@@ -70,6 +73,21 @@ class CudaContextGuard {
   ~CudaContextGuard();
   CudaContextGuard(const CudaContextGuard&) = delete;
   CudaContextGuard& operator=(const CudaContextGuard&) = delete;
+};
+
+/// A CUDA stream. The thread that uses it has a CudaContextGuard.
+class CudaStream {
+ public:
+  CudaStream();
+  ~CudaStream();
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  CudaStreamHandle get() const { return handle_; }
+  /// True if all work of the stream is done. Throws kDevice if it failed.
+  bool idle() const;
+
+ private:
+  CudaStreamHandle handle_ = nullptr;
 };
 
 }  // namespace ocl::runtime

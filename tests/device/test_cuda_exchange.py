@@ -1,4 +1,4 @@
-# tests/device/test_cuda_exchange.py: ocl and CUDA tensors with the same memory, on NVIDIA GPUs with a torch that has CUDA.
+# tests/device/test_cuda_exchange.py: memory that ocl shares with CUDA, and NCCL, on NVIDIA GPUs with a torch that has CUDA.
 from __future__ import annotations
 
 import gc
@@ -6,6 +6,7 @@ import gc
 import pytest
 import torch
 
+from tests.device.distributed_world import run_world
 from torch_ocl_compile import _C
 from torch_ocl_compile.errors import ConfigError
 
@@ -182,3 +183,35 @@ def test_wrong_tensors(ocl_device):
     ):
         with pytest.raises(ConfigError, match=text):
             function(tensor)
+
+
+# NCCL with one rank, because a test cannot count on two GPUs. The checks compare with gloo on CPU tensors.
+ONE_RANK = [
+    "check_all_reduce",
+    "check_reductions_that_gloo_lacks",
+    "check_moves",
+    "check_reduce_scatter",
+]
+ONE_RANK += ["check_gather_and_scatter", "check_uneven_all_to_all", "check_views_and_empty", "check_coalesced"]
+ONE_RANK += ["check_objects_and_barrier", "check_futures", "check_results_follow_the_stream"]
+ONE_RANK_NCCL = [
+    "check_group_uses_nccl",
+    "check_premultiplied_sums",
+    "check_shared_tensors_are_used_in_place",
+    "check_streams",
+]
+
+
+@pytest.fixture(scope="module")
+def nccl(ocl_device, tmp_path_factory):
+    def start(module, checks):
+        folder = tmp_path_factory.mktemp(module)
+        outcome = run_world(module, [ocl_device], folder, checks, of_rank=lambda rank: {"TORCH_OCL_NCCL": "1"})
+        return {name: text and text + (folder / "log0").read_text()[-2000:] for name, text in outcome.items()}
+
+    return start("distributed_collectives", ONE_RANK) | start("distributed_nccl", ONE_RANK_NCCL)
+
+
+@pytest.mark.parametrize("check", [*ONE_RANK_NCCL, *ONE_RANK])
+def test_nccl_with_one_rank(nccl, check):
+    assert nccl[check] == "", nccl[check]

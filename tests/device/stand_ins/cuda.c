@@ -7,10 +7,11 @@
 
 #include "uuid.h"
 
-enum { kInvalid = 1, kOutOfMemory = 2, kStep = 2 << 20 };
+enum { kInvalid = 1, kOutOfMemory = 2, kStep = 2 << 20, kNotReady = 600 };
 
 // Read by tests: memories that were created and not released, waits for the device, pushed contexts.
 int stand_in_live = 0, stand_in_waits = 0, stand_in_contexts = 0;
+int stand_in_busy = 0;  // Groups of calls that the stand-in for NCCL has not done.
 
 struct Kind {
   int type, handle_types, location, device;
@@ -50,6 +51,13 @@ int cuCtxSynchronize(void) {
   __atomic_add_fetch(&stand_in_waits, 1, __ATOMIC_SEQ_CST);
   return 0;
 }
+
+int cuStreamCreate(void** stream, unsigned flags) {
+  *stream = &stand_in_busy;
+  return flags == 1 ? 0 : kInvalid;
+}
+int cuStreamQuery(void* stream) { return __atomic_load_n(&stand_in_busy, __ATOMIC_SEQ_CST) > 0 ? kNotReady : 0; }
+int cuStreamDestroy_v2(void* stream) { return 0; }
 
 int cuMemGetAllocationGranularity(size_t* bytes, const struct Kind* kind, int option) {
   *bytes = kStep;
