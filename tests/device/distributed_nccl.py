@@ -170,6 +170,30 @@ def check_group_that_fails(me):
     dist.distributed_c10d._get_default_store().set("ocl/test/failed", "yes")
 
 
+def check_group_that_is_aborted(me):
+    group = dist.new_group()
+    store = dist.distributed_c10d._get_default_store()
+    if me.rank == 1:
+        store.wait(["ocl/test/aborted"])
+        return
+    with torch.ocl.shared_with_cuda():
+        x = ones(me)
+    work = dist.all_reduce(x, group=group, async_op=True)
+
+    def abort():
+        group._get_backend(me.device).abort()
+        try:
+            work.wait(timedelta(seconds=10))
+        except dist.DistBackendError as error:
+            assert "the process group was aborted" in str(error), error
+        else:
+            raise AssertionError
+
+    assert calls(abort)[-2:] == ["abort", "close"]
+    assert x.tolist() == [1] * 4
+    store.set("ocl/test/aborted", "yes")
+
+
 def check_error_of_nccl(me):
     group = dist.new_group()
     with setting(OCL_STAND_IN_ASYNC_ERROR="1", OCL_STAND_IN_DELAY_US="200000"):

@@ -22,6 +22,7 @@ def shared(values, device):
 
 
 def reserved(device):
+    gc.collect()
     torch.ocl.empty_cache()
     return torch.ocl.memory_reserved(device)
 
@@ -97,14 +98,12 @@ def test_memory_lives_as_long_as_a_tensor_of_either_side(ocl_device):
     x = shared(torch.arange(4.0), ocl_device)
     view = torch.ocl.to_cuda(x)
     del x
-    gc.collect()
     assert reserved(ocl_device) > before and view.tolist() == [0, 1, 2, 3]
     back = torch.ocl.from_cuda(view)
     del view
     assert back.tolist() == [0, 1, 2, 3]
     del back
-    gc.collect()
-    assert reserved(ocl_device) == before
+    assert reserved(ocl_device) <= before
 
 
 def test_memory_is_not_reused_while_cuda_works_on_it(ocl_device):

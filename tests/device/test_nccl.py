@@ -9,7 +9,7 @@ import pytest
 from tests.device import cuda_stand_in
 from tests.device.distributed_world import run_world
 from tests.device.test_cuda_exchange import ONE_RANK, ONE_RANK_NCCL
-from tests.device.test_distributed import checks_of
+from tests.device.test_distributed import TRAINING, checks_of
 
 SWEEP = pytest.mark.needs("sweep")
 LIBRARIES = {**cuda_stand_in.LIBRARIES, "libnccl.so.2": "nccl.c"}
@@ -60,6 +60,13 @@ def nccl(start):
 @pytest.mark.parametrize("check", NCCL)
 def test_nccl(nccl, check):
     assert nccl[check] == "", nccl[check]
+
+
+@SWEEP
+def test_training(start):
+    """DistributedDataParallel, FSDP2, DTensor and compiled graphs."""
+    outcome, _ = start("distributed_training", TRAINING)
+    assert not any(outcome.values()), outcome
 
 
 def test_one_rank(start):
