@@ -40,7 +40,14 @@ NEEDS = {
     "fp64": lambda device: device.has_fp64,
     "mma": lambda device: device.has_mma,
     "wgmma": lambda device: device.has_wgmma,
+    "cuda": lambda device: "NVIDIA" in device.platform_name and torch_has_cuda(),
 }
+
+
+def torch_has_cuda():
+    import torch
+
+    return torch.cuda.is_available()
 
 
 # Names that `needs` accepts besides: the programs that the machine must have.

@@ -261,6 +261,13 @@ option(
     fault=_disable_fault,
 )
 option(
+    "nccl",
+    bool,
+    False,
+    "Let process groups communicate with NCCL, where all ranks have NVIDIA devices of their own. New: it has not run on several "
+    "GPUs yet.",
+)
+option(
     "kept_weights_mb",
     int,
     4096,

@@ -96,7 +96,9 @@ Group::WorkPtr Group::broadcast(Tensors& tensors, const c10d::BroadcastOptions& 
     return in_place_piece(span.slice(k * step, step), sends ? Use::kRead : Use::kWrite,
                           [opts](c10d::Backend& gloo, Tensors& list) { return gloo.broadcast(list, opts); });
   };
-  return submit({OpType::BROADCAST, "broadcast", tensors, tensors, piece_count(span.count, step), make});
+  Call call{OpType::BROADCAST, "broadcast", tensors, tensors, piece_count(span.count, step), make};
+  if (nccl_) call.nccl = nccl_broadcast(span, static_cast<int>(opts.rootRank), sends);
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::reduce_all(const char* title, OpType type, Tensors& tensors, const c10d::ReduceOp& op,
@@ -119,7 +121,9 @@ Group::WorkPtr Group::reduce_all(const char* title, OpType type, Tensors& tensor
     return reduce_piece(spans[i].slice(part * step, step), reductions[i], true,
                         [options](c10d::Backend& gloo, Tensors& list) { return gloo.allreduce(list, options); });
   };
-  return submit({type, title, tensors, tensors, count, make});
+  Call call{type, title, tensors, tensors, count, make};
+  if (nccl_) call.nccl = nccl_all_reduce(spans, reductions);
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
@@ -144,7 +148,9 @@ Group::WorkPtr Group::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
     return reduce_piece(span.slice(k * step, step), reduction, root,
                         [options](c10d::Backend& gloo, Tensors& list) { return gloo.reduce(list, options); });
   };
-  return submit({OpType::REDUCE, "reduce", tensors, tensors, piece_count(span.count, step), make});
+  Call call{OpType::REDUCE, "reduce", tensors, tensors, piece_count(span.count, step), make};
+  if (nccl_) call.nccl = nccl_reduce(span, reduction, static_cast<int>(opts.rootRank), opts.rootRank == rank_);
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::gather_all(const char* title, OpType type, const Tensors& inputs, const TensorLists& outputs,
@@ -174,7 +180,9 @@ Group::WorkPtr Group::gather_all(const char* title, OpType type, const Tensors& 
                             return gloo._allgather_base(list[1], list[0], with_timeout<c10d::AllgatherOptions>(timeout));
                           });
   };
-  return submit({type, title, all, written, count, make});
+  Call call{type, title, all, written, count, make};
+  if (nccl_) call.nccl = nccl_all_gather(from, to);
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
@@ -281,7 +289,9 @@ Group::WorkPtr Group::scatter_reduced(const char* title, OpType type, const Tens
     return reduce_scatter_piece(slices(from[i], part * step, step), to[i].slice(part * step, step), reductions[i],
                                 opts.timeout);
   };
-  return submit({type, title, all, outputs, count, make});
+  Call call{type, title, all, outputs, count, make};
+  if (nccl_) call.nccl = nccl_reduce_scatter(from, to, reductions);
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
@@ -315,7 +325,9 @@ Group::WorkPtr Group::exchange(const char* title, OpType type, const Tensors& al
     };
     return exchange_piece(from, to, start);
   };
-  return submit({type, title, all, outputs, 1, make});
+  Call call{type, title, all, outputs, 1, make};
+  if (nccl_) call.nccl = nccl_exchange(from, to);
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
@@ -346,7 +358,11 @@ Group::WorkPtr Group::transfer(Transfer how, Tensors& tensors) {
     piece->after_previous = how.in_order;
     return piece;
   };
-  return submit({how.type, how.title, tensors, tensors, piece_count(span.count, step), make, how.lane, how.host_waits});
+  Call call{how.type, how.title, tensors, tensors, piece_count(span.count, step), make, how.lane, how.host_waits};
+  const auto [kind, peer, tag] = how.lane;
+  // NCCL knows no tags, so a transfer with a tag uses gloo. Both ranks know the tag.
+  if (nccl_ && tag == 0) call.nccl = kind == LaneKind::kSend ? nccl_send(span, peer) : nccl_receive(span, peer);
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::send(Tensors& tensors, int peer, int tag) {
@@ -361,6 +377,10 @@ Group::WorkPtr Group::recv(Tensors& tensors, int peer, int tag) {
 
 /// Receives the first piece from any rank, and the next pieces from the same rank, one after the other.
 Group::WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
+  if (nccl_ && tag == 0)
+    refuse("recv from any rank",
+           "NCCL must know the source.\n  do: name the source, or give this and the send a tag other than 0; gloo then carries "
+           "them");
   const auto start = [tag, first = std::make_shared<WorkPtr>()](c10d::Backend& gloo, Tensors& list, int k) {
     if (k > 0) return gloo.recv(list, (*first)->sourceRank(), tag);
     *first = gloo.recvAnysource(list, tag);
@@ -380,6 +400,7 @@ Group::WorkPtr Group::barrier(const c10d::BarrierOptions& opts) {
   };
   Call call{OpType::BARRIER, "barrier", {}, {}, 1, make};
   call.host_waits = true;
+  if (nccl_) call.nccl = nccl_barrier(nccl_->device());
   return submit(std::move(call));
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "csrc/distributed/failure.h"
 #include "csrc/distributed/peers.h"
 #include "csrc/distributed/threads.h"
 #include "csrc/runtime/allocator.h"
@@ -18,61 +19,12 @@
 #include "csrc/torch/host_allocator.h"
 
 namespace ocl::distributed {
-namespace {
-
-struct Engines {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<Engine>> all;
-};
-Engines& engines() {
-  static auto* instance = new Engines;
-  return *instance;
-}
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::Error& e) {
-    return e.what_without_backtrace();
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "unknown error";
-  }
-}
-
-bool is_out_of_memory(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::OutOfMemoryError&) {
-    return true;
-  } catch (const Error& e) {
-    return e.kind() == ErrorKind::kOutOfMemory;
-  } catch (const std::bad_alloc&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-std::exception_ptr torch_error(const std::string& message, bool out_of_memory) {
-  try {
-    if (out_of_memory) TORCH_CHECK_WITH(OutOfMemoryError, false, message);
-    TORCH_CHECK_WITH(DistBackendError, false, message);
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-}  // namespace
 
 Engine::Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names)
     : gloo_(std::move(gloo)), store_(std::move(store)), names_(std::move(names)) {}
 
 void Engine::start() {
-  const std::lock_guard lock(engines().mutex);
-  std::erase_if(engines().all, [](const auto& engine) { return engine.expired(); });
-  engines().all.push_back(weak_from_this());
+  remember(shared_from_this());
   thread_ = start_thread("for a process group", [self = shared_from_this()] { self->run(); });
 }
 
@@ -85,30 +37,16 @@ void Engine::check_usable(const std::string& title) const {
   if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
 }
 
-void Engine::submit(const JobPtr& job) {
-  check_usable(job->work->title());
-  {
-    const std::lock_guard lock(mutex_);
-    if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
-    inbox_.push_back(job);
-    ++unfinished_;
-  }
-  // The callback holds the job, because the driver may call it after everything else has gone.
-  const auto ready = [self = shared_from_this(), job] {
-    job->ready = true;
-    self->wake();
-  };
-  if (job->device == nullptr) return ready();
-  try {
-    runtime::Queue& queue = aten::current_queue(job->device->index());
-    runtime::when_done(queue.last_work().get(), ready);
-    queue.flush();
-  } catch (...) {
-    if (!job->ready) {
-      job->error = std::current_exception();
-      ready();
+void Engine::submit(const std::vector<JobPtr>& jobs) {
+  for (const JobPtr& job : jobs) {
+    check_usable(job->work->title());
+    {
+      const std::lock_guard lock(mutex_);
+      if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
+      inbox_.push_back(job);
+      ++unfinished_;
     }
-    throw;
+    watch_stream(job, [self = shared_from_this()] { self->wake(); });
   }
 }
 
@@ -351,15 +289,12 @@ Engine::Streams Engine::streams(runtime::Device& device) {
 
 /// Returns the text of an error of `culprit`. Tells the other ranks, and asks them.
 std::string Engine::describe(const JobPtr& culprit, const std::string& reason) {
-  const std::string what =
-      culprit->work->title() + " (collective " + std::to_string(culprit->work->number()) + " of group " + names_.group + ")";
   // Closing the connections tells peers that wait for this rank that it gave up.
   for (auto& [key, lane] : lanes_)
     for (const Active& active : lane.active)
       if (active.piece->work && active.piece->needs_waiter) active.piece->work->abort();
   release_gloo();
-  return what + " failed on rank " + std::to_string(names_.rank) + ": " + reason +
-         ask_peers(*store_, names_, what + ": " + reason);
+  return describe_failure(*culprit->work, reason, *store_, names_);
 }
 
 /// Fails every job of the group. `culprit` is the job that failed; null if the group was aborted. What goes wrong here is
@@ -398,23 +333,6 @@ void Engine::fail(const JobPtr& culprit, const std::exception_ptr& error) noexce
     lane.jobs.clear();
   }
   for (const JobPtr& job : refused) give_up(job);
-}
-
-void end_engines() noexcept {
-  std::vector<std::shared_ptr<Engine>> left;
-  {
-    const std::lock_guard lock(engines().mutex);
-    for (const auto& weak : engines().all)
-      if (auto engine = weak.lock()) left.push_back(std::move(engine));
-  }
-  for (const auto& engine : left) {
-    try {
-      engine->abort("the process ends");
-      engine->shut_down();
-    } catch (const std::exception&) {
-      // Nobody is left to tell.
-    }
-  }
 }
 
 }  // namespace ocl::distributed

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "csrc/distributed/peers.h"
-#include "csrc/distributed/work.h"
+#include "csrc/distributed/transport.h"
 
 namespace ocl::distributed {
 
@@ -50,43 +50,18 @@ struct Piece {
   c10::intrusive_ptr<c10d::Work> work = {};
   std::exception_ptr error = nullptr;  // Written before `done`.
 };
-using PiecePtr = std::shared_ptr<Piece>;
 
-/// Works of one lane reach gloo in order. Works of different lanes do not wait for each other.
-enum class LaneKind : uint8_t { kCollective, kSend, kReceive };
-using Lane = std::tuple<LaneKind, int, int>;  // Kind, peer, tag.
-
-struct Job {
-  c10::intrusive_ptr<GroupWork> work;
-  runtime::Device* device = nullptr;
-  std::vector<at::Tensor> tensors = {};  // All tensors that the job reads or writes.
-  Lane lane{LaneKind::kCollective, 0, 0};
-  int pieces = 1;
-  std::function<PiecePtr(int)> make = {};
-  bool has_source = false;  // True if gloo's work knows which rank sent.
-
-  // The state of the job.
-  std::exception_ptr error = nullptr;  // Why the job cannot run. Written before `ready`.
-  std::atomic<bool> ready{false};      // True when the work is done that was on the collective's stream before it.
-  int started = 0;
-};
-using JobPtr = std::shared_ptr<Job>;
-
-class Engine : public std::enable_shared_from_this<Engine> {
+/// The transport that uses gloo.
+class Engine final : public Transport, public std::enable_shared_from_this<Engine> {
  public:
   Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names);
-  void start();
-
-  /// Throws if the group failed or was shut down, or if this process is a fork of the one that made it. `title` names the call.
-  void check_usable(const std::string& title) const;
-  /// Queues a job behind the work of the current stream of its device. Throws if the group failed or was shut down.
-  void submit(const JobPtr& job);
-  /// Waits until all jobs are done or have failed, then ends the thread. Later jobs are refused.
-  void shut_down();
-  /// Fails all jobs and refuses later ones.
-  void abort(const std::string& reason);
-  bool failed() const;
-  void set_timeout(std::chrono::milliseconds timeout);
+  void start() override;
+  void check_usable(const std::string& title) const override;
+  void submit(const std::vector<JobPtr>& jobs) override;
+  void shut_down() override;
+  void abort(const std::string& reason) override;
+  bool failed() const override;
+  void set_timeout(std::chrono::milliseconds timeout) override;
 
   static constexpr int kWindow = 4;
   static constexpr int64_t kPieceBytes = int64_t{4} << 20;
@@ -136,8 +111,5 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::string abort_reason_;  // Set by abort().
   std::thread thread_;
 };
-
-/// Shuts down the groups that still exist, because the process ends.
-void end_engines() noexcept;
 
 }  // namespace ocl::distributed

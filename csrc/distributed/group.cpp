@@ -10,31 +10,51 @@
 namespace ocl::distributed {
 
 Group::Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names,
-             std::chrono::milliseconds timeout)
+             std::chrono::milliseconds timeout, const NcclWish& nccl)
     : c10d::Backend(names.rank, names.size),
-      engine_(std::make_shared<Engine>(std::move(gloo), store, names)),
+      gloo_(std::make_shared<Engine>(std::move(gloo), store, names)),
       options_(c10::make_intrusive<Options>("ocl", timeout)),
-      monitored_barrier_(std::move(store), names) {
+      monitored_barrier_(store, names) {
   options_->group_name = names.group;
-  aten::at_boundary([&] { engine_->start(); });
+  aten::at_boundary([&] {
+    nccl_ = start_nccl(nccl, store, names, timeout);
+    gloo_->start();
+  });
 }
 
-Group::~Group() { engine_->shut_down(); }
+Group::~Group() { shutdown(); }
 
 void Group::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;
-  engine_->set_timeout(timeout);
+  gloo_->set_timeout(timeout);
+  if (nccl_) nccl_->set_timeout(timeout);
 }
 
-c10d::ErrorType Group::getError() { return engine_->failed() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
+c10d::ErrorType Group::getError() {
+  const bool failed = gloo_->failed() || (nccl_ && nccl_->failed());
+  return failed ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+}
+
+void Group::check_usable(const char* title) const {
+  gloo_->check_usable(title);
+  if (nccl_) nccl_->check_usable(title);
+}
 
 void Group::monitoredBarrier(const c10d::BarrierOptions& opts, bool) {
-  aten::at_boundary([&] { engine_->check_usable("monitored_barrier"); });
+  aten::at_boundary([&] { check_usable("monitored_barrier"); });
   monitored_barrier_.wait(opts.timeout == c10d::kUnsetTimeout ? options_->timeout : opts.timeout);
 }
 
-void Group::abort() { engine_->abort("the process group was aborted"); }
-void Group::shutdown() { engine_->shut_down(); }
+void Group::abort() {
+  const std::string reason = "the process group was aborted";
+  gloo_->abort(reason);
+  if (nccl_) nccl_->abort(reason);
+}
+
+void Group::shutdown() {
+  if (nccl_) nccl_->shut_down();
+  gloo_->shut_down();
+}
 
 void Group::startCoalescing() {
   coalescing_ = true;
@@ -43,6 +63,9 @@ void Group::startCoalescing() {
 
 Group::WorkPtr Group::endCoalescing() {
   coalescing_ = false;
+  aten::at_boundary([&] {
+    if (nccl_) nccl_->submit(std::exchange(coalesced_jobs_, {}));
+  });
   return c10::make_intrusive<JointWork>(rank_, std::exchange(coalesced_, {}));
 }
 
@@ -86,18 +109,35 @@ std::vector<at::Tensor> inputs_of(const std::vector<at::Tensor>& tensors, const 
 
 }  // namespace
 
+bool Group::goes_to_nccl(const Call& call, const runtime::Device* device) const {
+  if (!nccl_ || !call.nccl) return false;
+  if (device != nullptr && device != &nccl_->device())
+    fail(ErrorKind::kConfig, std::string(call.title) +
+                                 ": this group uses NCCL on ocl:" + std::to_string(nccl_->device().index()) +
+                                 ", and the tensors are on ocl:" + std::to_string(device->index()) +
+                                 ".\n  do: call torch.ocl.set_device() before init_process_group()");
+  return true;
+}
+
 Group::WorkPtr Group::submit(Call call) {
   return aten::at_boundary([&]() -> WorkPtr {
+    check_usable(call.title);
     auto job = std::make_shared<Job>();
     if (!call.tensors.empty()) job->device = &aten::device_at(call.tensors.front().device().index());
+    const bool nccl = goes_to_nccl(call, job->device);
+    if (nccl) job->device = &nccl_->device();
     job->tensors = call.tensors;
     job->lane = call.lane;
     job->pieces = call.pieces;
     job->make = std::move(call.make);
+    job->nccl = std::move(call.nccl);
     job->has_source = call.type == c10d::OpType::RECVANYSOURCE;
     job->work = c10::make_intrusive<GroupWork>(rank_, call.type, call.title, ++number_, job->device,
                                                inputs_of(call.tensors, call.outputs), std::move(call.outputs), call.host_waits);
-    engine_->submit(job);
+    if (nccl && coalescing_)
+      coalesced_jobs_.push_back(job);
+    else
+      (nccl ? static_cast<Transport&>(*nccl_) : *gloo_).submit({job});
     if (coalescing_) coalesced_.push_back(job->work);
     return job->work;
   });

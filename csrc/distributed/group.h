@@ -1,4 +1,5 @@
-// csrc/distributed/group.h: the process group backend `ocl` of torch.distributed. gloo does the communication.
+// csrc/distributed/group.h: the process group backend `ocl` of torch.distributed. gloo does the communication, or NCCL
+// where the ranks agree on it.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "csrc/distributed/barrier.h"
+#include "csrc/distributed/nccl_agreement.h"
 #include "csrc/distributed/pieces.h"
 
 namespace ocl::distributed {
@@ -15,7 +17,8 @@ namespace ocl::distributed {
 class Group final : public c10d::Backend {
  public:
   Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names,
-        std::chrono::milliseconds timeout);
+        std::chrono::milliseconds timeout, const NcclWish& nccl);
+  bool uses_nccl() const { return nccl_ != nullptr; }
   ~Group() override;
 
   using Tensors = std::vector<at::Tensor>;
@@ -68,11 +71,16 @@ class Group final : public c10d::Backend {
     Make make = {};
     Lane lane{LaneKind::kCollective, 0, 0};
     bool host_waits = false;
+    NcclCallPtr nccl = {};  // Null if only gloo can do it.
   };
   /// Checks that all tensors are dense and on one ocl device. Each collective calls it before it looks at their memory.
   void check(const char* title, const Tensors& tensors) const;
+  /// Throws if the group failed or was shut down.
+  void check_usable(const char* title) const;
   /// Enqueues a call. Its tensors have passed check().
   WorkPtr submit(Call call);
+  /// True if NCCL does the call. Throws kConfig if it should but the tensors are on another device than the group's.
+  bool goes_to_nccl(const Call& call, const runtime::Device* device) const;
   WorkPtr reduce_all(const char* title, c10d::OpType type, Tensors& tensors, const c10d::ReduceOp& op,
                      std::chrono::milliseconds timeout);
   /// Gathers each inputs[i] of all ranks into outputs[i], one span per rank.
@@ -94,12 +102,14 @@ class Group final : public c10d::Backend {
   WorkPtr exchange(const char* title, c10d::OpType type, const Tensors& all, const Tensors& outputs, std::vector<Span> from,
                    std::vector<Span> to, std::chrono::milliseconds timeout);
 
-  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<Transport> gloo_;
+  std::shared_ptr<NcclEngine> nccl_;  // Null if the group does not use NCCL.
   const c10::intrusive_ptr<Options> options_;
   MonitoredBarrier monitored_barrier_;
   std::atomic<uint64_t> number_{0};
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
+  std::vector<JobPtr> coalesced_jobs_;  // Of NCCL, which starts them together.
 };
 
 }  // namespace ocl::distributed

@@ -54,31 +54,6 @@ SharedTensors share(std::vector<at::Tensor> list) { return std::make_shared<std:
 
 void set_host_mapping(bool on) { g_host_mapping = on; }
 
-Span Span::seen_as(at::ScalarType other) const {
-  Span result = *this;
-  result.dtype = other;
-  result.count = count * static_cast<int64_t>(element_bytes()) / static_cast<int64_t>(at::elementSize(other));
-  return result;
-}
-
-Span Span::slice(int64_t start, int64_t most) const {
-  Span result = *this;
-  start = std::min(start, count);
-  result.address += start * static_cast<int64_t>(element_bytes());
-  result.count = std::min(most, count - start);
-  return result;
-}
-
-Span span_of(const at::Tensor& tensor) {
-  Span span;
-  span.dtype = tensor.scalar_type();
-  span.count = tensor.numel();
-  span.device = &runtime::Device::get(tensor.device().index());
-  const auto* storage = static_cast<const char*>(tensor.storage().data());
-  span.address = const_cast<char*>(storage) + tensor.storage_offset() * static_cast<int64_t>(tensor.element_size());
-  return span;
-}
-
 int64_t piece_elements(size_t element_bytes, int ranks) {
   constexpr int64_t kLeast = 64 << 10;
   return std::max(Engine::kPieceBytes / ranks, kLeast) / static_cast<int64_t>(element_bytes);

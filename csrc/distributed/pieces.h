@@ -9,29 +9,15 @@
 
 #include "csrc/distributed/engine.h"
 #include "csrc/distributed/reduction.h"
+#include "csrc/distributed/span.h"
 
 namespace ocl::distributed {
-
-/// The elements of a dense tensor in the order of its memory.
-struct Span {
-  runtime::Device* device = nullptr;
-  char* address = nullptr;
-  int64_t count = 0;
-  at::ScalarType dtype = at::kByte;
-
-  size_t element_bytes() const { return at::elementSize(dtype); }
-  Span seen_as(at::ScalarType other) const;       // Returns the same memory with elements of another type.
-  Span slice(int64_t start, int64_t most) const;  // Returns at most `most` elements from `start` on.
-};
-Span span_of(const at::Tensor& tensor);
 
 /// Returns the number of elements in a piece. It depends only on what all ranks know, so that all ranks cut alike. `ranks` is
 /// the number of ranks whose elements one rank holds in host memory at the same time.
 int64_t piece_elements(size_t element_bytes, int ranks = 1);
 int piece_count(int64_t elements, int64_t per_piece);
 
-/// How a piece uses a span of the device.
-enum class Use : uint8_t { kRead, kWrite, kReadWrite };
 using Start = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&, std::vector<at::Tensor>&)>;
 
 /// Makes a piece that calls gloo with the elements of `span`, in place.

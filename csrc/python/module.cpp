@@ -8,6 +8,7 @@ namespace ocl::python {
 void bind_errors(py::module_& m);
 void bind_device(py::module_& m);
 void bind_memory(py::module_& m);
+void bind_cuda(py::module_& m);
 void bind_eager(py::module_& m);
 void bind_ir(py::module_& m);
 void bind_exec(py::module_& m);
@@ -22,6 +23,7 @@ PYBIND11_MODULE(_C, m) {
   ocl::python::bind_errors(m);
   ocl::python::bind_device(m);
   ocl::python::bind_memory(m);
+  ocl::python::bind_cuda(m);
   ocl::python::bind_eager(m);
   ocl::python::bind_ir(m);
   ocl::python::bind_exec(m);

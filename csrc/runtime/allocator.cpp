@@ -3,7 +3,6 @@
 #include "csrc/runtime/allocator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -13,8 +12,8 @@
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/runtime/slab.h"
+#include "csrc/runtime/slab_memory.h"
 #include "csrc/support/log.h"
-#include "csrc/support/os.h"
 
 namespace ocl::runtime {
 namespace {
@@ -31,42 +30,22 @@ constexpr size_t kOwnSlabStep = 2 * kMiB;  // The size of a huge page.
 
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
-Pool pool_of(size_t bytes) { return bytes < kSmallLimit ? kSmall : bytes <= kLargeLimit ? kLarge : kOwn; }
+Pool pool_of(size_t bytes, Sharing sharing) {
+  if (sharing == Sharing::kCuda) return kShared;
+  return bytes < kSmallLimit ? kSmall : bytes <= kLargeLimit ? kLarge : kOwn;
+}
 
 }  // namespace
 
 struct Allocator::State {
-  explicit State(Device& device_) : device(device_), range(device_), free_blocks(stats) {
+  explicit State(Device& device_) : device(device_), memory(device_), range(device_), free_blocks(stats) {
     align = static_cast<size_t>(device.caps().base_align_bytes);
-    host_slabs = device.caps().is_cpu && host_memory_is_shared();
   }
 
   ~State() {
     std::vector<Slab*> slabs;
     range.for_each_slab([&](Slab* slab) { slabs.push_back(slab); });
     for (Slab* slab : slabs) release(slab);
-  }
-
-  /// Returns whether a buffer over host memory (CL_MEM_USE_HOST_PTR) really uses that memory. Writes through the queue
-  /// and looks at the memory.
-  bool host_memory_is_shared() {
-    const size_t bytes = 4096;
-    void* pages = os::allocate_pages(bytes);
-    if (!pages) return false;
-    cl_int status = CL_SUCCESS;
-    bool shared = false;
-    {
-      MemHandle mem(clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, pages, &status));
-      if (status == CL_SUCCESS) {
-        const uint64_t sent = 0x5a17c0de12345678ULL;
-        Queue& queue = device.queue();
-        queue.write(mem.get(), 64, &sent, sizeof(sent), true);
-        queue.finish();
-        shared = std::memcmp(static_cast<std::byte*>(pages) + 64, &sent, sizeof(sent)) == 0;
-      }
-    }
-    os::free_pages(pages, bytes);
-    return shared;
   }
 
   /// Returns the live block that contains `address`; nullptr if there is none.
@@ -98,29 +77,10 @@ struct Allocator::State {
       return nullptr;
     }
     auto slab = std::make_unique<Slab>(bytes, pool, stream);
-    cl_mem_flags flags = CL_MEM_READ_WRITE;
-    if (host_slabs) {
-      slab->host = static_cast<std::byte*>(os::allocate_pages(bytes));
-      if (!slab->host) {
-        problem = "the system has no memory left";
-        return nullptr;
-      }
-      flags |= CL_MEM_USE_HOST_PTR;
-    } else if (caps.unified) {
-      flags |= CL_MEM_ALLOC_HOST_PTR;
-    }
-    cl_int status = CL_SUCCESS;
-    slab->mem = MemHandle(clCreateBuffer(device.context(), flags, bytes, slab->host, &status));
-    bool placed = false;
-    if (status != CL_SUCCESS) {
-      problem = std::string("clCreateBuffer: ") + status_name(status);
-    } else if (host_slabs || caps.unified || commit(*slab, stream)) {
-      placed = range.place(slab.get());
-      if (!placed) problem = "its " + size_text(static_cast<int64_t>(range.bytes())) + " of addresses are in use";
-    }
-    if (!placed) {
-      slab->mem = MemHandle();
-      if (slab->host) os::free_pages(slab->host, bytes);
+    if (!memory.create(*slab, problem)) return nullptr;
+    if (!range.place(slab.get())) {
+      problem = "its " + size_text(static_cast<int64_t>(range.bytes())) + " of addresses are in use";
+      memory.release(*slab);
       return nullptr;
     }
     Block* block = slab->blocks.begin()->second;
@@ -134,26 +94,11 @@ struct Allocator::State {
     return block;
   }
 
-  /// Makes the driver reserve the memory of a new slab. Drivers of discrete GPUs reserve memory at the first use of a buffer,
-  /// and only that use fails. Using the buffer here turns a full device into an error of this call, which can be handled. The
-  /// stream's own queue does it, so that work on the slab comes later.
-  bool commit(const Slab& slab, int stream) {
-    const uint32_t zero = 0;
-    try {
-      device.queue(stream).fill(slab.mem.get(), 0, sizeof(zero), &zero, sizeof(zero));
-      return true;
-    } catch (const Error& error) {
-      problem = error.what();
-      return false;
-    }
-  }
-
   /// Frees a slab. Nothing may use it any more, and none of its blocks may be in a list.
   void release(Slab* slab) noexcept {
     history.record(MemoryAction::kSegmentFree, slab->address, slab->bytes, slab->stream, nullptr);
     range.remove(slab);
-    slab->mem = MemHandle();
-    if (slab->host) os::free_pages(slab->host, slab->bytes);
+    memory.release(*slab);
     stats.slabs.decrease(slab->pool == kSmall, 1);
     stats.reserved_bytes.decrease(slab->pool == kSmall, static_cast<int64_t>(slab->bytes));
     ++stats.slab_frees;
@@ -177,6 +122,7 @@ struct Allocator::State {
     // Devices with little memory get small slabs.
     const size_t share = round_up(static_cast<size_t>(device.caps().global_bytes) / 16, kMiB);
     size_t slab = stream == 0 ? kSmallSlabBytes : kSideSlabBytes;
+    if (pool == kShared) return std::max(round_up(std::min({slab, share, limit}), kOwnSlabStep), round_up(bytes, kOwnSlabStep));
     if (pool == kOwn) return std::min(round_up(bytes, kOwnSlabStep), std::max(limit, bytes));
     if (pool == kLarge) {
       const auto reserved = static_cast<size_t>(stats.reserved_bytes.all().current);
@@ -185,22 +131,23 @@ struct Allocator::State {
     return std::max(std::min({slab, share, limit}), round_up(bytes, kMiB));
   }
 
-  Block* find_or_grow(size_t bytes, int stream, const CallSite& site) {
-    const Pool pool = pool_of(bytes);
+  Block* find_or_grow(size_t bytes, int stream, Sharing sharing, const CallSite& site) {
+    const Pool pool = pool_of(bytes, sharing);
     if (Block* block = free_blocks.best_fit(stream, pool, bytes)) return block;
     if (Block* block = new_slab(slab_bytes(pool, bytes, stream), pool, stream, site)) return block;
     // The device is nearly full: allocate no more than needed.
-    return pool == kOwn ? nullptr : new_slab(round_up(bytes, kMiB), pool, stream, site);
+    return pool == kOwn ? nullptr : new_slab(round_up(bytes, pool == kShared ? kOwnSlabStep : kMiB), pool, stream, site);
   }
 
   /// Makes `bytes` bytes of the block live. The rest of the block stays free.
   void take(Block* block, size_t bytes, size_t requested, int stream, CallSite site) {
     const bool small = block->slab->pool == kSmall;
-    free_blocks.take(block, bytes, small ? align : kSmallLimit / 16);
+    free_blocks.take(block, bytes, small || block->slab->cuda ? align : kSmallLimit / 16);
     block->stream = stream;
     block->requested = requested;
     block->version = ++last_version;
     block->writer = stream;
+    block->written_outside = false;
     block->purpose = MemoryPurpose::current();
     history.record(MemoryAction::kAlloc, block->address(), block->bytes, stream, site);
     block->site = std::move(site);
@@ -264,13 +211,14 @@ struct Allocator::State {
              "torch.ocl.memory_snapshot() lists every block");
   }
 
-  Location location_of(const Block& block, const void* address) const {
+  Location location_of(Block& block, const void* address) {
     Location location;
     location.mem = block.slab->mem.get();
     location.offset_bytes = reinterpret_cast<uintptr_t>(address) - block.slab->address;
     const size_t end = block.offset + block.requested;
     location.remaining_bytes = end > location.offset_bytes ? end - location.offset_bytes : 0;
     if (block.slab->host) location.host = block.slab->host + location.offset_bytes;
+    if (block.written_outside) block.version = ++last_version;
     location.version = block.version;
     location.writer = block.writer;
     return location;
@@ -281,7 +229,7 @@ struct Allocator::State {
     if (std::find(block.users.begin(), block.users.end(), stream) == block.users.end()) block.users.push_back(stream);
   }
 
-  Location use(const void* address, int stream) const {
+  Location use(const void* address, int stream) {
     Block& block = live_block(address);
     add_user(block, stream);
     return location_of(block, address);
@@ -290,8 +238,8 @@ struct Allocator::State {
   Device& device;
   uint64_t last_version = 0;
   size_t align = 128;
+  SlabMemory memory;
   AddressRange range;
-  bool host_slabs = false;
   std::string problem;
   MemoryStats stats;
   FreeBlocks free_blocks;
@@ -305,9 +253,10 @@ struct Allocator::State {
 Allocator::Allocator(Device& device) : state_(std::make_unique<State>(device)) {}
 Allocator::~Allocator() = default;
 
-void* Allocator::allocate(size_t bytes, int stream) {
+void* Allocator::allocate(size_t bytes, int stream, Sharing sharing) {
   if (bytes == 0) return nullptr;
   State& s = *state_;
+  if (sharing == Sharing::kCuda) CudaDevice::of(s.device);  // Throws if there is none.
   CallSite site = call_site();
   const std::lock_guard lock(s.mutex);
   if (bytes > AddressRange::kMaxBytes) {
@@ -316,15 +265,15 @@ void* Allocator::allocate(size_t bytes, int stream) {
   }
   const size_t rounded = round_up(bytes + 1, s.align);  // + 1, so that the address one past the end is inside the block
   s.collect_waiting();
-  Block* block = s.find_or_grow(rounded, stream, site);
+  Block* block = s.find_or_grow(rounded, stream, sharing, site);
   if (!block) {
     ++s.stats.retries;
     if (log_enabled(LogLevel::kInfo))
       log_message(LogLevel::kInfo, "runtime",
                   s.device.describe() + " is full (" + s.problem + "): freeing cached memory and trying again");
     s.release_cached();
-    block = s.find_or_grow(rounded, stream, site);
-    if (!block) block = s.free_blocks.best_fit_anywhere(rounded);
+    block = s.find_or_grow(rounded, stream, sharing, site);
+    if (!block && sharing == Sharing::kNone) block = s.free_blocks.best_fit_anywhere(rounded);
     if (!block) s.out_of_memory(bytes, stream, site);
   }
   s.take(block, rounded, bytes, stream, std::move(site));
@@ -355,7 +304,7 @@ void Allocator::State::free_block(const void* address, std::vector<std::weak_ptr
 }
 
 Location Allocator::resolve(const void* address) const {
-  const State& s = *state_;
+  State& s = *state_;
   const std::lock_guard lock(s.mutex);
   return s.location_of(s.live_block(address), address);
 }
@@ -394,6 +343,31 @@ void Allocator::attach(const void* address, const std::shared_ptr<Dependent>& de
 
 bool Allocator::owns(const void* address) const noexcept {
   return state_->range.contains(reinterpret_cast<uintptr_t>(address));
+}
+
+uint64_t Allocator::cuda_address(const void* address) const {
+  const State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  const Slab& slab = *s.live_block(address).slab;
+  return slab.cuda ? slab.cuda->address() + (reinterpret_cast<uintptr_t>(address) - slab.address) : 0;
+}
+
+void* Allocator::address_of_cuda(uint64_t cuda_address) const {
+  const State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  uintptr_t found = 0;
+  s.range.for_each_slab([&](const Slab* slab) {
+    if (slab->cuda && cuda_address - slab->cuda->address() < slab->bytes)
+      found = slab->address + (cuda_address - slab->cuda->address());
+  });
+  void* address = reinterpret_cast<void*>(found);
+  return found != 0 && s.block_at(address) ? address : nullptr;
+}
+
+void Allocator::expect_outside_writes(const void* address) {
+  const State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  s.live_block(address).written_outside = true;
 }
 
 void Allocator::record_stream(const void* address, int stream) {

@@ -30,6 +30,9 @@ struct Location {
   int writer = 0;  // The stream whose queue has the work that made this version.
 };
 
+/// Memory that only OpenCL uses, or memory that CUDA can use too.
+enum class Sharing : uint8_t { kNone, kCuda };
+
 /// An object derived from the contents of an allocation. It becomes useless when the allocation is freed.
 class Dependent {
  public:
@@ -51,8 +54,9 @@ class Allocator {
   explicit Allocator(Device& device);
   ~Allocator();
   /// Allocates `bytes` bytes of undefined contents. Returns nullptr only for 0 bytes. If the device is full, waits for
-  /// it, frees cached slabs and tries again. Throws kOutOfMemory with sizes and advice if that fails.
-  void* allocate(size_t bytes, int stream = 0);
+  /// it, frees cached slabs and tries again. Throws kOutOfMemory with sizes and advice if that fails, and kUnsupported if
+  /// the device shares no memory with CUDA.
+  void* allocate(size_t bytes, int stream = 0, Sharing sharing = Sharing::kNone);
   /// Frees the allocation at `address`. nullptr and unknown addresses are ignored. Calls the device only for a block
   /// that several streams use, and never after a fork.
   void free(void* address) noexcept;
@@ -64,6 +68,12 @@ class Allocator {
   /// Calls use() for each address. A null address gets an empty location.
   std::vector<Location> use(const std::vector<void*>& addresses, int stream);
   bool owns(const void* address) const noexcept;
+  /// Returns CUDA's address of the byte at `address`, an address of a live allocation. 0 if CUDA cannot use this memory.
+  uint64_t cuda_address(const void* address) const;
+  /// Returns the address of a byte of a live allocation that has this CUDA address. nullptr if there is none.
+  void* address_of_cuda(uint64_t cuda_address) const;
+  /// Call when CUDA may write to the block from now on. Its contents then have a new version whenever they are used.
+  void expect_outside_writes(const void* address);
   /// Call when work that changes the block has been enqueued on `stream`. Gives the block a new version.
   void wrote(const void* address, int stream);
   /// Calls dependent->storage_freed() when the block at `address` is freed, if `dependent` is still alive then.

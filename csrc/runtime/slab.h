@@ -15,14 +15,15 @@
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/cl.h"
+#include "csrc/runtime/cuda_memory.h"
 #include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/memory_stats.h"
 
 namespace ocl::runtime {
 
 /// The kind of slab that serves a request. Requests of very different sizes do not share slabs. Otherwise a small
-/// tensor would keep a large block from being reused or freed.
-enum Pool { kSmall, kLarge, kOwn, kPools };
+/// tensor would keep a large block from being reused or freed. kShared: memory with a CUDA address, in any size.
+enum Pool { kSmall, kLarge, kOwn, kShared, kPools };
 
 struct Slab;
 
@@ -37,6 +38,7 @@ struct Block {
   int pending = 0;                             // A freed block: number of events of other streams that are not done.
   uint64_t version = 0;                        // Changes whenever the contents change.
   int writer = 0;                              // The stream that wrote the contents last.
+  bool written_outside = false;                // CUDA may write to the block. The allocator does not see such writes.
   std::vector<std::weak_ptr<Dependent>> dependents;
   PurposeText purpose;  // Null if no compiled graph asked for the block.
   CallSite site;        // The call site of the allocation, if call sites are recorded.
@@ -45,6 +47,7 @@ struct Block {
 };
 
 struct Slab {
+  std::unique_ptr<CudaMemory> cuda;  // The memory of `mem` in slabs of kShared, otherwise nullptr.
   MemHandle mem;
   std::byte* host = nullptr;  // Host memory that was allocated for `mem`, or nullptr.
   uintptr_t address = 0;

@@ -25,6 +25,7 @@ int64_t available_memory_bytes() noexcept;
 struct FileNames {
   const char* opencl_loader;      // The system's OpenCL loader.
   const char* nvidia_management;  // NVIDIA's management library (NVML).
+  const char* nvidia_driver;      // NVIDIA's driver library (CUDA's driver API).
   const char* program_suffix;     // What the file name of a program ends in, such as ".exe".
 };
 extern const FileNames kFileNames;
@@ -68,6 +69,9 @@ class KeepVariables {
  private:
   std::vector<std::pair<std::string, std::string>> values_;
 };
+
+/// Closes an open file by its descriptor.
+void close_descriptor(int descriptor) noexcept;
 
 /// Returns the width in characters of the terminal that stderr writes to; 0 if stderr is no terminal, or the terminal cannot
 /// erase a line.

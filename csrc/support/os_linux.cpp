@@ -123,7 +123,7 @@ class Walk {
 
 }  // namespace
 
-const FileNames kFileNames = {"libOpenCL.so.1", "libnvidia-ml.so.1", ""};
+const FileNames kFileNames = {"libOpenCL.so.1", "libnvidia-ml.so.1", "libcuda.so.1", ""};
 
 void* reserve_addresses(size_t bytes) noexcept {
   void* address = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -261,6 +261,8 @@ KeepVariables::~KeepVariables() {
   for (const auto& [name, value] : values_)
     if (const char* now = std::getenv(name.c_str()); now && value != now) setenv(name.c_str(), value.c_str(), 1);
 }
+
+void close_descriptor(int descriptor) noexcept { close(descriptor); }
 
 int terminal_columns() noexcept {
   constexpr int kUnknown = 80;

@@ -43,7 +43,7 @@ uint64_t in_file(uint64_t position) { return position & static_cast<uint64_t>(st
 
 }  // namespace
 
-const FileNames kFileNames = {"OpenCL.dll", "nvml.dll", ".exe"};
+const FileNames kFileNames = {"OpenCL.dll", "nvml.dll", "nvcuda.dll", ".exe"};
 
 std::wstring wide(std::string_view text) {
   const int bytes = static_cast<int>(text.size());
@@ -130,6 +130,8 @@ KeepVariables::~KeepVariables() {
   for (const auto& [name, value] : values_)
     if (const char* now = std::getenv(name.c_str()); now && value != now) _putenv_s(name.c_str(), value.c_str());
 }
+
+void close_descriptor(int descriptor) noexcept { _close(descriptor); }
 
 int terminal_columns() noexcept {
   const HANDLE terminal = GetStdHandle(STD_ERROR_HANDLE);

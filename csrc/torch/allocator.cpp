@@ -73,14 +73,16 @@ class OclAllocator final : public c10::DeviceAllocator {
     });
   }
   void recordStream(const c10::DataPtr& ptr, c10::Stream stream) override {
-    if (ptr.get_context() == nullptr) return;
+    // The context is not the address if the tensor is a view of a CUDA tensor.
+    const void* address = ptr.get();
+    if (address == nullptr) return;
     at_boundary([&] {
-      runtime::Device* device = runtime::device_of(ptr.get_context());
+      runtime::Device* device = runtime::device_of(address);
       OCL_ASSERT(device != nullptr, "the memory is not on an ocl device");
       if (stream.device_index() != device->index())
         fail(ErrorKind::kConfig, "record_stream: the tensor is on ocl:" + std::to_string(device->index()) +
                                      ", the stream on ocl:" + std::to_string(stream.device_index()));
-      device->allocator().record_stream(ptr.get_context(), static_cast<int>(stream.id()));
+      device->allocator().record_stream(address, static_cast<int>(stream.id()));
     });
   }
 
@@ -130,7 +132,8 @@ c10::DataPtr allocate_on(int index, size_t bytes) {
   runtime::Device& device = device_at(index);
   const c10::Device where(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device.index()));
   if (bytes == 0) return {nullptr, nullptr, &release, where};
-  void* address = device.allocator().allocate(bytes, current_stream(device.index()));
+  const runtime::Sharing sharing = shares_new_tensors_with_cuda() ? runtime::Sharing::kCuda : runtime::Sharing::kNone;
+  void* address = device.allocator().allocate(bytes, current_stream(device.index()), sharing);
   if (c10::memoryProfilingEnabled()) report(device, address, static_cast<int64_t>(bytes));
   return {address, address, &release, where};
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "csrc/support/os.h"
 #include "csrc/torch/errors.h"
@@ -27,6 +28,7 @@ const std::thread::id g_first_thread = std::this_thread::get_id();
 
 thread_local int t_device = 0;
 thread_local std::array<int, kMaxDevices> t_streams{};
+thread_local bool t_shares_with_cuda = false;
 
 /// Lists the devices at the first call. On failure, throws the error of configure_devices; the next call tries again.
 void set_up() {
@@ -90,6 +92,9 @@ runtime::Queue& current_queue(int device) {
   if (device < 0) device = t_device;
   return device_at(device).queue(t_streams[device]);
 }
+
+bool share_new_tensors_with_cuda(bool on) noexcept { return std::exchange(t_shares_with_cuda, on); }
+bool shares_new_tensors_with_cuda() noexcept { return t_shares_with_cuda; }
 
 bool has_fp64(int device) { return device_at(device).caps().fp64 && !g_no_fp64[device]; }
 void pretend_no_fp64(int device, bool on) { g_no_fp64[device] = on; }

@@ -36,6 +36,10 @@ int current_stream(int device) noexcept;
 void set_current_stream(int device, int stream) noexcept;
 runtime::Queue& current_queue(int device);
 
+/// Sets whether this thread's new tensors are in memory that CUDA can use. Returns the previous setting.
+bool share_new_tensors_with_cuda(bool on) noexcept;
+bool shares_new_tensors_with_cuda() noexcept;
+
 c10::DataPtr allocate_on(int device, size_t bytes);
 c10::Allocator* device_allocator();
 

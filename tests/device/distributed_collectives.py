@@ -180,9 +180,9 @@ def check_long_tensors(me):
     same(part, (torch.arange(LONG, dtype=torch.float32) % 1001 + me.rank) * me.size)
     moved = host.to(me.device) if me.rank == 0 else torch.zeros(LONG, device=me.device)
     if me.rank == 0:
-        dist.send(moved, 1)
+        dist.send(moved, 1, tag=1)
     elif me.rank == 1:
-        dist.recv(moved)
+        dist.recv(moved, tag=1)
     if me.rank < 2:
         same(moved, torch.arange(LONG, dtype=torch.float32) % 1001)
 
@@ -219,12 +219,18 @@ def check_point_to_point(me):
     for work in works:
         work.wait()
     assert [r[0].item() for r in results] == [5, 6]
+    for tag in (7,) if me.uses_nccl else (0, 7):
+        if me.rank == 0:
+            sources = [dist.recv(torch.zeros(1, device=me.device), tag=tag) for _ in range(me.size - 1)]
+            assert sorted(sources) == list(range(1, me.size))
+        else:
+            dist.send(torch.ones(1, device=me.device), 0, tag=tag)
+    x = torch.full((2,), float(me.rank), device=me.device)
     if me.rank == 0:
-        assert sorted(dist.recv(torch.zeros(1, device=me.device)) for _ in range(me.size - 1)) == list(
-            range(1, me.size)
-        )
-    else:
-        dist.send(torch.ones(1, device=me.device), 0)
+        dist.send(x, 1)
+    elif me.rank == 1:
+        dist.recv(x, 0)
+        assert x.tolist() == [0, 0]
 
 
 def check_coalesced(me):

@@ -9,6 +9,7 @@ import faulthandler
 import importlib
 import json
 import os
+import subprocess
 import sys
 import traceback
 from dataclasses import dataclass
@@ -31,9 +32,19 @@ class Rank:
     device: torch.device
     folder: Path  # for files that all ranks share
 
+    @property
+    def uses_nccl(self):
+        """True if the default group uses NCCL, or its stand-in."""
+        from torch_ocl_compile import _C
 
-def run_world(module, devices, folder, checks=None, limit=300, **env):
-    """Starts a process for each device and waits for them. Returns {check: text of the failures, "" if none}."""
+        return _C.distributed.uses_nccl(dist.group.WORLD.group_name)
+
+
+def run_world(module, devices, folder, checks=None, limit=300, of_rank=None, **env):
+    """Starts a process for each device and waits for them. Returns {check: text of the failures, "" if none}.
+
+    `of_rank(rank)` gives environment variables of one rank. The processes are then new interpreters, not forks, so that the
+    variables reach the system's loader of libraries."""
     folder.mkdir(parents=True, exist_ok=True)
     processes = []
     for rank, device in enumerate(devices):
@@ -46,14 +57,13 @@ def run_world(module, devices, folder, checks=None, limit=300, **env):
         ]
         path = os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])
         with open(folder / f"log{rank}", "w") as log:
-            processes.append(
-                fork_server.start(
-                    [*command, str(folder), ",".join(checks or [])],
-                    {**os.environ, "PYTHONPATH": path, **env},
-                    stdout=log.fileno(),
-                    stderr=log.fileno(),
-                )
-            )
+            arguments = [*command, str(folder), ",".join(checks or [])]
+            variables = {**os.environ, "PYTHONPATH": path, **env}
+            if of_rank is None:
+                processes.append(fork_server.start(arguments, variables, stdout=log.fileno(), stderr=log.fileno()))
+            else:
+                variables |= of_rank(rank)
+                processes.append(subprocess.Popen([sys.executable, *arguments], env=variables, stdout=log, stderr=log))
     try:
         statuses = [process.wait(timeout=limit) for process in processes]
     finally:

@@ -1,8 +1,19 @@
 # torch_ocl_compile/_C/distributed.pyi: the process group of ocl devices (csrc/distributed).
 from collections.abc import Sequence
 
-def add_backend(registered_name: str, group: str, global_ranks: Sequence[int], timeout_ms: int) -> None:
-    """Adds the backend `ocl` to the group that torch knows as `registered_name`. The group has gloo for the CPU."""
+def add_backend(
+    registered_name: str,
+    group: str,
+    global_ranks: Sequence[int],
+    timeout_ms: int,
+    nccl: bool,
+    nccl_files: Sequence[str],
+) -> None:
+    """Adds the backend `ocl` to the group that torch knows as `registered_name`. The group has gloo for the CPU. `nccl`: use NCCL,
+    from the first of `nccl_files`, if all ranks can."""
+
+def uses_nccl(registered_name: str) -> bool:
+    """True if the backend `ocl` of a group that torch knows by this name uses NCCL."""
 
 def end_groups() -> None:
     """Fails the collectives that still run, because the process ends."""

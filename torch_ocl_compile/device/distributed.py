@@ -9,12 +9,13 @@ import itertools
 import sys
 import warnings
 from datetime import timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from torch_ocl_compile import _C
+from torch_ocl_compile import _C, config
 from torch_ocl_compile.device import restarts
 
 BACKEND = "ocl"
@@ -98,10 +99,23 @@ def _create(options: Any, _: Any) -> Any:
     made._register_process_group(name, host)
     try:
         milliseconds = round(timeout / timedelta(milliseconds=1))
-        _C.distributed.add_backend(name, str(options.group_id), list(options.global_ranks_in_group), milliseconds)
+        _C.distributed.add_backend(
+            name,
+            str(options.group_id),
+            list(options.global_ranks_in_group),
+            milliseconds,
+            nccl=bool(config.get("nccl")),
+            nccl_files=_nccl_files(),
+        )
     finally:
         made._unregister_process_group(name)
     return host._get_backend(torch.device("ocl"))
+
+
+def _nccl_files() -> list[str]:
+    """Returns where NCCL may be: where the system looks for libraries, and in the package that pip installs next to torch."""
+    packaged = Path(torch.__file__).parents[1] / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
+    return ["libnccl.so.2", str(packaged)]
 
 
 def _create_old(options: Any, extra: Any) -> Any:

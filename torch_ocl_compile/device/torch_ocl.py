@@ -16,6 +16,9 @@ import torch
 
 from torch_ocl_compile import _C
 from torch_ocl_compile.device import memory as memory
+from torch_ocl_compile.device.cuda_exchange import from_cuda as from_cuda
+from torch_ocl_compile.device.cuda_exchange import shared_with_cuda as shared_with_cuda
+from torch_ocl_compile.device.cuda_exchange import to_cuda as to_cuda
 from torch_ocl_compile.device.current import DeviceLike as DeviceLike
 from torch_ocl_compile.device.current import _index
 from torch_ocl_compile.device.current import current_device as current_device

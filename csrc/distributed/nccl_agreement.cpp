@@ -1,0 +1,200 @@
+// csrc/distributed/nccl_agreement.cpp: the ranks tell each other in the store what they can do; see nccl_agreement.h.
+//
+//   key               value
+//   able/R   "off", "no REASON" or "yes VERSION GPU" of rank R
+//   id       the id of rank 0's NCCL, by which the ranks find each other
+//   joined/R "yes" or "no REASON" of rank R, after it has tried to connect
+//
+// The keys begin with ocl/nccl/N. N counts the groups that have had this part of the store, because a store may outlive a
+// group.
+#include "csrc/distributed/nccl_agreement.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
+
+#include "csrc/distributed/failure.h"
+#include "csrc/support/log.h"
+#include "csrc/torch/device_state.h"
+
+namespace ocl::distributed {
+namespace {
+
+constexpr std::chrono::milliseconds kLongest{120'000};  // For NCCL to connect.
+constexpr std::chrono::milliseconds kLook{200};
+constexpr const char* kFollows = "another rank failed to connect";
+
+std::string reason_now() {
+  std::string text = message_of(std::current_exception());
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+class Agreement {
+ public:
+  Agreement(c10d::Store& store, const RankNames& names, std::chrono::milliseconds timeout)
+      : store_(store), names_(names), timeout_(std::min(timeout, kLongest)) {}
+
+  void tell(const std::string& subject, const std::string& value) { store_.set(key(subject, names_.rank), value); }
+
+  /// Returns what all ranks told. A rank that told nothing in time counts as "no".
+  std::vector<std::string> hear(const std::string& subject) {
+    std::vector<std::string> values;
+    for (int rank = 0; rank < names_.size; ++rank) {
+      try {
+        store_.wait({key(subject, rank)}, timeout_);
+        values.push_back(store_.get_to_str(key(subject, rank)));
+      } catch (const std::exception&) {
+        values.emplace_back("no it gave no answer in time");
+      }
+    }
+    return values;
+  }
+
+  /// Returns why the ranks do not use NCCL, in words; "" if all said yes. A rank that only followed another one is named last.
+  std::string refusal(const std::vector<std::string>& values) const {
+    std::string followed;
+    for (int rank = 0; rank < names_.size; ++rank) {
+      const std::string& value = values[rank];
+      if (value.compare(0, 3, "yes") == 0) continue;
+      if (value == "off") return names_.of(rank) + " does not ask for it";
+      const std::string reason = value.substr(std::min<size_t>(3, value.size()));
+      if (reason != kFollows) return names_.of(rank) + ": " + reason;
+      followed = names_.of(rank) + ": " + reason;
+    }
+    return followed;
+  }
+
+  /// Logs on the first rank that wants NCCL why it is not used.
+  void report(const std::vector<std::string>& able, const std::string& reason) const {
+    for (int rank = 0; rank < names_.rank; ++rank)
+      if (able[rank] != "off") return;
+    log_message(LogLevel::kWarning, "distributed", "the process group " + names_.group + " uses gloo and not NCCL: " + reason);
+  }
+
+  bool somebody_failed() {
+    for (int rank = 0; rank < names_.size; ++rank)
+      if (store_.check({key("joined", rank)}) && store_.get_to_str(key("joined", rank)) != "yes") return true;
+    return false;
+  }
+
+  std::chrono::milliseconds timeout() const { return timeout_; }
+
+ private:
+  static std::string key(const std::string& subject, int rank) { return subject + "/" + std::to_string(rank); }
+  c10d::Store& store_;
+  const RankNames& names_;
+  const std::chrono::milliseconds timeout_;
+};
+
+/// Returns "yes VERSION GPU" of this rank. Throws if it cannot use NCCL.
+std::string ability(const NcclWish& wish) {
+  const runtime::CudaDevice& cuda = runtime::CudaDevice::of(aten::device_at(-1));
+  const NcclLibrary& library = nccl_library(wish.files);
+  std::string text = "yes " + nccl_version_text(library.version) + " ";
+  for (const char byte : cuda.uuid().bytes) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    text += kDigits[static_cast<unsigned char>(byte) >> 4];
+    text += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return text;
+}
+
+/// Compares the versions and GPUs of ranks that have all said yes. Returns why they cannot work together, or "".
+std::string mismatch(const std::vector<std::string>& able, const RankNames& names) {
+  std::map<std::string, int> rank_of;
+  const auto version = [](const std::string& value) { return value.substr(4, value.rfind(' ') - 4); };
+  for (int rank = 0; rank < names.size; ++rank) {
+    if (version(able[rank]) != version(able[0]))
+      return names.of(0) + " has NCCL " + version(able[0]) + ", and " + names.of(rank) + " has " + version(able[rank]);
+    const auto [other, is_new] = rank_of.emplace(able[rank].substr(able[rank].rfind(' ')), rank);
+    if (!is_new) return names.of(other->second) + " and " + names.of(rank) + " use the same GPU";
+  }
+  return "";
+}
+
+NcclId share_id(const NcclLibrary& library, c10d::Store& store, int rank, std::chrono::milliseconds timeout) {
+  constexpr const char* kKey = "id";
+  NcclId id{};
+  if (rank == 0) {
+    // "no" tells the others at once that there is none.
+    if (library.functions.unique_id(&id) != kNcclSuccess)
+      store.set(kKey, "no");
+    else
+      store.set(kKey, std::string(id.bytes, sizeof(id.bytes)));
+  }
+  store.wait({kKey}, timeout);
+  const std::string bytes = store.get_to_str(kKey);
+  if (bytes.size() != sizeof(id.bytes)) fail(ErrorKind::kDevice, "ncclGetUniqueId failed");
+  std::memcpy(id.bytes, bytes.data(), sizeof(id.bytes));
+  return id;
+}
+
+/// Connects this rank. Throws if that fails, if it takes too long, or if another rank has failed.
+std::unique_ptr<NcclCommunicator> join(const NcclWish& wish, c10d::Store& store, const RankNames& names, Agreement& agreement) {
+  const NcclLibrary& library = nccl_library(wish.files);
+  const NcclId id = share_id(library, store, names.rank, agreement.timeout());
+  const auto deadline = std::chrono::steady_clock::now() + agreement.timeout();
+  auto next_look = std::chrono::steady_clock::now() + kLook;
+  const auto give_up = [&] {
+    const auto now = std::chrono::steady_clock::now();
+    if (now > deadline) fail(ErrorKind::kDevice, "NCCL does not connect the ranks");
+    if (now < next_look) return;
+    next_look = now + kLook;
+    if (agreement.somebody_failed()) fail(ErrorKind::kDevice, kFollows);
+  };
+  return std::make_unique<NcclCommunicator>(library, id, names.size, names.rank, give_up);
+}
+
+/// Returns nullptr on all ranks if one of them cannot use NCCL.
+std::unique_ptr<NcclCommunicator> connect(const NcclWish& wish, c10d::Store& store, const RankNames& names,
+                                          std::chrono::milliseconds timeout) {
+  Agreement agreement(store, names, timeout);
+  if (!wish.wanted) {
+    agreement.tell("able", "off");
+    return nullptr;
+  }
+  try {
+    agreement.tell("able", ability(wish));
+  } catch (...) {
+    agreement.tell("able", "no " + reason_now());
+  }
+  const std::vector<std::string> able = agreement.hear("able");
+  std::string reason = agreement.refusal(able);
+  if (reason.empty()) reason = mismatch(able, names);
+  if (!reason.empty()) {
+    agreement.report(able, reason);
+    return nullptr;
+  }
+  const runtime::CudaContextGuard context(runtime::CudaDevice::of(aten::device_at(-1)));
+  std::unique_ptr<NcclCommunicator> communicator;
+  try {
+    communicator = join(wish, store, names, agreement);
+    agreement.tell("joined", "yes");
+  } catch (...) {
+    agreement.tell("joined", "no " + reason_now());
+  }
+  reason = agreement.refusal(agreement.hear("joined"));
+  if (reason.empty()) return communicator;
+  agreement.report(able, reason);
+  if (communicator) communicator->abort();
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<NcclEngine> start_nccl(const NcclWish& wish, const c10::intrusive_ptr<c10d::Store>& store,
+                                       const RankNames& names, std::chrono::milliseconds timeout) {
+  const int64_t group = store->add("ocl/nccl/groups/" + std::to_string(names.rank), 1);
+  const auto own = c10::make_intrusive<c10d::PrefixStore>("ocl/nccl/" + std::to_string(group), store);
+  std::unique_ptr<NcclCommunicator> communicator = connect(wish, *own, names, timeout);
+  if (!communicator) return nullptr;
+  auto engine = std::make_shared<NcclEngine>(std::move(communicator), aten::device_at(-1), own, names, timeout);
+  engine->start();
+  return engine;
+}
+
+}  // namespace ocl::distributed

@@ -1,0 +1,207 @@
+// csrc/distributed/nccl_communicator.cpp: calls NCCL; see nccl_communicator.h.
+#include "csrc/distributed/nccl_communicator.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "csrc/runtime/cl.h"
+
+namespace ocl::distributed {
+namespace {
+
+using c10d::ReduceOp;
+
+constexpr int kBytes = 1;  // NCCL's number of uint8.
+constexpr int kAverage = 4;
+constexpr int kHostValue = 1;  // ncclScalarHostImmediate
+
+/// Returns NCCL's number of an operation, and -1 if it has none.
+int op_number(ReduceOp::RedOpType op) {
+  switch (op) {
+    case ReduceOp::SUM:
+      return 0;
+    case ReduceOp::PRODUCT:
+      return 1;
+    case ReduceOp::MAX:
+      return 2;
+    case ReduceOp::MIN:
+      return 3;
+    default:
+      return -1;
+  }
+}
+
+/// Waits a little. Short waits poll often, because most collectives are short.
+void pause(int round) {
+  if (round < 1000)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds(round < 2000 ? 50 : 500));
+}
+
+void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+int nccl_type(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kChar:
+      return 0;
+    case at::kByte:
+      return kBytes;
+    case at::kInt:
+      return 2;
+    case at::kUInt32:
+      return 3;
+    case at::kLong:
+      return 4;
+    case at::kHalf:
+      return 6;
+    case at::kFloat:
+      return 7;
+    case at::kDouble:
+      return 8;
+    case at::kBFloat16:
+      return 9;
+    default:
+      return -1;
+  }
+}
+
+bool nccl_reduces(const Reduction& reduction) { return nccl_type(reduction.seen) >= 0 && op_number(reduction.op) >= 0; }
+
+/// NCCL's number of a reduction. A sum with a factor is an operation of the communicator, until the object is destroyed.
+class NcclCommunicator::Op {
+ public:
+  Op(const NcclCommunicator& owner, const Reduction& reduction) : owner_(owner), number(op_number(reduction.op)) {
+    if (reduction.divisor != 1) number = kAverage;
+    if (!reduction.factor) return;
+    const at::Tensor factor = at::full({1}, *reduction.factor, at::TensorOptions().dtype(reduction.seen));
+    owner_.check(
+        owner_.nccl_.create_scaled_sum(&number, factor.data_ptr(), nccl_type(reduction.seen), kHostValue, owner_.comm_),
+        "ncclRedOpCreatePreMulSum");
+    created_ = true;
+  }
+  ~Op() {
+    if (created_) owner_.nccl_.destroy_op(number, owner_.comm_);
+  }
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+
+ private:
+  const NcclCommunicator& owner_;
+  bool created_ = false;
+
+ public:
+  int number;
+};
+
+NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const NcclId& id, int ranks, int rank, const GiveUp& give_up)
+    : nccl_(library.functions) {
+  NcclConfig config;
+  const int status = nccl_.init(&comm_, ranks, id, rank, &config);
+  try {
+    settle(status, "ncclCommInitRankConfig", give_up);
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+NcclCommunicator::~NcclCommunicator() { close(); }
+
+void NcclCommunicator::close() noexcept {
+  if (comm_ == nullptr || !runtime::runtimes_usable()) return;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  const auto late = [&] {
+    if (std::chrono::steady_clock::now() > deadline) fail(ErrorKind::kDevice, "the other ranks do not close their connections");
+  };
+  try {
+    settle(nccl_.finalize(comm_), "ncclCommFinalize", late);
+    nccl_.destroy(comm_);
+    comm_ = nullptr;
+  } catch (const Error&) {
+    abort();
+  }
+}
+
+void NcclCommunicator::abort() noexcept {
+  if (comm_ != nullptr) nccl_.abort(comm_);
+  comm_ = nullptr;
+}
+
+void NcclCommunicator::check(int status, const char* call) const {
+  if (status == kNcclSuccess || status == kNcclInProgress) return;
+  fail(ErrorKind::kDevice, std::string(call) + " failed: " + nccl_.error_text(status));
+}
+
+/// Waits until a call is over that has returned `status`.
+void NcclCommunicator::settle(int status, const char* call, const GiveUp& give_up) const {
+  for (int round = 0; status == kNcclInProgress; ++round) {
+    give_up();
+    pause(round);
+    const int asked = nccl_.state(comm_, &status);
+    if (asked != kNcclSuccess) status = asked;
+  }
+  check(status, call);
+}
+
+void NcclCommunicator::run(const std::function<void()>& calls, const GiveUp& give_up) {
+  OCL_ASSERT(comm_ != nullptr, "the communicator was not aborted");
+  check(nccl_.group_start(), "ncclGroupStart");
+  try {
+    calls();
+  } catch (...) {
+    nccl_.group_end();
+    throw;
+  }
+  settle(nccl_.group_end(), "ncclGroupEnd", give_up);
+  for (int round = 0; !stream_.idle(); ++round) {
+    int status = kNcclSuccess;
+    check(nccl_.state(comm_, &status), "ncclCommGetAsyncError");
+    check(status, "a collective of NCCL");
+    give_up();
+    pause(round);
+  }
+}
+
+void NcclCommunicator::all_reduce(uint64_t in_place, int64_t count, const Reduction& reduction) {
+  const Op op(*this, reduction);
+  check(
+      nccl_.all_reduce(pointer(in_place), pointer(in_place), count, nccl_type(reduction.seen), op.number, comm_, stream_.get()),
+      "ncclAllReduce");
+}
+
+void NcclCommunicator::reduce(uint64_t in_place, int64_t count, const Reduction& reduction, int root) {
+  const Op op(*this, reduction);
+  check(nccl_.reduce(pointer(in_place), pointer(in_place), count, nccl_type(reduction.seen), op.number, root, comm_,
+                     stream_.get()),
+        "ncclReduce");
+}
+
+void NcclCommunicator::reduce_scatter(uint64_t from, uint64_t to, int64_t count, const Reduction& reduction) {
+  const Op op(*this, reduction);
+  check(nccl_.reduce_scatter(pointer(from), pointer(to), count, nccl_type(reduction.seen), op.number, comm_, stream_.get()),
+        "ncclReduceScatter");
+}
+
+void NcclCommunicator::broadcast(uint64_t in_place, int64_t bytes, int root) {
+  check(nccl_.broadcast(pointer(in_place), pointer(in_place), bytes, kBytes, root, comm_, stream_.get()), "ncclBroadcast");
+}
+
+void NcclCommunicator::all_gather(uint64_t from, uint64_t to, int64_t bytes) {
+  check(nccl_.all_gather(pointer(from), pointer(to), bytes, kBytes, comm_, stream_.get()), "ncclAllGather");
+}
+
+void NcclCommunicator::send(uint64_t from, int64_t bytes, int peer) {
+  check(nccl_.send(pointer(from), bytes, kBytes, peer, comm_, stream_.get()), "ncclSend");
+}
+
+void NcclCommunicator::receive(uint64_t to, int64_t bytes, int peer) {
+  check(nccl_.receive(pointer(to), bytes, kBytes, peer, comm_, stream_.get()), "ncclRecv");
+}
+
+}  // namespace ocl::distributed

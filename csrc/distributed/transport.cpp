@@ -1,0 +1,67 @@
+// csrc/distributed/transport.cpp: what all transports share; see transport.h.
+#include "csrc/distributed/transport.h"
+
+#include <mutex>
+#include <utility>
+
+#include "csrc/runtime/device.h"
+#include "csrc/torch/device_state.h"
+
+namespace ocl::distributed {
+namespace {
+
+struct Transports {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Transport>> all;
+};
+Transports& transports() {
+  static auto* instance = new Transports;
+  return *instance;
+}
+
+}  // namespace
+
+void watch_stream(const JobPtr& job, const std::function<void()>& wake) {
+  // The callback holds the job, because the driver may call it after everything else has gone.
+  const auto ready = [wake, job] {
+    job->ready = true;
+    wake();
+  };
+  if (job->device == nullptr) return ready();
+  try {
+    runtime::Queue& queue = aten::current_queue(job->device->index());
+    runtime::when_done(queue.last_work().get(), ready);
+    queue.flush();
+  } catch (...) {
+    if (!job->ready) {
+      job->error = std::current_exception();
+      ready();
+    }
+    throw;
+  }
+}
+
+void remember(const std::shared_ptr<Transport>& transport) {
+  const std::lock_guard lock(transports().mutex);
+  std::erase_if(transports().all, [](const auto& other) { return other.expired(); });
+  transports().all.push_back(transport);
+}
+
+void end_transports() noexcept {
+  std::vector<std::shared_ptr<Transport>> left;
+  {
+    const std::lock_guard lock(transports().mutex);
+    for (const auto& weak : transports().all)
+      if (auto transport = weak.lock()) left.push_back(std::move(transport));
+  }
+  for (const auto& transport : left) {
+    try {
+      transport->abort("the process ends");
+      transport->shut_down();
+    } catch (const std::exception&) {
+      // Nobody is left to tell.
+    }
+  }
+}
+
+}  // namespace ocl::distributed

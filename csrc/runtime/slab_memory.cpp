@@ -1,0 +1,100 @@
+// csrc/runtime/slab_memory.cpp: chooses how the memory of a slab is created; see slab_memory.h.
+#include "csrc/runtime/slab_memory.h"
+
+#include <cstring>
+#include <memory>
+
+#include "csrc/runtime/cuda_memory.h"
+#include "csrc/runtime/device.h"
+#include "csrc/runtime/queue.h"
+#include "csrc/runtime/slab.h"
+#include "csrc/support/os.h"
+
+namespace ocl::runtime {
+namespace {
+
+/// Returns whether a buffer over host memory (CL_MEM_USE_HOST_PTR) really uses that memory. Writes through the queue
+/// and looks at the memory.
+bool host_memory_is_shared(Device& device) {
+  const size_t bytes = 4096;
+  void* pages = os::allocate_pages(bytes);
+  if (!pages) return false;
+  cl_int status = CL_SUCCESS;
+  bool shared = false;
+  {
+    MemHandle mem(clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, pages, &status));
+    if (status == CL_SUCCESS) {
+      const uint64_t sent = 0x5a17c0de12345678ULL;
+      Queue& queue = device.queue();
+      queue.write(mem.get(), 64, &sent, sizeof(sent), true);
+      queue.finish();
+      shared = std::memcmp(static_cast<std::byte*>(pages) + 64, &sent, sizeof(sent)) == 0;
+    }
+  }
+  os::free_pages(pages, bytes);
+  return shared;
+}
+
+}  // namespace
+
+SlabMemory::SlabMemory(Device& device) : device_(device), on_host_(device.caps().is_cpu && host_memory_is_shared(device)) {}
+
+bool SlabMemory::create(Slab& slab, std::string& problem) {
+  const bool created = slab.pool == kShared ? create_shared(slab, problem) : create_buffer(slab, problem);
+  if (created && (on_host_ || device_.caps().unified || commit(slab, problem))) return true;
+  release(slab);
+  return false;
+}
+
+void SlabMemory::release(Slab& slab) noexcept {
+  slab.mem = MemHandle();
+  slab.cuda.reset();
+  if (slab.host) os::free_pages(slab.host, slab.bytes);
+  slab.host = nullptr;
+}
+
+bool SlabMemory::create_buffer(Slab& slab, std::string& problem) {
+  cl_mem_flags flags = CL_MEM_READ_WRITE;
+  if (on_host_) {
+    slab.host = static_cast<std::byte*>(os::allocate_pages(slab.bytes));
+    if (!slab.host) {
+      problem = "the system has no memory left";
+      return false;
+    }
+    flags |= CL_MEM_USE_HOST_PTR;
+  } else if (device_.caps().unified) {
+    flags |= CL_MEM_ALLOC_HOST_PTR;
+  }
+  cl_int status = CL_SUCCESS;
+  slab.mem = MemHandle(clCreateBuffer(device_.context(), flags, slab.bytes, slab.host, &status));
+  if (status != CL_SUCCESS) problem = std::string("clCreateBuffer: ") + status_name(status);
+  return status == CL_SUCCESS;
+}
+
+bool SlabMemory::create_shared(Slab& slab, std::string& problem) {
+  try {
+    slab.cuda = std::make_unique<CudaMemory>(CudaDevice::of(device_), slab.bytes);
+    slab.mem = slab.cuda->import(device_.context(), slab.bytes);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;
+    problem = error.what();
+    return false;
+  }
+}
+
+/// Makes the driver reserve the memory of a new slab. Drivers of discrete GPUs reserve memory at the first use of a buffer,
+/// and only that use fails. Using the buffer here turns a full device into an error of this call, which can be handled. The
+/// stream's own queue does it, so that work on the slab comes later.
+bool SlabMemory::commit(const Slab& slab, std::string& problem) {
+  const uint32_t zero = 0;
+  try {
+    device_.queue(slab.stream).fill(slab.mem.get(), 0, sizeof(zero), &zero, sizeof(zero));
+    return true;
+  } catch (const Error& error) {
+    problem = error.what();
+    return false;
+  }
+}
+
+}  // namespace ocl::runtime

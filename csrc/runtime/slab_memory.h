@@ -1,0 +1,27 @@
+// csrc/runtime/slab_memory.h: creates and frees the device memory of slabs.
+#pragma once
+
+#include <string>
+
+namespace ocl::runtime {
+
+class Device;
+struct Slab;
+
+class SlabMemory {
+ public:
+  explicit SlabMemory(Device& device);
+  /// Gives a new slab its memory: slab.mem, and slab.host or slab.cuda where it has them. Returns false and sets `problem` if
+  /// that fails. Throws kUnsupported if the device cannot have memory of this kind.
+  bool create(Slab& slab, std::string& problem);
+  void release(Slab& slab) noexcept;
+
+ private:
+  bool create_buffer(Slab& slab, std::string& problem);
+  bool create_shared(Slab& slab, std::string& problem);
+  bool commit(const Slab& slab, std::string& problem);
+  Device& device_;
+  bool on_host_ = false;  // True if buffers are made over host memory.
+};
+
+}  // namespace ocl::runtime

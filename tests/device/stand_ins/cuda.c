@@ -1,0 +1,100 @@
+// tests/device/stand_ins/cuda.c: a libcuda with host memory: what csrc/runtime/cuda_functions.def calls, and no more. "Device
+// memory" is a file in memory, so that two addresses, or two libraries, can map the same bytes.
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "uuid.h"
+
+enum { kInvalid = 1, kOutOfMemory = 2, kStep = 2 << 20, kNotReady = 600 };
+
+// Read by tests: memories that were created and not released, waits for the device, pushed contexts.
+int stand_in_live = 0, stand_in_waits = 0, stand_in_contexts = 0;
+int stand_in_busy = 0;  // Groups of calls that the stand-in for NCCL has not done.
+
+struct Kind {
+  int type, handle_types, location, device;
+};
+
+int cuInit(unsigned flags) { return getenv("OCL_STAND_IN_NO_GPU") ? 100 : 0; }
+int cuGetErrorString(int status, const char** text) {
+  *text = status == kOutOfMemory ? "out of memory" : "invalid argument";
+  return 0;
+}
+int cuDeviceGetCount(int* count) {
+  *count = 1;
+  return 0;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return 0;
+}
+int cuDeviceGetUuid(char* uuid, int device) {
+  stand_in_uuid(uuid);
+  if (getenv("OCL_STAND_IN_OTHER_UUID")) uuid[0] ^= 1;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = &stand_in_contexts;
+  return 0;
+}
+int cuCtxPushCurrent_v2(void* context) {
+  __atomic_add_fetch(&stand_in_contexts, 1, __ATOMIC_SEQ_CST);
+  return context == &stand_in_contexts ? 0 : kInvalid;
+}
+int cuCtxPopCurrent_v2(void** context) {
+  __atomic_sub_fetch(&stand_in_contexts, 1, __ATOMIC_SEQ_CST);
+  return 0;
+}
+int cuCtxSynchronize(void) {
+  __atomic_add_fetch(&stand_in_waits, 1, __ATOMIC_SEQ_CST);
+  return 0;
+}
+
+int cuStreamCreate(void** stream, unsigned flags) {
+  *stream = &stand_in_busy;
+  return flags == 1 ? 0 : kInvalid;
+}
+int cuStreamQuery(void* stream) { return __atomic_load_n(&stand_in_busy, __ATOMIC_SEQ_CST) > 0 ? kNotReady : 0; }
+int cuStreamDestroy_v2(void* stream) { return 0; }
+
+int cuMemGetAllocationGranularity(size_t* bytes, const struct Kind* kind, int option) {
+  *bytes = kStep;
+  return 0;
+}
+int cuMemCreate(unsigned long long* handle, size_t bytes, const struct Kind* kind, unsigned long long flags) {
+  if (kind->type != 1 || kind->handle_types != 1 || kind->location != 1 || bytes % kStep != 0) return kInvalid;
+  if (getenv("OCL_STAND_IN_FULL")) return kOutOfMemory;
+  const int file = memfd_create("stand-in", 0);
+  if (file < 0 || ftruncate(file, (off_t)bytes) != 0) return kOutOfMemory;
+  *handle = (unsigned long long)file;
+  __atomic_add_fetch(&stand_in_live, 1, __ATOMIC_SEQ_CST);
+  return 0;
+}
+int cuMemRelease(unsigned long long handle) {
+  __atomic_sub_fetch(&stand_in_live, 1, __ATOMIC_SEQ_CST);
+  return close((int)handle);
+}
+int cuMemExportToShareableHandle(int* shareable, unsigned long long handle, int type, unsigned long long flags) {
+  *shareable = dup((int)handle);
+  return type == 1 ? 0 : kInvalid;
+}
+int cuMemAddressReserve(unsigned long long* address, size_t bytes, size_t alignment, unsigned long long wanted,
+                        unsigned long long flags) {
+  void* reserved = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *address = (unsigned long long)reserved;
+  return reserved == MAP_FAILED ? kOutOfMemory : 0;
+}
+int cuMemAddressFree(unsigned long long address, size_t bytes) { return munmap((void*)address, bytes); }
+int cuMemMap(unsigned long long address, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags) {
+  void* at = mmap((void*)address, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset);
+  return at == MAP_FAILED ? kInvalid : 0;
+}
+int cuMemUnmap(unsigned long long address, size_t bytes) {
+  void* at = mmap((void*)address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  return at == MAP_FAILED ? kInvalid : 0;
+}
+int cuMemSetAccess(unsigned long long address, size_t bytes, const struct Kind* access, size_t count) {
+  return mprotect((void*)address, bytes, PROT_READ | PROT_WRITE) == 0 && count == 1 ? 0 : kInvalid;
+}

@@ -1,0 +1,71 @@
+// tests/device/stand_ins/opencl_layer.c: a layer of the OpenCL loader. It makes CPU runtimes import memory by file descriptors,
+// and gives devices the UUID that stand_ins/cuda.c has. With both, a CPU device behaves like an NVIDIA GPU with CUDA.
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+#include <CL/cl_layer.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "uuid.h"
+
+static cl_icd_dispatch g_layer;
+static const cl_icd_dispatch* g_below;
+
+struct Mapping {
+  void* address;
+  size_t bytes;
+};
+
+static void CL_CALLBACK unmap(cl_mem memory, void* data) {
+  struct Mapping* mapping = data;
+  munmap(mapping->address, mapping->bytes);
+  free(mapping);
+}
+
+static cl_int CL_API_CALL device_info(cl_device_id device, cl_device_info name, size_t size, void* value, size_t* needed) {
+  if (name != CL_DEVICE_UUID_KHR) return g_below->clGetDeviceInfo(device, name, size, value, needed);
+  if (needed) *needed = 16;
+  if (value && size >= 16) stand_in_uuid(value);
+  return CL_SUCCESS;
+}
+
+static cl_mem CL_API_CALL create_buffer(cl_context context, const cl_mem_properties* properties, cl_mem_flags flags,
+                                        size_t bytes, void* host, cl_int* status) {
+  if (!properties || properties[0] != CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR || getenv("OCL_STAND_IN_NO_IMPORT")) {
+    *status = CL_INVALID_PROPERTY;
+    return NULL;
+  }
+  const int file = (int)properties[1];
+  void* address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  cl_mem memory = g_below->clCreateBuffer(context, flags | CL_MEM_USE_HOST_PTR, bytes, address, status);
+  if (*status != CL_SUCCESS) return NULL;
+  close(file);
+  struct Mapping* mapping = malloc(sizeof(*mapping));
+  mapping->address = address;
+  mapping->bytes = bytes;
+  g_below->clSetMemObjectDestructorCallback(memory, &unmap, mapping);
+  return memory;
+}
+
+cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void* value, size_t* needed) {
+  static const char kName[] = "stand-in for NVIDIA";
+  const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+  const size_t bytes = name == CL_LAYER_NAME ? sizeof(kName) : sizeof(version);
+  if (name != CL_LAYER_NAME && name != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
+  if (needed) *needed = bytes;
+  if (value && size >= bytes) memcpy(value, name == CL_LAYER_NAME ? (const void*)kName : (const void*)&version, bytes);
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* below, cl_uint* own_count, const cl_icd_dispatch** layer) {
+  memcpy(&g_layer, below, sizeof(g_layer) < count * sizeof(void*) ? sizeof(g_layer) : count * sizeof(void*));
+  g_below = below;
+  g_layer.clGetDeviceInfo = &device_info;
+  g_layer.clCreateBufferWithProperties = &create_buffer;
+  *own_count = sizeof(g_layer) / sizeof(void*);
+  *layer = &g_layer;
+  return CL_SUCCESS;
+}
