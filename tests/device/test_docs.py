@@ -123,4 +123,12 @@ def test_the_page_of_tests_says_what_make_test_runs(request):
     if not torch.__version__.startswith("2.13.") or runtimes != ["Intel(R)", "Portable"] or not packages:
         pytest.skip("needs torch 2.13, timm, transformers and scikit-learn, and Intel's runtime and PoCL")
     made = coverage.table(request.config.pluginmanager.get_plugin("counting").counts)
-    assert made == coverage.on_page(), f"python -m tests.coverage --write\n{made}"
+    assert coverage.agree(made, coverage.on_page()), f"python -m tests.coverage --write\n{made}"
+
+
+def test_counts_on_the_page_may_differ_by_a_tenth():
+    page = "| what | first |\n|---|--:|\n| all | 5,800 |\n| some | - |\n"
+    assert coverage.agree(page.replace("5,800", "5,900"), page)
+    assert not coverage.agree(page.replace("5,800", "6,500"), page)
+    assert not coverage.agree(page.replace("| - |", "| 40 |"), page)
+    assert not coverage.agree(page.replace("some", "others"), page)
