@@ -5,7 +5,7 @@ TORCHVISION ?= torchvision==0.28.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
-# One build for the extension and the C++ tests. CI makes warnings errors: make test WERROR=ON.
+# The folder in which the extension and the C++ tests are built. CI turns warnings into errors: make test WERROR=ON.
 BUILD := build/make
 WERROR ?= OFF
 
@@ -43,12 +43,13 @@ sanitize: setup
 windows: setup
 	PATH=$(abspath $(BIN)):$$PATH VIRTUAL_ENV=$(abspath $(VENV)) WERROR=$(WERROR) scripts/windows.sh
 
-# Random plans, eager ops, copies and frees over streams, threads and devices, compared with the same one after the other.
+# Random plans, eager ops, copies and frees over streams, threads and devices; results are compared with a sequential
+# run.
 MINUTES ?= 60
 stress: build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stress --minutes $(MINUTES)
 
-# PyTorch's own tests of torch.distributed, as for NCCL, with the process group ocl. Needs two devices; takes ten minutes.
+# PyTorch's own tests of NCCL's process group, run with the process group ocl. Needs two devices; takes ten minutes.
 torch_distributed: build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.torch_distributed --jobs $(JOBS)
 
@@ -59,19 +60,22 @@ DEVICE ?= ocl:0
 fuzz: build
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --out build/fuzz
 
-# Every portable kernel template under Oclgrind: data races, bounds, uninitialised reads.
+# Runs every portable kernel template under Oclgrind, which reports data races, accesses out of bounds and uninitialised
+# reads.
 oclgrind: build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.oclgrind
 
-# A wheel for the Python and the torch of $(VENV), in dist/. Who installs it needs no compiler, no headers and no system packages.
+# A wheel for the Python and the torch of $(VENV), in dist/. Installing it needs no compiler, no headers and no system
+# packages.
 wheel: setup
 	scripts/wheel/build.sh $(VENV) dist
 
-# Installs the wheel in a new Debian system that has Python and nothing else, and runs the README's example (root and debootstrap).
+# Installs the wheel in a new Debian system that has Python and nothing else, and runs the README's example. Needs root
+# and debootstrap.
 try-wheel: wheel
 	TORCH="$(TORCH)" scripts/wheel/try.sh dist/*.whl docs/first_run.md
 
-# The site, in build/site. A link that leads nowhere, or a page without a place in mkdocs.yml, is an error.
+# The documentation site, in build/site. A broken link is an error, and so is a page that mkdocs.yml does not list.
 docs: setup
 	$(BIN)/python -m mkdocs build --strict
 

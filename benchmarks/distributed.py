@@ -1,9 +1,9 @@
-# benchmarks/distributed.py: bus bandwidth of collectives on ocl tensors beside gloo on CPU tensors, and NCCL.
+# benchmarks/distributed.py: bus bandwidth of collectives: ocl tensors, gloo on CPU tensors, and NCCL.
 """torchrun --nproc-per-node 2 benchmarks/distributed.py [--max-bytes N] prints one table.
 
-All sides run in turn for each size, so that a change of the machine's speed meets all of them. Bus bandwidth is the bytes
-that a link must carry, divided by the time: 2 (n - 1) / n of the tensor for allreduce, (n - 1) / n of the whole for allgather
-and reduce_scatter. The table has the median."""
+All sides run in turn for each size, so that a change of the machine's speed affects all of them. Bus bandwidth is the
+bytes that a link must carry, divided by the median time. With n ranks these are 2 (n - 1) / n of the tensor's bytes for
+allreduce, and (n - 1) / n of the bytes of the concatenated tensor for allgather and reduce_scatter."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ import torch.distributed as dist
 import torch_ocl_compile  # noqa: F401
 
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter")
-# Newer versions of torch have other names, and warn of these.
+# Newer versions of torch rename these functions, and deprecate the old names.
 all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 def prepared(collective: str, size_bytes: int, device: str) -> tuple[Callable[[], object], float]:
-    """A call of the collective for a whole tensor of `size_bytes`, and the bytes that a link carries."""
+    """Returns a function that calls the collective, and the bytes that a link carries. The concatenated tensor has
+    `size_bytes` bytes."""
     ranks = dist.get_world_size()
     count = max(size_bytes // 4 // ranks, 1) * ranks
     whole, part = torch.ones(count, device=device), torch.ones(count // ranks, device=device)
@@ -72,7 +73,7 @@ def main() -> None:
             for repeat in range(arguments.repeat + 1):
                 for side, (call, _) in calls.items():
                     taken = seconds(call, sides[side])
-                    if repeat > 0:  # the first call warms up
+                    if repeat > 0:  # The first call only warms up.
                         times[side].append(taken)
             rates = [calls[side][1] / statistics.median(times[side]) / 1e9 for side in sides]
             if dist.get_rank() == 0:

@@ -6,7 +6,7 @@ has the fastest of --rounds for each side. Its rows are convolutions by filter s
 activations, pools, loss, optimizer, packing), and the host: the time in which no operation runs. For both sides, the
 rows add up to `all`, the time of the recorded step on the clock of the host. `without recording` is the time of a
 step that is not recorded. GFLOP/s count the operations of direct convolution. ocl fuses activations and residual
-additions into convolutions, so their time is in that row; for eager it is in the rest.
+additions into convolutions, so their time is in that row; for eager it is in the row "rest".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIDES = ["eager", "ocl"]
 
 
 def measure(name: str, mode: str, rounds: int, settings: NetworkSettings) -> dict[str, dict[str, Any]]:
-    """Returns the fastest step of each side, with "facts" of the side."""
+    """Returns for each side the rows of its fastest step, and "facts": the versions and settings of the side."""
     best: dict[str, dict[str, Any]] = {}
     processes: dict[str, SideProcess] = {}
     try:

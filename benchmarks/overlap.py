@@ -39,8 +39,7 @@ def main() -> None:
         graph(x)
 
     def time_of(which: list[int], on: list[int]) -> float:
-        """Returns the milliseconds from the first start to the last end of the graphs `which`, each on its stream of
-        `on`."""
+        """Runs graph which[i] on stream on[i]. Returns the milliseconds from the first start to the last end."""
         torch.ocl.synchronize()
         start = torch.Event("ocl", enable_timing=True)
         start.record(streams[0])

@@ -4,8 +4,8 @@ python benchmarks/page.py --check    exits with 1 if the page differs from what 
 
 A result file is what `torch-ocl bench models --save` writes; `title` and `notes` may be added by hand. `tables`
 holds numbers that other programs measured: a title, the columns, the rows, and `mean_columns`, the columns whose
-geometric mean is added. `published` marks numbers whose commit of measurement was not recorded: it is the commit
-that published them, and its date.
+geometric mean is added. `published` is there if the measured commit was not recorded: it is the commit that
+published the numbers, and its date.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def origin(content: dict) -> list[str]:
 
 
 def summary(files: list[dict]) -> list[str]:
-    """Returns the geometric means of the ratio by file, precision and protocol. A row has the networks of one run."""
+    """Returns the geometric means of the ratio, one row for each file, precision and protocol."""
     rows: list[list[object]] = []
     for content in files:
         groups: dict[tuple, dict[str, list[float]]] = {}
@@ -212,7 +212,7 @@ def summary(files: list[dict]) -> list[str]:
 
 
 def side_lines(content: dict) -> list[str]:
-    """Returns what each side of a file ran with. Empty for files that do not tell."""
+    """Returns a list of the settings of each side. Empty if the file does not record them."""
     found = sides_of(content["networks"])
     if not found:
         return []

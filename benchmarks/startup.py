@@ -7,9 +7,8 @@ columns:
   cold s     all caches are empty, and so are the caches of the driver
   second s   a second process with the caches that the first one left
   kernels    the kernels that the first process of the side ocl compiled, and how many of these in build workers
-first_op is not a network but x + 1 outside of compiled functions, on the side ocl. Its figure is the time of a whole
-process minus that of one that only imports torch; the import of this package and the start of the device are
-included.
+The model first_op is x + 1 in eager mode, on the side ocl only. Its figure is the time of a whole process minus the
+time of a process that only imports torch. So it includes the import of this package and the start of the device.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ print(json.dumps({"seconds": seconds, **builds}))
 
 
 def first_step(side: str, name: str, mode: str, settings: NetworkSettings, caches: str) -> dict[str, float]:
-    """Returns the seconds of the first step minus those of a normal step, and the side's report about its builds."""
+    """Returns the seconds of the first step minus those of a normal step, and the side's counters of built kernels."""
     with settings.process(side, name, mode, caches) as process:
         first = float(process.ask("first"))
         return {"seconds": first - float(process.ask("round")), **process.ask("builds")}

@@ -5,7 +5,7 @@ foreach(file ${FILES})
   string(REGEX REPLACE "\\.cl$" "" name ${name})
   file(READ ${file} body)
   string(APPEND text "{\"${name}\",\n")
-  # A raw string literal may hold 64 KiB at most on some compilers: cut it in pieces.
+  # Some compilers limit a raw string literal to 64 KiB, so the text is cut into pieces.
   string(LENGTH "${body}" length)
   set(at 0)
   while(at LESS length)

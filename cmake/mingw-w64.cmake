@@ -2,7 +2,8 @@
 set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR x86_64)
 set(target x86_64-w64-mingw32)
-# The variant with POSIX threads has std::thread. Systems that have only this variant do not name it so.
+# std::thread needs the variant of the compiler with POSIX threads. Systems that have only this variant omit "-posix"
+# from its name.
 find_program(MINGW_CXX NAMES ${target}-g++-posix ${target}-g++ REQUIRED)
 find_program(MINGW_C NAMES ${target}-gcc-posix ${target}-gcc REQUIRED)
 find_program(WINE NAMES wine wine64)
@@ -12,13 +13,13 @@ if(WINE)
   set(CMAKE_CROSSCOMPILING_EMULATOR ${WINE})
 endif()
 
-# Libraries and headers of this machine are none of the target's.
+# Search libraries and headers only in the target's folder: those of this machine are for Linux.
 set(CMAKE_FIND_ROOT_PATH /usr/${target})
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
-# Programs carry the compiler's libraries with them.
+# Link the compiler's libraries statically, so that programs need no DLLs beside them.
 set(CMAKE_EXE_LINKER_FLAGS_INIT -static)
 add_compile_definitions(_WIN32_WINNT=0x0A00)

@@ -1,8 +1,9 @@
 # scripts/fit_special.py: computes the Chebyshev series of kernels/base/special_series.cl and writes that file.
-"""python scripts/fit_special.py      (needs mpmath, which torch brings)
+"""python scripts/fit_special.py      (needs mpmath, which torch depends on)
 
-A row is a function that is smooth on [-1, 1]: the special function with its singular factors taken out, on a range mapped
-to t. Coefficients are computed with 40 digits and kept down to 2^-56 of the largest, enough for double."""
+Each row of SERIES is a smooth function of t in [-1, 1]. It is a special function on some range of x, divided by its
+singular factors, with x mapped to t. Coefficients are computed with 40 digits. Those below 2^-56 of the largest one are
+dropped, because they do not change a result in double. Docstrings give the function and the map."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ J0_ZEROS, J1_ZEROS = ([mp.besseljzero(order, k) for k in (1, 2)] for order in (0
 
 
 def hankel(order: int, odd: bool) -> Callable[[Any], Any]:
-    """P, or x Q, of J = sqrt(2 / (pi x)) (P cos w - Q sin w), w = x - (order/2 + 1/4) pi; t = 128/x^2 - 1."""
+    """P, or x Q if `odd`, of the Bessel function J = sqrt(2 / (pi x)) (P cos w - Q sin w).
+
+    w = x - (order/2 + 1/4) pi; t = 128/x^2 - 1.
+    """
 
     def f(t: Any) -> Any:
         if t == -1:  # x is infinite
@@ -45,7 +49,10 @@ def hankel(order: int, odd: bool) -> Callable[[Any], Any]:
 
 
 def airy_phase(odd: bool) -> Callable[[Any], Any]:
-    """P, or z Q, of Ai(-x) = (P cos w + Q sin w) / (sqrt(pi) x^(1/4)), z = 2/3 x^(3/2), w = z - pi/4; x from 4 on."""
+    """P, or z Q if `odd`, of the Airy function Ai(-x) = (P cos w + Q sin w) / (sqrt(pi) x^(1/4)) for x >= 4.
+
+    z = 2/3 x^(3/2), w = z - pi/4; t = 2 (16/3 / z)^2 - 1.
+    """
     least = mp.mpf(2) / 3 * 8
 
     def f(t: Any) -> Any:
@@ -61,7 +68,7 @@ def airy_phase(odd: bool) -> Callable[[Any], Any]:
 
 
 def airy_decay(t: Any) -> Any:
-    """2 sqrt(pi) x^(1/4) exp(z) Ai(x) for x from 1 on; t = 2 * (2/3) / z - 1."""
+    """2 sqrt(pi) x^(1/4) exp(z) Ai(x) for x >= 1, with z = 2/3 x^(3/2); t = 2 * (2/3) / z - 1."""
     if t == -1:
         return mp.mpf(1)
     z = mp.mpf(4) / 3 / (t + 1)
@@ -70,7 +77,7 @@ def airy_decay(t: Any) -> Any:
 
 
 def large(f: Callable[[Any], Any], least: int, at_infinity: Any) -> Callable[[Any], Any]:
-    """f(x) for x from `least` on; t = 2 least / x - 1."""
+    """f(x) for x >= `least`; t = 2 least / x - 1. `at_infinity` is the limit of f."""
     return lambda t: at_infinity if t == -1 else f(2 * least / (t + 1))
 
 
@@ -86,7 +93,7 @@ def erfcx(t: Any) -> Any:
 
 
 def quantile(p: Any) -> Any:
-    """Of the normal distribution, p < 1/2, by Newton on the logarithm of the tail."""
+    """The p-quantile of the normal distribution for p < 1/2, by Newton's method on the logarithm of the tail."""
     x = -mp.sqrt(-2 * mp.log(p)) if p < 0.1 else (p - mp.mpf(1) / 2) * mp.sqrt(2 * mp.pi)
     for _ in range(60):
         tail = mp.erfc(-x / mp.sqrt(2)) / 2
@@ -98,7 +105,7 @@ def quantile(p: Any) -> Any:
 
 
 def quantile_tail(low: int, high: int) -> Callable[[Any], Any]:
-    """s + quantile(p) with p = exp(-s^2 / 2), 1/s from 1/high to 1/low mapped to t."""
+    """s + quantile(p) with p = exp(-s^2 / 2), for s in [low, high]; 1/s is mapped linearly to t."""
 
     def f(t: Any) -> Any:
         a, b = mp.mpf(1) / high, mp.mpf(1) / low
@@ -109,13 +116,13 @@ def quantile_tail(low: int, high: int) -> Callable[[Any], Any]:
 
 
 def quantile_middle(t: Any) -> Any:
-    """quantile(1/2 - y) / -y, y^2 = (t + 1) / 2 * 0.15."""
+    """quantile(1/2 - y) / -y; y^2 = (t + 1) / 2 * 0.15."""
     y = mp.sqrt((t + 1) / 2 * mp.mpf("0.15"))
     return mp.sqrt(2 * mp.pi) if y == 0 else -quantile(mp.mpf(1) / 2 - y) / y
 
 
 def besseli_over(order: int, x: Any) -> Any:
-    """exp(-x) I(x), divided by x for order 1."""
+    """exp(-x) I0(x), or exp(-x) I1(x) / x; I is the modified Bessel function of this order."""
     if order == 1:
         return mp.mpf(1) / 2 if x == 0 else mp.exp(-x) * mp.besseli(1, x) / x
     return mp.exp(-x) * mp.besseli(0, x)
@@ -133,7 +140,7 @@ def besselk_small(order: int, square: Any) -> Any:
 
 
 def besselj_small(order: int, square: Any) -> Any:
-    """J without its two zeros in (0, 8), and for order 1 without that at 0."""
+    """J0(x), or J1(x) / x, divided by x^2 - z^2 for the two smallest zeros z > 0; a function of square = x^2."""
     x = mp.sqrt(square)
     zeros = J0_ZEROS if order == 0 else J1_ZEROS
     rest = (square - zeros[0] ** 2) * (square - zeros[1] ** 2)
@@ -143,12 +150,12 @@ def besselj_small(order: int, square: Any) -> Any:
 
 
 def bessely_small(order: int, square: Any) -> Any:
-    """Y0 - 2/pi log(x) J0, or (Y1 - 2/pi (log(x) J1 - 1/x)) / x."""
+    """Y0 - 2/pi log(x) J0, or (Y1 - 2/pi (log(x) J1 - 1/x)) / x, as functions of square = x^2."""
     x = mp.sqrt(square if square else mp.mpf(10) ** -24)
     factor = 2 / mp.pi
     if order == 0:
         return mp.bessely(0, x) - factor * mp.log(x) * mp.besselj(0, x)
-    if square < mp.mpf(10) ** -6:  # cancels: limit of the power series
+    if square < mp.mpf(10) ** -6:  # The formula below would cancel; this is its limit at 0.
         return factor * ((mp.euler - mp.log(2)) / 2 - mp.mpf(1) / 4)
     return (mp.bessely(1, x) - factor * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x
 
@@ -182,7 +189,7 @@ SERIES: dict[str, Callable[[Any], Any]] = {
 
 
 def coefficients(f: Callable[[Any], Any], nodes: int = 56) -> list[Any]:
-    """Of sum c_k T_k, from the values at Chebyshev's nodes; cut where they no longer count in double."""
+    """Returns c_k of f = sum c_k T_k, from the values of f at Chebyshev's nodes, without coefficients below 2^-56."""
     angles = [mp.pi * (mp.mpf(k) + mp.mpf(1) / 2) / nodes for k in range(nodes)]
     values = [f(mp.cos(a)) for a in angles]
     found = [2 * mp.fsum(v * mp.cos(j * a) for v, a in zip(values, angles, strict=True)) / nodes for j in range(nodes)]
@@ -194,7 +201,10 @@ def coefficients(f: Callable[[Any], Any], nodes: int = 56) -> list[Any]:
 
 
 def clenshaw(name: str, terms: list[Any]) -> str:
-    """b = c_k + 2t a - b, a and b by turns; two terms a line."""
+    """Returns OpenCL C that evaluates a series by Clenshaw's recurrence b = c_k + 2t a - b.
+
+    `a` and `b` change roles at each step; a line of the text has two steps.
+    """
     numbers = [f"REAL({mp.nstr(c, 17, min_fixed=0, max_fixed=0)})" for c in terms]
     steps = []
     names = ("b", "a")

@@ -13,9 +13,9 @@ pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
 "${pip[@]}" "mkdocs>=1.6,<2" "mkdocs-material>=9.5,<10"
 # torchvision serves the tests only (network definitions), and must not choose a torch of its own.
 "${pip[@]}" --no-deps "${TORCHVISION:-torchvision==0.28.0}"
-# Model definitions for tests, which skip without them: timm asks for a torchvision of its own, hence no dependencies of it.
+# Model definitions for tests, which are skipped without them. --no-deps: timm would install another torchvision.
 "${pip[@]}" "transformers>=4.50" && "${pip[@]}" --no-deps timm safetensors huggingface_hub pyyaml accelerate psutil || echo "transformers or timm not installed: their tests skip"
-# A CPU OpenCL runtime, where there is no GPU to run on.
+# Intel's OpenCL runtime for CPUs, on machines without a GPU.
 if ! ls /dev/dri/renderD* /dev/nvidia0 >/dev/null 2>&1; then
   "${pip[@]}" intel-opencl-rt intel-cmplr-lib-rt
 fi

@@ -17,7 +17,8 @@ python3 -c 'import ensurepip, venv' 2>/dev/null || python_packages+=(python3-ven
 ls /usr/include/python3*/Python.h "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"/Python.h >/dev/null 2>&1 \
   || python_packages+=(python3-dev)
 command -v c++ >/dev/null || python_packages+=(g++)
-# The emulator in tests/no_device compiles kernels for the host. Any version will do, and PoCL brings one on some systems.
+# The emulator in tests/no_device compiles kernels for the host with any version of Clang. PoCL installs one on some
+# systems.
 compgen -c clang | grep -E '^clang(-[0-9]+)?$' >/dev/null || tests+=(clang)
 missing=()
 for package in "${needed[@]}" "${tests[@]}"; do have "$package" || missing+=("$package"); done

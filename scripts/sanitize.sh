@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/sanitize.sh KIND: builds everything with -fsanitize=KIND (address,undefined or thread), runs the C++ tests and a part of
-# the device tests. Python, torch and the OpenCL runtimes are not built so: scripts/sanitizers/ lists what of them is passed over.
+# scripts/sanitize.sh KIND: builds everything with -fsanitize=KIND (address,undefined or thread), runs the C++ tests and
+# a part of the device tests. Python, torch and the OpenCL runtimes are not instrumented; scripts/sanitizers/ suppresses
+# false reports about them.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -15,18 +16,18 @@ case $name in
   thread) library=libtsan.so ;;
   *) echo "usage: scripts/sanitize.sh address,undefined | thread" >&2; exit 2 ;;
 esac
-# What the runtimes leak, and their handlers of signals, are their own affair.
+# Leaks of the OpenCL runtimes are not reported, and their signal handlers stay installed.
 export ASAN_OPTIONS=detect_leaks=0:use_sigaltstack=0:allow_user_segv_handler=1:halt_on_error=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=suppressions=$PWD/scripts/sanitizers/thread.txt:halt_on_error=0:exitcode=66:ignore_noninstrumented_modules=1:second_deadlock_stack=1
-# ThreadSanitizer needs its addresses where the kernel would put them without randomisation.
+# ThreadSanitizer does not work with the address space randomisation of some kernels, so it is switched off.
 plain=(setarch -R)
 
 cmake -S . -B "$build" -G Ninja -DOCL_SANITIZE="$kind" -DOCL_TESTS=ON -DOCL_PYTHON=ON -DPython_EXECUTABLE="$python" >/dev/null
 cmake --build "$build" --target all cpp_tests
 "${plain[@]}" ctest --test-dir "$build" --output-on-failure --timeout 1500
 
-# A virtual environment whose torch_ocl_compile is this tree with the extension just built, beside the packages of the other one.
+# A virtual environment that finds first this tree with the instrumented extension, then the packages of $VIRTUAL_ENV.
 "$python" -m venv --without-pip "$build/venv"
 site=$("$build/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
 mkdir -p "$build/tree"

@@ -6,7 +6,7 @@ set -euo pipefail
 folder=$1
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-# The machine's own sources of packages, as sources of source packages. The machine's list itself stays as it is.
+# Lists of source packages, made from the machine's lists of binary packages. The machine's own lists are not changed.
 mkdir -p "$folder/apt/lists/partial" "$folder/apt/sources"
 for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
   if [ -e "$file" ]; then sed -n 's/^deb /deb-src /p' "$file" > "$folder/apt/sources/$(basename "$file" .list).list"; fi

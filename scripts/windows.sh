@@ -13,7 +13,7 @@ sqlite=${OCL_SQLITE_SOURCE:-$PWD/build/sqlite}
 if ! [ -e "$sqlite/sqlite3.c" ]; then
   scripts/sqlite_source.sh "$sqlite" || { echo "SQLite's source could not be fetched: name its folder in OCL_SQLITE_SOURCE" >&2; exit 3; }
 fi
-# Only these folders of the machine's headers are for every system.
+# Of the machine's headers, only these two folders work for every operating system.
 mkdir -p $build/headers
 for folder in CL doctest; do ln -sfn "${OCL_HEADERS:-/usr/include}/$folder" $build/headers/$folder; done
 
@@ -22,15 +22,16 @@ cmake -S . -B $build -G Ninja -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/mingw-w64.cmake
   -DOPENCL_BINDINGS_INCLUDE="$PWD/$build/headers" -DDOCTEST_INCLUDE="$PWD/$build/headers" >/dev/null
 cmake --build $build --target "${@:-cpp_tests}"
 
-# A Windows of the tests' own, without .NET, a browser, or a debugger for programs that crash. Its OpenCL.dll passes calls on to this
-# machine's loader, so the tests see the machine's devices.
+# A separate Wine prefix (Windows installation) for the tests, without .NET, a browser, or a debugger for crashes. Its
+# OpenCL.dll passes calls on to this machine's loader, so the tests see the machine's devices.
 export WINEPREFIX=$PWD/build/wine WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml,winedbg.exe="
 [ -e "$WINEPREFIX/system.reg" ] || wine wineboot --init >/dev/null 2>&1
 pattern=$(IFS='|'; echo "$*")
 run() { ctest --test-dir $build --output-on-failure --timeout 600 "$@"; }
 run ${pattern:+-R "^($pattern)\$"}
 
-# Build workers need a runtime whose binaries are worth keeping, such as Intel's.
+# test_build_pool runs again on Intel's runtime. PoCL has its own cache of binaries, so build workers are not used with
+# it.
 intel=${VIRTUAL_ENV:-}/lib/libintelocl.so
 if [ -e "$intel" ] && [ -z "$pattern" ]; then
   mkdir -p $build/vendors

@@ -2,8 +2,8 @@
 """python -m tests.coverage            prints the table
 python -m tests.coverage --write    writes it into docs/testing.md (tests/device/test_docs.py compares)
 
-pytest itself counts. The table has two digits of each count. The test accepts a tenth of difference, so that a few
-new tests do not make the page stale.
+The counts come from pytest's collection, rounded to two digits. test_docs.py accepts a difference of a tenth, so
+that a few new tests do not make the page stale.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- python -m tests.coverage --write -->", "<!-- end -->"
 
-# Row of the table -> regular expression for the paths of its files below tests/.
+# Row of the table -> regular expression for the paths of its test files. The first row that matches a path counts it.
 GROUPS = {
     "our table of ops: each op, its gradient, each dtype": r"device/test_ops\.py",
     "PyTorch's `op_db` and `module_db`": r"device/test_opinfo\.py",

@@ -1,12 +1,13 @@
 # tests/fork_server.py: starts Python programs as forks of a process that has imported torch, which saves 3 s for each.
 """`start(["-c", text], env)` is like `subprocess.Popen([sys.executable, "-c", text], env=env)`, and `run` like `subprocess.run`.
 
-The server imports what torch.compile needs of torch. It does not import torch_ocl_compile: each program does that itself,
-so that variables of the environment count. Programs of one server have the same seed of hashes. A test that asks
-whether two processes agree on keys of the cache uses subprocess for one of them.
+The server imports the modules of torch that torch.compile needs. It does not import torch_ocl_compile, which reads
+environment variables at import: each program imports it itself. All programs of one server have the same hash seed
+(PYTHONHASHSEED). A test that compares the cache keys of two processes therefore starts one of them with subprocess.
 
-The server accepts connections, one for each program. A request is a JSON object with file descriptors. The reply is the
-program's process id when it begins, and its exit status when it ends. If the connection is closed, the program is killed."""
+The server accepts connections, one for each program. A request is a JSON object with file descriptors. The server
+replies with the program's process id when it starts, and with its exit status when it ends. If the client closes the
+connection, the program is killed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# What a compilation imports lazily.
+# Modules that torch imports at the first compilation. The server imports them once for all programs.
 IMPORTS = (
     "torch._dynamo",
     "torch._dynamo.backends.common",
@@ -87,8 +88,9 @@ def _address() -> str:
             listener.listen(64)
             environment = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_OCL_")}
             environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
-            # Some module that torch imports asks for the number of CUDA devices. Unless NVML answers, CUDA starts, and then
-            # works in no fork.
+            # A module that torch imports asks for the number of CUDA devices. This variable makes torch ask NVML, which
+            # does not initialise CUDA. Once CUDA is initialised in a process, it does not work in forks of this
+            # process.
             environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
             command = [sys.executable, __file__, str(listener.fileno()), str(os.getpid())]
             process = subprocess.Popen(
@@ -116,8 +118,8 @@ def start(
     stderr: int | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Program:
-    """Starts `python ARGUMENTS`: a script, `-c TEXT` or `-m MODULE`. The streams are file descriptors; None: nothing is
-    read, and what is written is lost."""
+    """Starts `python ARGUMENTS`: a script, `-c TEXT` or `-m MODULE`. The standard streams are file descriptors;
+    None stands for /dev/null."""
     null = os.open(os.devnull, os.O_RDWR)
     fds = {0: null, 1: null, 2: null} | {i: fd for i, fd in enumerate((stdin, stdout, stderr)) if fd is not None}
     fds |= {fd: fd for fd in pass_fds}
@@ -166,7 +168,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _watch(connection: socket.socket, child: int) -> None:
-    """Reports the end of a program, or ends it if nobody waits any more."""
+    """Waits for the program and sends its exit status; kills the program if the client closes the connection first."""
     connection.sendall(f"{child}\n".encode())
     ended = os.pidfd_open(child)
     if ended not in select.select([connection, ended], [], [])[0]:
@@ -178,7 +180,7 @@ def _watch(connection: socket.socket, child: int) -> None:
 
 
 def _become(request: dict[str, Any], fds: list[int]) -> list[str]:
-    """Makes this process look like a new one: its files, environment and folder. Returns the arguments."""
+    """Makes this process look like a new one: its open files, environment and working folder. Returns the arguments."""
     import fcntl
 
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 100 + max(request["fds"])) for fd in fds]
@@ -190,7 +192,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
-    tempfile.tempdir = None  # TMPDIR may be another
+    tempfile.tempdir = None  # The server may have another TMPDIR.
     if os.environ.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
     for path in reversed(os.environ.get("PYTHONPATH", "").split(os.pathsep)):
@@ -200,14 +202,14 @@ def _become(request: dict[str, Any], fds: list[int]) -> list[str]:
 
     if torch.cuda._is_in_bad_fork():
         raise RuntimeError("an import of the fork server started CUDA, which now works in no program")
-    # As `import torch` does in a new process.
+    # `import torch` does this in a new process. In the server it was switched off.
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
         torch._import_device_backends()
     return list(request["arguments"])
 
 
 def _serve(listener: socket.socket, parent: int) -> list[str]:
-    """Forks for each request. Returns, in the child only, the arguments of its program."""
+    """Forks for each request. Returns only in the child, with the arguments of its program."""
     while True:
         if not select.select([listener], [], [], 5)[0]:
             if os.getppid() != parent:

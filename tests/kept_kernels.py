@@ -1,9 +1,9 @@
 # tests/kept_kernels.py: keeps the compiled kernels of a test run for the next one.
-"""Building kernels takes most of the time of a test run, and the binary follows from the kernel's text, the device and
+"""Building kernels takes most of the time of a test run, and a binary depends only on the kernel's text, the device and
 the driver. So a run starts with the kernels of earlier runs in its cache. Graphs, plans, measurements and verdicts
 are never kept: each run traces, lowers and checks everything again.
 
-A run works on a copy in a temporary folder, so that runs beside each other do not meet."""
+A run works on a copy in a temporary folder, so that simultaneous runs do not share a cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-LONGEST_MS = 14 * 24 * 3600 * 1000  # Kernels that no run has used for two weeks go.
+LONGEST_MS = 14 * 24 * 3600 * 1000  # Kernels that no run has used for two weeks are dropped.
 FILE = "cache.sqlite"
 KEPT = Path(__file__).resolve().parents[1] / "build" / "test_kernels"
 
@@ -25,7 +25,7 @@ def load(folder: Path, kept: Path = KEPT) -> None:
 
 
 def store(folder: Path, kept: Path = KEPT) -> None:
-    """Keeps the kernels of a run's cache, in place of those that were kept."""
+    """Replaces the kept kernels by those in a run's cache."""
     if not (folder / FILE).exists():
         return
     kept.mkdir(parents=True, exist_ok=True)

@@ -33,10 +33,10 @@ class Op:
     constants: tuple[int, ...] = ()
     rtol: float | None = None
     atol: float | None = None
-    # True if some part is meant to run eagerly.
+    # True if part of the op has no kernel and runs on the CPU (a fallback).
     fallback: bool = False
-    # The operands in random programs (tests/fuzz): "any" values in the samples' range, "distinct" ones, or "none" if
-    # the row is not used there.
+    # The operands of the op in random programs (tests/fuzz): "any" values in the samples' range, "distinct" values, or
+    # "none" if random programs do not use the row.
     programs: str = "any"
 
 
@@ -50,7 +50,7 @@ def make(*shape: int, dtype: torch.dtype = torch.float32, low: float = -2, high:
 
 
 def one(low: float = -2, high: float = 2) -> Callable[[torch.dtype], list[Sample]]:
-    """Returns samples of one tensor: vectors, a scalar, an empty tensor, a transposed and an offset view."""
+    """Returns samples of one tensor: a matrix, a scalar, an empty tensor, a transposed view, a view with an offset."""
 
     def samples(dtype: torch.dtype) -> list[Sample]:
         def m(*s: int) -> torch.Tensor:
@@ -96,10 +96,11 @@ def to_cpu(value: Any) -> Any:
 
 
 def same(got: Any, expected: Any, op: Op, plain: Any = None) -> None:
-    """AssertionError unless `got` and `expected` are close.
+    """Asserts that `got` and `expected` are close.
 
-    `expected` may be wider than `got` in a half type: then a few roundings on the tensor's scale are allowed, or
-    twice the error of `plain`, PyTorch's own result in that half type (None if it has none).
+    If `got` is fp16 or bf16 and `expected` is fp32, the tolerance is a few roundings at the scale of the largest
+    element, or twice the error of `plain`, if that is more. `plain` is PyTorch's own result in the half type, None if
+    PyTorch has no kernel for it.
     """
     got, expected = tree_flatten(to_cpu(got))[0], tree_flatten(to_cpu(expected))[0]
     theirs = tree_flatten(to_cpu(plain))[0] if plain is not None else [None] * len(got)
@@ -116,6 +117,6 @@ def same(got: Any, expected: Any, op: Op, plain: Any = None) -> None:
 
 
 def widened(sample: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns the sample with its halves converted to float32."""
+    """Returns the sample with fp16 and bf16 tensors converted to fp32."""
     result: tuple[Any, ...] = tree_map_only(torch.Tensor, lambda x: x.float() if x.dtype in HALVES else x, sample)
     return result

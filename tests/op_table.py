@@ -271,9 +271,9 @@ def _networks() -> list[Op]:
 _OWN = [*_pointwise(), *_formulas(), *_views(), *_reductions(), *_contractions(), *_networks()]
 ATTENTION_OPS = attention_rows()
 OPS: list[Op] = [*_OWN, *SPECIAL, *NN_OPS, *ORDER_OPS, *LINALG_OPS, *ATTENTION_OPS]
-# PyTorch decomposes ldexp of CPU tensors while tracing, with result dtypes that its eager mode does not have.
+# Rows that fail on CPU tensors: tracing decomposes ldexp into ops whose result dtypes differ from eager mode.
 _NOT_ON_CPU_TENSORS = ("ldexp_types",)
-# The rows that tests without a device run: the interpreter is slow, and rows of one family differ little for it.
+# The rows that tests without a device run. Of some families they are a sixth, because the interpreter is slow.
 INTERPRETED: list[Op] = [
     *_OWN,
     *(op for op in SPECIAL if op.name not in _NOT_ON_CPU_TENSORS),

@@ -33,7 +33,7 @@ def sees(*shape: int) -> Tensor:
 
 
 def blocked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention as nanoGPT writes it; the mask is a slice of a table."""
+    """Attention as nanoGPT writes it: the causal mask is a slice of a larger buffer."""
     att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
     table = torch.tril(torch.ones(64, 64, device=q.device)).view(1, 1, 64, 64)
     att = att.masked_fill(table[:, :, : q.size(-2), : k.size(-2)] == 0, float("-inf"))

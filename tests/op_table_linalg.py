@@ -16,7 +16,7 @@ def matrices(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], list[Sample]]:
 
 
 def symmetric(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], list[Sample]]:
-    """Returns symmetric matrices with eigenvalues of both signs and, for the last, equal ones."""
+    """Returns random symmetric matrices; their eigenvalues have both signs."""
     return lambda dtype: [((m := make(*s, dtype=dtype)) + m.mT,) for s in shapes]
 
 
@@ -31,7 +31,7 @@ def _svd(x: torch.Tensor, full: bool = False) -> Any:
 
 
 def _completed(x: torch.Tensor) -> Any:
-    """Checks that U and V are orthogonal, including the columns beyond the rank, and that U S V is x."""
+    """Returns U^T U, V V^T and U S V of a full SVD: two identities, columns beyond the rank included, and x."""
     u, s, vh = torch.linalg.svd(x, full_matrices=True)
     k = s.shape[-1]
     return u.mT @ u, vh @ vh.mT, (u[..., :k] * s[..., None, :]) @ vh[..., :k, :]

@@ -31,11 +31,11 @@ def typed(*samples: Callable[[], Sample]) -> Callable[[torch.dtype], list[Sample
 
 
 def on(f: Callable[..., Any], *args: Any, **settings: Any) -> Callable[..., Any]:
-    """Returns `f` with the tensors as its first arguments and these settings behind."""
+    """Returns a function of tensors that calls `f` with the tensors, then `args` and `settings`."""
     return lambda *tensors: f(*tensors, *args, **settings)
 
 
-# The op that still runs eagerly: the sums over alignments of CTC.
+# ctc_loss has no kernel: it sums over alignments, and runs as a fallback.
 EAGER = re.compile(r"ctc_loss")
 
 
@@ -220,7 +220,7 @@ def _norms() -> list[Op]:
         return y, m, v
 
     def module(make_module: Callable[[], torch.nn.Module], training: bool = True) -> Callable[..., Any]:
-        """Returns the output and the buffers of a new module after two steps."""
+        """Returns a function that calls a new module twice, and returns the sum of outputs and the module's buffers."""
 
         def call(x: Any) -> Any:
             m = make_module().to(x.device, x.dtype).train(training)
@@ -357,7 +357,7 @@ def _activations() -> list[Op]:
 
 def _recurrent() -> list[Op]:
     def network(kind: str, **settings: Any) -> tuple[Callable[..., Any], Callable[[], Sample]]:
-        """Returns a network over given weights; hidden states and outputs are results."""
+        """Returns a recurrent network as a function of input and weights, and a sample of both."""
         shapes = [p.shape for p in getattr(torch.nn, kind)(3, 4, **settings).parameters()]
 
         def call(x: Any, *weights: Any) -> Any:

@@ -37,7 +37,7 @@ def tied(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def _rows(make_one: Callable[..., torch.Tensor]) -> Callable[[torch.dtype], list[Sample]]:
-    """Returns samples: short rows, columns, a vector of one and a half blocks, one element."""
+    """Returns samples of one tensor: short rows, three dimensions, one element, long rows with stride 2."""
 
     def samples(dtype: torch.dtype) -> list[Sample]:
         return [(make_one(*s, dtype=dtype),) for s in ((3, 7), (2, 5, 4), (1,))] + [
@@ -185,7 +185,7 @@ def _scatter_reductions() -> list[Op]:
 
 
 def _places_by_number() -> list[Op]:
-    """Rows whose call contains the indices, on the device of the tensor."""
+    """Returns rows whose functions make the index tensors themselves, from numbers, on the device of the operand."""
     two = lambda: (make(6, 8), make(2, 3))  # noqa: E731
     calls: dict[str, Callable[..., Any]] = {
         "scatter": lambda a, s: a.scatter(1, _places(a, [3, 1, 0], [2, 7, 5]), s),

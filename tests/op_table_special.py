@@ -1,6 +1,6 @@
 # tests/op_table_special.py: rows of the op table for torch.special.
-"""Tolerances are large because PyTorch computes some of these in float32 with an error of several units in the last
-place."""
+"""Tolerances are large because PyTorch computes some of these functions in fp32 with an error of several units in the
+last place."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.op_row import Op, Sample, make
 S = torch.special
 FUNCTIONS = "i0 i0e i1 i1e modified_bessel_i0 modified_bessel_i1 spherical_bessel_j0 erfcx log_ndtr"
 POSITIVE = "modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1"
-# PyTorch's results are off by up to 9e-7 in fp64, too, most between 4 and 9; ours agree with mpmath to 1e-15. So random
-# programs do not use these.
+# PyTorch's own results for these functions have errors of up to 9e-7 even in fp64, the largest for arguments between 4
+# and 9. Ours agree with mpmath to 1e-15. So random programs, which compare with PyTorch, do not use these functions.
 INEXACT = {"bessel_j0": (-12, 12), "bessel_j1": (-12, 12), "bessel_y0": (0.05, 15), "bessel_y1": (0.05, 15)}
 POLYNOMIALS = [
     *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
@@ -24,7 +24,7 @@ DIFFERENTIABLE = {"i0", "i0e", "i1", "i1e", "erfcx", "log_ndtr"}
 
 
 def spread(low: float, high: float) -> Callable[[torch.dtype], list[Sample]]:
-    """Returns samples that cover both ranges of every series, and the ends."""
+    """Returns random samples in [low, high), a range in which every series of the function is used."""
     return lambda dtype: [(make(9, 7, dtype=dtype, low=low, high=high),), (make(dtype=dtype, low=low, high=high),)]
 
 
@@ -49,8 +49,8 @@ def ldexp_types(x, exponent):
 TOLERANCES = {"rtol": 1e-4, "atol": 1e-5}
 OPS: list[Op] = [
     *(Op(n, getattr(S, n), spread(-12, 12), gradient=n in DIFFERENTIABLE, **TOLERANCES) for n in FUNCTIONS.split()),
-    # Below -2.09 PyTorch's code lacks the leading coefficient of two polynomials, in fp64, too: it is off by about
-    # 1e-6.
+    # Below -2.09 PyTorch's result has an error of about 1e-6 even in fp64: its code lacks the leading coefficient of
+    # two polynomials. So random programs do not use airy_ai.
     Op("airy_ai", S.airy_ai, spread(-12, 12), gradient=False, programs="none", **TOLERANCES),
     *(Op(n, getattr(S, n), spread(0.05, 15), gradient=False, **TOLERANCES) for n in POSITIVE.split()),
     *(Op(n, getattr(S, n), spread(*r), gradient=False, programs="none", **TOLERANCES) for n, r in INEXACT.items()),

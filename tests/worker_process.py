@@ -1,4 +1,4 @@
-# tests/worker_process.py: a process that answers lines; a crash or hang in it costs one question, not the whole test run.
+# tests/worker_process.py: a child process that answers lines. If it crashes or hangs, one answer is missing.
 from __future__ import annotations
 
 import os
@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 class WorkerProcess:
     """`python -m MODULE FD ARGUMENTS...`, started when it is first needed.
 
-    It reads lines from its standard input, and answers each with a line on the file descriptor FD. `log` is the file
-    for its standard error, None for none.
+    The process reads lines from its standard input, and answers each with a line on the file descriptor FD. `log` is
+    the file for its standard error; None discards it.
     """
 
     def __init__(self, module: str, arguments: Sequence[str], log: Path | None = None) -> None:
@@ -39,7 +39,7 @@ class WorkerProcess:
         return self.process
 
     def exchange(self, line: bytes, limit_s: float) -> bytes | None:
-        """Returns the answer to a line; b"" if the process has ended, None if it took longer than `limit_s`."""
+        """Returns the answer to a line; b"" if the process has ended, None if there was no answer within `limit_s`."""
         if self.process is None:
             self.start()
         try:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/wheel/build.sh VENV [FOLDER]: a wheel for VENV's Python and its minor version of torch, in FOLDER (dist). It brings SQLite
-# with it, and opens OpenCL's loader at run time: a machine that installs it needs no compiler, no headers and no system packages.
+# scripts/wheel/build.sh VENV [FOLDER]: a wheel for VENV's Python and its minor version of torch, in FOLDER (dist). It
+# contains SQLite, and opens OpenCL's loader at run time. So installing it needs no compiler, no headers and no system
+# packages.
 set -euo pipefail
 
 cd "$(dirname "$0")/../.."

@@ -16,7 +16,7 @@ mkdir "$root/trial"
 mount -t proc proc "$root/proc"
 mount --bind /sys "$root/sys"
 mount --bind /dev "$root/dev"
-# Names and certificates as on this machine, which may reach the network through a proxy.
+# The host's name resolution and certificates: it may reach the network through a proxy.
 cp /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 [ -f "$torch" ] && cp "$torch" "$root/tmp/" && torch=/tmp/$(basename "$torch")

@@ -1,4 +1,5 @@
-# scripts/wheel/wheel_metadata.py: version and dependencies of a wheel; they name the minor version of torch that it is built with.
+# scripts/wheel/wheel_metadata.py: a wheel's version and dependencies, which contain the minor version of torch it is
+# built with.
 """A provider for scikit-build-core (`[[tool.dynamic-metadata]]` in pyproject.toml). The extension module works with one minor
 version of torch, so wheels for several of them differ in the local part of their version: 0.1.0+torch2.13."""
 
@@ -14,7 +15,10 @@ PACKAGE = Path(__file__).parents[2] / "torch_ocl_compile" / "__init__.py"
 
 
 def dynamic_metadata(settings: Mapping[str, Any], project: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings["dependencies"]`: those beside torch. Without torch, as for a source distribution, no minor version is named."""
+    """Returns "version" and "dependencies". `settings["dependencies"]` are the dependencies other than torch.
+
+    If torch is not installed, as in builds of a source distribution, the version does not contain that of torch.
+    """
     found = re.search(r'^__version__ = "(.+)"$', PACKAGE.read_text(encoding="utf-8"), re.MULTILINE)
     if not found:
         raise RuntimeError(f"{PACKAGE} has no line __version__ = ...")

@@ -1,7 +1,7 @@
 # tests/oclgrind/__main__.py: runs every portable kernel template under Oclgrind: data races, bounds, uninitialised reads.
 """python -m tests.oclgrind [--all]
 
-First, the smallest cases of the tests of single templates run; there, Oclgrind also reports reads of uninitialised
+First, the smallest cases of the tests of single templates run. For them, Oclgrind also reports reads of uninitialised
 memory. Then small models are compiled, forward and backward, for both families of kernels. Each contraction,
 convolution and attention in them runs alone with the first choice of every template that can do it (--all: with
 every choice), and as part of its graph. Exits with 1 if Oclgrind reports anything, a result is wrong, or a portable
@@ -21,9 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("item", "group")
 RUNTIME = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
-# Builds are unoptimised: Oclgrind 21.10 reads lanes of <n x i1>, which only the optimiser makes, as 255.
+# Kernels are built without optimisation: the optimiser makes LLVM vectors <n x i1>, whose elements Oclgrind 21.10 reads
+# as 255 instead of 1.
 UNOPTIMISED = "-cl-opt-disable"
-# The tests of single templates cover it; its chooser needs an image too large for Oclgrind.
+# Templates that run only in the tests of single templates: the compiler chooses them for images too large for Oclgrind.
 ONLY_ALONE = {"winograd_group"}
 
 

@@ -35,7 +35,7 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.mask == "causal")
 
 
-# The sizes leave partial tiles in every dimension.
+# The sizes are no multiples of tile sizes, so every dimension has a partial tile.
 PROGRAMS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
     "linear": lambda: (nn.Linear(9, 11), torch.randn(7, 9)),
     "one row": lambda: (nn.Linear(19, 21), torch.randn(1, 19)),
@@ -62,7 +62,7 @@ found: dict[str, Case] = {}
 
 
 def collect(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Any]:
-    """Replaces tuning, which would measure. The cases are collected and run later, each once."""
+    """Replaces the function that measures choices. Collects the cases, each of which main() runs once."""
     for problem, alone, choices in _C.exec.tuning_cases(graph, index, dict(settings)):
         found.setdefault(problem, (problem, alone, choices, index, dict(settings)))
     return []

@@ -1,6 +1,6 @@
 # tests/stress/__main__.py: `python -m tests.stress --minutes 60 --devices ocl:0,ocl:1` runs random work.
-"""A round has a few hundred steps in one to four threads; each result is compared with that of the same steps in
-sequence. A failure prints the round's seed and the last steps of the thread, and exits with 1. `--seed N --rounds 1`
+"""A round has a few hundred steps in one to four threads; each result is compared with that of the same steps, run
+in sequence. A failure prints the round's seed and the last steps of the thread, and exits with 1. `--seed N --rounds 1`
 repeats a round."""
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from torch_ocl_compile import _C
 
 
 class Delays:
-    """Gates that hold queues back; a thread opens each at its time."""
+    """Delays commands of streams: a gate blocks a stream's queue until a background thread opens it at the given
+    time."""
 
     def __init__(self) -> None:
         self._gates: list[tuple[float, int, Any]] = []
@@ -24,7 +25,7 @@ class Delays:
         self._thread.start()
 
     def hold(self, stream: torch.Stream, until: float) -> None:
-        """Commands that the stream gets from now on start at `until`, a value of time.monotonic()."""
+        """Commands enqueued on the stream after this call start at `until`, a value of time.monotonic()."""
         gate = _C.testing.Gate(stream.device_index, stream.stream_id)
         with self._changed:
             heapq.heappush(self._gates, (until, next(self._numbers), gate))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # The number of rows and columns of the matrices in slots.
 SIDE = 48
-# Values are whole numbers below this, so that sums of SIDE products are exact in float32.
+# Values are whole numbers below LIMIT, so that sums of SIDE products are exact in float32.
 LIMIT = 31
 SEEDS = 8
 Tensor = torch.Tensor
@@ -24,7 +24,7 @@ def product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def chain(x: Tensor, y: Tensor) -> Tensor:
-    """Several kernels, whose intermediate results lie in the arena."""
+    """Runs several kernels, whose intermediate results are in the plan's arena."""
     z = torch.remainder(x.cumsum(0) + y.cumsum(1), LIMIT)
     z = torch.remainder(z @ x.t() + z.sum(0), LIMIT)
     return torch.remainder(z.cumsum(0) @ y, LIMIT)
@@ -45,7 +45,7 @@ def loss(x: Tensor, y: Tensor) -> Tensor:
 
 
 class Layer:
-    """A linear layer whose weights are changed now and then, on some stream."""
+    """A linear layer whose weights `change` replaces, on a stream that the caller chooses."""
 
     def __init__(self, compiled: Callable[..., Tensor], device: str, generator: torch.Generator) -> None:
         self.compiled = compiled
@@ -109,8 +109,8 @@ class Kernels:
         self._layers = threading.local()
 
     def layer(self, program: Program) -> Layer:
-        """Returns the layer of the calling thread, so that kept weights of several modules and streams exist side by
-        side."""
+        """Returns the layer of the calling thread. Each thread has its own, so that kept weights of several modules
+        exist at the same time."""
         if getattr(self._layers, "program", None) is not program:
             self._layers.program = program
             self._layers.layer = Layer(self.layer_of, self.device, program.generator())

@@ -3,9 +3,9 @@
 once computes the same on the CPU.
 
 The thread orders its streams as a correct program does: before a step reads a slot, its stream waits for the event
-of the slot's last write; before it writes in place, also for the last reads. Everything else is under test: memory
-that is freed and reused, uploaded numbers, arenas of plans, packed weights. Values are small whole numbers, so that
-results are exact in any order of additions.
+of the slot's last write; before it writes in place, also for the last reads. All other ordering is the device's task,
+and is tested here: freed and reused memory, uploaded numbers, arenas of plans, packed weights. Values are small whole
+numbers, so that results are exact in any order of additions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Mismatch(AssertionError):
 
 @dataclass
 class Slot:
-    """A tensor on a device, its expected value, and its last uses."""
+    """A tensor on a device, its expected value, and the events of its last write and reads."""
 
     tensor: Tensor
     value: Tensor
@@ -41,7 +41,7 @@ class Slot:
 
 
 class Program:
-    """The work of one thread. `step` does something; `check` compares everything."""
+    """The work of one thread. `step` runs one random step; `check` compares all slots with their expected values."""
 
     def __init__(self, seed: int, devices: list[str], kernels: dict[str, Kernels], delays: Delays) -> None:
         self.random = random.Random(seed)
@@ -142,7 +142,8 @@ class Program:
             source = value.clone().pin_memory() if pinned else value.clone()
             tensor = source.to(device, non_blocking=True)
             if not pinned:
-                # Pageable memory may be changed as soon as the copy has returned.
+                # The copy must have read the pageable source before it returns, so changing the source now must not
+                # matter.
                 source.fill_(-1)
         self.put(number, tensor, value, stream)
         return f"slot {number} on stream {stream.stream_id} of {device}"
@@ -215,7 +216,7 @@ class Program:
         return f"update({a}, {b}) on stream {stream.stream_id} of {device}"
 
     def inference(self) -> str:
-        """Runs the layer of this thread, whose weights another stream may just have written; its packed weights are
+        """Runs the layer of this thread. Another stream may just have written its weights, whose packed copy is
         kept."""
         a = self.pick()
         if a is None:
@@ -279,7 +280,7 @@ class Program:
         return f"slot {a}"
 
     def garbage(self) -> str:
-        """Allocates and overwrites memory that other steps have freed."""
+        """Allocates memory that other steps have freed, and overwrites it."""
         device = self.random.choice(self.devices)
         stream = self.stream(device)
         sizes = [self.random.choice((1, 2, 3, 8)) * SIDE * SIDE for _ in range(3)]

@@ -1,7 +1,7 @@
 # tests/stress/training.py: `python -m tests.stress.training --steps 200000`: long training that is killed and resumed.
 """A small network trains on batches of changing size and length.
 
-A process does the work and is killed now and then, at any moment; the next one resumes from the last checkpoint. The
+A process trains and is killed at random moments; the next process resumes from the last checkpoint. The
 memory of the process and of the device, and the processor time of a step, must not grow. At the end, the same steps
 without interruption must give the same bits.
 """
@@ -32,7 +32,7 @@ CHECKPOINT = 500
 REPORT = 500
 # The number of steps after which a process counts as warm: it has compiled, and filled its caches.
 WARM_STEPS = 3000
-# The memory that a warm process may gain.
+# The number of MB by which the memory of a warm process may grow.
 MOST_GROWTH_MB = 40.0
 # The factor by which the processor time of a step may grow.
 MOST_SLOWDOWN = 1.25
@@ -57,7 +57,7 @@ class Network(nn.Module):
 
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
-    """Returns the tokens and labels of a step: the same in each process."""
+    """Returns the tokens and labels of a step. They depend on the step number only, so each process gets the same."""
     generator = torch.Generator().manual_seed(step)
     rows, length = (int(torch.randint(2, most, (), generator=generator)) for most in (24, 20))
     tokens = torch.randint(0, 64, (rows, length), generator=generator)
@@ -153,7 +153,7 @@ def last_step(folder: Path) -> int:
 
 
 def problems(folder: Path) -> list[str]:
-    """Returns what grew in the processes that ran long enough to tell."""
+    """Returns messages about growth of memory or time, for processes that became warm."""
     found = []
     for pid in dict.fromkeys(r["pid"] for r in rows(folder)):
         warm = [r for r in rows(folder) if r["pid"] == pid and r["done"] > WARM_STEPS]

@@ -2,8 +2,8 @@
 """python -m tests.torch_distributed [--match REGEX] [--sample N] [--jobs N] [--log FOLDER]
 
 Each test runs in two processes with one device each. Tests that torch skips with NCCL too are counted as skipped. expected.txt
-has a line for each test that fails, with the reason; a test that fails without a line, or has a line and passes, is an
-error. `--sample N` runs every Nth test that is expected to pass."""
+has a line for each test that fails, with the reason. It is an error if a test without a line fails, or one with a line
+passes. `--sample N` runs every Nth test that is expected to pass."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run(test: str) -> tuple[str, str]:
             f"--- rank {rank}: {code}\n{path.read_text()[-6000:]}"
             for rank, (code, path) in enumerate(zip(codes, logs, strict=True))
         )
-    # Above 71 are the codes of torch's reasons to skip a test.
+    # torch's tests exit with a code above 71 to say why they are skipped.
     skips = [code for code in codes if 71 < code < 120]
     skipped = len(skips) == RANKS or "skipping test" in text
     return ("skipped" if skipped else "failed" if any(codes) else "passed"), text

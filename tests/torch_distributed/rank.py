@@ -21,7 +21,7 @@ def main() -> None:
     case = test_class()
     case.rank = rank
     ours, theirs = multiprocessing.Pipe()
-    # The pipe answers the listener of the test case, which this process does not use.
+    # _run() needs a pipe, through which torch's test case would ask for tracebacks. Nothing is sent here.
     case._run(rank, test, os.environ["TEMP_DIR"] + "/store", theirs)
     ours.close()
 

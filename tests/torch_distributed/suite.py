@@ -1,5 +1,6 @@
-# tests/torch_distributed/suite.py: the class of tests that torch ships, with ocl in the place of CUDA and NCCL.
-"""torch's file is read and executed with names replaced. Nothing of it is copied here."""
+# tests/torch_distributed/suite.py: torch's own test class for NCCL, with ocl in place of CUDA and NCCL.
+"""torch's installed test file is read, and executed with the names of CUDA and NCCL replaced. No code is copied from
+it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ NAMES = (
 
 
 def load(name: str) -> ModuleType:
-    """Executes the text of a module of torch with the names of ocl, and puts it in the module's place."""
+    """Executes the source of a torch module with the names in NAMES replaced, and registers the result in
+    sys.modules."""
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.origin is not None
     with open(spec.origin) as file:
@@ -41,7 +43,7 @@ def load(name: str) -> ModuleType:
 
 def test_class() -> Any:
     """Returns the test case. The environment has BACKEND, WORLD_SIZE and TEMP_DIR."""
-    common_utils.TEST_CUDA = True  # Decorators read it when the modules are executed.
+    common_utils.TEST_CUDA = True  # Decorators read this flag when the modules below are executed.
     common = load("torch.testing._internal.common_distributed")
     for features in common.DistTestCases.backend_feature.values():
         features.add("ocl")
