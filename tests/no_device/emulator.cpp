@@ -1,15 +1,16 @@
 // tests/no_device/emulator.cpp: runs a work-group of a kernel for tensor cores on the host, with tensor cores and
 // barriers in software.
 //
-// Work-items are coroutines of one thread. One runs until it waits, then the next, forwards and backwards in turn. So a run is
-// the same each time, and work-items that all wait for one another are found at once.
+// Work-items are coroutines of one thread. A work-item runs until it waits, then the next one runs. All of them get a
+// turn in ascending order, then in descending order, and so on. So every run is the same, and a deadlock is found at
+// once.
 //
-// Tensor cores read local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle. A copy by
-// cp.async is made when the work-item waits for its group. Tensor cores see what a work-item wrote only after that work-item's
-// fence. Element (row, k) of an operand:
-//   depth contiguous:        row%8 * 128 + row/8 * stride + k * size      stride: 1024 bytes here, from the descriptor
-//   columns contiguous:      row%64 * size + row/64 * leading + k%8 * 128 + k/8 * stride
-// then bits 4-6 of the address are exchanged by exclusive or with bits 7-9.
+// A copy by cp.async is made when the work-item waits for the group of the copy. Fences do nothing, so a missing fence
+// is not found. Tensor cores read local memory in the order that the PTX manual gives for descriptors with the 128-byte
+// swizzle. Element (row, k) of an operand is at this offset in bytes:
+//   K contiguous:      row%8 * 128 + row/8 * stride + k * size      stride: 1024 here, from the descriptor
+//   rows contiguous:   row%64 * size + row/64 * leading + k%8 * 128 + k/8 * stride
+// Bits 4-6 of the offset are then replaced by their exclusive or with bits 7-9.
 //
 // Build: this file with -DCASE=<file that defines run_case()>, and the kernel's object; see test_emulated_kernels.py.
 #include <sys/mman.h>
@@ -28,7 +29,7 @@
 using uint = unsigned;
 using ulong = unsigned long;
 
-#ifdef WARP_M  // work-items of a group: warps, or warpgroups and those that produce
+#ifdef WARP_M  // A work-group has warps that multiply, or consumer warpgroups and PRODUCERS work-items that copy.
 #define CONSUMERS_HOST (TILE_M / WARP_M * (TILE_N / WARP_N) * 32)
 #define GROUP_ITEMS CONSUMERS_HOST
 #else
@@ -61,12 +62,13 @@ struct Coroutine {
 static std::vector<Coroutine> g_coroutines;
 static Coroutine* g_now;
 static ucontext_t g_scheduler;
-// Counts the events that may end another work-item's wait.
+// The number of events that may end another work-item's wait. If it does not change in a turn, the work-items are
+// deadlocked.
 static ulong g_progress;
 static void let_others_run() { swapcontext(&g_now->context, &g_scheduler); }
 static Item& self() { return g_now->item; }
 
-// A barrier for a number of work-items.
+// A barrier for `members` work-items, of which `here` wait now.
 struct Meeting {
   uint members = 0, here = 0, round = 0;
   void wait() {
@@ -81,10 +83,10 @@ struct Meeting {
 };
 static Meeting g_all, g_warpgroup[8], g_warp[32];
 
-// An mbarrier.
+// An mbarrier of PTX: a phase ends when `expected` work-items have arrived and all announced bytes are copied.
 struct Bar {
   uint expected = 0, pending = 0, phase = 0;
-  // The bytes of copies that it still waits for.
+  // The number of announced bytes that are not copied yet.
   long bytes = 0;
   void end_phase() {
     ++g_progress;
@@ -130,13 +132,13 @@ static float widen(const char* at) {
 #endif
 }
 
-/// Returns x rounded to nearest, ties to even.
+/// Returns the bits of x rounded to the operands' 16-bit type, to nearest, ties to even.
 static uint16_t narrow(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
 #ifdef IN_HALF
   const int e = static_cast<int>(bits >> 23 & 255) - 127;
-  // The exponent of the last place; subnormal numbers have a fixed one.
+  // The exponent of the last place: -24 for subnormal numbers.
   const int digits = e < -14 ? -24 : e - 10;
   const float rounded = __builtin_ldexpf(__builtin_rintf(__builtin_ldexpf(x, -digits)), digits);
   std::memcpy(&bits, &rounded, 4);
@@ -156,7 +158,7 @@ static float element(ulong descriptor, int row, int k, bool columns) {
   uint at = start + (columns ? row % 64 * size + row / 64 * leading + k % 8 * 128 + k / 8 * stride
                              : row % 8 * 128 + row / 8 * stride + k * size);
   at ^= (at >> 7 & 7) << 4;
-  // Descriptors hold the lowest 18 bits of the address.
+  // Descriptors contain only the lowest 18 bits of the address.
   extern char* g_local_base;
   const uintptr_t base = reinterpret_cast<uintptr_t>(g_local_base);
   uintptr_t address = (base & ~uintptr_t{0x3FFFF}) | at;
@@ -206,7 +208,7 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
                        uint b_columns) {
   const int depth = 32 / sizeof(OPERAND_T_HOST), lane = self().local % 32, warp = self().local / 32 % 4,
             warpgroup = self().local / 128;
-  // The number of elements in a register.
+  // The number of elements in a 32-bit register.
   constexpr int kPart = 4 / sizeof(OPERAND_T_HOST);
   static float fragments[4][64][16];
   if (a) {
@@ -229,9 +231,9 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
       }
   }
 }
-/// ldmatrix. Lane l provides the address of row l % 8 of matrix l / 8. Of each matrix it gets bytes 4 * (l % 4) to 4 *
-/// (l % 4) + 3 of row l / 4; with `columns`, rows 2 * (l % 4) and 2 * (l % 4) + 1 of column l / 4, for elements of 16
-/// bits.
+/// ldmatrix, which reads four 8 x 16-byte matrices. Lane l provides the address of row l % 8 of matrix l / 8. Of each
+/// matrix it gets bytes 4 * (l % 4) to 4 * (l % 4) + 3 of row l / 4. With `columns` (elements have 16 bits) it gets
+/// rows 2 * (l % 4) and 2 * (l % 4) + 1 of column l / 4 instead.
 void emulated_rows(uint* x, uint row, uint columns) {
   static uint rows[16][32];
   const int warp = self().local / 32, lane = self().local % 32;
@@ -248,10 +250,13 @@ void emulated_rows(uint* x, uint row, uint columns) {
                    : bytes(i, lane / 4, lane % 4 * 4, 4);
   g_warp[warp].wait();
 }
-/// mma.sync m16n8. Lane l holds four bytes, number l % 4, of 16-byte pieces of the depth. Of A: row l / 4 in x[0] and
-/// x[2], row l / 4 + 8 in x[1] and x[3]; x[0] and x[1] are of the first 16 bytes, x[2] and x[3] of the last. Of B: the
-/// same bytes of column l / 4. Of the sums: row l / 4, columns 2 * (l % 4) and the next, then the same of row l / 4 +
-/// 8.
+/// mma.sync m16n8: d = A B, plus d if `keep`. A row of A and a column of B have two 16-byte chunks along K. Of a chunk,
+/// lane l has bytes 4 * (l % 4) to 4 * (l % 4) + 3:
+///   a[0], a[1]   first chunk of rows l / 4 and l / 4 + 8
+///   a[2], a[3]   second chunk of these rows
+///   b[0], b[1]   first and second chunk of column l / 4
+///   d[0], d[1]   row l / 4, columns 2 * (l % 4) and 2 * (l % 4) + 1
+///   d[2], d[3]   row l / 4 + 8, the same columns
 void emulated_product(float* d, const uint* a, const uint* b, uint keep) {
   constexpr int kPart = 4 / sizeof(OPERAND_T_HOST), kDepth = 8 * kPart;
   static float left[16][16][16], right[16][16][8];
@@ -348,7 +353,7 @@ void launch(size_t x, size_t y, size_t z, size_t items, F call) {
   for (Coroutine& c : g_coroutines) munmap(c.stack, kStack);
 }
 
-/// Returns numbers of few digits. Their products and small sums are exact in every type, so that results are compared
+/// Returns random numbers with few digits. Sums of their products are exact in every type, so that results are compared
 /// bit by bit.
 static std::vector<float> numbers(size_t count, uint seed) {
   std::vector<float> v(count);
@@ -377,8 +382,8 @@ static std::vector<OPERAND_T_HOST> stored(const std::vector<float>& v) {
   return out;
 }
 
-/// Returns the factor of an attention weight under dropout with probability one half: 0 or 2. It is decided by a word
-/// of Philox 4x32-10 with counter (state[1], draw) and key state[0].
+/// Returns the factor of an attention weight under dropout with probability one half: 0 or 2. One word
+/// of Philox 4x32-10 with counter (state[1], draw) and key state[0] decides.
 static float kept(const long* state, ulong draw, int word) {
   uint x[4] = {static_cast<uint>(state[1]), static_cast<uint>(state[1] >> 32), static_cast<uint>(draw),
                static_cast<uint>(draw >> 32)};
@@ -393,8 +398,8 @@ static float kept(const long* state, ulong draw, int word) {
   return x[word] >> 31 ? 2.0f : 0.0f;
 }
 
-/// Returns the largest error relative to the magnitude of the sums, infinite for NaN, and prints the first that is not
-/// allowed.
+/// Returns the largest error, relative to the sum of the terms' magnitudes; infinite for NaN. Prints the first result
+/// whose error is not allowed.
 static double largest_error(const std::vector<float>& got, const ocl::checks::Sums& want, double allowed) {
   double worst = 0;
   for (size_t i = 0; i < want.exact.size(); ++i) {

@@ -1,5 +1,5 @@
-// tests/no_device/emulator_attention.h: what the cases of attention's kernels share: the mask, the dropout and how a reference
-// sees them.
+// tests/no_device/emulator_attention.h: the mask and the dropout of the emulated attention kernels, for the kernel and
+// for the reference.
 #pragma once
 #if MASK == 1
 using Mask = unsigned char;
@@ -17,7 +17,7 @@ struct MaskAndDropout {
 #endif
   }
 
-  /// What a head's mask adds to the score of query i and key j.
+  /// Returns what a head's mask adds to the score of query i and key j.
   double bias(int head, int i, int j) const {
 #ifdef MASK
     const Mask m = mask[(static_cast<size_t>(head) * queries + i) * keys + j];
@@ -27,7 +27,8 @@ struct MaskAndDropout {
 #endif
   }
 
-  /// What dropout multiplies the probability of key j with, in a row of [batch, heads, queries].
+  /// Returns the dropout factor of key j's probability: 0, 2, or 1 without dropout. `row` is an index in [batch, heads,
+  /// queries].
   double factor(size_t row, int j) const {
 #ifdef DROPOUT
     return static_cast<double>(kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4));

@@ -27,7 +27,7 @@ struct Operand {
         depth(depth),
         values(numbers(offset + static_cast<size_t>(batch) * length * heads * size, seed)) {
 #if TERMS == 3
-    // The low part of each value is then not 0.
+    // More digits than TF32 has, so that the low part of each split value is not 0.
     for (float& x : values) x *= 1.2345678f;
 #endif
     memory = stored(values);
@@ -55,7 +55,7 @@ int run_case(int, char** argv) {
   const size_t rows = static_cast<size_t>(batch) * heads * queries;
   MaskAndDropout extra(heads, queries, keys);
 #ifdef MASK
-  // The second query has no visible key.
+  // A bool mask hides all keys from the second query of the first head.
   for (int j = 0; j < keys; ++j) extra.mask[keys + j] = MASK == 1 ? 0 : extra.mask[keys + j];
 #endif
   const auto bias = [&](int head, int i, int j) { return extra.bias(head, i, j); };
@@ -64,7 +64,7 @@ int run_case(int, char** argv) {
   const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, DEPTH2, 0.125, CAUSAL};
   auto gradients = ocl::checks::attention_gradients(
       shape, ocl::checks::AttentionOperands{rows_of(q), rows_of(key), rows_of(value), rows_of(dout), bias, factor}, true);
-  // The gradients of the queries, or those of the keys followed by those of the values.
+  // Pass 1 computes the gradient of q. Pass 2 computes the gradient of k, followed by that of v.
   ocl::checks::Sums want = PASS == 1 ? gradients.q : gradients.k;
   if (PASS == 2) want.append(gradients.v);
   std::vector<float> sums = gradients.largest, delta = gradients.deltas;

@@ -1,7 +1,8 @@
 // tests/no_device/emulator_case_conv.h: emulates convolutions on tensor cores, and their gradients; tensors are channels-last.
 // Arguments: batch C K H W R S stride padding dilation groups; with STATISTICS also slices and work-groups. C and K are per
 // group of the convolution. BIAS, STATISTICS and B_PACKED are the macros of the kernels.
-// WEIGHT and DATA_GRADIENT select a gradient; without them the forward convolution runs.
+// WEIGHT selects the gradient of the weight, DATA_GRADIENT that of the input; without them the forward convolution
+// runs.
 #ifdef WEIGHT
 extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int,
                   int, int, int, int, long, int, int, int, long, int, int, int, float*, ulong);
@@ -14,7 +15,8 @@ extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int,
 extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, BIAS_TYPES int, int, int, int, int, int, int, int, int, int,
                   int, int, int, int, int, long, int, int, int, int, float*, ulong);
 
-/// Returns how many statistics are wrong. Slice i covers the tiles i, i + slices and so on.
+/// Returns the number of wrong statistics. Slice i has the statistics of the tiles i, i + slices, i + 2 * slices and so
+/// on.
 static long wrong_statistics(ocl::checks::Sums values, const float* got, size_t channels, size_t slices) {
 // The values are rounded to halves, as the kernel stores them.
 #if HALVES_HOST
@@ -33,7 +35,7 @@ static long wrong_statistics(ocl::checks::Sums values, const float* got, size_t 
   long wrong = 0;
   for (size_t at = 0; at < block; ++at) {
     const double mean = want.exact[at], m2 = want.exact[block + at], count = want.exact[2 * block + at], most = largest[at];
-    // Means within a tile are rounded to an ulp of the largest value.
+    // The kernel rounds means of a tile to an ulp of the largest value.
     const bool right = got[2 * block + at] == count && std::fabs(got[at] - mean) <= 5e-7 * most &&
                        std::fabs(got[block + at] - m2) <= 3e-6 * m2 + 6e-7 * most * std::sqrt(m2) + 1e-14 * count * most * most;
     if (!right && wrong++ < 5)
@@ -55,9 +57,9 @@ extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int,
 #else
 #define TERMS_HOST 3
 #endif
-/// Returns the second operand: filters [groups * wide][deep]. With B_PACKED it is packed: for each group, blocks of 64
-/// filters by 128 bytes of the depth, whose lines of 8 chunks are permuted as kernels/pack/group.cl does. Floats have
-/// two blocks, the high and the low parts.
+/// Returns the second operand: filters [groups * wide][deep]. With B_PACKED they are packed as by
+/// kernels/pack/group.cl: for each group, blocks of 64 filters by 128 bytes along K, with the 8 chunks of each line
+/// permuted. For floats there are two blocks, with the high and the low parts.
 static std::vector<char> filters_of(const std::vector<float>& w, int groups, int wide, int deep) {
   const auto elements = stored(w);
   const auto* bytes = reinterpret_cast<const char*>(elements.data());
@@ -94,7 +96,7 @@ static OPERAND_T_HOST* filters_at(std::vector<char>& bytes) { return reinterpret
 /// The sizes from the command line, and random tensors: x [batch][H][W][GC], w [GK][R][S][C], dy [batch][P][Q][GK].
 struct Case {
   ocl::checks::Convolution shape;
-  // P and Q are the size of dy; GC and GK the channels and filters of all groups.
+  // P and Q: height and width of dy. GC and GK: channels and filters of all groups together.
   int P, Q, GC, GK;
   std::vector<float> x, w, dy;
 
@@ -140,7 +142,7 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
   const int stride = s.stride, pad = s.pad, dilation = s.dilation, groups = s.groups;
   const int GK = c.GK, P = c.P, Q = c.Q;
   want = ocl::checks::convolution_data_gradient(c.shape, c.w, c.dy);
-  // [GC][R][S][K]
+  // Filters [GC][R][S][K].
   const std::vector<float> turned = ocl::checks::filters_channel_first(c.shape, c.w);
   auto a = stored(c.dy);
   auto b = filters_of(turned, groups, C, R * S * K);
@@ -163,21 +165,21 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
 #else
 #define SLICES_ARGUMENT
 #endif
-/// Returns the kernel's result, followed by `slices` slices of statistics; `want` gets the reference without them.
-/// `all` is the number of work-groups if there are statistics.
+/// Returns the kernel's result, followed by `slices` slices of statistics; `want` gets the reference of the result
+/// only. `all` is the number of work-groups if the kernel stores statistics.
 static std::vector<float> computed(Case& c, ocl::checks::Sums& want, int slices, size_t all) {
   const ocl::checks::Convolution& s = c.shape;
   const int batch = s.batch, C = s.C, K = s.K, H = s.H, W = s.W, R = s.R, S = s.S;
   const int stride = s.stride, pad = s.pad, dilation = s.dilation, groups = s.groups;
   const int GC = c.GC, GK = c.GK;
 #if STATISTICS
-  // Makes the mean large compared with the spread where no filter element lies outside the image.
+  // Makes the mean large compared with the spread, for pixels whose filter window is inside the image.
   for (size_t i = 0; i < c.x.size(); i += static_cast<size_t>(C)) c.x[i] = 64;
   for (size_t j = 0; j < c.w.size(); j += static_cast<size_t>(C)) c.w[j] = 16;
 #elif defined(WARP_M)
   all = tiles(static_cast<long>(batch) * c.P * c.Q, TILE_M) * tiles(K, TILE_N);
 #else
-  // One work-group computes every tile.
+  // One work-group computes all tiles.
   all = 1;
 #endif
   want = ocl::checks::convolution(c.shape, c.x, c.w);

@@ -15,12 +15,12 @@ int run_case(int, char** argv) {
   double tolerance = 0;
 #if defined(WARP_M)
   const int tiles = (M + TILE_M - 1) / TILE_M * ((N + TILE_N - 1) / TILE_N);
-  // There is one work-group for each tile.
+  // gemm_warp has one work-group for each tile, so the argument `groups` must be 0.
   if (groups != 0) return 2;
 #else
   const int tiles = groups;
 #endif
-// The values have as many digits as a float, so that what TF32 cuts off counts.
+// The values have as many digits as a float has, so that an error shows if the kernel drops their low parts.
 #if defined(DIGITS)
   for (std::vector<float>* v : {&a, &b})
     for (size_t i = 0; i < v->size(); ++i) (*v)[i] += static_cast<float>(i * 2654435761u % 65536) / 65536;

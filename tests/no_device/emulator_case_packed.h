@@ -25,7 +25,7 @@ static std::vector<float> packed(Pack* pack, std::vector<OPERAND_T_HOST>& x, con
   return blocks;
 }
 
-/// Returns values. With fp32, each has a small term that TF32 alone would lose.
+/// Returns random numbers. For fp32 each has a small term, which is lost if the kernel does not split it into two TF32.
 static std::vector<float> values(size_t count, uint seed) {
   std::vector<float> v = numbers(count, seed);
 #if TERMS == 3

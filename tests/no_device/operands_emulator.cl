@@ -1,6 +1,7 @@
-// tests/no_device/operands_emulator.cl: the instructions of kernels/tensor_core/operands.cl as calls of emulator.cpp, for a build of a kernel as a host program.
-// Stands in place of the file's own instruction section, as wgmma_emulator.cl and mma_emulator.cl do; the default header of the compiler declares
-// OpenCL's functions, the harness defines them.
+// tests/no_device/operands_emulator.cl: the instructions of kernels/tensor_core/operands.cl as calls of emulator.cpp, for
+// a kernel that is built as a host program. The test replaces the instruction section of that file by this text, and those
+// of wgmma.cl and warp.cl by wgmma_emulator.cl and mma_emulator.cl. Clang's default header declares OpenCL's functions,
+// and emulator.cpp defines them.
 void emulated_copy(uint to, __global const void* from, uint bytes, uint most);
 void emulated_copies(int wait, uint but);
 uint emulated_halves(float first, float second);

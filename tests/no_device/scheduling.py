@@ -1,6 +1,6 @@
 # tests/no_device/scheduling.py: fixed device capabilities, and a torch.compile backend that collects lowered graphs.
-"""test_schedule and test_golden share them. No device is needed: graphs are traced on CPU tensors and rendered for
-these capabilities."""
+"""For test_schedule.py, test_golden.py and others. No device is needed: graphs are traced on CPU tensors, and kernels
+are generated for these capabilities."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Seen:
 
 
 def copied(args: list[Any]) -> list[Any]:
-    """Returns copies with the same strides."""
+    """Returns copies of the tensors with the same strides."""
 
     def copy(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
@@ -69,7 +69,7 @@ def copied(args: list[Any]) -> list[Any]:
 
 
 class _Plan:
-    """Runs the unscheduled graph and keeps the arguments of its first call."""
+    """Runs the unscheduled graph in the interpreter, and appends it to `seen` at its first call."""
 
     def __init__(self, kind: str, graph: ir.Graph, calls: Calls, seen: list[Seen]) -> None:
         self.kind, self.graph, self.calls, self.seen, self.called = kind, graph, calls, seen, False
@@ -82,7 +82,7 @@ class _Plan:
 
 
 def collecting(function: Callable[..., Any], seen: list[Seen], **settings: Any) -> Callable[..., Any]:
-    """Compiles `function` so that every graph it runs is appended to `seen`, with its arguments."""
+    """Compiles `function`. Each of its graphs is appended to `seen` at its first call, with its arguments."""
 
     def compiler(kind: str, gm: torch.fx.GraphModule, _: Any) -> Any:
         lowered = lower_module(gm)

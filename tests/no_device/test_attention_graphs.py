@@ -47,7 +47,8 @@ def test_written_out_attention_becomes_attention_nodes() -> None:
         ir.AttentionKind.kKeyValue,
     ]
     assert all(n.attention.masked for n in nodes)
-    # Masked scores are constants: a row without visible keys sends no gradient back to queries and keys.
+    # nan_rows: a row whose keys are all masked gives NaN. Masked scores are constants, so the gradients of such a row
+    # are 0, not NaN.
     assert [n.attention.nan_rows for n in nodes] == [True, False, False]
     assert nodes[0].attention.scale == pytest.approx(8**-0.5)
 

@@ -1,4 +1,4 @@
-# tests/no_device/test_bench.py: how bench processes rows: ratios, means, merges, files, the operations of a network.
+# tests/no_device/test_bench.py: rows of benchmark results: ratios, means, merges, files, the operations of a network.
 from __future__ import annotations
 
 import json
@@ -60,7 +60,7 @@ def test_files_are_plain_json(rows, tmp_path):
 
 
 def test_a_plot_has_panels_for_each_file(rows, tmp_path, monkeypatch):
-    """A panel with the rows of two runs would compare what never ran in turn."""
+    """Rows of two files come from different runs, whose times are not comparable, so they do not share a panel."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     titles = []
     monkeypatch.setattr(pyplot.Axes, "set_title", lambda axis, text: titles.append(text))

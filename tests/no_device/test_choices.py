@@ -1,4 +1,4 @@
-# tests/no_device/test_choices.py: choices of kernel variants without a device: which are offered, followed, skipped.
+# tests/no_device/test_choices.py: choices among kernel variants, without a device: which are candidates, used, skipped.
 from __future__ import annotations
 
 from typing import Any
@@ -40,7 +40,7 @@ def the_case(graph: ir.Graph, caps: dict[str, Any]) -> Any:
 
 
 def launched(rendered: dict[str, Any]) -> str:
-    """Returns kernels and schedule as text, without the information whether a choice was measured."""
+    """Returns kernels and schedule as text. Drops the word that says that a choice was measured."""
     kernels = [(k["text"], k["groups"], k["local"]) for k in rendered["kernels"]]
     return str(kernels) + rendered["schedule"].replace(", measured", "")
 
@@ -66,7 +66,7 @@ def test_each_candidate_can_be_followed(case, caps):
 
 
 def test_there_are_variants_to_measure():
-    """Each kind has at least two variants if its kernels come in several sizes."""
+    """Each kind of op has at least two candidates; the weight gradient on a CPU may have one."""
     for caps in ("cpu16", "gpu"):
         for case in CASES:
             candidates = the_case(graph_of(case), CAPS[caps])[2]

@@ -122,7 +122,7 @@ def test_wrong_use(arguments, says, run, monkeypatch):
     monkeypatch.setattr(parts, "require_device", lambda: None)
     status, out, err = run(*arguments)
     assert status == 2 and not out
-    # click prints the whole help for these.
+    # click prints the whole help for a group without a command.
     if arguments in (["cache"], ["bench"]):
         return
     assert is_one_line(err) and says in err and "--help`" in err, err
@@ -238,7 +238,7 @@ def test_a_closed_pipe(arguments, monkeypatch, capsys):
 
 
 def test_a_process_ends_with_the_status():
-    """The end of the interpreter adds nothing to the status and output of main()."""
+    """The process exits with the status of main(), and the shutdown of the interpreter prints nothing."""
     command = f"{sys.executable} -m torch_ocl_compile cache stats"
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
     full = subprocess.run(["sh", "-c", f"{command} > /dev/full"], capture_output=True, text=True, env=environment)

@@ -1,4 +1,4 @@
-# tests/no_device/test_collective_schedule.py: where the calls that start collectives and wait for them stand in the schedule.
+# tests/no_device/test_collective_schedule.py: the order of kernels, starts of collectives and waits in a schedule.
 from __future__ import annotations
 
 import io
@@ -22,7 +22,7 @@ N, ONE = ir.IndexExpr(100_000), ir.IndexExpr(1)
 
 
 class Builder:
-    """Builds graphs of vectors. Calls with even numbers start collectives, and the next odd ones wait for them."""
+    """Builds graphs of vectors. Call 2n starts a collective, and call 2n + 1 waits for it."""
 
     def __init__(self) -> None:
         self.b = ir.Builder()
@@ -63,7 +63,7 @@ def order(b: Builder, *outputs: Any, caps: str = "cpu16") -> list[str]:
 
 @pytest.mark.parametrize("caps", CAPS)
 def test_kernels_run_between_start_and_wait(caps: str) -> None:
-    """The graph waits at once, as functional collectives in a compiled function do."""
+    """In the graph, the wait follows the start directly, as with functional collectives in a compiled function."""
     b = Builder()
     x, w = b.input(), b.input()
     total = b.wait(b.start(x))
@@ -81,7 +81,8 @@ def test_a_start_moves_before_work_that_it_does_not_need() -> None:
 
 
 def test_starts_keep_their_order_and_waits_need_not() -> None:
-    """The second collective has its operands at once, but all ranks must start collectives in the same order."""
+    """The second collective could start first, because it reads an input. But all ranks must keep one order of
+    starts."""
     b = Builder()
     x, y = b.input(), b.input()
     first = b.start(b.b.op("exp", [x]))
@@ -108,7 +109,9 @@ def test_a_value_that_only_the_waiting_kernel_reads_is_computed_there() -> None:
 
 
 def test_work_moves_before_a_wait_only_if_there_is_memory() -> None:
-    """In program order, the first product is free before the second one is computed."""
+    """In program order, the first product is freed before the second is computed. If the second one is computed before
+    the wait, both need memory at the same time.
+    """
 
     def found(rows: int) -> list[str]:
         b = Builder()
@@ -156,7 +159,7 @@ def test_a_wait_for_a_later_call_is_refused() -> None:
 
 @pytest.fixture
 def fake_group() -> Iterator[None]:
-    """A group of two ranks of which the other one does nothing. Collectives leave their results as they are."""
+    """A process group with two ranks, of which only rank 0 exists. Its collectives do not change their tensors."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     yield
     dist.destroy_process_group()
@@ -185,7 +188,7 @@ def test_functional_collectives_become_two_calls() -> None:
     seen = seen_calls(function, x, w)
     assert waits_of(seen.graph) == [-1, 0, -1, 2, 2]
     scheduled = render(seen.graph, "cpu16")
-    # The calls belong together after pickling too.
+    # After pickling, each wait must still belong to the call that starts its collective.
     file = io.BytesIO()
     _Pickler(file).dump(seen.calls)
     for calls in (seen.calls, pickle.loads(file.getvalue())):

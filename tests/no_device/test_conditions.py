@@ -1,4 +1,5 @@
-# tests/no_device/test_conditions.py: guards of a trace as conditions, against the guards themselves.
+# tests/no_device/test_conditions.py: guards of a trace are translated to conditions on sizes, which must agree with the
+# guards.
 from __future__ import annotations
 
 import itertools
@@ -17,7 +18,7 @@ SIZES = {S: (0, 1), U: (2, 0)}
 
 
 class Env:
-    """Stands for a ShapeEnv with some guards."""
+    """A stand-in for ShapeEnv that has only guards."""
 
     def __init__(self, *guards: Any) -> None:
         self.guards = [type("Guard", (), {"expr": guard}) for guard in guards]

@@ -62,7 +62,7 @@ def test_every_option_says_what_may_be_given():
 
 
 def test_names_to_disable(monkeypatch):
-    """Spaces do not matter, and the C++ core has the same names."""
+    """Spaces around names are ignored. The C++ core checks the names."""
     assert config.compile_options({"disable": " warpgroup, warp ,"})["disable"] == "warpgroup,warp"
     monkeypatch.setenv("TORCH_OCL_DISABLE", "nonsense")
     with pytest.raises(ConfigError, match="environment variable TORCH_OCL_DISABLE: 'nonsense' is no execution level"):

@@ -56,7 +56,7 @@ MISSING = {
 
 
 def public_names(module):
-    """Returns the names that a user may mean: no modules of Python, and nothing from typing or functools."""
+    """Yields the public names of a module, without those that it imports from Python's own modules."""
     foreign = {"typing", "functools", "collections.abc", "builtins"}
     for name in dir(module):
         value = getattr(module, name, None)
@@ -82,7 +82,7 @@ def test_memory_has_what_it_promises():
 
 
 def test_no_reason_is_left_over():
-    """The names are those of this torch; other versions have fewer or more."""
+    """MISSING lists names of torch 2.13; other versions of torch have fewer or more."""
     found = sorted(name for name in MISSING if hasattr(torch.ocl, name))
     assert not found, f"torch.ocl has these: remove their reasons: {found}"
     if torch.__version__.startswith("2.13."):

@@ -1,7 +1,7 @@
-# tests/no_device/test_device_check.py: correct kernels pass the device's check, with their instructions in software.
-"""csrc/checks computes products, attentions and convolutions with statistics before a plan relies on tensor cores.
+# tests/no_device/test_device_check.py: emulated kernels pass the check of csrc/checks that a device must pass.
+"""Before a plan uses tensor cores, csrc/checks runs their kernels on the device, and compares with expected results.
 
-These run here with the arguments and the expected results of csrc/checks.
+These tests run the same kernels in the emulator, with the arguments and the expected results of csrc/checks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
     pytest.mark.sampled(every=2, first=True),
 ]
-GUARD = 64  # The number of floats in front of the results.
+GUARD = 64  # The number of floats before and behind the results, which a kernel must not change.
 
 CASE = """#include <string>
 static std::vector<char> file(const std::string& name) {

@@ -1,4 +1,4 @@
-# tests/no_device/test_error_bounds.py: bounds of errors stay in fp64, which the checked results have.
+# tests/no_device/test_error_bounds.py: error bounds have the dtype of the results in the check: fp64.
 import math
 
 import pytest

@@ -1,4 +1,4 @@
-# tests/no_device/test_exact.py: tests/device/exact.py accepts a sum in another order, and no mistake.
+# tests/no_device/test_exact.py: tests/device/exact.py accepts a sum in another order, and rejects wrong sums.
 import sys
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_another_order_of_a_sum_passes_and_a_mistake_does_not():
     torch.manual_seed(0)
     a, b = torch.randn(64, 4096), torch.randn(4096, 64)
     other = in_blocks(a, b)
-    # Sums near 0 do not hold a fixed tolerance.
+    # A fixed tolerance would reject correct sums near 0.
     with pytest.raises(AssertionError):
         torch.testing.assert_close(other, product(a, b), rtol=1e-4, atol=1e-5)
     assert_as_exact(other, product, a, b)

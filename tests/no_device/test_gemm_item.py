@@ -24,16 +24,16 @@ def product(m: int, n: int, k: int, **caps: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("sizes", "layout"),
     [
-        # All of B fits in the L2 cache, so it is read in place.
+        # The layouts are values of B_IN_PLACE. 3: all of B fits in the L2 cache, so it is read in place.
         ((1024, 256, 256), 3),
         ((1024, 768, 256), 3),
-        # The rows of B would share few sets of a cache.
+        # 1: B fits, but its stride maps all rows to few sets of the cache, so the kernel copies panels of B.
         ((1024, 1024, 256), 1),
         ((48, 256, 256), 3),
-        # Larger ones are packed, by a separate launch if many rows share B.
+        # A larger B is packed, by a separate launch (0) if many rows of A use it, else by the kernel (1).
         ((1024, 1024, 512), 0),
         ((256, 1024, 1024), 1),
-        # There are no whole tiles.
+        # The columns are no multiple of a tile.
         ((1024, 250, 256), 0),
     ],
 )

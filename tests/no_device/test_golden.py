@@ -69,7 +69,7 @@ def test_golden(name: str, caps: str, golden: Any) -> None:
 
 
 def test_text_does_not_depend_on_the_process() -> None:
-    """Two graphs with the same meaning that are traced separately give the same kernels."""
+    """Two graphs of the same function, traced one after the other, give the same kernels."""
     texts = []
     for factor in (2, 2):
         seen: list[Seen] = []
@@ -84,7 +84,8 @@ def shuffled_sums(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_loops_of_many_gathers_are_not_unrolled() -> None:
-    """63 copies of eight gathers took a compiler eight minutes. The inner loop alone is unrolled."""
+    """Only the inner loop is unrolled. With both loops unrolled, 63 copies of eight gathers took a compiler eight
+    minutes."""
     seen: list[Seen] = []
     collecting(shuffled_sums, seen, dynamic=False)(*zeros((2, 6, 3, 4)))
     (kernel,) = render(seen[0].graph, "cpu16")["kernels"]

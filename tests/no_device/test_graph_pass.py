@@ -314,7 +314,7 @@ def test_dead_code() -> None:
 
 
 def test_copies() -> None:
-    """host_part.extract makes such a graph of copies."""
+    """compare_copy() compares a graph with copies of its nodes, such as host_part.extract makes."""
     gm = dynamo_graph(swapped, torch.rand(4))
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}

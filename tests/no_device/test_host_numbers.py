@@ -1,4 +1,4 @@
-# tests/no_device/test_host_numbers.py: lists of numbers on the host become vectors; everything else stays.
+# tests/no_device/test_host_numbers.py: lists of 0-dimensional CPU tensors become vectors; other lists do not change.
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx

@@ -1,4 +1,4 @@
-# tests/no_device/test_install.py: what a wheel says of itself, and what a machine without OpenCL sees.
+# tests/no_device/test_install.py: a wheel's version and dependencies, and messages on a machine without OpenCL.
 from __future__ import annotations
 
 import importlib.util
@@ -18,7 +18,7 @@ tomllib = pytest.importorskip("tomllib")  # from Python 3.11 on
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
-# With the loader and pip's runtimes out of sight, as on a machine without OpenCL.
+# Runs where the OpenCL loader and pip's runtimes are hidden, as on a machine without OpenCL.
 WITHOUT_OPENCL = """
 import torch, torch_ocl_compile
 from torch_ocl_compile.errors import ConfigError
@@ -72,7 +72,7 @@ def test_a_machine_without_opencl_imports_the_package_and_is_told_what_to_do(tmp
     libraries = [Path(line.split()[-1]) for line in _mapped() if re.search(r"/lib(OpenCL|intelocl|pocl)\.so", line)]
     libraries += [
         p for p in {library.parent / "libOpenCL.so.1" for library in libraries} if p.is_file()
-    ]  # pip's loader
+    ]  # The OpenCL loader that pip installs.
     vendors = [Path(sys.prefix, "etc", "OpenCL", "vendors"), Path("/etc/OpenCL/vendors")]
     hide = [f"mount --bind /dev/null {p.resolve()}" for p in libraries]
     hide += [f"mount --bind {tmp_path} {p.resolve()}" for p in vendors if p.is_dir()]
@@ -89,6 +89,6 @@ def test_a_machine_without_opencl_imports_the_package_and_is_told_what_to_do(tmp
 
 
 def _mapped() -> list[str]:
-    """Lines of /proc/self/maps once the devices were listed."""
+    """Lines of /proc/self/maps that name libraries. Listing the devices loads the runtimes first."""
     assert torch.ocl.device_count() > 0
     return sorted({line for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line})

@@ -170,11 +170,11 @@ CHECKED = [
 
 @pytest.mark.parametrize("function, kernel, kind, number", CHECKED, ids=lambda x: x.__name__ if callable(x) else str(x))
 def test_the_reference_is_what_torch_computes(function: Any, kernel: str, kind: str, number: int) -> None:
-    """Compares in fp64. The largest scores and the sums of weights, which follow attention's results, are not compared."""
+    """Compares in fp64. Row maxima and sums of weights, which follow the results of attention, are not compared."""
     [product] = _C.exec.check_cases(kernel, kind, only=number)
     case = Case(kernel, kind, product)
     want, got = function(case), case.exact
-    # The slices are added first.
+    # The check stores a slice for each part of the pixels; their sum is the gradient.
     if function is conv_weight:
         got = got.view(-1, len(want)).sum(0)
     torch.testing.assert_close(got[: len(want)], want, rtol=1e-9, atol=1e-9)

@@ -31,7 +31,8 @@ ONLY = {
     r"^(torch|ATen|c10|pybind11)/": {"torch", "distributed", "python"},
     r"^CL/": {"runtime"},
     r"^sqlite3\.h": {"cache"},
-    # Streams look up locale facets. If the module has a C++ library of its own, it may find those of another copy and crash.
+    # Streams look up locale facets. If the extension contains its own copy of the C++ library, it may find another
+    # copy's facets, and crash.
     r"^(sstream|iostream|ostream|istream|fstream|iomanip|regex|locale)$": set(),
 }
 # Module or package of torch_ocl_compile -> the others that it may import, anywhere in its files.
@@ -83,7 +84,8 @@ PYTHON_LAYERS = {
     },
     "__main__": {"cli"},
 }
-# Imports inside functions. Each spares `import torch`, or a command, a module that it may not need.
+# Modules with imports inside functions -> why. `import torch`, or a command, then does not load a module it may not
+# need.
 LATE_IMPORTS = {
     "__init__": "the rest of the package is imported when it is used",
     "bench.memory_peak": "only the side ocl registers the device",
@@ -121,7 +123,7 @@ def test_cpp_layers(folder):
     assert not wrong, "\n".join(wrong)
 
 
-# What a file that is not for one operating system may not contain: headers of a system, and questions for the system.
+# What only files for one operating system may contain: headers of the system, and macros that name a system.
 SYSTEM = re.compile(
     r"^\s*#\s*include\s*<((sys|net|arpa|linux)/.*|(unistd|fcntl|dlfcn|poll|pthread|signal|spawn|elf|link|windows|io|psapi|aclapi|sddl)\.h)>"
     r'|^#include "csrc/support/win32\.h"'
@@ -177,7 +179,7 @@ def imported(path):
             top, *parts = name.split(".")
             if top == "torch_ocl_compile":
                 while parts and parts[0] != "_C" and ".".join(parts) not in MODULES:
-                    # The last part is a name in a module.
+                    # The last part is no module, but a name that a module defines.
                     parts.pop()
                 yield (".".join(parts) or "__init__"), id(node) in inside
 
@@ -238,7 +240,7 @@ def test_python_modules_have_no_circle():
 def test_import_loads_no_compiler():
     """The last step of `import torch` imports this package.
 
-    It loads what registers the device, and nothing that needs Inductor.
+    It may load only modules that register the device, because the compiler's modules import Inductor.
     """
     program = (
         "import sys, torch_ocl_compile; print(*(name for name in sys.modules if name.startswith('torch_ocl_compile.')))"

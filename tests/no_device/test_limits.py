@@ -55,7 +55,7 @@ def parameter_count(text):
     return commas + 1 if text.strip() else 0
 
 
-# Keywords in front of a bracket or brace that does not open a function.
+# Keywords before a bracket that does not open the parameters of a function.
 NOT_A_FUNCTION = {"if", "for", "while", "switch", "catch", "return", "sizeof", "decltype", "alignas", "noexcept"}
 
 
@@ -73,7 +73,7 @@ def cpp_functions(code):
             if name and name[1] not in NOT_A_FUNCTION and "=" not in code[start:position].split("operator")[0]:
                 tail = re.match(r"\s*(const|noexcept|override|final|&|\s|->\s*[\w:<>,*& ]+)*", code[end:])
                 brace = end + tail.end()
-                # Initialisers of members.
+                # Skips the member initialisers of a constructor.
                 if code[brace : brace + 1] == ":" and code[brace + 1 : brace + 2] != ":":
                     brace += 1
                     while True:
@@ -94,7 +94,7 @@ def cpp_functions(code):
         elif c == "{":
             head = code[start:position]
             if not re.search(r"\b(namespace|class|struct|union|extern)\b", head) or "=" in head:
-                # An enumeration or an initialiser.
+                # Skips the braces of an enumeration or an initialiser: they contain no function.
                 position = closing(code, position)
                 continue
             start = position + 1
@@ -109,8 +109,8 @@ def python_functions(code):
 
 
 def kernel_functions(code):
-    """Yields (name, first line, lines, parameters) of the functions of a kernel file. Macros may add parameters: 0 is
-    given."""
+    """Yields (name, first line, lines, 0) of the functions of a kernel file. Parameters are not counted: macros may add
+    some."""
     heads = r"^(?:ALWAYS_INLINE|OCL_\w+|ONE_ITEM|__kernel|static)\b(?:\s+__attribute__\(\(.*?\)\)\)|[\w\s*])*?\b(\w+)\("
     for m in re.finditer(heads + r"[^;]*?\{.*?^\}", code, re.DOTALL | re.MULTILINE):
         yield m[1], code.count("\n", 0, m.start()) + 1, m[0].count("\n") + 1, 0

@@ -26,7 +26,7 @@ Compiled = Callable[..., Any]
 
 
 def reference(gm: torch.fx.GraphModule, example_inputs: Any, *, graphs: list[ir.Graph] | None = None) -> Any:
-    """A torch.compile backend that lowers and interprets. The lowered graphs are appended to `graphs`."""
+    """A torch.compile backend that lowers graphs and runs them in the interpreter. Appends the graphs to `graphs`."""
 
     def compiler(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         lowered = lower_module(gm)
@@ -78,13 +78,13 @@ def cases() -> list[Any]:
     ]
 
 
-# Ops whose decomposition gives row-major results where eager follows the input; the traced strides are what is
-# promised.
+# Ops whose decomposition gives row-major results, while eager mode keeps the strides of the input. A compiled function
+# promises only the strides of the traced graph.
 TRACED_OTHERWISE = {"logsigmoid", "pow_base"}
 
 
 def assert_same_strides(got: Any, want: Any) -> None:
-    """Asserts that results which the user sees have the strides of eager mode."""
+    """Asserts equal strides, except in dimensions with one element, whose stride has no meaning."""
     for x, y in zip(tree_flatten(got)[0], tree_flatten(want)[0], strict=True):
         if isinstance(y, torch.Tensor) and y.numel() > 1:
             assert [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1] == [
@@ -94,14 +94,14 @@ def assert_same_strides(got: Any, want: Any) -> None:
 
 def results_of(op: Op, samples: list[tuple[Any, ...]]) -> list[Any]:
     results = []
-    # It is no comprehension, because Dynamo continues in a loop after an op that breaks the graph.
+    # Not a comprehension: after a graph break, Dynamo can compile the rest of a loop, but not of a comprehension.
     for sample in samples:
         results.append(op.call(*sample))
     return results
 
 
 def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], wants_gradients: bool) -> None:
-    """Runs `samples` in one graph."""
+    """Compiles one function that runs all `samples`, and compares results, strides and gradients with eager mode."""
     ours = [with_gradients(op, sample) for sample in samples] if wants_gradients else samples
     theirs = [widened(sample) for sample in samples]
     theirs = [with_gradients(op, sample) for sample in theirs] if wants_gradients else theirs
@@ -229,7 +229,7 @@ def test_mutation_keeps_old_contents() -> None:
 
 
 def test_pooling_keeps_no_input() -> None:
-    """Backward of max_pool2d needs only int8 offsets."""
+    """Backward of max_pool2d reads int8 offsets of the maxima, and not the input of forward."""
     graphs: list[ir.Graph] = []
     x = torch.randn(2, 3, 8, 8, requires_grad=True)
     compiled(lambda x: torch.nn.functional.max_pool2d(x, 2), graphs)(x).sum().backward()
@@ -286,5 +286,5 @@ def test_dropout_draws_the_same_numbers_in_backward(checkpointed: bool) -> None:
     # The derivative of exp(x) * mask / (1 - p) by x is the result itself.
     torch.testing.assert_close(grad, y.detach())
     assert 0.2 < (y == 0).double().mean() < 0.3
-    # y, x or exp(x), and the state are saved.
+    # Forward returns y, x or exp(x), and the random state, but no mask.
     assert saved[0] <= 2 * 4000 + 4000 + 16

@@ -1,6 +1,6 @@
 # tests/no_device/test_names_in_docs.py: every name of this project that README and docs mention exists.
-"""It checks names of torch.ocl and of torch_ocl_compile, options, environment variables, commands with their options,
-targets of make, and files. Each kind has a function that returns the names of a text that do not exist."""
+"""Checked are names of torch.ocl and of torch_ocl_compile, options, environment variables, commands with their options,
+targets of make, and files. For each kind, a function returns the names in a text that do not exist."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def code_of(text: str) -> str:
     return "\n".join(CODE.findall(text))
 
 
-# The kinds of names
+# One function for each kind of name
 
 
 def missing_attributes(text: str) -> set[str]:

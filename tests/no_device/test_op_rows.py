@@ -55,7 +55,7 @@ def unfused_attention(q: torch.Tensor, state: torch.Tensor) -> Any:
     return torch.ops.ocl.attention(q, q, q, None, state, 0.5, False, False, None)
 
 
-# Rows that the tables lack -> a function whose graph contains them, and its inputs.
+# Rows of ops.def that are not in TABLES -> a function whose graph contains the row, and its inputs.
 FORMULAS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "add": (torch.add, [numbers(), numbers()]),
     "floordiv": (torch.floor_divide, [numbers(), numbers()]),

@@ -24,8 +24,7 @@ def assert_parses_back(graph: ir.Graph) -> None:
 def assert_scheduled_equals_unscheduled(
     seen: Seen, caps: str, rtol: float | None = None, atol: float | None = None, of_scale: float = 0.0
 ) -> None:
-    """`of_scale` is the absolute tolerance relative to the tensor's largest element, for sums of numbers of either
-    sign."""
+    """`of_scale`: absolute tolerance divided by the tensor's largest element, for sums that may cancel."""
     rendered = render(seen.graph, caps)
     scheduled = rendered["graph"]
     assert_parses_back(scheduled)
@@ -34,11 +33,11 @@ def assert_scheduled_equals_unscheduled(
     ours, theirs = copied(seen.args), copied(seen.args)
     got = run_graph(scheduled, ours, seen.calls, order)
     expected = run_graph(seen.graph, theirs, seen.calls)
-    # Mutated arguments are compared, too.
+    # Arguments are compared too, because the graph may write to them.
     for name, some, others in ("result", got, expected), ("argument", ours, theirs):
         for position, (x, y) in enumerate(zip(some, others, strict=True)):
             if not isinstance(y, torch.Tensor):
-                continue  # The value is a size.
+                continue  # This value is a symbolic size.
             limit = of_scale * float(y.abs().max()) if of_scale and y.numel() else atol
             place = f"{name} {position} of the {seen.kind} graph for {caps}"
             torch.testing.assert_close(
@@ -78,7 +77,8 @@ def test_op(op: Op, dtype: torch.dtype, sweep: bool) -> None:
                 assert_scheduled_equals_unscheduled(one, caps, op.rtol, op.atol)
 
 
-# Long reductions are split; rows are fused whole; columns get separate kernels on GPUs.
+# Functions with long reductions. Some are split, some are fused along rows, and sums of columns get other kernels on
+# GPUs.
 def normalised_rows(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.layer_norm(x, x.shape[1:]).softmax(-1).log()
 
@@ -145,7 +145,7 @@ STATISTICS: dict[str, tuple[int, int, int, int, Any, bool]] = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", STATISTICS)
 def test_statistics_of_a_convolution(name: str, dtype: torch.dtype, bias: bool, caps: str) -> None:
-    """A kernel on tensor cores stores the statistics with the bias; the reduction merges its slices."""
+    """The tensor core kernel adds the bias and stores statistics in slices, which the reduction merges."""
     channels, filters, size, groups, norm, expected = STATISTICS[name]
     torch.manual_seed(0)
     x = torch.randn(3, channels, 23, 31).to(dtype).contiguous(memory_format=torch.channels_last)
@@ -153,8 +153,8 @@ def test_statistics_of_a_convolution(name: str, dtype: torch.dtype, bias: bool, 
     b = torch.randn(filters).to(dtype) if bias else None
     seen: list[Seen] = []
     collecting(lambda x, w, b: convolved(x, w, norm, groups, b), seen, dynamic=False)(x, w, b)
-    rounding = 1e-4 if dtype == torch.float32 else 1e-2  # The statistics of the same values, computed in another order.
-    # The kernel rounds once, after adding the bias.
+    rounding = 1e-4 if dtype == torch.float32 else 1e-2  # The statistics are summed in another order.
+    # The kernel rounds to bf16 once, after adding the bias; the unscheduled graph rounds before it, too.
     of_scale = 1e-2 if bias and dtype != torch.float32 else 0.0
     assert_scheduled_equals_unscheduled(seen[0], caps, rtol=rounding, atol=rounding, of_scale=of_scale)
     rendered = render(seen[0].graph, caps)
@@ -182,8 +182,8 @@ def scaled(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("call", [biased_and_another, late_bias, scaled])
 def test_what_the_kernel_cannot_add_is_read(call: Any) -> None:
-    """A bias whose sum is not the only use of the convolution, one that is known after it, and an addend that is no
-    bias."""
+    """The kernel stores no statistics if it cannot add the bias before them: if the result without bias is used too, if
+    the bias depends on the convolution, or if the convolution is multiplied instead."""
     torch.manual_seed(0)
     x = torch.randn(3, 16, 23, 31).contiguous(memory_format=torch.channels_last)
     seen: list[Seen] = []
@@ -194,7 +194,7 @@ def test_what_the_kernel_cannot_add_is_read(call: Any) -> None:
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_statistics_on_a_cpu(bias: bool) -> None:
-    """A work-item stores the statistics of its pixels if the output is larger than caches.
+    """A work-item stores the statistics of its pixels only if the output is larger than the caches.
 
     The number of channels is odd, and the last work-item has fewer pixels.
     """

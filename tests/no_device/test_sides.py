@@ -1,4 +1,4 @@
-# tests/no_device/test_sides.py: each side of a comparison runs at its strongest, and within its limits.
+# tests/no_device/test_sides.py: the sides of a benchmark: settings, cores, memory, and the parts of peak memory.
 from __future__ import annotations
 
 import json
@@ -15,7 +15,7 @@ from torch_ocl_compile.bench.sides import ADAM, DEFAULT_SIDES, HEAP, SIDES
 from torch_ocl_compile.errors import ToolError
 
 BENCH = Path(process.__file__).parent
-# Runs a side of PyTorch as its process does, and counts the parameters that Inductor makes constants.
+# Runs the side "inductor" as in a benchmark, and counts the inputs of graphs that Inductor turns into constants.
 FROZEN = """
 import json, sys, torch
 from torch._inductor import freezing
@@ -64,7 +64,7 @@ def test_the_table():
 
 
 def test_a_side_keeps_its_heap_and_its_cores():
-    """Without HEAP, a step of this network has about 7,000 page faults."""
+    """HEAP makes glibc keep freed memory. Without it, a step of this network has about 7,000 page faults."""
     settings = NetworkSettings(["eager"], batch=8, threads=1, calls=2)
     with settings.process("eager", "gpt", "inference") as side:
         for _ in range(3):
@@ -136,7 +136,8 @@ def frames(purpose: str) -> list[dict]:
 
 
 def test_parts_of_a_peak():
-    """The peak is the moment with most memory, not the sum of all, and a block counts by its own life, not its address."""
+    """The peak counts the blocks that exist at one moment. Two blocks that had the same address at different times are
+    told apart."""
     snapshot = {"segments": [
         {"device": 1, "blocks": [{"address": 1, "size": 99, "state": "active_allocated", "frames": []}]},
         {"device": 0, "blocks": [{"address": 1, "size": 10, "state": "active_allocated", "frames": []},

@@ -1,4 +1,5 @@
-# tests/no_device/test_site.py: the documentation site builds, needs no network, and has a place and a target for everything.
+# tests/no_device/test_site.py: the documentation site builds, loads nothing from the network, lists every page, has no
+# broken link.
 from __future__ import annotations
 
 import importlib.util
@@ -50,7 +51,7 @@ def build(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The built site. With --strict, a link or an anchor that leads nowhere ends the build."""
+    """The folder of the built site. With --strict, a broken link or anchor ends the build with an error."""
     folder = tmp_path_factory.mktemp("site")
     done = build(folder)
     assert done.returncode == 0, done.stderr
@@ -77,7 +78,7 @@ def test_pages_load_nothing_from_elsewhere(site):
 
 
 def test_lists_tables_and_blocks_are_rendered(site):
-    """Markdown of the site differs from that of code hosts: what a list contains is indented by four columns."""
+    """Unlike Markdown on code hosts, that of the site requires four columns of indentation inside of lists."""
     for page in site.rglob("*.html"):
         for text in re.findall(r"<p>(.*?)</p>", page.read_text(encoding="utf-8"), re.S):
             wrong = re.search(r"(^|\n)(- |\d+\. |\|.*\||```)", text)

@@ -1,5 +1,5 @@
 # tests/no_device/test_tensor_core_attention.py: which tensor core kernels are chosen for attention and its gradients.
-"""It works like test_tensor_core_choice.py."""
+"""Graphs are scheduled for capabilities with tensor cores, without a device, as in test_tensor_core_choice.py."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.no_device.test_tensor_core_choice import macros, settings
 from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 
-__all__ = ["settings"]  # The fixture applies to every test here.
+__all__ = ["settings"]  # The imported autouse fixture applies to every test of this file.
 
 
 def attention(
     dtype: torch.dtype, shape: tuple[int, ...], device: str = "warpgroup", **caps: Any
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns the choices and kernels of a softmax(q k^T) v without gradients."""
+    """Returns the log lines about attention, and the kernels, of softmax(0.2 q k^T) v without gradients."""
     graphs: list[ir.Graph] = []
     q, k, v = (torch.randn(shape).to(dtype) for _ in range(3))
     with torch.no_grad():
@@ -47,7 +47,7 @@ def test_attention(dtype: torch.dtype, name: str) -> None:
 )
 @pytest.mark.parametrize("size, filled", [(64, 64), (32, 32), (80, 96), (128, 128), (136, None)])
 def test_attention_on_warp_tensor_cores(dtype: torch.dtype, name: str, size: int, filled: int | None) -> None:
-    """These kernels are chosen without warpgroup tensor cores; large heads get the portable kernel."""
+    """The warp kernel is chosen without warpgroup tensor cores; heads that are too large get the portable kernel."""
     log, texts = attention(dtype, (2, 12, 197, size), "warp")
     if filled is None:
         assert "attention_group" in log[0]

@@ -31,16 +31,16 @@ ALLOWED: dict[str, Callable[[], None]] = {
 
 
 def allow_everywhere() -> None:
-    torch.backends.cuda.matmul.fp32_precision = "none"  # Products then follow the setting for all ops.
+    torch.backends.cuda.matmul.fp32_precision = "none"  # Products then follow torch.backends.fp32_precision.
     torch.backends.fp32_precision = "tf32"
 
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
-    """Restores the settings as they were.
+    """Restores PyTorch's settings of fp32 precision after a test.
 
-    If the newer interface is set, reading the older one is an error until both agree again. PyTorch's own test
-    helpers, if another test has imported them, forbid such settings except in this context.
+    PyTorch has an older and a newer interface for them, and reading the older one fails until both agree. If a test has
+    imported PyTorch's test helpers, these settings can be changed only inside this context.
     """
     with getattr(torch.backends, "__allow_nonbracketed_mutation")():
         convolutions = torch.backends.cudnn.conv.fp32_precision
@@ -115,8 +115,8 @@ def test_halves(dtype: torch.dtype, name: str) -> None:
 
 
 def test_rows_that_are_not_aligned_are_copied() -> None:
-    """A row of 50257 elements of 16 bits: it is copied so that rows begin at multiples of 16 bytes, in the matrix's own
-    order."""
+    """Rows of 50257 16-bit elements do not begin at multiples of 16 bytes. The matrix is copied with longer rows, in
+    its own order."""
     a, b = torch.randn(64, 50257).bfloat16(), torch.randn(50257, 128).bfloat16()
     log, texts = kernels(lambda a, b: (a @ b).float(), [a, b])
     assert "bf16" in log[0] and len(texts) == 2
@@ -141,12 +141,13 @@ def test_convolutions_of_halves(channels: int) -> None:
 
 
 def test_large_operands_are_packed() -> None:
-    """Large operands are packed, by a launch for each, where the time saved is larger."""
+    """Each large operand is packed by a launch of its own, if that takes less time than it saves."""
     a = torch.empty(2048, 2048)
     log, texts = kernels(lambda a, b: torch.relu(a @ b.t()), [a, a])
     assert "gemm_packed_warpgroup" in log[0] and len(texts) == 3
     forms = [re.search(r"#define FORM (.)", macros(kernel)) for kernel in texts]
-    assert sorted(form[1] for form in forms if form) == ["0", "2"]  # B is packed in rows, A in fragments.
+    # FORM 0 packs B in rows, FORM 2 packs A in fragments.
+    assert sorted(form[1] for form in forms if form) == ["0", "2"]
     torch.set_float32_matmul_precision("high")
     log, texts = kernels(lambda a, b: a.t() @ b, [a, a])
     assert "tf32 packed" in log[0] and "split" not in log[0] and any("#define TILE_N 256" in macros(k) for k in texts)
@@ -160,7 +161,7 @@ def test_large_operands_are_packed() -> None:
 
 def test_long_depths_of_packed_operands_are_split() -> None:
     log, texts = kernels(lambda g, x: g.t() @ x, [torch.empty(12608, 3072), torch.empty(12608, 768)])
-    assert "packed in" in log[0] and len(texts) == 4  # There are two packing launches, the products, and their sum.
+    assert "packed in" in log[0] and len(texts) == 4  # Two launches pack, one multiplies, one adds the slices.
 
 
 def test_batches_share_a_packed_weight() -> None:
@@ -188,8 +189,8 @@ def test_what_a_check_rules_out_is_not_used() -> None:
     [(torch.float32, "fp32", "split tf32"), (torch.bfloat16, "bf16", "bf16"), (torch.float16, "fp16", "f16")],
 )
 def test_warp_tensor_cores(dtype: torch.dtype, kind: str, name: str) -> None:
-    """Without warpgroup tensor cores, the warp kernel reads operands in place; without either, the portable kernel is
-    chosen."""
+    """Without warpgroup tensor cores, the warp kernel is chosen, and reads operands in place. If it is disabled, or A
+    has few rows, the portable kernel is chosen."""
     a = torch.randn(300, 256).to(dtype)
     inputs = [a, torch.randn(256, 264).to(dtype)]
     log, texts = kernels(lambda a, b: torch.relu(a @ b), inputs, "warp")
@@ -215,7 +216,8 @@ def test_tf32_on_warp_tensor_cores() -> None:
 
 @pytest.mark.parametrize("dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16")])
 def test_convolutions_on_warp_tensor_cores(dtype: torch.dtype, name: str) -> None:
-    """Compiles forward and both gradients; the weight gradient is split into slices."""
+    """Compiles forward and both gradients. The weight gradient is not split into slices: it sums over 128 pixels
+    only."""
     x, w = torch.randn(2, 64, 16, 16).to(dtype), torch.randn(72, 64, 3, 3).to(dtype)
 
     def step(x: torch.Tensor, w: torch.Tensor) -> Any:
@@ -227,7 +229,7 @@ def test_convolutions_on_warp_tensor_cores(dtype: torch.dtype, name: str) -> Non
     log, texts = kernels(step, [x, w], "warp")
     assert sum("conv_warp " in line and line.endswith(name) for line in log) == 2
     weight = next(line for line in log if "conv_weight_warp " in line)
-    assert name in weight and "slices" not in weight and len(log) == 3  # There are only 128 pixels.
+    assert name in weight and "slices" not in weight and len(log) == 3
     on_tensor_cores = [macros(k) for k in texts if "mma.sync" in k["text"]]
     assert sorted("#define DATA_GRADIENT 1" in text for text in on_tensor_cores) == [False, False, True]
     assert any("#define DY_DENSE 1" in text for text in on_tensor_cores)
@@ -236,7 +238,7 @@ def test_convolutions_on_warp_tensor_cores(dtype: torch.dtype, name: str) -> Non
 
 @pytest.mark.parametrize("channels, stored", [(64, False), (3, True)])
 def test_weight_gradients_on_warp_tensor_cores(channels: int, stored: bool) -> None:
-    """Many pixels are split into slices, which a second kernel adds. Few channels are padded to a chunk."""
+    """The sum over many pixels is split into slices, which a second kernel adds. 3 channels are padded to a chunk."""
     x, dy = torch.randn(8, channels, 56, 56), torch.randn(8, 64, 56, 56)
     weight = torch.randn(64, channels, 3, 3)
 
@@ -283,11 +285,11 @@ def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("level, groups", [("warpgroup", 100), ("warp", 200)])
 def test_statistics(tmp_path: Path, level: str, groups: int, bias: bool, dtype: torch.dtype) -> None:
-    """The number of slices of the statistics follows from the work-groups.
+    """The kernel is persistent, and each of its work-groups stores one slice of the statistics.
 
-    There are 200 tiles (400 narrower ones), which take two (four) waves of 132 work-groups, and so do 100 slices.
-    Twice as many work-groups of warp kernels are resident. There are no statistics if the device check failed, or if
-    the user disables them.
+    The warpgroup kernel has 200 tiles, and 132 work-groups are resident. 100 work-groups with two tiles each take as
+    long as 132, and store fewer slices. The warp kernel has 400 narrower tiles, 264 resident work-groups, and uses 200.
+    No statistics are stored if the device check failed, or if the user disables them.
     """
 
     def block(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-# tests/no_device/test_trace.py: launch records as a Chrome trace: rows, times, names, sums.
+# tests/no_device/test_trace.py: launch records written as a Chrome trace: rows, times, names, sums by kernel.
 import json
 
 from torch_ocl_compile.device.record import LaunchRecord

@@ -19,7 +19,7 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
 #define WGMMA_COMMIT()
 #define WGMMA_WAIT(but) emulated_barrier(0, 4, 0)
 #define FENCE_REGISTER(x)
-#define WGMMA_FINISH() emulated_barrier(0, 4, 0)  // for the whole warpgroup, as an instruction is
+#define WGMMA_FINISH() emulated_barrier(0, 4, 0)  // a wgmma instruction, too, belongs to the whole warpgroup
 #if HALVES
 #define MULTIPLY(d, a, b, keep, a_rows, b_rows) emulated_multiply(d, 0, a, b, TILE_N, keep[0] == '1', !(a_rows), !(b_rows))
 #define MULTIPLY_64(d, a, b, keep, transposed) emulated_multiply(d, 0, a, b, 64, keep[0] == '1', transposed[0] == '1', transposed[3] == '1')
