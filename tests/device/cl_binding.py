@@ -1,7 +1,7 @@
 """tests/device/cl_binding.py: a small OpenCL binding over ctypes, which builds and runs a kernel file without the package.
 
-CPU devices use the memory of torch CPU tensors directly. Other devices get copies before and after each launch; so does
-Oclgrind, which takes the host's memory for uninitialised."""
+CPU devices use the memory of torch CPU tensors directly. For other devices, tensors are copied before and after each
+launch; for Oclgrind too, because it treats the host's memory as uninitialised."""
 
 import ctypes as C
 import itertools
@@ -22,7 +22,7 @@ try:
         "clCreateKernel",
     ):
         getattr(lib, _name).restype = P
-except OSError:  # Without an OpenCL loader on this machine, devices() is empty.
+except OSError:  # This machine has no OpenCL loader; devices() returns an empty list.
     lib = None
 
 
@@ -88,7 +88,7 @@ class Kernel:
         """Sets the arguments (a tensor becomes a buffer and an offset), and returns a function that enqueues the
         kernel.
 
-        If the device does not use the tensors' memory directly, `read` fetches a tensor afterwards.
+        If the device does not use the tensors' memory directly, `read` must copy each result back afterwards.
         """
         slot, keep = itertools.count(), []
 

@@ -1,6 +1,8 @@
-# tests/device/cuda_stand_in.py: builds the libraries of stand_ins/, and gives a process a device that seems to be an NVIDIA GPU.
-"""A new interpreter with environment(...) sees CPU devices that import memory of the stand-in for libcuda. A "CUDA tensor" of
-such a process is a CPU tensor over the memory: cuda_tensor() takes it out of a DLPack capsule."""
+# tests/device/cuda_stand_in.py: builds the libraries of stand_ins/, which make a CPU device look like an NVIDIA GPU
+# with CUDA.
+"""In a new interpreter with the variables of environment(), CPU devices import memory that the stand-in for libcuda
+allocates. A "CUDA tensor" of this process is a CPU tensor on the same memory, which cuda_tensor() makes from a DLPack
+capsule."""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ LIBRARIES = {"libcuda.so.1": "cuda.c", "libopencl_layer.so": "opencl_layer.c"}
 
 
 def build(folder: Path, libraries: dict[str, str] = LIBRARIES) -> Path:
-    """Compiles the stand-ins into `folder`. Returns it. Skips the test if there is no compiler or no header, or if torch would
-    take the stand-in for its CUDA driver."""
+    """Compiles the stand-ins into `folder`, and returns the folder. Skips the test without a compiler or headers, and
+    with a torch that has CUDA, which would load the stand-in as its driver."""
     if torch.backends.cuda.is_built():
         pytest.skip("this torch has CUDA, and would use the stand-in for its driver")
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -33,7 +35,7 @@ def build(folder: Path, libraries: dict[str, str] = LIBRARIES) -> Path:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Returns the environment variables that put the stand-ins of `folder` in front of a process's libraries."""
+    """Returns environment variables with which a new process loads the stand-ins in `folder` instead of the drivers."""
     return {"LD_LIBRARY_PATH": str(folder), "OPENCL_LAYERS": str(folder / "libopencl_layer.so"), **more}
 
 
@@ -53,7 +55,7 @@ def parts(capsule):
 
 
 def cuda_tensor(capsule):
-    """Returns a CPU tensor over the memory of a capsule of kDLCUDA. It stands for a CUDA tensor."""
+    """Returns a CPU tensor on the memory of a DLPack capsule with device type kDLCUDA. It stands for a CUDA tensor."""
     tensor = _content(capsule)
     assert (tensor.device_type, tensor.device_id) == (2, 0)
     tensor.device_type = 1

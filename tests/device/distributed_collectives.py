@@ -21,7 +21,7 @@ OPS = (
     ReduceOp.BXOR,
 )
 BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
-# More than one piece of 4 MiB.
+# The number of fp32 elements of a tensor that is sent in more than one piece of 4 MiB.
 LONG = 1_500_000
 
 
@@ -32,7 +32,7 @@ def allowed(dtype, op):
 
 
 def values(me, count, dtype, rank=None):
-    """Small numbers, which products and sums of 4 ranks do not overflow. They depend on the rank."""
+    """Returns small numbers that depend on the rank. Sums and products over 4 ranks do not overflow."""
     generator = torch.Generator().manual_seed(17 + (me.rank if rank is None else rank))
     return torch.randint(0, 3, (count,), generator=generator).to(dtype)
 
@@ -165,7 +165,7 @@ def check_uneven_all_to_all(me):
 
 
 def check_long_tensors(me):
-    """Several pieces, and a last one that is shorter."""
+    """The tensors are sent in several pieces, of which the last one is shorter."""
     host = torch.arange(LONG, dtype=torch.float32) % 1001 + me.rank
     mine = host.to(me.device)
     dist.all_reduce(mine)
@@ -204,7 +204,7 @@ def check_views_and_empty(me):
 
 
 def check_point_to_point(me):
-    """Both directions at the same time, and the source of a receive."""
+    """Each rank sends and receives at the same time; a receive without a source returns its sender."""
     other = (me.rank + 1) % me.size
     before = (me.rank - 1) % me.size
     sent, got = torch.full((LONG,), float(me.rank), device=me.device), torch.zeros(LONG, device=me.device)
@@ -265,7 +265,7 @@ def check_objects_and_barrier(me):
 
 
 def check_wait_does_not_block_the_host(me):
-    """The peer starts its collective only after this rank has enqueued work behind its own."""
+    """Rank 1 starts its collective only after rank 0 has called wait() and enqueued a kernel behind it."""
     x = torch.ones(1000, device=me.device)
     dist.barrier()
     if me.rank == 0:
@@ -294,7 +294,8 @@ def check_futures(me):
 
 
 def check_results_follow_the_stream(me):
-    """Inputs that another stream still computes, and results that another stream reads."""
+    """A stream is still computing the collective's input when the collective starts; another stream reads the
+    result."""
     side = torch.Stream(me.device)
     for _ in range(20):
         with side:

@@ -1,4 +1,5 @@
-# tests/device/distributed_nccl.py: checks of groups that use NCCL, or should not, with its stand-in (stand_ins/nccl.c).
+# tests/device/distributed_nccl.py: checks of when process groups use NCCL, and how, with the stand-in for NCCL
+# (stand_ins/nccl.c).
 import ctypes
 import os
 import time
@@ -11,7 +12,7 @@ from torch.distributed import ReduceOp
 
 
 def calls(action):
-    """Returns the calls of NCCL that an action makes: names with the numbers of type and operation."""
+    """Returns the calls to NCCL that `action` makes, as "name(number of the type,number of the operation)"."""
     log = ctypes.c_char.in_dll(ctypes.CDLL("libnccl.so.2"), "stand_in_log")
 
     def text():
@@ -61,7 +62,7 @@ def check_calls_of_nccl(me):
         (lambda: dist.reduce_scatter_tensor(x, whole, ReduceOp.PRODUCT), ["reduce_scatter(7,1)"]),
         (lambda: dist.all_to_all(many, [ones(me) for _ in many]), ["send(1,0)", "receive(1,0)"] * me.size),
         (lambda: dist.group.WORLD._get_backend(me.device).barrier().wait(), ["all_reduce(1,0)"]),
-        # Those that NCCL lacks go to gloo.
+        # Operations and types that NCCL lacks are done by gloo.
         (lambda: dist.all_reduce(x.int(), ReduceOp.BXOR), []),
         (lambda: dist.all_reduce(x.short()), []),
         (lambda: dist.gather(x, many if me.rank == 0 else None), []),
@@ -110,7 +111,7 @@ def check_the_host_does_not_wait(me):
             work.wait()
         y = x + 1
         assert time.monotonic() - begin < 0.3
-        assert y.tolist() == [me.size**2 + 1] * 4  # One after the other, before the sum.
+        assert y.tolist() == [me.size**2 + 1] * 4  # Both collectives run in order, before the addition.
         assert time.monotonic() - begin > 0.7
 
 
@@ -145,7 +146,7 @@ def check_wrong_calls(me):
 
 
 def check_group_that_fails(me):
-    """Rank 1 never calls the collective. The group of the other ranks fails after its timeout, and closes its connections."""
+    """Rank 1 never calls the collective. On the other ranks it fails after its timeout, and the group is closed."""
     group = dist.new_group(timeout=timedelta(seconds=2))
     if me.rank == 1:
         dist.distributed_c10d._get_default_store().wait(["ocl/test/failed"])

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 STEPS = 3
-BATCH = 4  # samples of each rank
+BATCH = 4  # samples in the batch of each rank
 
 
 class Digits(nn.Module):
@@ -54,7 +54,7 @@ def data(step, rank, kind):
 
 
 def one_process(model, me, kind, steps=STEPS):
-    """The losses of one process on the CPU that has the batches of all ranks."""
+    """Trains on the CPU in one process, on the batches of all ranks together. Returns the loss of each step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     losses = []
     for step in range(steps):
@@ -101,7 +101,7 @@ def check_ddp_of_a_gpt(me):
 
 
 def check_compiled_ddp(me):
-    """optimize_ddp cuts the graph at the buckets, which are made small here."""
+    """Dynamo's optimize_ddp cuts the graph at DDP's buckets. They are made small, so that there are several."""
     dist._DEFAULT_FIRST_BUCKET_BYTES = 500
     compare(me, Gpt, lambda model: torch.compile(DistributedDataParallel(model, bucket_cap_mb=0.001), backend="ocl"))
 
@@ -150,8 +150,8 @@ def check_functional_collectives_in_a_graph(me):
 
 
 def check_kernels_run_while_a_collective_runs(me):
-    """The graph waits for its collective at once. The other rank begins it only when it knows that the kernel which does
-    not need the result has run."""
+    """In the graph, the wait directly follows the start of the collective. Rank 1 starts its collective only after the
+    kernel of rank 0 that does not need the result has run."""
     store = dist.distributed_c10d._get_default_store()
 
     @torch.compile(backend="ocl", fullgraph=True)
@@ -166,7 +166,7 @@ def check_kernels_run_while_a_collective_runs(me):
     if me.rank == 0:
         total = function(x, flag)
         seen = flag[0].clone()
-        with torch.Stream(me.device):  # This stream does not wait for the collective.
+        with torch.Stream(me.device):  # The copies below run on a stream that does not wait for the collective.
             for _ in range(2000):
                 seen = flag[:1].cpu().item()
                 if seen == 2:
@@ -191,7 +191,7 @@ def check_collectives_of_all_kinds_in_a_graph(me):
         first = collectives.broadcast(y, 0, group)
         several = collectives.all_reduce_coalesced([y, y * 2], "sum", group)
         parts += [p * 2 for p in gathered]
-        # What the collectives read changes before they are waited for.
+        # Kernels that run between starts and waits; they must not overwrite the operands of the collectives.
         z = (y + 5).relu() * y
         return *scattered, *parts, swapped, first + z, *several, y
 
@@ -216,7 +216,7 @@ def check_collectives_of_all_kinds_in_a_graph(me):
 
 
 def check_a_graph_waits_for_its_arguments(me):
-    """An argument is the result of a collective that has not been waited for."""
+    """The graph gets the result of a collective before anything has waited for it."""
 
     @torch.compile(backend="ocl", fullgraph=True)
     def function(x):
@@ -270,7 +270,7 @@ def check_checkpoint_is_saved(me):
 
 
 def check_checkpoint_is_loaded(me):
-    """A world of another size has the weights that the saving world had."""
+    """Weights that four ranks have saved are loaded by another number of ranks."""
     from torch.distributed.checkpoint.state_dict import set_state_dict
 
     torch.manual_seed(4)
@@ -299,7 +299,7 @@ def check_checkpoint_is_loaded_on_the_cpu(me):
 
 
 def check_sync_batch_norm(me):
-    """Statistics and gradients are those of the whole batch."""
+    """Statistics and gradients are those of the batches of all ranks together."""
     for dtype, shape in ((torch.float32, (6, 3, 4, 5)), (torch.float32, (6, 3)), (torch.float64, (2, 3, 7))):
         whole = torch.randn(me.size, *shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
         reference = nn.BatchNorm1d(3, dtype=dtype) if len(shape) < 4 else nn.BatchNorm2d(3, dtype=dtype)

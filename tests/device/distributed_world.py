@@ -1,8 +1,9 @@
-# tests/device/distributed_world.py: a world of processes that runs checks by name, and reports each.
-"""Starting processes takes most of the time of a test. So one world runs all checks of a module, one after the other.
+# tests/device/distributed_world.py: starts a group of processes, which run checks by name and report the result of
+# each.
+"""Starting processes takes most of the time of a test. So one group of processes runs all checks of a module in turn.
 
-`python distributed_world.py MODULE RANK SIZE DEVICE STORE RESULTS` is one process. A check is a function of MODULE whose
-name begins with `check_`; it takes a Rank."""
+`python distributed_world.py MODULE RANK SIZE DEVICE FOLDER CHECKS` is one process. A check is a function of MODULE
+whose name begins with `check_`, with an argument of class Rank. CHECKS is a list with commas; empty: all checks."""
 
 import datetime
 import faulthandler
@@ -22,7 +23,7 @@ from tests import fork_server
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-TIMEOUT = 20  # seconds of a collective
+TIMEOUT = 20  # seconds until a collective fails
 
 
 @dataclass
@@ -41,10 +42,11 @@ class Rank:
 
 
 def run_world(module, devices, folder, checks=None, limit=300, of_rank=None, **env):
-    """Starts a process for each device and waits for them. Returns {check: text of the failures, "" if none}.
+    """Starts a process for each device and waits for all of them. Returns {check: text of its failures, "" if it
+    passed}.
 
-    `of_rank(rank)` gives environment variables of one rank. The processes are then new interpreters, not forks, so that the
-    variables reach the system's loader of libraries."""
+    `of_rank(rank)` gives environment variables of one rank. The processes are then new interpreters, not forks, because
+    the system's dynamic loader reads such variables only when a program starts."""
     folder.mkdir(parents=True, exist_ok=True)
     processes = []
     for rank, device in enumerate(devices):

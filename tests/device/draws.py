@@ -1,11 +1,11 @@
-# tests/device/draws.py: compares a network's results with fp64, and decides which gradients may be compared again.
+# tests/device/draws.py: compares a network's results with fp64, on up to three random draws of weights and inputs.
 """The error of each tensor against fp64 may be at most twice that of PyTorch's own fp32 (docs/architecture.md,
 numerics).
 
-If the input of a ReLU, or two candidates of a max pool, lie within rounding of each other, fp32 and fp64 may take
-different branches, and every gradient behind that op differs. Therefore a gradient behind such an op has to be right
-in one of three draws of weights and inputs; a real mistake shows in each draw. Everything else has to be right in
-every draw.
+If the input of a ReLU is within rounding of 0, or two candidates of a max pool are within rounding of each other, fp32
+and fp64 may take different branches. Then the gradients that pass through this op differ. So such a gradient has to be
+right in only one of three draws of weights and inputs; a real mistake shows in each draw. All other results have to be
+right in every draw.
 """
 
 import re
@@ -13,7 +13,7 @@ import re
 import torch
 
 DRAWS = 3
-# Names of autograd nodes whose gradient jumps where their inputs change a little.
+# Names of autograd nodes whose gradient is not continuous: it may jump if the input changes a little.
 JUMPS = re.compile(
     r"^(Relu|Threshold|Hardtanh|Hardswish|Hardsigmoid|LeakyRelu|Prelu|Elu|Clamp|Abs|Sign|Max|Min|Amax|Amin|Topk|Sort|"
     r"(Adaptive|Fractional)?MaxPool|Round|Floor|Ceil|HuberLoss|SmoothL1Loss)"
@@ -21,7 +21,7 @@ JUMPS = re.compile(
 
 
 def behind_a_jump(loss, leaves):
-    """Returns the names of the `leaves` (name -> tensor) that have such an op between them and the loss."""
+    """Returns the names of the `leaves` (name -> tensor) whose gradient passes through an op of JUMPS."""
     names = {id(leaf): name for name, leaf in leaves.items()}
     found, seen, waiting = set(), set(), [(loss.grad_fn, False)]
     while waiting:
@@ -42,20 +42,18 @@ def rmse(got, exact):
 
 
 def too_far(ours, fp32, fp64, moved=None):
-    """Returns the tensors whose RMSE is more than twice PyTorch's and more than three ulp of their scale, with the
-    numbers.
+    """Returns {name: message} of the tensors whose RMSE against fp64 is more than twice PyTorch's plus three ulp.
 
-    `moved` are fp64 results for parameters and inputs that are moved by one ulp. The change that this causes is
-    allowed, too, since no fp32 result can be more precise.
+    `moved` are fp64 results for parameters and inputs that were changed by one ulp. The difference that this makes is
+    added to PyTorch's RMSE, because no fp32 result can be more precise.
     """
     found = {}
     for name, exact in fp64.items():
         scale = exact.pow(2).mean().sqrt().item()
-        # A running mean may be small by cancellation. Its scale is that of the values that a step (momentum 0.1)
-        # averages.
+        # A running mean may be near 0 because its terms cancel. Its scale is that of the terms, times the momentum 0.1.
         if name.endswith("running_mean"):
             scale = max(scale, 0.1 * fp64[name.replace("running_mean", "running_var")].mean().sqrt().item())
-        # The loss is a mean of outputs of both signs, so the same holds.
+        # The loss, a mean of outputs of both signs, may cancel in the same way.
         if name == "loss":
             outputs = [x for other, x in fp64.items() if other.startswith("output")]
             scale = max([scale, *((x.pow(2).mean() / x.numel()).sqrt().item() for x in outputs)])
@@ -70,9 +68,9 @@ def too_far(ours, fp32, fp64, moved=None):
 def check_draws(draw):
     """Compares up to three draws; AssertionError if a tensor is wrong in each of them.
 
-    `draw()` uses the current random state and returns (our results, PyTorch's fp32 results, fp64 results, the names
-    of the tensors that may be drawn again), and optionally a function that returns fp64 results for inputs moved by
-    one ulp.
+    `draw()` uses the current random state. It returns our results, PyTorch's fp32 results, fp64 results, the names of
+    the tensors that have to be right in one draw only, and optionally a function that returns fp64 results for inputs
+    changed by one ulp.
     """
     left = {}
     for seed in range(DRAWS):

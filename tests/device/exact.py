@@ -1,8 +1,8 @@
 # tests/device/exact.py: compares results with fp64, and allows the error that PyTorch's own fp32 has.
-"""It is meant for tests whose reference is fp32 on the CPU.
+"""For tests whose reference is fp32 on the CPU.
 
-Another CPU rounds sums and products differently, so no fixed tolerance holds on all of them. The rule is that of the
-conformance tests (tests/conformance/judge.py).
+Different CPUs add terms in different orders, so no fixed tolerance works on all of them. The rule for the allowed error
+is that of the conformance tests (tests/conformance/judge.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.conformance.judge import difference
 
 
 def assert_as_exact(got: Any, function: Callable[..., Any], *inputs: Any) -> None:
-    """AssertionError unless `got` is as close to `function(*inputs)` in fp64 as PyTorch's result on the CPU.
+    """Asserts that `got` is about as close to `function(*inputs)` in fp64 as PyTorch's result on the CPU.
 
     `inputs` are tensors on the CPU, in any nesting; `function` computes in their dtype, on copies of them.
     """

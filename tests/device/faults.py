@@ -13,8 +13,8 @@ from torch_ocl_compile import _C
 
 @contextmanager
 def planted(kind: str | None, pattern: str, by: str, graph: str = "") -> Iterator[list[str]]:
-    """Changes what matches `pattern` in kernels of this kind ("gemm", ...; None: all) of graphs whose label begins with `graph`. Yields the
-    names of the kernels that have the fault."""
+    """Replaces what matches `pattern` by `by` in the texts of kernels of one kind ("gemm", ...; None: all), in graphs
+    whose label begins with `graph`. Yields the names of the changed kernels."""
     real: Callable[..., Any] = _C.exec.compile
     found: list[str] = []
 

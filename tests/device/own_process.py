@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests import fork_server
 
-# Part of the warning that csrc/torch/fallback.cpp gives.
+# A part of the warning that csrc/torch/fallback.cpp prints at a fallback.
 FELL_BACK = "runs on the CPU, with copies both ways"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def run_python(program: str, fresh: bool = False, **env: str) -> tuple[int, str, str]:
     """Runs `program` after `import torch_ocl_compile`. Returns (exit status, stdout, stderr).
 
-    `fresh`: in a new interpreter, which has not imported torch and has its own seed of hashes; otherwise in a fork (fork_server.py).
+    `fresh`: in a new interpreter, which has not imported torch and has its own hash seed; otherwise in a fork
+    (fork_server.py).
     """
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     arguments, env = (

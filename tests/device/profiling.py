@@ -20,7 +20,7 @@ class Trace:
         self.events = json.loads(self.text)["traceEvents"]
 
     def of(self, *categories):
-        """Events with a duration, by start."""
+        """Returns the events of these categories that have a duration, sorted by start."""
         found = [e for e in self.events if e["ph"] == "X" and e["cat"] in categories]
         return sorted(found, key=lambda e: e["ts"])
 
@@ -33,12 +33,12 @@ class Trace:
         return self.of("privateuse1_runtime")
 
     def call_of(self, event):
-        """The host's call that enqueued a command."""
+        """Returns the event of the host's call that enqueued a command."""
         (call,) = [c for c in self.calls if c["args"]["correlation"] == event["args"]["correlation"]]
         return call
 
     def op_of(self, event):
-        """The op or range of the program that a call or command belongs to."""
+        """Returns the event of the PyTorch op or user annotation that a call or command belongs to."""
         (op,) = [
             e for e in self.of("cpu_op", "user_annotation") if e["args"]["External id"] == event["args"]["External id"]
         ]

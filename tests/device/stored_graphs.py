@@ -51,7 +51,7 @@ def cold_and_warm(run):
 
 
 def assert_same(first, second):
-    """Asserts that the results are equal bit by bit, since the same kernels ran."""
+    """Asserts that the results are equal bit by bit: the same kernels ran."""
     assert len(first) == len(second)
     for a, b in zip(first, second, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
@@ -59,7 +59,7 @@ def assert_same(first, second):
 
 @contextmanager
 def messages(level=logging.WARNING):
-    """Collects what the project logs within the block, at this level or above."""
+    """Collects the project's log messages within the block, at this level or above."""
     found: list[str] = []
     handler = logging.Handler(level)
     handler.emit = lambda record: found.append(record.getMessage())
@@ -75,7 +75,7 @@ def messages(level=logging.WARNING):
 
 
 def one_graph(device, **options):
-    """Returns the counts of compiling a small function, with its result."""
+    """Compiles a small function and checks its result. Returns how many graphs were compiled and loaded."""
     torch._dynamo.reset()
     with Counted() as counted:
         y = torch.compile(lambda x: (x.exp() @ x).sum(1), backend="ocl", options=options)(SQUARE.to(device)).cpu()

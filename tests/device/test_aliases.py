@@ -1,4 +1,4 @@
-# tests/device/test_aliases.py: results that are views of one tensor share memory exactly where eager ones do.
+# tests/device/test_aliases.py: results that are views of one tensor share memory exactly where they do in eager mode.
 from __future__ import annotations
 
 import pytest
@@ -114,7 +114,7 @@ def shares(a, b):
 
 
 def describe(tensors):
-    """Returns which tensors share memory, and the offsets of those that do."""
+    """Returns which pairs of tensors share memory, and sizes, strides and (of those that share) offsets."""
     sharing = [[shares(a, b) for b in tensors] for a in tensors]
     places = [
         (tuple(t.shape), t.stride(), t.storage_offset() if sum(s) > 1 else None)
@@ -124,7 +124,7 @@ def describe(tensors):
 
 
 def write_to_each(results):
-    """Returns the contents of every result after a write to each."""
+    """Writes to one result after the other. Returns the contents of all results after each write."""
     seen = []
     with torch.no_grad():
         for k, result in enumerate(results):
@@ -210,7 +210,7 @@ def test_gradients_are_apart(ocl_device):
 
 
 def by_first_row(x):
-    """Reads one row, and writes all."""
+    """Reads the first row, and overwrites all rows."""
     return x.mul_(x[:1].expand_as(x))
 
 
@@ -226,7 +226,7 @@ def scan_into_its_operand(x):
 @pytest.mark.parametrize("function", [by_first_row, into_its_transpose, scan_into_its_operand])
 @pytest.mark.parametrize("rows", [3, 100_000])
 def test_eager_ops_read_the_old_elements(ocl_device, function, rows):
-    """An op on its own that writes memory which another operand shares reads the elements before it writes any."""
+    """If the result of an eager op shares memory with an operand, the op uses the elements from before the call."""
     if function is into_its_transpose and rows > 3:
         rows = 3
     start = torch.arange(4.0 * rows).view(rows, 4) % 7 + 1
@@ -244,7 +244,7 @@ def test_eager_ops_read_the_old_elements(ocl_device, function, rows):
     "function", [lambda x: x.sub_(x[0]), lambda x: x[1:].add_(x[:-1]), lambda x: torch.add(x[:2], 1, out=x[1:])]
 )
 def test_a_part_of_the_result_as_operand_raises(ocl_device, function):
-    """As on the CPU, and nothing is written."""
+    """If the result partly overlaps an operand, the op raises as on the CPU, and writes nothing."""
     start = torch.arange(12.0).view(3, 4)
     for device in ("cpu", ocl_device):
         x = start.to(device, copy=True)

@@ -1,4 +1,5 @@
-# tests/device/test_amp.py: autocast and GradScaler on ocl: result dtypes, and a network that learns as in float32.
+# tests/device/test_amp.py: autocast and GradScaler on ocl: result dtypes, and a network that reaches the accuracy of
+# fp32.
 from __future__ import annotations
 
 from typing import Any
@@ -14,8 +15,8 @@ LOW = [torch.bfloat16, torch.float16]
 @pytest.mark.parametrize("dtype", LOW, ids=["bf16", "fp16"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_which_ops_are_lowered(dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
-    """The lists of ops are those of CUDA: products in low precision, exponentials and sums in float32, mixed arguments
-    in the widest dtype."""
+    """Autocast treats ops as on CUDA: products run in the 16-bit type, exponentials and sums in fp32, and ops with
+    mixed arguments in the widest dtype."""
     torch._dynamo.reset()
     x = torch.randn(4, 8, device=ocl_device)
     w = torch.randn(8, 8, device=ocl_device)
@@ -73,7 +74,7 @@ def test_scaler_sees_overflow(ocl_device: str) -> None:
 
 @pytest.mark.parametrize("dtype", LOW, ids=["bf16", "fp16"])
 def test_halves_occupy_two_bytes(dtype: torch.dtype, ocl_device: str) -> None:
-    """The neighbours of the elements that a kernel writes stay unchanged."""
+    """Kernels that write a part of a 16-bit tensor do not change the neighbouring elements."""
     torch._dynamo.reset()
     memory = torch.arange(48, dtype=torch.float32).to(dtype)
     on_device = memory.to(ocl_device)
@@ -133,7 +134,7 @@ def accuracy(device: str, dtype: torch.dtype | None, epochs: int = 20) -> float:
     low = torch.autocast("ocl", dtype=dtype or torch.bfloat16, enabled=dtype is not None)
     for epoch in range(epochs):
         shuffled = torch.randperm(cut, generator=torch.Generator().manual_seed(epoch))
-        # The learning rate falls to 0; otherwise the last steps would decide about a digit or two.
+        # The learning rate falls to 0; otherwise the accuracy would vary by a digit or two with the last steps.
         for group in optimizer.param_groups:
             group["lr"] = 3e-3 * (1 - epoch / epochs)
         for batch in shuffled[: cut - cut % 128].split(128):

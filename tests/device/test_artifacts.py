@@ -1,4 +1,4 @@
-# tests/device/test_artifacts.py: caches that travel: torch's cache artifacts, and files of `torch-ocl cache export`.
+# tests/device/test_artifacts.py: caches that are moved: torch's cache artifacts, and files of `torch-ocl cache export`.
 from __future__ import annotations
 
 import io
@@ -66,7 +66,7 @@ def assert_warm(second: dict[str, Any], first: dict[str, Any]) -> None:
 
 
 def test_artifact_in_a_process_with_an_empty_cache(ocl_device: str, tmp_path: Path) -> None:
-    """It builds no kernel and lowers no graph. What it then saves serves a third process."""
+    """The second process builds no kernel and lowers no graph. The artifact that it saves works in a third process."""
     first = run(ocl_device, tmp_path / "a", save=str(tmp_path / "artifact"))
     second = run(ocl_device, tmp_path / "b", load=str(tmp_path / "artifact"), save=str(tmp_path / "again"), fresh=True)
     assert_warm(second, first)
@@ -74,7 +74,7 @@ def test_artifact_in_a_process_with_an_empty_cache(ocl_device: str, tmp_path: Pa
 
 
 def test_exported_file(ocl_device: str, tmp_path: Path) -> None:
-    """Graphs and plans of eager ops are in it."""
+    """The exported file contains compiled graphs and plans of eager ops."""
     first = run(ocl_device, tmp_path / "a")
     for cache, command in (("a", "export"), ("b", "import")):
         done = fork_server.run(
@@ -88,7 +88,7 @@ def test_exported_file(ocl_device: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def artifact(ocl_device: str) -> bytes:
-    """The archive of a process that has compiled a small graph."""
+    """The archive of the cache of this process, which has compiled a small graph."""
     assert one_graph(ocl_device).compiled
     index = torch.device(ocl_device).index
     _C.exec.cache_store("kernels", _C.exec.store_prefix(index) + "one", b"this process may have its kernels already")
@@ -98,14 +98,14 @@ def artifact(ocl_device: str) -> bytes:
 
 
 def emptied() -> int:
-    """Empties the cache; the number of stores so far."""
+    """Empties the cache. Returns the number of entries that were stored so far."""
     _C.exec.cache_clear()
     return int(_C.exec.cache_stats()["stores"])
 
 
 @pytest.mark.parametrize("field", ["driver", "version", "device", "prefix", "units"])
 def test_artifact_of_another_machine(ocl_device: str, artifact: bytes, field: str) -> None:
-    """It costs one line, and its entries are not read."""
+    """The artifact is refused by its header, with one line in the log; its entries are not read."""
     with zipfile.ZipFile(io.BytesIO(artifact)) as archive, io.BytesIO() as file:
         with zipfile.ZipFile(file, "w") as other:
             head = json.loads(archive.read(cache_file.HEADER))
@@ -121,7 +121,7 @@ def test_artifact_of_another_machine(ocl_device: str, artifact: bytes, field: st
 
 
 def test_graphs_of_another_build(ocl_device: str, artifact: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their kernels are taken, and they are not."""
+    """An artifact of another build of the package brings its kernels into the cache, but not its graphs."""
     emptied()
     with monkeypatch.context() as patched, messages() as lines:
         patched.setattr(cache_file.identity, "of_code", lambda: "another build")
@@ -145,7 +145,7 @@ def test_damaged_artifact(ocl_device: str, artifact: bytes) -> None:
 
 @pytest.mark.sampled()
 def test_flipped_bytes_of_a_file(ocl_device: str, artifact: bytes) -> None:
-    """Wherever they are, a file is refused or what it brings is right."""
+    """One byte of the file is changed. The file is then refused, or its entries are still right."""
     index = torch.device(ocl_device).index
     emptied()
     refused = 0
@@ -157,7 +157,7 @@ def test_flipped_bytes_of_a_file(ocl_device: str, artifact: bytes) -> None:
             assert "file is" in str(error)
             refused += 1
     assert refused > 250
-    counted = one_graph(ocl_device)  # checks its result
+    counted = one_graph(ocl_device)  # It checks the result of the graph.
     assert counted.compiled or counted.loaded
 
 
@@ -177,7 +177,7 @@ def test_choices_travel(ocl_device: str, artifact: bytes) -> None:
 
 
 def test_saving_twice(ocl_device: str) -> None:
-    """The second artifact has everything. Cleared artifacts are made again."""
+    """The second save has the graphs of both compilations. After clear(), a save makes the artifact again."""
     from torch.compiler._cache import CacheArtifactManager
 
     with CacheArtifactManager.with_fresh_cache():
@@ -196,7 +196,7 @@ def test_saving_twice(ocl_device: str) -> None:
 
 
 def test_no_cache(ocl_device: str, artifact: bytes) -> None:
-    """Nothing is carried, and torch's functions work."""
+    """Without a cache, torch's functions work, and save no artifact of ocl."""
     from torch.compiler._cache import CacheArtifactManager
 
     with config.override(cache_size_mb=0), CacheArtifactManager.with_fresh_cache():

@@ -170,7 +170,7 @@ def test_bad_input(ocl_device, name):
     assert type(eager) is type(expected), eager
     torch._dynamo.reset()
     compiled = raised(torch.compile(function, backend="ocl"), *ours)
-    # Some errors are found while the graph is traced a second time.
+    # Errors in the second trace, by AOTAutograd, are wrapped in BackendCompilerFailed.
     if isinstance(compiled, BackendCompilerFailed):
         compiled = compiled.inner_exception
     assert type(compiled) in (type(expected), TorchRuntimeError), repr(compiled)
@@ -210,7 +210,7 @@ OUTSIDE = {
 def test_index_out_of_range(ocl_device, name):
     """In debug mode, an IndexError names op, line and index.
 
-    Without it, nothing outside is touched, and the next call with valid indices is right.
+    Without debug mode, no memory outside of the tensor is written, and the device stays usable.
     """
     function = OUTSIDE[name]
     torch.manual_seed(0)
@@ -225,7 +225,7 @@ def test_index_out_of_range(ocl_device, name):
     assert isinstance(error, IndexError) and "out of bounds" in str(error), repr(error)
     assert "aten." in str(error) and "test_bad_input.py" in str(error)
     fine = torch.zeros_like(i)
-    # With two equal targets it is not defined which one wins.
+    # These ops do not define which of two values is written to the same place.
     if name not in ("index_put", "scatter"):
         torch.testing.assert_close(checked(x, fine).cpu(), function(x.cpu(), fine.cpu()))
     torch._dynamo.reset()
@@ -235,7 +235,7 @@ def test_index_out_of_range(ocl_device, name):
 
 
 def test_scatter_outside_in_place(ocl_device):
-    """Rows that exist are written; nothing is written outside."""
+    """Rows with valid indices are written; nothing outside of the tensor is written."""
     torch._dynamo.reset()
     around = torch.zeros(64, 3, device=ocl_device)
 

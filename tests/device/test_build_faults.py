@@ -1,5 +1,5 @@
-# tests/device/test_build_faults.py: what may go wrong while a program's kernels are built and stored: its results stay right.
-"""What workers that crash, hang or are killed do is tested in tests/cpp/test_build_pool.cpp, damaged entries in
+# tests/device/test_build_faults.py: faults while kernels are built and stored do not change the results of a program.
+"""Workers that crash, hang or are killed are tested in tests/cpp/test_build_pool.cpp, damaged entries of the cache in
 test_stored_graph_faults.py and test_second_process.py."""
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from own_process import run_python
 
 pytestmark = pytest.mark.sampled()
 
-# `graph(k)` compiles a graph of many kernels, forward and backward, and checks it; FAULT stands between the first and the second.
+# `graph(k)` compiles a graph of many kernels, forward and backward, and checks its results. FAULT is replaced by code
+# that causes a fault and compiles a second graph.
 PROGRAM = """
 import json, os, resource, shutil, sys, threading, torch
 from torch_ocl_compile import _C
@@ -80,7 +81,7 @@ assert len(children) > 2 and all(os.waitpid(child, 0)[1] == 0 for child in child
 
 
 def run(device: str, folder: Path, fault: str = PLAIN, workers: int = 2, fresh: bool = False) -> dict[str, Any]:
-    """Its build counters between the faults, after its checks."""
+    """Runs PROGRAM with this fault. Returns its build counters."""
     status, out, err = run_python(
         PROGRAM.replace("FAULT", fault), fresh,
         TEST_DEVICE=device, TORCH_OCL_CACHE_DIR=str(folder), TORCH_OCL_BUILD_WORKERS=str(workers), OMP_NUM_THREADS="1",
@@ -98,7 +99,7 @@ def test_no_free_file_descriptors(ocl_device: str, tmp_path: Path) -> None:
 
 
 def test_forks_while_workers_build(ocl_device: str, tmp_path: Path) -> None:
-    """Children that are forked meanwhile hold the workers' sockets, and end."""
+    """Children that are forked while workers build inherit the workers' sockets. They must end normally."""
     found = run(ocl_device, tmp_path, FORKS)
     assert found["built"] > 3
     if not found["unkept"]:
@@ -106,7 +107,7 @@ def test_forks_while_workers_build(ocl_device: str, tmp_path: Path) -> None:
     assert run(ocl_device, tmp_path)["compiled"] == 0
 
 
-# Between the lookup of the first graph and the store of the second.
+# Faults that make the cache unwritable, after the first graph is stored and before the second one is.
 HINDRANCES = {
     "no room": """
 _C.testing.store_cache_entry("other", "large", "a" * 3_000_000)
@@ -126,7 +127,7 @@ other.execute("BEGIN IMMEDIATE")
     "how", [pytest.param(how, marks=[] if how == "no room" else pytest.mark.needs("sweep")) for how in HINDRANCES]
 )
 def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -> None:
-    """Graphs and kernels are used all the same, and made again by the next process."""
+    """Graphs and kernels that cannot be stored are used in this process, and compiled again in the next one."""
     folder = tmp_path / "cache"
     found = run(ocl_device, folder, HINDRANCES[how] + PLAIN)
     assert found["problem"] or how == "gone", "nothing failed"
@@ -138,7 +139,7 @@ def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -
 
 
 def test_many_processes_at_once(ocl_device: str, tmp_path: Path) -> None:
-    """On one empty cache; TEST_PROCESSES=200 starts more of them.
+    """Several processes share one empty cache. TEST_PROCESSES=200 starts more of them.
 
     Together they build each kernel once: a process waits for the kernels that another one is building. A runtime that
     keeps no binaries builds in each process. A process that starts afterwards builds none."""

@@ -40,14 +40,15 @@ def test_kernels_are_right_and_kept(ocl_device, tmp_path, workers):
     assert first["by_workers"] == (first["built"] if workers and not first["unkept"] else 0)
     second = run(ocl_device, tmp_path, workers)
     assert second["error"] < 1e-6
-    # A runtime that compiles at the first launch keeps its kernels itself.
+    # A runtime that compiles kernels at their first launch has its own cache, and the binaries are not in ours.
     if not first["unkept"]:
         assert second["built"] == 0
 
 
 @pytest.mark.needs("cpu")
 def test_a_few_kernels_are_compiled_outside_of_this_process(ocl_device, tmp_path):
-    """A crash of the driver's compiler then ends a worker and not the user's process."""
+    """Even a few kernels are compiled by workers, so that a crash of the driver's compiler does not end this
+    process."""
     found = run(ocl_device, tmp_path, -1)
     assert found["by_workers"] == (0 if found["unkept"] else found["built"])
 

@@ -13,7 +13,7 @@ from torch_ocl_compile import config
 from torch_ocl_compile.errors import KernelResultError
 
 CHECK = {"check": True}
-# In a template, every result goes through these macros. `FACTOR` stands for the fault.
+# A pattern and its replacement: every result of a template passes through these macros. FACTOR is the fault.
 STORED = (r"(epilogue\w*)\(acc, i0", r"\1((acc) * FACTOR, i0")
 
 
@@ -27,7 +27,8 @@ def attention(q):
     return F.scaled_dot_product_attention(q, q, q)
 
 
-# What is called, its arguments, the kind of kernel, what is changed in it, and a word of the op.
+# Name -> (function, sizes of its arguments, kind of the faulty kernel, (pattern, replacement), a word of the op's
+# name).
 CASES = {
     "pointwise": (lambda x: torch.sin(x) * 2, [(40, 50)], "pointwise", (r" sin\((v\d+)\)", r" (sin(\1) * FACTOR)"), "sin"),
     "reduction": (lambda x: x.sum(1), [(33, 77)], "reduction", (r"( a0 \+ v\d+)", r"\1 * FACTOR"), "sum"),
@@ -164,7 +165,7 @@ def logged():
 
 
 def test_a_correct_program_raises_nothing_and_is_counted(ocl_device, logged):
-    """In-place updates, random numbers, changing sizes, an op without a kernel, gathers of masked elements."""
+    """The program has in-place updates, random numbers, changing sizes, an op without a kernel, and gathers."""
 
     def function(x, i):
         y = F.dropout(x, 0.3) + torch.rand_like(x)

@@ -14,7 +14,7 @@ from torch_ocl_compile.bench import results, sides
 from torch_ocl_compile.cli import main
 from torch_ocl_compile.tuning import table
 
-pytestmark = pytest.mark.sampled()  # They run on the first device only, because commands do not depend on the runtime.
+pytestmark = pytest.mark.sampled()  # Runs on the first device only: commands do not depend on the runtime.
 
 MODEL = """
 import sys, torch
@@ -102,7 +102,7 @@ def test_explain_writes_a_page(ocl_device, run, tmp_path):
 
 
 def test_explain_without_the_packages_of_the_page(ocl_device, run, tmp_path, monkeypatch):
-    """Says so before the program runs."""
+    """The command names the missing package before it runs the program."""
     monkeypatch.delitem(sys.modules, "torch_ocl_compile.report.page", raising=False)
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     status, out, err = run("explain", "--html", "report.html", "model.py", ocl_device)
@@ -136,7 +136,7 @@ def test_explain_says_what_ran_on_the_cpu(ocl_device, run, tmp_path):
 
 @pytest.mark.parametrize("command", ["explain", "trace"])
 def test_a_program_that_fails(command, ocl_device, run, tmp_path):
-    """trace shows what ran before the failure; the status tells that the program failed."""
+    """The exit status is 1. trace still writes the launches from before the failure."""
     status, out, err = run(command, "model.py", ocl_device, "break")
     assert status == 1 and "before" in out and "after" not in out
     assert err == "torch-ocl: model.py:9: ValueError: a mistake\n"
@@ -246,7 +246,7 @@ def test_export_and_import(filled, run, tmp_path):
 
 
 def test_a_cache_that_takes_no_more(filled, run, tmp_path, monkeypatch):
-    """The import reports it: a cache that cannot be written is off, and compilations do not fail."""
+    """If the cache stores only a part of the entries, the import fails and says how many it stored."""
     cache_file.export_cache(filled, tmp_path / "kernels.zip")
     store = _C.exec.cache_store
     monkeypatch.setattr(_C.exec, "cache_store", lambda table, *entry: table == "kernels" or store(table, *entry))
@@ -265,7 +265,7 @@ def test_a_cache_that_takes_no_more(filled, run, tmp_path, monkeypatch):
     ],
 )
 def test_a_file_for_another_machine_costs_nothing(name, what, filled, run, tmp_path, monkeypatch):
-    """The file is refused by its header; the rest of it is not read."""
+    """The file is refused by its header; its entries are not read."""
     cache_file.export_cache(filled, tmp_path / "right.zip")
     with zipfile.ZipFile("right.zip") as right, zipfile.ZipFile("wrong.zip", "w") as wrong:
         wrong.writestr(cache_file.HEADER, json.dumps({**json.loads(right.read(cache_file.HEADER)), name: "other"}))
@@ -351,7 +351,7 @@ def test_bench_memory(ocl_device, run, tmp_path):
 
 @pytest.mark.needs("sweep")
 def test_demo(ocl_device, run, tmp_path):
-    """Two epochs learn too few digits for status 0."""
+    """The status is 1 if the accuracy is too low, which it may be after two epochs."""
     pytest.importorskip("sklearn")
     status, out, err = run("demo", "--device", ocl_device, "--epochs", 2, "--output", "own.png", "--json")
     found = json.loads(out)

@@ -1,4 +1,5 @@
-# tests/device/test_compile_times.py: what a user sees of a compilation: a line while kernels are built, and seconds for each phase.
+# tests/device/test_compile_times.py: progress and times of a compilation: a line while kernels are built, and seconds
+# of each phase.
 from __future__ import annotations
 
 import logging
@@ -14,7 +15,7 @@ from stored_graphs import messages, own_cache  # noqa: F401  (a fixture)
 from tests import fork_server
 from torch_ocl_compile.compile.debug import records
 
-# One kernel; its build worker sleeps for three seconds before it starts.
+# A program with one kernel. Its build worker, a script, sleeps for three seconds before it starts.
 SLOW = """
 import functools, os, torch, torch_ocl_compile
 from torch_ocl_compile import _C
@@ -26,7 +27,7 @@ ERASE = "\r\x1b[K"
 
 
 def run_on_terminal(device: str, folder: Path, terminal: bool = True, **env: str) -> str:
-    """What the program writes to stderr, which is a terminal or a pipe."""
+    """Returns what the program writes to stderr, which is a terminal or a pipe."""
     worker = folder / "worker"
     worker.write_text(f"#!/bin/sh\nsleep 3\nexec {ROOT / 'torch_ocl_compile' / 'ocl_build_worker'}\n")
     worker.chmod(0o700)
@@ -39,7 +40,7 @@ def run_on_terminal(device: str, folder: Path, terminal: bool = True, **env: str
     try:
         while piece := os.read(parent, 4096):
             written += piece
-    except OSError:  # the terminal's other side is closed
+    except OSError:  # Linux reports EIO when the program has closed its side of the terminal.
         pass
     os.close(parent)
     assert program.wait(60) == 0, written
@@ -52,7 +53,7 @@ def own_lines(written: str) -> list[str]:
 
 @pytest.mark.sampled()
 def test_a_line_while_kernels_are_built(ocl_device: str, tmp_path: Path) -> None:
-    """It is there once building has taken two seconds, and gone in the end."""
+    """The line appears after two seconds of building, and is erased at the end."""
     written = run_on_terminal(ocl_device, tmp_path)
     assert own_lines(written) == ["torch_ocl_compile: 0 of 1 kernels built, in 1 process"]
     assert written.endswith(ERASE)
@@ -67,7 +68,7 @@ def test_no_line(ocl_device: str, tmp_path: Path, how: str) -> None:
 
 
 def test_seconds_of_each_graph(ocl_device: str) -> None:
-    """Compiled, then loaded; in the log, in the list and in Dynamo's metrics."""
+    """The seconds are in the log, in compile_times() and in Dynamo's metrics, for compiled and for loaded graphs."""
     weight = torch.randn(9, 7).to(ocl_device).requires_grad_()
 
     def step() -> None:

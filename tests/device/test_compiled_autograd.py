@@ -1,4 +1,4 @@
-# tests/device/test_compiled_autograd.py: gradients that Dynamo traces as one graph of their own (compiled autograd).
+# tests/device/test_compiled_autograd.py: compiled autograd: Dynamo traces the whole backward pass as one graph.
 import contextlib
 
 import pytest
@@ -25,7 +25,7 @@ def model(tokens, table, weight, bias):
 
 
 def loss_and_gradients(run, backward, tokens, *parameters):
-    """Of two backward passes that add up, seen by a hook."""
+    """Returns two losses and the gradients that their two backward passes add up. A hook triples one gradient."""
     parameters = [p.detach().clone().requires_grad_() for p in parameters]
     parameters[1].register_hook(lambda g: g * 3)
     losses = [run(t, *parameters).square().mean() for t in (tokens[:, 2:], tokens[:, :-1])]
@@ -44,12 +44,12 @@ def assert_gradients(device, tokens):
 
 
 def test_backward_of_a_compiled_model(ocl_device):
-    """Its graph has arguments on the CPU that nothing reads."""
+    """The backward graph has arguments on the CPU that nothing reads."""
     assert_gradients(ocl_device, torch.randint(0, 20, (3, 7)))
 
 
 def test_sizes_that_change(ocl_device):
-    """No argument tells the value of a stride that is no size, such as that of a slice."""
+    """The strides of a slice are symbols that are no size of any argument of the backward graph."""
     for rows, columns in ((3, 7), (4, 9), (5, 12)):
         assert_gradients(ocl_device, torch.randint(0, 20, (rows, columns)))
 

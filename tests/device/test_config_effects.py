@@ -58,7 +58,7 @@ def test_fallback_reaches_eager_ops(ocl_device):
         with pytest.raises(FallbackError, match=r"(?s)aten::linalg_qr\S* on \(complex64\[2, 3\].*fallback=error.*do: "):
             torch.linalg.qr(x)
         assert (torch.ones(2, 3, device=ocl_device).cosh() > 1).all(), "ops with kernels run"
-        # PyTorch's own error is raised, and not ours.
+        # The error is PyTorch's own, not one of this project.
         with pytest.raises(RuntimeError, match="mat1 and mat2") as raised:
             torch.ones(2, 3, device=ocl_device) @ torch.ones(2, 3, device=ocl_device)
         assert not isinstance(raised.value, FallbackError)

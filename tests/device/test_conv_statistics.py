@@ -1,6 +1,6 @@
 # tests/device/test_conv_statistics.py: mean and variance of a convolution's channels, computed by its own kernel, at edge sizes.
-"""They run on warpgroup and warp tensor cores, where a device has them, and on CPUs. The statistics are those of the
-values that the kernel stores."""
+"""The tests run on warpgroup and warp tensor cores, where a device has them, and on CPUs. Statistics are compared with
+those of the values that the kernel stores."""
 
 import pytest
 import torch
@@ -12,12 +12,13 @@ SHAPES = [
     (64, 64, 33, 31, 1, 1, 1), (16, 40, 41, 47, 3, 1, 1), (24, 300, 37, 30, 1, 1, 1), (64, 136, 40, 40, 3, 2, 1),
     (64, 96, 29, 29, 3, 1, 2), (16, 1000, 20, 20, 1, 1, 1), (8, 35, 50, 41, 3, 1, 1), (32, 54, 31, 29, 3, 2, 2),
 ]  # fmt: skip
-# CPUs leave sums of fewer than 64 products to kernels that read memory, and 3 x 3 filters to Winograd's algorithm.
+# On CPUs, the kernel stores no statistics if a result is a sum of fewer than 64 products, nor for the convolution
+# that the Winograd kernel computes.
 OF_CPUS = [s for s in SHAPES if s[0] // s[6] * s[4] ** 2 >= 64 and s[:2] != (16, 40)]
 KERNELS = {"wgmma": "conv/warpgroup", "mma": "conv/warp", "item": "conv/item"}
 LEVELS = [pytest.param(level, marks=pytest.mark.needs("cpu" if level == "item" else level)) for level in KERNELS]
 ERRORS = {torch.float32: 4e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
-# CPUs compute statistics of float32 only.
+# On CPUs, kernels store statistics of float32 only.
 CASES = [
     pytest.param(shape, *param.values, dtype, marks=param.marks)
     for param in LEVELS
@@ -32,7 +33,8 @@ def disabled_for(level):
 
 
 def block_of(shape, dtype, bias, offset, device):
-    """Returns a convolution with its statistics, and inputs with so many images that they do not stay in caches."""
+    """Returns a convolution with its statistics, and inputs with so many images that the result does not fit in
+    caches."""
     channels, filters, height, width, size, stride, groups = shape
     least = (9 if torch.ocl.get_device_properties(device).is_cpu else 50) << 20
     batch = 1 + least // (filters * -(-height // stride) * -(-width // stride) * dtype.itemsize)
@@ -40,7 +42,8 @@ def block_of(shape, dtype, bias, offset, device):
     x = torch.randn(batch, channels, height, width).contiguous(memory_format=torch.channels_last)
     w = torch.randn(filters, channels // groups, size, size) / (channels * size * size) ** 0.5
     if offset:
-        # One channel of each group, which only the middle of each filter sees.
+        # One channel of each group is constant, and only the middle of each filter has a weight for it. So every
+        # result, at the edges too, is larger by `offset`.
         x[:, :: channels // groups] = offset
         w[:, 0], w[:, 0, size // 2, size // 2] = 0.0, 1.0
     b = [3 * torch.randn(filters)] if bias else []
@@ -66,7 +69,7 @@ def launched(block, inputs, folder, disable):
     "shape, level, dtype", CASES, ids=lambda s: "-".join(map(str, s)) if isinstance(s, tuple) else str(s)
 )
 def test_statistics(ocl_device, shape, level, dtype, bias, offset, tmp_path):
-    """Means may be large compared with the spread; the bits are the same each time."""
+    """`offset` makes means large compared with the spread. Two calls give the same bits."""
     disable = disabled_for(level)
     block, inputs = block_of(shape, dtype, bias, offset, ocl_device)
     (y, variance, mean), again, texts = launched(block, [t.to(ocl_device) for t in inputs], tmp_path, disable)
@@ -80,7 +83,7 @@ def test_statistics(ocl_device, shape, level, dtype, bias, offset, tmp_path):
     assert ((y[:1].cpu().double() - exact).abs() <= ERRORS[dtype] * size).all()
     exact_variance, exact_mean = torch.var_mean(y.cpu().double(), (0, 2, 3), correction=0)
     spread = exact_variance.sqrt()
-    rounding = torch.finfo(dtype).eps  # The rounding of the results.
+    rounding = torch.finfo(dtype).eps  # Relative rounding error of a result.
     assert ((mean.cpu().double() - exact_mean).abs() <= 4 * rounding * (exact_mean.abs() + spread)).all()
     known = 2 * rounding + 8 * torch.finfo(torch.float32).eps * (1 + exact_mean.abs() / spread)
     assert ((variance.cpu().double() / exact_variance - 1).abs() <= known).all()
@@ -98,7 +101,7 @@ def test_they_may_be_turned_off(ocl_device, level, tmp_path):
 
 
 def test_batch_norm_of_a_constant_channel(ocl_device):
-    """The channel is nothing but the bias, rounded as it is stored, so the norm makes it 0."""
+    """Every second filter is 0, so its channel equals the rounded bias everywhere, and batch norm makes it 0."""
     x, w, b = torch.randn(40, 16, 96, 96), torch.randn(72, 16, 3, 3), 100 * torch.randn(72)
     w[::2] = 0.0
     for dtype in (torch.float32, torch.bfloat16):

@@ -1,5 +1,5 @@
 # tests/device/test_counted_ops.py: eager ops whose result size depends on the data stay on the device.
-"""Other eager ops compute them there; only one number, the size, is read back."""
+"""They are computed by other eager ops on the device. The host reads only the size of the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 
 def numbers(*shape: int) -> torch.Tensor:
-    """Returns numbers with many equal ones."""
+    """Returns a tensor of whole numbers from -2 to 2."""
     return (torch.arange(torch.Size(shape).numel(), dtype=torch.float32) * 7 % 5 - 2).view(shape)
 
 
@@ -77,7 +77,7 @@ def test_as_on_the_cpu(ocl_device: Any, name: str) -> None:
 
 
 def test_a_new_mask_each_time(ocl_device: Any) -> None:
-    """After a few result sizes, sizes become arguments of the plans."""
+    """After a few different result sizes, one plan with symbolic sizes serves all of them."""
     x = numbers(40)
     for k in range(12):
         mask = torch.arange(40) % (k + 2) == 0

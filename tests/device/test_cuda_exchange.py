@@ -107,7 +107,7 @@ def test_memory_lives_as_long_as_a_tensor_of_either_side(ocl_device):
 
 
 def test_memory_is_not_reused_while_cuda_works_on_it(ocl_device):
-    """CUDA's kernels are still in their queue when the last tensor of the memory goes."""
+    """CUDA's kernels are still queued when the last tensor of their memory is deleted."""
     for _ in range(20):
         view = torch.ocl.to_cuda(shared(torch.zeros(1 << 20), ocl_device))
         with torch.cuda.stream(torch.cuda.Stream(view.device)):
@@ -184,7 +184,7 @@ def test_wrong_tensors(ocl_device):
             function(tensor)
 
 
-# NCCL with one rank, because a test cannot count on two GPUs. The checks compare with gloo on CPU tensors.
+# NCCL with one rank, because a machine may have one GPU only. The checks compare with gloo on CPU tensors.
 ONE_RANK = [
     "check_all_reduce",
     "check_reductions_that_gloo_lacks",

@@ -1,6 +1,7 @@
-# tests/device/test_cuda_memory.py: memory that CUDA can use too, with stand-ins for libcuda and for OpenCL's import.
-"""The stand-ins (cuda_stand_in.py) run the whole path but the drivers: CUDA's calls, the allocator's pool, DLPack capsules,
-views and lifetimes. tests/device/test_cuda_exchange.py runs it with the drivers."""
+# tests/device/test_cuda_memory.py: memory shared with CUDA, tested with stand-ins for libcuda and for OpenCL's import
+# of memory.
+"""With the stand-ins (cuda_stand_in.py), all of our code runs without NVIDIA's drivers: calls of CUDA, the allocator's
+pool, DLPack capsules, views and lifetimes. tests/device/test_cuda_exchange.py tests the same with the drivers."""
 
 from __future__ import annotations
 

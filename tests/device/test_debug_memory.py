@@ -1,4 +1,4 @@
-# tests/device/test_debug_memory.py: the option debug fills memory with NaN and finds stores beside buffers.
+# tests/device/test_debug_memory.py: the option debug fills new memory with NaN, and finds stores out of bounds.
 import pytest
 import torch
 import torch.nn.functional as F

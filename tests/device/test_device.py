@@ -82,7 +82,7 @@ def test_streams(ocl_device):
         side.synchronize()
         assert torch.ocl.current_stream() == default
         deadline = time.monotonic() + 10
-        # The runtime's thread needs a moment for a marker in an idle queue.
+        # Even on an idle queue, the runtime completes the event of query() in another thread, a moment later.
         while not side.query():
             assert time.monotonic() < deadline
 

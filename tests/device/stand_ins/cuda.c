@@ -1,5 +1,6 @@
-// tests/device/stand_ins/cuda.c: a libcuda with host memory: what csrc/runtime/cuda_functions.def calls, and no more. "Device
-// memory" is a file in memory, so that two addresses, or two libraries, can map the same bytes.
+// tests/device/stand_ins/cuda.c: a libcuda over host memory, with only the functions of
+// csrc/runtime/cuda_functions.def. "Device memory" is a file in memory (memfd), so that two addresses, or two
+// libraries, can map the same bytes.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,9 +10,9 @@
 
 enum { kInvalid = 1, kOutOfMemory = 2, kStep = 2 << 20, kNotReady = 600 };
 
-// Read by tests: memories that were created and not released, waits for the device, pushed contexts.
+// Counters that tests read: allocations that are not freed, waits for the device, contexts on the stack.
 int stand_in_live = 0, stand_in_waits = 0, stand_in_contexts = 0;
-int stand_in_busy = 0;  // Groups of calls that the stand-in for NCCL has not done.
+int stand_in_busy = 0;  // The number of groups of calls that the stand-in for NCCL has not finished.
 
 struct Kind {
   int type, handle_types, location, device;

@@ -1,6 +1,7 @@
-// tests/device/stand_ins/nccl.c: an NCCL over host memory: what csrc/distributed/nccl_functions.def calls, and no more. Ranks are
-// processes that share the folder OCL_STAND_IN_FOLDER. A message is a file there. A thread does the groups of calls in order;
-// until it is done, the stand-in for libcuda says that the stream is busy.
+// tests/device/stand_ins/nccl.c: an NCCL over host memory, with only the functions of
+// csrc/distributed/nccl_functions.def. Ranks are processes that share the folder OCL_STAND_IN_FOLDER; a message is a
+// file in this folder. A thread executes the groups of calls in order. Until it has finished, the stand-in for libcuda
+// reports the stream as busy.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -36,7 +37,7 @@ struct Comm {
   struct Group* next;
 };
 
-char stand_in_log[1 << 16];  // Names of the calls, with type and operation. Read by tests.
+char stand_in_log[1 << 16];  // Names of the calls, with type and operation; tests read it.
 static double g_factors[1000];
 static int g_scaled = 0;
 static __thread struct Group* g_group;
@@ -54,7 +55,7 @@ static size_t size_of(int type) {
   return kSizes[type];
 }
 
-// Numbers
+// Elements of tensors of each type, as double
 
 static double get(const char* memory, int type, size_t i) {
   switch (type) {
@@ -103,7 +104,7 @@ static double combine(int op, double a, double b) {
   }
 }
 
-// Messages
+// Messages between ranks, as files
 
 static void send_bytes(struct Comm* comm, int peer, const char* from, size_t bytes) {
   char path[512], part[520];

@@ -1,5 +1,6 @@
-// tests/device/stand_ins/opencl_layer.c: a layer of the OpenCL loader. It makes CPU runtimes import memory by file descriptors,
-// and gives devices the UUID that stand_ins/cuda.c has. With both, a CPU device behaves like an NVIDIA GPU with CUDA.
+// tests/device/stand_ins/opencl_layer.c: a layer of the OpenCL loader. It makes CPU runtimes import memory by file
+// descriptors, and gives devices the UUID that stand_ins/cuda.c has. With both changes, a CPU device behaves like an
+// NVIDIA GPU with CUDA.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
