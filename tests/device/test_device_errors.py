@@ -51,7 +51,7 @@ def test_tensors_on_different_devices(ocl_device):
         errors.ConfigError, match=r"expected a tensor on an ocl device, got one on cpu.*\n.*to\('ocl'\)"
     ):
         torch_ocl_compile._C.tensor_location(torch.ones(1))
-    # As on every device, numbers and indices may stay on the CPU.
+    # As with other devices, 0-dimensional tensors and index tensors may be on the CPU.
     assert (x + torch.tensor(2.0)).tolist() == [[3, 3], [3, 3]]
     assert x[torch.tensor([1])].tolist() == [[1, 1]]
 
@@ -152,7 +152,7 @@ def test_dynamo_traces_the_current_device(ocl_device):
         with torch.ocl.device(index_of(ocl_device)):
             return x + torch.ocl.current_device()
 
-    fullgraph = not torch.__version__.startswith("2.11")  # The Dynamo of torch 2.11 skips the context manager.
+    fullgraph = not torch.__version__.startswith("2.11")  # Dynamo of torch 2.11 cannot trace the context manager.
     got = torch.compile(f, backend="aot_eager", fullgraph=fullgraph)(torch.ones(2, device=ocl_device))
     assert got.tolist() == [1 + index_of(ocl_device)] * 2
 

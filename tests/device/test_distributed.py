@@ -11,7 +11,7 @@ from tests.device.distributed_world import ROOT, run_world
 
 
 def checks_of(module, without=""):
-    """Names of the checks. The module itself is imported only by the processes of the world."""
+    """Returns the names of a module's checks, from its text: only the ranks import the module."""
     tree = ast.parse((Path(distributed_world.__file__).parent / f"{module}.py").read_text())
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("check_")]
     return [name for name in names if not (without and without in name)]
@@ -19,7 +19,7 @@ def checks_of(module, without=""):
 
 WORLDS = {
     "two": (["ocl:0"] * 2, {}),
-    # As on a GPU: through pinned memory, with copies.
+    # Tensors are copied through pinned memory, as on a GPU. On a CPU device this is normally not needed.
     "two-copied": (["ocl:0"] * 2, {"OCL_TESTS_COPY_HOST_MEMORY": "1"}),
     "four-mixed": (["ocl:0", "ocl:1", "ocl:0", "ocl:1"], {}),
 }
@@ -65,7 +65,7 @@ def test_training(training, check):
 
 @SWEEP
 def test_checkpoint_of_four_ranks_on_two_and_one(tmp_path):
-    """Saved by four ranks, loaded by two, by one, and on the CPU."""
+    """A checkpoint that four ranks save is loaded by two ranks, by one rank, and on the CPU."""
     saved = run_world("distributed_training", ["ocl:0"] * 4, tmp_path / "saved", ["check_checkpoint_is_saved"])
     assert not any(saved.values()), saved
     for size in (2, 1):

@@ -1,5 +1,6 @@
 # tests/device/test_distributed_faults.py: ranks that die, hang or raise, wrong calls, and groups that end early.
-"""Each test starts processes of one program. `act(rank)` decides what a rank does wrong."""
+"""Each test starts several processes of one program, HEAD followed by the text of the test. `rank` selects the faulty
+one."""
 
 import os
 import subprocess
@@ -87,7 +88,7 @@ def test_survivors_learn_which_rank_is_missing(fault, tmp_path):
 
 
 def test_error_of_a_result_that_the_stream_waits_for(tmp_path):
-    """wait() returns before the peer is missed. The next read says what happened, and the wait after it raises."""
+    """wait() returns before the timeout. After it, reading the result raises an error, and so do later waits."""
     program = """
     if rank == 1:
         time.sleep(15)
@@ -159,7 +160,7 @@ def test_wrong_device_and_forked_process(tmp_path):
 
 
 def test_group_that_is_destroyed_with_work_outstanding(tmp_path):
-    """The work is finished first. At the end of a process that destroys nothing, it is dropped."""
+    """destroy_process_group() finishes outstanding work. A process that ends without it drops its work."""
     program = """
     y = torch.full((2_000_000,), 2.0, device="ocl:0")
     work = dist.all_reduce(y, async_op=True)
@@ -178,7 +179,8 @@ def test_group_that_is_destroyed_with_work_outstanding(tmp_path):
 
 
 def test_monitored_barrier_names_the_ranks_that_do_not_arrive(tmp_path):
-    """The first rank whose time is over decides. All ranks learn of it, also those that come later; then they go on."""
+    """The rank whose timeout ends first fails the barrier for all ranks, also for those that arrive later. The group
+    can still be used."""
     program = """
     for _ in range(4):
         dist.monitored_barrier()
@@ -212,7 +214,7 @@ def test_monitored_barrier_names_the_ranks_that_do_not_arrive(tmp_path):
 
 
 def test_monitored_barrier_of_other_groups_and_debug_levels(tmp_path):
-    """Groups of gloo alone have torch's barrier."""
+    """A group with gloo only uses torch's own monitored_barrier."""
     program = """
     dist.monitored_barrier()
     dist.monitored_barrier(dist.new_group(backend="gloo"), datetime.timedelta(seconds=20))
@@ -250,11 +252,11 @@ def test_a_thread_that_cannot_be_started_fails_the_send(tmp_path):
     assert status == 0 and "usable 3000.0" in output, output
     assert "CAUGHT send (collective 2 of group 0) failed on rank 0: the system starts no thread to wait for" in output
     assert "GROUP the system starts no thread for a process group" in output
-    assert other == 0 and "usable 3000.0" in log, log  # gloo had the message already.
+    assert other == 0 and "usable 3000.0" in log, log  # gloo sent the message without the thread.
 
 
 def test_no_memory_for_staging_fails_the_collective(tmp_path):
-    """all_to_all moves its tensors in one piece. Rank 0 has no host memory for it."""
+    """all_to_all copies its tensors to host memory in one piece. Rank 0 has not enough host memory."""
     program = """
     import resource
     torch_ocl_compile._C.distributed.set_host_mapping(False)

@@ -1,5 +1,7 @@
-# tests/device/test_distributed_machines.py: torchrun restarts ranks and agents, also on two machines of a network of their own.
-"""A machine is a network namespace with its own address. The two are connected by a cable (veth). Only root can make them."""
+# tests/device/test_distributed_machines.py: torchrun restarts ranks and agents, on one machine and on two simulated
+# ones.
+"""A simulated machine is a network namespace with its own address. A virtual cable (veth) connects two of them. Only
+root can make them."""
 
 import os
 import shutil
@@ -32,7 +34,8 @@ def write(folder, program):
 
 @SWEEP
 def test_ranks_that_are_restarted_find_each_other(tmp_path):
-    """The agent's store still has the addresses of the earlier ranks. Rank 1 is late, so that rank 0 could read them."""
+    """After a restart, the agent's store still has the addresses of the earlier ranks. Rank 1 starts late; rank 0 must
+    not use its old address."""
     program = """
     import datetime, os, sys, time
     import torch, torch.distributed as dist
@@ -62,8 +65,8 @@ def test_ranks_that_are_restarted_find_each_other(tmp_path):
 
 
 def machines(script, folder, seconds=200, **env):
-    """Runs a shell script in a new network namespace. There, $A and $B run a command on one of two machines, whose addresses
-    are 10.77.0.1 and 10.77.0.2. The shell waits for a file with `appears`."""
+    """Runs a shell script in a new network namespace. In the script, `$A COMMAND` and `$B COMMAND` run a command on the
+    machine 10.77.0.1 or 10.77.0.2, and `appears FILE` waits for a file."""
     if not shutil.which("ip") or not shutil.which("nsenter"):
         pytest.skip("needs the commands ip and nsenter (packages iproute2, util-linux)")
     if subprocess.run(["unshare", "-n", "ip", "link", "set", "lo", "up"], capture_output=True).returncode:
@@ -143,8 +146,9 @@ def test_training_on_two_machines(tmp_path):
 
 @SWEEP
 def test_an_agent_that_is_killed_and_started_again(tmp_path):
-    """The second machine fails: its agent and its rank are killed. The first agent waits for it to come back. In torch 2.13,
-    a new agent waits for ever for the address of the shared store, so the store is not shared."""
+    """The agent and the rank of the second machine are killed, and the agent is started again. The first agent waits
+    for it. The store is not shared (TORCH_DISABLE_SHARE_RDZV_TCP_STORE): in torch 2.13, a new agent would wait for ever
+    for the address of a shared store."""
     program = write(tmp_path, PROGRAM)
     script = f"""
     $A {AGENT} --max-restarts 3 --local-addr 10.77.0.1 --rdzv-conf is_host=1 {program} > $FOLDER/first.log 2>&1 &

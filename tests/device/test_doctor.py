@@ -1,4 +1,4 @@
-# tests/device/test_doctor.py: doctor calls a correct device good, and no device with wrong, missing or nonfinite results.
+# tests/device/test_doctor.py: the command doctor finds devices with wrong, missing or nonfinite results.
 import json
 
 import pytest
@@ -8,7 +8,7 @@ from torch_ocl_compile.cli import devices, main
 from torch_ocl_compile.tools import doctor
 
 AILMENTS = {
-    "a NaN gradient": lambda loss, w: loss + (w * 0).sqrt().sum(),  # The value of the loss is right.
+    "a NaN gradient": lambda loss, w: loss + (w * 0).sqrt().sum(),  # Only the gradient is NaN; the loss is right.
     "an infinite loss": lambda loss, w: loss + float("inf"),
     "a wrong loss": lambda loss, w: loss + (0.01 * loss).detach(),
     "a wrong gradient": lambda loss, w: loss + 0.01 * (w - w.detach()).sum() * loss.detach(),
@@ -17,7 +17,7 @@ AILMENTS = {
 
 
 class Patient(torch.nn.Module):
-    """A model that is correct on the CPU."""
+    """A model whose results are correct on the CPU, and wrong on the device if it has an ailment."""
 
     def __init__(self, ailment=""):
         super().__init__()
@@ -33,7 +33,7 @@ class Patient(torch.nn.Module):
 
 
 def report(monkeypatch, capsys, device, *checks, arguments=()):
-    """Returns the exit status and the command's report about one device."""
+    """Runs doctor with these checks on one device. Returns its exit status and output."""
     monkeypatch.setattr(doctor, "CHECKS", checks)
     monkeypatch.setattr(devices, "show_devices", lambda: None)
     monkeypatch.setattr(torch.ocl, "device_count", lambda: 1)
@@ -75,7 +75,7 @@ def test_healthy(ocl_device, monkeypatch, capsys):
 
 
 def test_json(ocl_device, monkeypatch, capsys):
-    """A difference without bounds is null, because JSON has no infinity."""
+    """An infinite error is written as null, because JSON has no infinity."""
     status, out = report(monkeypatch, capsys, ocl_device, check("an infinite loss"), check(""), arguments=["--json"])
     found = json.loads(out, parse_constant=lambda text: pytest.fail(text))
     assert status == 1 and found["healthy"] is False

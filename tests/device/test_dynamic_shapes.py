@@ -106,7 +106,7 @@ def test_twenty_sizes_in_two_compilations(ocl_device, name, train):
 
 @pytest.mark.parametrize("name", CASES)
 def test_size_one_and_many(ocl_device, name):
-    """PyTorch itself compiles a separate graph for size 1; the other sizes share theirs."""
+    """PyTorch compiles a separate graph for size 1; all other sizes share one graph."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     make, sample = CASES[name]
@@ -143,7 +143,7 @@ def test_no_elements(ocl_device, shape, dynamic):
 
 
 def test_sizes_in_arithmetic(ocl_device):
-    """Sizes are used as numbers, bounds of slices, repeats, positions, and results."""
+    """The function uses sizes as numbers, bounds of slices, repeats, positions, and results."""
     torch._dynamo.reset()
 
     def function(x, y):
@@ -167,8 +167,7 @@ def test_sizes_in_arithmetic(ocl_device):
         torch.testing.assert_close([t.cpu() for t in got[:-1]], list(expected[:-1]))
 
 
-# Sizes that depend on data cause a graph break by default, and become a symbol of the graph if PyTorch is told to trace
-# them.
+# By default, a size that depends on data causes a graph break. With the options below, PyTorch traces it as a symbol.
 
 DATA_DEPENDENT = {
     "nonzero": lambda x: (x > 0).nonzero() + 1,
@@ -212,7 +211,8 @@ def last_piece_expanded(x, y):
 @pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize("function", [last_chunk_broadcast, last_piece_expanded])
 def test_a_composed_size_that_is_one(ocl_device, function):
-    """(s + 1) // 2 of 3 rows leaves one row, which broadcasts: the guard tells this, the expression does not."""
+    """The last of two chunks of 3 rows has one row, which broadcasts. Only a guard says that its size, an expression of
+    the symbol s such as s - (s + 1) // 2, is 1."""
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True)
     x, y = torch.randn(3, 4), torch.randn(3, 4)

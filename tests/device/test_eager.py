@@ -1,4 +1,5 @@
-# tests/device/test_eager.py: ops outside of compiled functions: each is compiled, few plans serve many calls, the rest runs on the CPU.
+# tests/device/test_eager.py: ops in eager mode: each is compiled, few plans serve many calls, ops without kernels run
+# on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ def to(value: Any, device: str) -> Any:
 
 
 def check(call: Any, *args: Any, device: str, falls_back: bool = False) -> None:
-    """Compares `call` on the device with the CPU, and checks whether it fell back."""
+    """Compares `call` on the device with the CPU, and checks whether an op ran as a fallback."""
     torch.ocl.reset_fallback_counts()
     torch.testing.assert_close(to(call(*to(args, device)), "cpu"), call(*args))
     counts = torch.ocl.fallback_counts()
@@ -47,7 +48,7 @@ def in_place(call: Any) -> Any:
 
 @pytest.fixture
 def compiler_is_asked() -> Iterator[None]:
-    """For tests that change the compiler: plans are neither read from the cache nor stored there."""
+    """Switches the cache off, so that each op is compiled. For tests that change the compiler."""
     with config.override(cache_size_mb=0):
         yield
 
@@ -119,7 +120,7 @@ def test_modes(mode: Any, ocl_device: str) -> None:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Collects (op, level) of every compilation from here on."""
+    """Returns a list to which each compilation of an op appends (op, level)."""
     made: list[tuple[str, str]] = []
     original = eager._compile
 
@@ -141,7 +142,7 @@ def test_sizes_become_arguments(ocl_device: str, compiled: list[tuple[str, str]]
 
 
 def test_a_growing_tensor_needs_few_plans(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
-    """A decoder appends to its mask and its positions at every token."""
+    """A decoder of a language model appends to its mask and its positions at every token."""
     grown = torch.arange(5, device=ocl_device)[None].expand(3, -1)
     for _ in range(60):
         grown = torch.cat([grown, grown[:, -1:] + 1], dim=-1)
@@ -176,12 +177,12 @@ def test_a_plan_is_found_again(ocl_device: str, compiled: list[tuple[str, str]])
     first = torch.hypot(x, x)
     for _ in range(5):
         torch.testing.assert_close(torch.hypot(x, x).cpu(), first.cpu(), rtol=0, atol=0)
-    # Other tests may have compiled randn already.
+    # Only hypot is counted: whether randn is compiled here depends on earlier tests.
     assert [name for name, _ in compiled if "hypot" in name] == ["aten::hypot.out"]
 
 
 def test_overlapping_memory(ocl_device: str) -> None:
-    """Arguments that partly overlap the result are computed from a copy, run on the CPU, or raise an error."""
+    """Writes to an expanded tensor raise, and so do operands whose sizes do not match."""
     x = torch.arange(6.0, device=ocl_device)
     with pytest.raises(RuntimeError, match="memory location"):
         x[:1].expand(3).add_(1)
@@ -205,7 +206,7 @@ WRITES_TO_ITSELF = {
 
 @pytest.mark.parametrize("name", WRITES_TO_ITSELF)
 def test_writes_to_a_tensor_that_overlaps_itself(ocl_device: str, name: str) -> None:
-    """They raise as on the CPU, and nothing is written."""
+    """Writes to an expanded tensor raise as on the CPU, and write nothing."""
     for device in ("cpu", ocl_device):
         x, y = torch.ones(1, device=device), torch.arange(4.0, device=device)
         with pytest.raises(
@@ -230,7 +231,7 @@ REFUSED_BY_TYPE = {
 @pytest.mark.parametrize("name", REFUSED_BY_TYPE)
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized:UserWarning")
 def test_results_that_out_cannot_hold(ocl_device: str, name: str) -> None:
-    """They raise as on the CPU. Nothing is written."""
+    """Ops raise as on the CPU if the type of `out` cannot hold the result, and write nothing."""
     for device in ("cpu", ocl_device):
         out = torch.full((6, 4), 7, device=device)
         with pytest.raises((RuntimeError, TypeError), match="type"):
@@ -240,7 +241,7 @@ def test_results_that_out_cannot_hold(ocl_device: str, name: str) -> None:
 
 @pytest.mark.parametrize("reduce", [torch.sum, torch.prod])
 def test_out_that_is_the_operand_and_is_resized(ocl_device: str, reduce: Callable[..., torch.Tensor]) -> None:
-    """The reduction is over the elements that the operand had, here none."""
+    """`out` is the empty operand and gets one element. The reduction must still be over no elements."""
     for device in ("cpu", ocl_device):
         x = torch.full((1,), 7.0, device=device).resize_(0)
         reduce(x, 0, out=x)
@@ -255,7 +256,7 @@ REDUCTIONS = {"sum": INTEGERS + DOUBLE, "prod": INTEGERS + DOUBLE} | dict.fromke
 
 @pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name, dtypes in REDUCTIONS.items() for dtype in dtypes])
 def test_reductions_in_the_type_of_out(ocl_device: str, name: str, dtype: torch.dtype) -> None:
-    """PyTorch casts the elements to that type and not their sum."""
+    """PyTorch casts the elements to the type of `out` before it adds them, not the sum."""
 
     def run(x: torch.Tensor) -> torch.Tensor:
         out = torch.empty(0, dtype=dtype, device=x.device)
@@ -278,7 +279,7 @@ WRITES_THAT_PYTORCH_ALLOWS = {
 @pytest.mark.parametrize("name", WRITES_THAT_PYTORCH_ALLOWS)
 @pytest.mark.filterwarnings("ignore:Use of:UserWarning", "ignore:.*runs on the CPU:UserWarning")
 def test_writes_to_an_expanded_tensor_that_pytorch_allows(ocl_device: str, name: str) -> None:
-    """They give a warning; the contents afterwards follow the order in which the CPU writes."""
+    """PyTorch warns of these writes. The element that remains is the one that the CPU writes last."""
     found = []
     for device in ("cpu", ocl_device):
         x, y, i = torch.ones(2, device=device), torch.arange(4.0, device=device), torch.tensor([0, 2], device=device)
@@ -290,7 +291,7 @@ def test_writes_to_an_expanded_tensor_that_pytorch_allows(ocl_device: str, name:
 @pytest.mark.parametrize("kind", [InternalError, BuildError, KeyError])
 @pytest.mark.usefixtures("compiler_is_asked")
 def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
-    """Only an op without kernels falls back to the CPU."""
+    """An error in the compiler is raised; only a missing kernel causes a fallback to the CPU."""
     from torch_ocl_compile import _C
 
     def broken(*_: Any) -> None:
@@ -310,7 +311,8 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
 
 @pytest.mark.usefixtures("compiler_is_asked")
 def test_mistakes_in_a_trace_are_internal_errors(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mistakes of this project are internal errors; what PyTorch cannot trace, or refuses, falls back to the CPU."""
+    """A Python error in code of this project is an InternalError. An op that cannot be traced, because its form raises
+    a RuntimeError, falls back to the CPU."""
     from torch_ocl_compile.decompositions import forms
 
     ours: dict[str, Any] = {"__name__": "torch_ocl_compile.made_up"}
@@ -341,7 +343,7 @@ assert torch.ocl.fallback_counts() == {{"aten::add.out": 1}}, torch.ocl.fallback
 
 
 def test_under_other_modes(ocl_device: str) -> None:
-    """Modes that the caller has entered do not affect the trace of an op."""
+    """Autocast, vmap, grad and torch.device() around an op do not change how the op is traced."""
     x = X.to(ocl_device)
     with torch.autocast("ocl", dtype=torch.bfloat16):
         assert (x.view(12) * 7.25).dtype == torch.float32
@@ -364,7 +366,7 @@ def test_threads(ocl_device: str) -> None:
 
 @pytest.mark.usefixtures("compiler_is_asked")
 def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the trace of an op is under way, another thread runs a compiled function, and nn.Module is unchanged."""
+    """While an op is traced, another thread can run a compiled function. The trace does not patch nn.Module."""
     import concurrent.futures
 
     from torch_ocl_compile.decompositions import forms
@@ -388,7 +390,8 @@ def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytes
 
 
 def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
-    """Four threads call one compiled module; between the calls each uses ops and sizes that have not been compiled yet."""
+    """Four threads call one compiled module. Between these calls, each runs ops with sizes that are not compiled
+    yet."""
     import concurrent.futures
 
     torch._dynamo.reset()
@@ -414,7 +417,8 @@ def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
 
 
 def test_results_may_be_written(ocl_device: str) -> None:
-    """Autograd forbids writing to a view that a custom function made; a result with other strides is not such a view."""
+    """Autograd forbids in-place writes to a view that a custom function returns. A result with permuted strides must
+    not be such a view."""
     x = torch.ones(2, 1, 3, device=ocl_device)
     w = torch.ones(1, 2, 3, device=ocl_device, requires_grad=True)
     y = torch.compile(lambda: (x * w).sum(0, keepdim=True).transpose(0, 1), backend="ocl")()

@@ -1,4 +1,5 @@
-# tests/device/test_eager_conditions.py: eager ops whose traces decide something by a size or a float: few plans, right results.
+# tests/device/test_eager_conditions.py: eager ops whose traces depend on conditions on sizes or floats: few plans,
+# right results.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from torch_ocl_compile.eager import reasons
 
 @pytest.fixture
 def compiled(own_cache: None) -> Callable[[], int]:
-    """Returns a function that gives the number of compilations since its last call."""
+    """Returns a function that returns the number of compilations since its last call."""
     seen = [_C.eager_counters()["compiled"]]
 
     def count() -> int:
@@ -32,8 +33,8 @@ def matrix(n: int) -> torch.Tensor:
     return torch.randn(n + 2, n + 4)
 
 
-# Ops that decide something by a size or a float when they are traced, with the most compilations that 60 sizes may need: four
-# exact plans, and one for each decision.
+# Ops whose trace branches on a size or a float, and how many compilations 60 sizes may need at most: four plans for
+# exact sizes, and one for each branch.
 OPS: dict[str, tuple[Callable[..., Any], Callable[[int], torch.Tensor], int]] = {
     "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), image, 6),
     "avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2, 1), image, 6),
@@ -62,7 +63,7 @@ def test_few_plans_serve_many_sizes(ocl_device: str, compiled: Callable[[], int]
 
 
 def test_each_float_that_decides_has_a_plan(ocl_device: str, compiled: Callable[[], int]) -> None:
-    """The order of a norm is a constant of its graph."""
+    """The order of a norm is a constant in its graph, so each order needs a plan of its own."""
     for n in range(2, 30):
         x = matrix(n)
         for order in (2.0, 1.0, 3.5):
@@ -72,7 +73,8 @@ def test_each_float_that_decides_has_a_plan(ocl_device: str, compiled: Callable[
 
 
 def test_later_processes_read_the_plans(ocl_device: str, compiled: Callable[[], int]) -> None:
-    """Each entry serves the calls for which its conditions hold, and no others."""
+    """A plan from the cache is used only for calls that fulfil its conditions. Later processes are simulated: the plans
+    in memory are dropped."""
     orders = (2.0, 1.0, 3.5)
 
     def run(sizes: range) -> None:

@@ -1,5 +1,5 @@
 # tests/device/test_errors.py: bad input, broken drivers and caches: the message helps, and the process continues.
-"""test_device.py tests eager mode: device indices, selections, broken runtimes, float64 in eager ops."""
+"""The errors of eager mode, such as device indices and broken runtimes, are tested in test_device_errors.py."""
 
 import os
 import sqlite3
@@ -26,7 +26,7 @@ def assert_still_works(device):
 
 
 def raised(function, *args):
-    """Returns this project's error inside of the one that Dynamo raises."""
+    """Returns this project's error, which Dynamo may wrap, and the text of the raised error."""
     with pytest.raises(Exception) as caught:
         function(*args)
     error = caught.value
@@ -91,7 +91,7 @@ def test_forbidden_fallback_names_op_and_line(ocl_device):
 
 
 def test_out_of_memory_in_a_compiled_graph(ocl_device):
-    """An arena that is too large raises MemoryError with sizes; what was allocated before stays usable."""
+    """An arena that is too large raises OutOfMemoryError with sizes. Tensors from before stay usable."""
     keep = torch.ones(5, device=ocl_device)
     function = compiled(lambda x: (x.expand(2**20, 2**22).exp() @ torch.ones(2**22, 1, device=x.device)).sum())
     with pytest.raises(torch.OutOfMemoryError, match=r"GiB|bytes|MiB"):
@@ -119,7 +119,7 @@ def test_kernel_that_does_not_build(ocl_device, monkeypatch):
     folder = text.split("source and full log are in ")[1].split("/;")[0]
     saved = [f.read_text(errors="replace") for f in Path(folder).iterdir()]
     assert any("this is no C" in t for t in saved), "the source is saved"
-    # The same graph without the fault works, and so does any other.
+    # The same graph without the fault works, and so does another graph.
     x = torch.ones(3, device=ocl_device)
     torch.testing.assert_close(compiled(lambda x: x.sinh())(x).cpu(), torch.ones(3).sinh())
     assert_still_works(ocl_device)
@@ -127,7 +127,7 @@ def test_kernel_that_does_not_build(ocl_device, monkeypatch):
 
 # Errors of the cache: one warning, and right results
 
-# Two kernels, without torch.compile: importing Dynamo takes longer than everything else here.
+# The program compiles two kernels without torch.compile, because importing Dynamo takes longer than the test.
 PROGRAM = """
     import torch, torch_ocl_compile
     from torch_ocl_compile import _C, config
@@ -217,7 +217,7 @@ def test_unwritable_cache_folder(ocl_device, tmp_path, how):
     "how", ["others write", "in an open folder", "another's folder", "another's file", "a link", "a pipe"]
 )
 def test_a_cache_that_others_can_change_is_not_used(ocl_device, tmp_path, how):
-    """The cache holds native code. Files that others can change stay as they are and are not used."""
+    """The cache contains native code. A cache that other users can write to is neither used nor changed."""
     folder = tmp_path / "outer" / "cache"
     folder.mkdir(parents=True)
     file = folder / "cache.sqlite"

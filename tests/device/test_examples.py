@@ -1,5 +1,5 @@
-# tests/device/test_examples.py: examples/mnist.py reads small idx files, trains, continues and changes device; gpt.py learns;
-# the others have the losses, tokens and pictures that they have on the CPU.
+# tests/device/test_examples.py: mnist.py reads small idx files, trains, resumes on another device; gpt.py learns; the
+# other examples have the same losses, tokens and pictures as on the CPU.
 import gzip
 import importlib.util
 import os
@@ -60,10 +60,10 @@ def test_mnist(tmp_path):
 
 @pytest.mark.usefixtures("selected_devices")
 def test_gpt(tmp_path):
-    """A very small model learns the frequencies of letters within a few steps.
+    """A very small model learns the frequencies of letters in 80 steps.
 
-    Its loss falls from log(number of characters) = 4.6 nats to below 3.3. The first lines of the example give the
-    sizes that reach 1.6.
+    Its loss falls from log(number of characters) = 4.6 nats to below 3.3. The first lines of the example name
+    sizes with which the loss reaches 1.6.
     """
     sizes = "--layers 2 --width 32 --heads 2 --context 32 --batch 16 --lr 5e-3 --steps 80 --every 20 --sample 20"
     command = [str(ROOT / "examples" / "gpt.py"), *sizes.split()]
@@ -73,13 +73,15 @@ def test_gpt(tmp_path):
     assert losses[0] > 3.0 and losses[-1] < 3.3 and losses[-1] < losses[0], losses
 
 
-# timm and transformers import torchvision, which beside a CPU-only torch needs help.
+# timm and transformers import torchvision, which fails to import with a CPU-only torch; import_torchvision() avoids
+# this.
 PRELUDE = (
     "import importlib.util, runpy, sys; from torch_ocl_compile.bench import networks\n"
     "if importlib.util.find_spec('torchvision'): networks.import_torchvision()\n"
     "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 )
-PROGRAMS = {  # Arguments -> (packages that it needs, how far the losses may be from those of the CPU)
+# Example with arguments -> (packages that it needs, allowed difference of its losses from those on the CPU)
+PROGRAMS = {
     "custom_kernel.py --steps 3": ((), 1e-4),
     "mixed_precision.py --steps 3 --dtype bfloat16": (("sklearn",), 0.02),
     "mixed_precision.py --steps 3 --dtype float16": (("sklearn",), 0.02),
@@ -128,7 +130,7 @@ def test_losses_are_those_of_the_cpu(command, tmp_path):
 
 
 def test_lightning(ocl_device, tmp_path):
-    """The loss of the last step, and the accuracy of the digits that were not trained."""
+    """Compares the loss of the last step and the test accuracy with those on the CPU."""
     skip_without("lightning", "sklearn")
     shown = []
     for device in (ocl_device, "cpu"):

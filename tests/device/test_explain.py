@@ -13,7 +13,7 @@ from torch_ocl_compile.errors import ToolError
 from torch_ocl_compile.report import explanation
 from torch_ocl_compile.report.kernels import ALONE
 
-pytestmark = pytest.mark.sampled()  # on the first device: what is explained does not depend on the runtime
+pytestmark = pytest.mark.sampled()  # Runs on the first device only: explanations do not depend on the runtime.
 
 
 def network(device):
@@ -59,7 +59,7 @@ def test_what_was_fused_and_why_no_more(ocl_device):
 
 
 def test_memory(ocl_device):
-    """Two intermediate results of 4 MB, of which one is alive when the other is written."""
+    """The graph has two intermediate results of 4 MB. The first is still needed when the second is written."""
 
     def chain(x):
         first = torch.cumsum(x, 0)

@@ -49,14 +49,14 @@ def build(device: cl_binding.Device, width: int, name: str) -> cl_binding.Kernel
 @pytest.mark.parametrize("device", DEVICES, ids=repr)
 def test_every_half_widens_and_narrows_as_in_torch(device: cl_binding.Device, width: int) -> None:
     halves = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
-    # The tensor is aligned to two bytes.
+    # The view begins at an odd element, so it is aligned to two bytes only.
     moved = torch.empty(2**16 + 1, dtype=torch.float16)[1:].copy_(halves)
     wide = torch.empty(2**16)
     build(device, width, "widen")([1], moved, wide, 2**16)
     torch.testing.assert_close(wide, halves.float(), rtol=0, atol=0, equal_nan=True)
     assert (wide.signbit() == halves.signbit()).all()
 
-    # Each half, values between it and the next one, values close to these, and random bits.
+    # Every fp16 number, the middle between neighbours, values just beside these middles, tiny numbers, random bits.
     middle = (wide.double() + wide.roll(-1).double()).float() / 2
     several = [wide, middle, middle * (1 + 2.0**-23), middle * (1 - 2.0**-23), torch.randn(2**16) * 1e-7]
     several += [torch.randint(-(2**31), 2**31 - 1, (2**16,)).to(torch.int32).view(torch.float32)]
@@ -82,7 +82,8 @@ def test_rows_of_any_alignment(ocl_device: str) -> None:
 @pytest.mark.parametrize("name", ["mish", "silu"])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_gradients_are_rounded_once(ocl_device: str, name: str, compiled: bool) -> None:
-    """PyTorch decomposes these gradients on a device without kernels for them; then every step would be rounded."""
+    """PyTorch would decompose these gradients on our device, and each step would round to bf16. Our kernels round
+    once."""
     function = getattr(torch.nn.functional, name)
     run = torch.compile(function, backend="ocl") if compiled else function
 
@@ -93,4 +94,4 @@ def test_gradients_are_rounded_once(ocl_device: str, name: str, compiled: bool) 
     x = torch.arange(-64, 65) / 16
     exact = gradient(x.double(), function).bfloat16()
     found = gradient(x.to(ocl_device, torch.bfloat16), run)
-    assert (found != exact).sum() <= 2  # fp32 itself may lie between two halves.
+    assert (found != exact).sum() <= 2  # The fp32 result may round to another bf16 number than the exact one.

@@ -61,7 +61,7 @@ def test_checkpoint(ocl_device):
 
 
 def test_checkpoint_with_dropout(ocl_device):
-    """The recomputed mask is that of forward: the gradient is zero where the output is."""
+    """Backward recomputes the mask of forward, so the gradient is zero exactly where the output is zero."""
 
     def function(x):
         return checkpoint(lambda t: F.dropout(t.sin() * 3, 0.5), x, use_reentrant=False)
@@ -106,7 +106,7 @@ def test_while_loop(ocl_device):
 
 
 def test_loop_and_branch_of_python(ocl_device):
-    """A branch that depends on data breaks the graph; both parts are compiled."""
+    """A branch that depends on data breaks the graph. The parts before and after it are compiled."""
 
     def function(x):
         for _ in range(3):

@@ -27,7 +27,7 @@ def layer(ocl_device):
     compiled = torch.compile(model, backend="ocl", options={"fallback": "error"})
 
     def check() -> int:
-        """Compares a call with the CPU; returns how many weights it packed."""
+        """Calls the layer, compares with the CPU, and returns how many weights the call packed."""
         result = []
         with torch.no_grad():
             count = packed_launches(lambda: result.append(compiled(x.to(ocl_device))))
@@ -125,7 +125,8 @@ def test_a_weight_that_the_graph_itself_writes(ocl_device):
     ids=["filter", "variance", "scale"],
 )
 def test_filters_and_norms(ocl_device, change):
-    """The filter's transform and the norm's scale are computed once, in separate launches, and again after a change."""
+    """Separate launches transform the filter and compute the norm's scale. They run in the first call, and again after
+    a change."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()).eval()

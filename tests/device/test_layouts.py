@@ -1,4 +1,5 @@
-# tests/device/test_layouts.py: convolutions keep channels-last as on the CPU, eager and compiled, with gradients.
+# tests/device/test_layouts.py: results and gradients of convolutions are channels-last where they are on the CPU, eager
+# and compiled.
 import pytest
 import torch
 import torch.nn.functional as F
@@ -33,8 +34,8 @@ def with_gradients(function, x, w):
 @pytest.mark.parametrize("layouts", [(0, 0), (1, 0), (0, 1), (1, 1)], ids=str)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution(ocl_device, name, layouts):
-    """Results and input gradients have the CPU's layout; a weight's gradient has the weight's layout, so that no copy
-    is needed."""
+    """Results and input gradients have the strides of those on the CPU. The weight's gradient has the strides of the
+    weight, so that the optimizer needs no copy."""
     torch.manual_seed(0)
     function, *sizes = CONVOLUTIONS[name]
     x, w = (laid_out(s, last) for s, last in zip(sizes, layouts, strict=True))
@@ -59,7 +60,7 @@ def test_changing_sizes(ocl_device):
 
 
 def test_chain(ocl_device):
-    """Ops that follow a convolution keep the layout, too."""
+    """The results of ops after a convolution are channels-last, too."""
     torch._dynamo.reset()
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.ConvTranspose2d(8, 4, 2, 2), nn.Upsample(scale_factor=2)
@@ -79,7 +80,8 @@ def test_chain(ocl_device):
 
 
 def test_copies_of_one_tensor(ocl_device):
-    """An operand that cannot be read in place is copied once for several products, but again after it has changed."""
+    """An operand that cannot be read in place is copied once for several products. After a write to it, it is copied
+    again."""
 
     def products(a, w, y):
         rows = (a * 2).permute(1, 0, 2).reshape(300, 128)
@@ -94,7 +96,7 @@ def test_copies_of_one_tensor(ocl_device):
 
 
 def test_joined_tensors_with_equal_parts(ocl_device):
-    """A copy into two concatenated tensors is a part of each of them, not the whole."""
+    """A tensor that is a part of two concatenated tensors is copied into both."""
 
     def products(a, b, w):
         first, second = torch.cat([a, a * b], 1), torch.cat([a, b], 1)

@@ -1,4 +1,5 @@
-# tests/device/test_lightning.py: OclAccelerator parses devices, refuses another device's strategy, trains in halves and under DDP.
+# tests/device/test_lightning.py: OclAccelerator parses devices, refuses a strategy for another device, trains in 16
+# bits and under DDP.
 import subprocess
 import sys
 
@@ -69,7 +70,7 @@ def test_the_strategy_must_name_the_device(ocl_device):
 
 @pytest.mark.parametrize("precision, dtype", [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])
 def test_mixed_precision(precision, dtype, ocl_device):
-    # The scaler's usual first scale makes the first steps overflow, so that they are left out.
+    # With the default scale of GradScaler, the first steps would overflow and be skipped.
     scaler = torch.amp.GradScaler("ocl", init_scale=16.0) if dtype is torch.float16 else None
     plugin = MixedPrecision(precision, "ocl", scaler)
     model = train(strategy=SingleDeviceStrategy(ocl_device, OclAccelerator(), precision_plugin=plugin))

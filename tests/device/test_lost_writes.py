@@ -1,4 +1,5 @@
-# tests/device/test_lost_writes.py: in-place updates beside attention, which a pass on Dynamo's graph replaces, are not lost.
+# tests/device/test_lost_writes.py: in-place updates around attention are not lost when a pass replaces the attention in
+# Dynamo's graph.
 from __future__ import annotations
 
 import math
@@ -101,7 +102,7 @@ class Cached(nn.Module):
         q, k, v = self.qkv(x).chunk(3, -1)
         self.keys[:, at[None]] = k
         self.values.index_copy_(1, at[None], v)
-        # AOTAutograd mixes up the tangents of integer and float buffers, on any backend.
+        # Not in training: AOTAutograd confuses the tangents of integer and float buffers, on any backend.
         if not torch.is_grad_enabled():
             self.calls += 1
         return torch.softmax(q @ self.keys.transpose(1, 2) * 8**-0.5, -1) @ self.values
@@ -194,7 +195,7 @@ WRITES = [
 
 @pytest.mark.parametrize(("function", "fused"), WRITES)
 def test_writes_inside_attention(ocl_device, function, fused):
-    """`fused`: the tensor that is written is used by the attention alone, which stays one kernel."""
+    """`fused`: attention is still one kernel, because only the attention reads the tensor that is written."""
     torch.manual_seed(2)
     tensors = [*(torch.randn(2, 2, 16, 8) for _ in range(3)), torch.randn(2, 2, 16, 16)]
     given = [t.to(ocl_device) for t in tensors]
@@ -249,8 +250,8 @@ LATER_WRITES = [
 
 @pytest.mark.parametrize(("function", "fused"), LATER_WRITES)
 def test_gradient_of_attention_written_to_afterwards(ocl_device, function, fused):
-    """The op's gradient needs the result and the masks, which spelled-out attention does not; here the caller writes,
-    too."""
+    """The gradient of the attention op needs its result and its mask, which the gradient of separate products does not.
+    Here the function or its caller overwrites them after the attention."""
     torch.manual_seed(3)
     tensors = [*(torch.randn(2, 2, 16, 8) for _ in range(3)), torch.randn(2, 2, 16, 16)]
 
@@ -270,7 +271,8 @@ def test_gradient_of_attention_written_to_afterwards(ocl_device, function, fused
 
 
 def test_operand_of_attention_written_afterwards(ocl_device):
-    """Keys need no gradient, so spelled-out attention does not need the queries any more."""
+    """Only q needs a gradient. With separate products, its gradient does not need the queries, so writing them is
+    allowed."""
 
     def function(q, k, v):
         queries = q * 2
@@ -291,7 +293,8 @@ def test_operand_of_attention_written_afterwards(ocl_device):
 
 
 def test_a_constant_of_the_function_is_new_at_each_call(ocl_device):
-    """A graph break makes the constant the result of one graph, and the next graph writes to it."""
+    """Because of the graph break, the first graph returns the constant, and the second one writes to it. The next call
+    must see the original constant."""
 
     def function(x):
         constant = torch.tensor([32, 21, 28], device=x.device)

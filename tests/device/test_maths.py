@@ -1,6 +1,6 @@
 # tests/device/test_maths.py: the error of vector maths on CPU devices, in ulp against fp64, as kernels/base/maths.cl states it.
-"""Arguments cover the whole range, small numbers logarithmically. Their number is odd, so that vectors and the
-remaining elements are both tested."""
+"""Arguments cover the whole range; small numbers are spread logarithmically. Their count is no multiple of a vector, so
+that both vectors and remaining elements are tested."""
 
 import math
 
@@ -22,7 +22,7 @@ def tanh_gelu(x):
 
 
 def sweep(low, high):
-    """Returns numbers spread evenly over [low, high], and numbers that approach 0 from either side within it."""
+    """Returns random numbers in [low, high). If low < 0, a third of them is scaled by random powers of 10 towards 0."""
     generator = torch.Generator().manual_seed(0)
     x = low + (high - low) * torch.rand(COUNT, generator=generator, dtype=torch.float64)
     if low < 0:
@@ -62,8 +62,8 @@ def test_ulp(ocl_device, name, function, exact, limits, most):
 
 
 def test_slope_of_gelu(ocl_device):
-    """The slope crosses zero, so its error is absolute: less than half of the error of a rounded erf and a rounded
-    exponential."""
+    """The slope crosses zero, so its absolute error is compared: at most half of the sum of the rounding errors of erf
+    and of the exponential."""
 
     def slope(x):
         return torch.ops.aten.gelu_backward(torch.ones_like(x), x)
@@ -86,7 +86,7 @@ def test_ends(ocl_device, name, function, exact, limits, most):
     assert torch.equal(torch.signbit(got[zeros]), torch.signbit(expected[zeros]))
 
 
-# elu and hardswish are left out, because eager mode itself gives nan in vectors and 1 in the remaining elements.
+# elu and hardswish are left out: on the CPU, eager mode gives NaN in full vectors but 1 in the remaining elements.
 GRADIENTS = (F.gelu, F.silu, F.mish, F.softplus, F.logsigmoid, torch.sigmoid, torch.tanh)
 
 

@@ -1,4 +1,4 @@
-# tests/device/test_memory.py: the compiled plans and programs that a process keeps are bounded; memory statistics.
+# tests/device/test_memory.py: a process keeps a bounded number of compiled plans and programs; memory statistics.
 import gc
 
 import pytest
@@ -18,17 +18,17 @@ def live():
 
 
 def compile_many(device, first, count):
-    """Compiles graphs that all differ; each one replaces the one before."""
+    """Compiles `count` different graphs. Dynamo forgets each one before the next."""
     x = torch.ones(3, device=device)
     for k in range(first, first + count):
         torch._dynamo.reset()
         assert torch.compile(lambda x, k=k: (x * k).sum(), backend="ocl", dynamic=False)(x).item() == 3 * k
 
 
-# What is kept does not depend on the runtime.
+# The limits are the same for all runtimes.
 @pytest.mark.sampled()
 def test_compiled_graphs(ocl_device):
-    """reset() drops plans and their programs, except for the latest ones."""
+    """reset() drops all plans, and all of their programs but the latest RECENT."""
     compile_many(ocl_device, 1, 2)
     torch._dynamo.reset()
     before = live()
@@ -47,7 +47,7 @@ def own_eager_compiler():
 
 
 def test_eager_ops(ocl_device, own_eager_compiler):
-    """After calls that all differ, the older half of their plans is dropped; plans in use stay."""
+    """When there are MOST_EAGER plans, the half that was not used for longest is dropped."""
     x = torch.ones(2, device=ocl_device)
     _C.forget_eager_plans()
     assert live()["eager_plans"] == 0
@@ -106,7 +106,7 @@ def test_memory_statistics_add_up(ocl_device):
 
 @pytest.mark.sampled(every=1)
 def test_free_memory_counts_other_processes(ocl_device):
-    """Free memory is asked of the system or the driver, not computed from what this process holds."""
+    """Free memory comes from the system or the driver, so it includes what other processes use."""
     free, total = torch.ocl.mem_get_info(ocl_device)
     assert 0 < free <= total
     properties = torch.ocl.get_device_properties(ocl_device)

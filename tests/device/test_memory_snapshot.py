@@ -64,7 +64,7 @@ def test_a_block_that_a_stream_still_uses_awaits(ocl_device):
     states = {b["address"]: b["state"] for b in blocks_of(ocl_device)}
     assert states.get(address, "inactive") in ("active_awaiting_free", "inactive")
     torch.ocl.synchronize(ocl_device)
-    torch.empty(1, device=ocl_device)  # This collects blocks whose work is done.
+    torch.empty(1, device=ocl_device)  # An allocation first frees blocks that waited for work that is done.
     assert "active_awaiting_free" not in {b["state"] for b in blocks_of(ocl_device)}
 
 
@@ -218,10 +218,11 @@ def test_memory_in_use_includes_ours(ocl_device):
     assert total > 0 and 0 <= free <= total and abs(used - (total - free)) < total // 2
 
 
-# It is the interpreter that ends, not the runtime.
+# The test is about the end of the interpreter, so one runtime is enough.
 @pytest.mark.sampled()
 def test_a_process_ends_while_it_records(ocl_device):
-    """Recorded lines hold Python code objects, which are destroyed before the last tensors are freed."""
+    """The record holds Python code objects. At the end of the interpreter they are destroyed before the last
+    tensors."""
     status, out, err = run_python(f"""
         import torch
         torch.ocl.memory._record_memory_history()

@@ -109,7 +109,7 @@ def swapped(c, k):
     return c.mean()
 
 
-# Name -> the bytes that launches which store to the input may move; None: the store is not in place.
+# Function -> how many bytes each launch that stores to the input may read and write; None: the store is not in place.
 CASES = {
     assign_slice: 1024,
     assign_steps: 1024,
@@ -170,7 +170,7 @@ def test_returned_views_share_memory(ocl_device):
 
 
 def test_aliased_inputs(ocl_device):
-    """Two windows of one tensor, of which one is written."""
+    """The arguments are two overlapping views of one tensor, and the function writes to one of them."""
     torch._dynamo.reset()
 
     def function(a, b):
@@ -184,7 +184,7 @@ def test_aliased_inputs(ocl_device):
 
 
 class Counting(torch.nn.Module):
-    """A buffer that forward updates and reads again, and a running mean without gradient."""
+    """A module whose forward updates two buffers, a counter and a running mean, and reads them again."""
 
     def __init__(self):
         super().__init__()

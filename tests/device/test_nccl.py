@@ -1,6 +1,6 @@
 # tests/device/test_nccl.py: process groups that use NCCL, with stand-ins for NCCL and CUDA (stand_ins/).
-"""Two processes, each with a CPU device that seems to be an NVIDIA GPU (cuda_stand_in.py). The stand-in for NCCL is slow and
-simple: these tests show that the right calls reach it, in the right order and with the right memory."""
+"""Two processes, each with a CPU device that looks like an NVIDIA GPU (cuda_stand_in.py). The tests show that we make
+the right calls of NCCL, in the right order and with the right memory."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_nccl(nccl, check):
 
 @SWEEP
 def test_training(start):
-    """DistributedDataParallel, FSDP2, DTensor and compiled graphs."""
+    """Runs the checks of DistributedDataParallel, FSDP2, DTensor and compiled graphs."""
     outcome, _ = start("distributed_training", TRAINING)
     assert not any(outcome.values()), outcome
 
 
 def test_one_rank(start):
-    """The checks that test_cuda_exchange.py runs with NCCL itself."""
+    """Runs with the stand-in the checks that test_cuda_exchange.py runs with NCCL itself."""
     for module, checks in (("distributed_collectives", ONE_RANK), ("distributed_nccl", ONE_RANK_NCCL)):
         outcome, _ = start(module, checks, size=1)
         assert not any(outcome.values()), outcome

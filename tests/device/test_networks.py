@@ -1,4 +1,4 @@
-# tests/device/test_networks.py: kinds of networks that torchvision's classifiers lack: recurrent, U-Net, VAE, diffusion.
+# tests/device/test_networks.py: networks that are no classifiers of torchvision: recurrent, U-Net, VAE, diffusion.
 import pytest
 import torch
 import torch.nn.functional as F
@@ -109,7 +109,7 @@ def transformer():
 
 
 class Whole(nn.Module):
-    """A wrapper for containers of torch.nn, which are not compiled by themselves, because Dynamo skips their forward."""
+    """Wraps a container of torch.nn: Dynamo does not compile the forward of a container that is called directly."""
 
     def __init__(self, inner):
         super().__init__()
