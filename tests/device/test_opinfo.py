@@ -1,8 +1,8 @@
 # tests/device/test_opinfo.py: PyTorch's op_db and module_db, compiled, against PyTorch on the CPU.
 """A plain run takes samples of the cases; `pytest --sweep` runs all of them.
 
-`make conformance` also runs all, survives cases that end the process, and writes docs/conformance.md. Cases that may
-fail are in tests/conformance/expected.csv.
+`make conformance` runs all cases in worker processes, so that a crash costs one case, and writes docs/conformance.md.
+Cases that may fail are listed in tests/conformance/expected.csv.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def test_case(case: cases.Case, direction: str, ocl_device: str) -> None:
 
 
 def test_expected_rows_name_cases() -> None:
-    """Only misspelt dtypes and directions are errors: a row may name an entry that this torch lacks."""
+    """Each row of the expectations must be well formed. A few rows may name entries of op_db that this torch lacks."""
     names = {c.name.rsplit(":", 1)[0] for c in cases.cases()}
     failures = [row for found in expected.failures().values() for row in found]
     listed = [*failures, *(row for found in expected.on_cpu().values() for row in found)]
@@ -48,7 +48,7 @@ def test_expected_rows_name_cases() -> None:
     assert len({f"{r.kind}:{r.entry}" for r in listed} - names) <= len(names) // 100
 
 
-# Expectations against outcomes that are made up
+# Rows of expectations, which the tests below compare with made-up outcomes.
 SPARSE = expected.Failure("op", "to_sparse", "float32", "*", "forward", "no kernels? for Sparse", "sparse tensors")
 MOVED = expected.OnCpu("op", "stft", "float32 float16", "Intel", "aten._fft_r2c; dtype torch.complex64 has no kernels")
 
@@ -126,7 +126,7 @@ def test_on_cpu_is_written_from_results(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
-    """A run of other code starts again; a line that was cut off is run again."""
+    """A run that was stopped continues after its last complete line. A run with other sources starts again."""
     path, what = tmp_path / "results.json.partial", {"runtime": "A", "source": 1.0}
     journal = Journal(path, what)
     assert not journal.done()

@@ -73,9 +73,9 @@ def agree(got: list[torch.Tensor], expected: list[torch.Tensor], rtol: float = 2
 
 
 def argument_share(device: str) -> int:
-    """Returns the factor by which a device needs more launches because it takes fewer bytes of kernel arguments.
+    """Returns the factor by which a device needs more launches because its kernels have fewer bytes of arguments.
 
-    PoCL takes 1 KiB, other runtimes 4 KiB and more.
+    PoCL allows 1 KiB of arguments, other runtimes 4 KiB and more.
     """
     return 2 if torch.ocl.get_device_properties(device).platform_name.startswith("Portable") else 1
 
@@ -112,7 +112,7 @@ def test_few_launches_for_many_parameters(ocl_device: str) -> None:
 
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
 def test_fused_with_grad_scaler(name: str, ocl_device: str) -> None:
-    """A step with an overflow changes nothing; other steps use the unscaled gradient, although their scales differ."""
+    """A step whose gradient overflows changes nothing. Other steps unscale the gradient; their scales differ."""
     got = []
     for device in ("cpu", ocl_device):
         torch.manual_seed(0)

@@ -1,7 +1,7 @@
 # tests/device/test_other_runtimes.py: a few programs under Mesa's rusticl, and under Oclgrind, which finds data races.
-"""Both are slow or young, and each needs other environment variables.
+"""Each runtime needs its own environment variables, so the programs run in a new process for each.
 
-Therefore the programs run in one process for each. The tests are skipped where the runtime is not installed.
+The tests are skipped where the runtime is not installed.
 """
 
 import os
@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NO_DEVICE = 77
 
-# Programs that do not work there, with reasons. A listed program that works fails the test.
+# Runtime -> programs that do not work with it -> reason. If a listed program works, the test fails.
 KNOWN = {
     "rusticl": dict.fromkeys(
         ("cross_entropy", "conv", "pool", "scatter", "sort"),
@@ -103,7 +103,8 @@ def test_rusticl(tmp_path):
 @pytest.mark.skipif(shutil.which("oclgrind") is None, reason="no oclgrind: apt-get install oclgrind")
 def test_oclgrind_finds_nothing(tmp_path):
     log = tmp_path / "oclgrind.log"
-    # The build is unoptimised: Oclgrind 21.10 reads lanes of <n x i1>, which only the optimiser makes, as 255.
+    # Kernels are built without optimisation: the optimiser makes LLVM vectors <n x i1>, whose elements Oclgrind 21.10
+    # reads as 255 instead of 1.
     command = ["oclgrind", "--data-races", "--build-options", "-cl-opt-disable", "--log", str(log)]
     run("oclgrind", tmp_path, command)
     found = log.read_text() if log.exists() else ""

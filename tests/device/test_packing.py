@@ -1,5 +1,6 @@
 # tests/device/test_packing.py: pack/group.cl alone, bit by bit, on every OpenCL device: it is plain OpenCL C.
-"""gemm/packed_warpgroup.cl copies these blocks; tests/no_device/test_emulated_kernels.py multiplies them in software."""
+"""pack/group.cl makes blocks that gemm/packed_warpgroup.cl copies to local memory. test_emulated_kernels.py multiplies
+them in the emulator."""
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from test_templates_group import ceil, launch
 
 DEVICES = devices(cpu_only=False)
 FORMS = {"rows": 0, "columns": 1, "fragments": 2}
-# (form, dtype, products per pair of floats)
+# (form of a block, dtype, macro TERMS: TF32 products that compute one fp32 product)
 CASES = [
     ("rows", torch.float32, 3), ("rows", torch.float32, 1), ("fragments", torch.float32, 3), ("rows", torch.bfloat16, 1),
     ("columns", torch.bfloat16, 1), ("rows", torch.float16, 1), ("columns", torch.float16, 1),
@@ -41,8 +42,8 @@ def expected(x: torch.Tensor, form: str, terms: int) -> torch.Tensor:
     padded[:, :width, :depth] = x
     blocks = padded.unflatten(1, (-1, 64)).unflatten(3, (-1, step)).transpose(2, 3)  # [batch, panels, steps, 64, step]
     if form == "fragments":
-        # The width is split into warp 4, half 2, row 8; the depth into eighth 4, half 2, first 4. The order in memory
-        # is warp, eighth, row, first, (depth half, width half).
+        # The width has the dimensions warp 4, half 2, row 8; the depth has eighth 4, half 2, first 4. In memory they
+        # are in the order warp, eighth, row, first, half of the depth, half of the width.
         parts = blocks.unflatten(3, (4, 2, 8)).unflatten(6, (4, 2, 4)).permute(0, 1, 2, 3, 6, 5, 8, 7, 4)[:, :, :, None]
     elif x.element_size() == 2:
         parts = swizzled(blocks if form == "rows" else blocks.mT.contiguous())[:, :, :, None]
@@ -53,7 +54,7 @@ def expected(x: torch.Tensor, form: str, terms: int) -> torch.Tensor:
     return parts.contiguous().flatten(4).view(torch.int32)
 
 
-# 16-bit matrices whose width is contiguous are packed by columns, all others in the other forms.
+# 16-bit matrices whose width is contiguous (major 0) have the form "columns", all others the other forms.
 ORDERED = [
     (*case, major)
     for case in CASES

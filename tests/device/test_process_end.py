@@ -1,4 +1,4 @@
-# tests/device/test_process_end.py: a process may end with work enqueued and tensors alive.
+# tests/device/test_process_end.py: a process can end normally with work enqueued and tensors alive.
 """Daemon threads that still work when the interpreter ends are not tested.
 
 Python before 3.14 ends such a thread by unwinding its stack, which aborts inside of torch, for tensors on the CPU as
@@ -11,8 +11,8 @@ import pytest
 
 from tests.device.own_process import run_python
 
-# Children are forked before a device is used, so that they share the imports. The copies use kernels that the runtime
-# has not compiled yet: some runtimes compile a kernel in a separate thread when it is launched.
+# Children are forked before a device is used, so that each has its own runtime and shares the imports. Their copies use
+# kernels that the runtime has not compiled yet, because some runtimes compile a launched kernel in another thread.
 PROGRAM = """
     import os, sys, tempfile
     import torch
@@ -79,6 +79,7 @@ FORKED = """
 
 
 def test_forked_child_that_drops_everything(ocl_device):
-    """A forked child has the parent's objects, but no runtime in which to release them."""
+    """A forked child has copies of the parent's objects, but no working runtime. Dropping the objects must not
+    crash."""
     status, out, err = run_python(FORKED.format(device=ocl_device))
     assert status == 0 and out.split()[-2:] == ["child", "0"], out + err[-3000:]

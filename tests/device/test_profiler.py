@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 pytestmark = pytest.mark.skipif(not torch.profiler.kineto_available(), reason="this torch was built without Kineto")
 
 HERE = Path(__file__).name
-SLACK = 300.0  # us: a sample of the device's clock ends when a thread of a busy machine wakes up
+SLACK = 300.0  # us: reading the device's clock takes until a thread wakes up, which is late on a busy machine
 
 
 class Network(torch.nn.Module):
@@ -198,7 +198,7 @@ def test_waits_are_told(ocl_device):
     (wait,) = [w for w in waits if w["tid"] == side.stream_id]
     assert wait["ts"] <= end(on_main[-1]) + SLACK and end(on_main[-1]) <= end(wait) + SLACK
     assert end(wait) <= on_side[0]["ts"] + 0.01
-    # Waiting is no work of the device.
+    # Waits are not part of the device's time.
     total = sum(e.self_device_time_total for e in prof.key_averages() if e.device_type == DeviceType.PrivateUse1 and
                 not e.is_user_annotation)  # fmt: skip
     assert total == pytest.approx(sum(e["dur"] for e in trace.of(*ON_DEVICE)), rel=0.01, abs=1)
@@ -268,7 +268,7 @@ def test_profiling_may_begin_and_end_in_the_middle_of_a_step(ocl_device):
     assert sum(k["name"].startswith("pointwise 1000 @") for k in trace.kernels) == 2
     assert not any(trace.op_of(k)["name"].startswith("ocl forward") for k in trace.kernels)
     assert any(trace.op_of(k)["name"].startswith("ocl backward") for k in trace.kernels)
-    # What was open then does not reach into the next session.
+    # Ranges that were open at the end of a session do not appear in the next one.
     again, trace = profiled(step)
     assert {e.key for e in again.events() if e.device_type == DeviceType.PrivateUse1} == {
         e.key for e in whole_step.events() if e.device_type == DeviceType.PrivateUse1}  # fmt: skip
@@ -364,7 +364,7 @@ def test_the_rows_of_the_trace_have_names(ocl_device):
         if e["ph"] == "M" and e["pid"] == index and "name" in e["args"]
     ]
     device = f"ocl:{index} {torch.ocl.get_device_name(ocl_device)}"
-    assert ("process_name", device) in named  # among those that Kineto gives to any device
+    assert ("process_name", device) in named  # Kineto gives names to other processes, too.
     assert ("thread_name", f"stream 0 of {device}") in named
 
 

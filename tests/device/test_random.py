@@ -27,7 +27,7 @@ def phi(x: torch.Tensor) -> torch.Tensor:
 
 
 def steps(low: int, high: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Returns the distribution function of the integers from low to high - 1."""
+    """Returns the cumulative distribution function of uniform integers from low to high - 1."""
     return lambda x: ((x.floor() - low + 1) / (high - low)).clamp(0, 1)
 
 
@@ -39,7 +39,8 @@ def full(value: float) -> torch.Tensor:
     return torch.full(SHAPE, value)
 
 
-# Name -> (draws on the default device, distribution function, mean, standard deviation; None where there is none)
+# Name -> (function that draws on the default device, cumulative distribution function, mean, standard deviation). None:
+# the distribution has no such value.
 DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], torch.Tensor], float | None, float | None]] = {
     "rand": (lambda: torch.rand(SHAPE), lambda x: x, 0.5, 12**-0.5),
     "rand half": (lambda: torch.rand(SHAPE, dtype=torch.half), lambda x: x + 2**-12, 0.5, 12**-0.5),
@@ -73,8 +74,8 @@ DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], torc
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", DRAWS)
 def test_distribution(name: str, compiled: bool, ocl_device: str) -> None:
-    """Checks the Kolmogorov-Smirnov distance, mean and deviation. A seed repeats the numbers; the next call draws
-    others."""
+    """Checks the Kolmogorov-Smirnov distance, mean and deviation. The same seed gives the same numbers; a second call
+    gives others."""
     draw, cdf, mean, deviation = DRAWS[name]
     if compiled:
         torch._dynamo.reset()
@@ -91,8 +92,9 @@ def test_distribution(name: str, compiled: bool, ocl_device: str) -> None:
     assert not torch.equal(first, second)
     x = first.double().flatten().sort().values
     below = torch.arange(1, N + 1) / N
-    last = torch.cat([x[1:] != x[:-1], torch.tensor([True])])  # The last element of each run of equal numbers.
-    assert (cdf(x) - below)[last].abs().max() < 1.95 / math.sqrt(N)  # The limit has a probability of 0.001.
+    last = torch.cat([x[1:] != x[:-1], torch.tensor([True])])  # True at the last of equal numbers.
+    # A correct distribution exceeds it with probability 0.001.
+    assert (cdf(x) - below)[last].abs().max() < 1.95 / math.sqrt(N)
     if mean is not None:
         assert abs(x.mean() - mean) < 4 * x.std() / math.sqrt(N)
     if deviation is not None:
@@ -115,7 +117,8 @@ def test_uniform_stays_below_its_end(ocl_device: str) -> None:
 
 
 def test_sizes_share_kernels(ocl_device: str) -> None:
-    """Every size draws a prefix of one sequence, so the meaning of a generator's state does not depend on the plan."""
+    """Tensors of all sizes are prefixes of one sequence, so the numbers of a seed do not depend on which plan draws
+    them."""
     rows = []
     for n in range(10, 20):
         torch.manual_seed(3)
@@ -143,7 +146,8 @@ def test_state_and_generators(ocl_device: str) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_recomputed_dropout_has_the_same_mask(compiled: bool, ocl_device: str) -> None:
-    """The gradient of sum(dropout(x)) is the mask. It must be that of forward, recomputed or saved."""
+    """The gradient of sum(dropout(x)) is the mask. It must be the mask of forward, whether it is recomputed or
+    saved."""
     torch._dynamo.reset()
 
     def block(x: torch.Tensor) -> torch.Tensor:
@@ -203,7 +207,8 @@ def test_orders_and_choices(compiled: bool, ocl_device: str) -> None:
 
 
 def test_ops_on_the_cpu_leave_its_generator_alone(ocl_device):
-    """Dropout that runs on the CPU draws from the device's seed, while another thread draws the CPU's own numbers."""
+    """Dropout as a fallback on the CPU uses the device's seed. It does not change the numbers that another thread draws
+    from the CPU's generator."""
     x = torch.ones(20_000, device=ocl_device)
     same, done = [], threading.Event()
 

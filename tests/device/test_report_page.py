@@ -1,5 +1,6 @@
 # tests/device/test_report_page.py: the report's page in headless Chromium: no errors, search, sort, sources, charts, no overflow.
-"""A script is added to a copy of the page. It does what a user does, and leaves what it found in the page, which Chromium prints."""
+"""The test adds a script to a copy of the page. The script acts like a user, and writes what it finds into the page.
+Chromium prints the page."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from torch import nn
 
 from torch_ocl_compile import explain
 
-pytestmark = pytest.mark.sampled()  # on the first device: the page does not depend on the runtime
+pytestmark = pytest.mark.sampled()  # Runs on the first device only: the page does not depend on the runtime.
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -75,7 +76,7 @@ USER = """<script>
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, selected_devices):
-    """An explanation, and its page with the scripts of the test."""
+    """Returns an explanation of a model, and the path of its page with the test's scripts added."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 4)).to(
         "ocl"
@@ -89,7 +90,7 @@ def made(tmp_path_factory, selected_devices):
 
 
 def visit(path, width, dark=False):
-    """What the user found."""
+    """Opens the page in Chromium. Returns what the script found."""
     run = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent / 'profile'}",
          f"--window-size={width},900", f"--blink-settings=preferredColorScheme={0 if dark else 1}",

@@ -1,4 +1,5 @@
-# tests/device/test_repro.py: the program that a failed compile leaves, and Dynamo's minifier.
+# tests/device/test_repro.py: the program that a failed compilation writes to reproduce the error, and Dynamo's
+# minifier.
 import os
 import re
 import runpy
@@ -36,7 +37,7 @@ def planted(monkeypatch, error):
 
 
 def failure(function, *inputs, **options):
-    """The message of a failing compile, and the program that it names."""
+    """Returns the message of a failing compilation, and the path of the program that the message names."""
     with pytest.raises(Exception) as caught:
         torch.compile(function, backend="ocl", options=options)(*inputs)
     message = str(caught.value)
@@ -104,7 +105,7 @@ m = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(
 torch.compile(m, backend="ocl")(torch.randn(4, 8, device="ocl"))
 """
 
-# The minifier starts programs of its own, so the mistake is planted in every Python process.
+# The minifier starts other programs, so the fault is planted in every Python process.
 SITE = """
 import importlib.util, sys
 

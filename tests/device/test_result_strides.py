@@ -30,7 +30,7 @@ LAYOUTS = [torch.clone, transposed, channels_last, last_dimension_outside, slice
 
 
 def square(x):
-    """Returns a symmetric positive definite matrix of the size of the last dimension."""
+    """Returns a symmetric positive definite n x n matrix; n is the size of the last dimension of x."""
     return x @ x.mT + 5 * torch.eye(x.shape[-2], device=x.device)
 
 
@@ -115,7 +115,7 @@ def test_strides(ocl_device, name):
     assert not torch.ocl.fallback_counts()
 
 
-# Ops that torch 2.11 traces with other strides than eager mode has.
+# Ops for which torch 2.11 traces other strides than eager mode returns.
 OVERLAPPING = {
     "select_scatter": lambda x: torch.select_scatter(x, x[0] * 2, 0, 1),
     "slice_scatter": lambda x: torch.slice_scatter(x, x[:2] * 2, 0, 1, 3),
@@ -131,7 +131,7 @@ OVERLAPPING = {
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", OVERLAPPING)
 def test_strides_of_overlapping_elements(ocl_device, name, dynamic):
-    """The operand is one row or one column, expanded."""
+    """The operand is a row, a column or one element, expanded to 5 x 5."""
     function = OVERLAPPING[name]
     torch._dynamo.reset()
 
@@ -158,8 +158,8 @@ def channels_outside(x):
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_convolution_strides(ocl_device, rank, groups, transposed_too):
-    """Tests every pair of layouts. A one-dimensional convolution is an image of one row, so its filter's layout counts,
-    too."""
+    """Tests every pair of layouts. PyTorch computes a one-dimensional convolution as one of images with one row, so the
+    layout of its filter changes the strides of the result, too."""
     name = f"conv{'_transpose' if transposed_too else ''}{rank - 2}d"
 
     def function(images, filters):
@@ -216,9 +216,9 @@ POINTWISE = {
 
 @pytest.mark.parametrize("name", POINTWISE)
 def test_pointwise_strides(ocl_device, name, sweep):
-    """Tests pairs of layouts. The order of the operands decides the strides, and decompositions change that order.
+    """Tests pairs of layouts. The strides depend on the order of the operands, which decompositions may change.
 
-    `--sweep` takes every pair. A plain run takes every third, and begins elsewhere for each function.
+    `--sweep` tests every pair. A plain run tests every third pair, and starts at another pair for each function.
     """
     begin = list(POINTWISE).index(name)
 

@@ -1,4 +1,5 @@
-# tests/device/test_rows_group.py: reductions of rows by work-groups, with the kernels of GPUs, on every device.
+# tests/device/test_rows_group.py: generated reductions along rows and columns, in the form for GPUs (work-groups), on
+# every device.
 import pytest
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,7 @@ def test_rows(ocl_device, name, dtype, rows, length):
     options = {"fallback": "error", "kernel_family": "group"}
     compiled = torch.compile(ROWS[name], backend="ocl", options=options, dynamic=False)
     torch.manual_seed(0)
-    # Vector loads need aligned rows, so a view that begins at an odd element must do without.
+    # Vector loads need aligned rows, so they are not used for a view that begins at element 1.
     for first in (0, 1):
         memory = (torch.randn(rows * length + first) * 2 + 0.5).to(dtype)
         x = memory[first:].view(rows, length)
@@ -43,7 +44,7 @@ def test_rows(ocl_device, name, dtype, rows, length):
                 assert torch.equal(a.cpu(), theirs)
                 continue
             error, most = ((t.double() - exact).norm() / exact.norm() for t in (a.cpu(), theirs))
-            # An ulp or two are allowed where there are few results.
+            # With few results, PyTorch may have no error at all, so about two ulp are allowed.
             assert error <= 2 * most + 3e-7
 
 
@@ -84,12 +85,12 @@ def test_columns(ocl_device, name, rows, columns):
             assert torch.equal(ours.cpu(), theirs)
             continue
         error, most = ((t.double() - exact).norm() / exact.norm() for t in (ours.cpu(), theirs))
-        # An ulp or two are allowed where there are few results.
+        # With few results, PyTorch may have no error at all, so about two ulp are allowed.
         assert error <= 2 * most + 3e-7
 
 
 def test_indices_of_two_widths(ocl_device):
-    """In rotations of columns, computed positions are long on GPUs and loop variables are int."""
+    """eigh rotates columns at computed positions. On GPUs these indices are long, and loop variables are int."""
     torch._dynamo.reset()
     compiled = torch.compile(torch.linalg.eigh, backend="ocl", options={"fallback": "error", "kernel_family": "group"})
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-# tests/device/test_rows_item.py: softmax of rows and sums of columns by the kernels of CPUs: odd lengths, infinities.
+# tests/device/test_rows_item.py: softmax of rows and sums of columns in the form for CPUs: odd lengths, infinities.
 import math
 
 import pytest
@@ -34,7 +34,7 @@ def compare(ocl_device, f, x, dynamic=False):
     for a, b, theirs, exact in zip(*map(tensors, (ours, again, f(x), f(x.double()))), strict=True):
         assert a.dtype == theirs.dtype and torch.equal(a, b)
         error, most = ((t.double() - exact).norm() / exact.norm() for t in (a.cpu(), theirs))
-        # An ulp or two are allowed where there are few results.
+        # With few results, PyTorch may have no error at all, so about two ulp are allowed.
         assert error <= 2 * most + 3e-7
 
 
@@ -48,7 +48,7 @@ def test_rows(ocl_device, name, dtype, rows, length):
 
 @pytest.mark.parametrize("name", ["softmax", "masked", "log_softmax"])
 def test_long_rows(ocl_device, name):
-    """The rows are longer than what stays in caches; if there were more rows, they would be split."""
+    """The rows do not fit in caches, and there are fewer of them than cores."""
     torch.manual_seed(0)
     compare(ocl_device, ROWS[name], torch.randn(4, (1 << 18) + 7))
 
@@ -61,7 +61,8 @@ def test_rows_of_any_length(ocl_device, name):
 
 @pytest.mark.parametrize("length", [64, 77])
 def test_infinities(ocl_device, length):
-    """Whole rows and single elements: masked elements give exactly 0, and so do very negative ones."""
+    """Infinities and NaN as whole rows and as single elements. Masked and very negative elements must give exactly
+    0."""
     torch._dynamo.reset()
     x = torch.randn(9, length)
     for row, value in enumerate((math.inf, -math.inf, math.nan)):

@@ -1,5 +1,5 @@
 # tests/device/test_scalar_operands.py: binary ops on every mix of tensors, 0-dim tensors, CPU scalars and Python numbers.
-"""Types and values are those of the CPU, op by op and compiled. A mix that the CPU refuses is left out."""
+"""Dtypes and values must be those of the CPU, in eager mode and compiled. Mixes that the CPU refuses are left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: dict[str, Any] = {
     "bool": True,
 }
 NUMBERS = ("CPU double", "CPU integer", "int", "float", "bool")
-# These ops do not take a CPU scalar beside a tensor of the device yet, op by op.
+# In eager mode, these ops do not accept a CPU scalar together with a tensor of the device yet.
 NO_CPU_SCALARS = ("logical_xor", "where")
 OPS = (
     "add sub mul div floor_divide remainder pow maximum minimum fmax atan2 copysign eq lt logical_xor bitwise_and xlogy ldexp"
@@ -47,7 +47,7 @@ def placed(kind: str, device: str) -> Any:
 
 
 def expected(name: str) -> list[tuple[str, str, torch.Tensor]]:
-    """Returns the mixes that the CPU takes, and its results."""
+    """Returns (first operand, second operand, result) for all mixes that the CPU accepts."""
     found = []
     for a, b in itertools.product(KINDS, repeat=2):
         on_host = name in NO_CPU_SCALARS and (a.startswith("CPU") or b.startswith("CPU"))
@@ -67,12 +67,12 @@ def assert_same(got: torch.Tensor, wanted: torch.Tensor, mix: str) -> None:
 def test_mixed_operands(ocl_device: str, name: str) -> None:
     wanted = expected(name)
     assert len(wanted) > 20
-    wanted = wanted[:: max(len(wanted) // 40, 1)]  # All would take a minute.
+    wanted = wanted[:: max(len(wanted) // 40, 1)]  # About 40 mixes; all of them would take a minute.
 
     def every() -> list[torch.Tensor]:
         return [call(name, placed(a, ocl_device), placed(b, ocl_device)) for a, b, _ in wanted]
 
-    # Each op alone compiles a kernel, so only some mixes run alone.
+    # In eager mode each mix compiles a kernel of its own, so only every fourth runs.
     for a, b, result in wanted[::4]:
         assert_same(call(name, placed(a, ocl_device), placed(b, ocl_device)).cpu(), result, f"{a}, {b}")
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-# tests/device/test_second_process.py: processes that use the kernels and eager plans that an earlier one left in the cache.
+# tests/device/test_second_process.py: processes that use the kernels and eager plans that an earlier process stored.
 from __future__ import annotations
 
 import json
@@ -77,7 +77,7 @@ REPORTS = ("found", "fallbacks", "reasons")
 
 
 def assert_same(second: dict[str, Any], first: dict[str, Any]) -> None:
-    """Compares the values, and what ran on the CPU and why."""
+    """Asserts that values, fallbacks and the reasons of fallbacks are equal."""
     for report in REPORTS:
         assert second[report] == first[report]
 
@@ -117,10 +117,10 @@ DAMAGE = {
 }
 
 
-# It is the file that is damaged, so the device does not matter.
+# The test damages the file, so one device is enough.
 @pytest.mark.sampled()
 def test_damaged_entries(ocl_device: str, written: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    """Each damaged entry is compiled and stored again."""
+    """Damaged entries are rejected; their ops are compiled and stored again."""
     first, folder = written
     with copied(folder, tmp_path) as db:
         for number, value in enumerate(DAMAGE.values()):
@@ -145,9 +145,9 @@ assert (x * 3).tolist() == [0, 3, 6, 9, 12]
 assert (x - 1).tolist() == [-1, 0, 1, 2, 3]
 print(json.dumps({**_C.eager_counters(), "problem": _C.exec.cache_stats()["problem"]}))
 """
-# A write fails because the disk is full or read-only, or another process holds the write lock.
+# Faults that make writes to the cache fail: a full disk, or another process with the write lock.
 HINDRANCES = {
-    # The runtime's files are smaller than 3 MB.
+    # A limit on file sizes simulates a full disk. Files that the runtime writes are smaller than this limit.
     "no room": """
 _C.testing.store_cache_entry("other", "large", "a" * 3_000_000)
 size = os.path.getsize(os.path.join(os.environ["TORCH_OCL_CACHE_DIR"], "cache.sqlite-wal"))
@@ -164,7 +164,7 @@ other.execute("BEGIN IMMEDIATE")
 @pytest.mark.parametrize("how", HINDRANCES)
 @pytest.mark.sampled()
 def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -> None:
-    """The cache fails between the lookup and the store."""
+    """The cache becomes unwritable after the process has opened it. Ops are compiled, and not stored."""
     ended = run(ocl_device, tmp_path, FULL.replace("MAKE_FULL", HINDRANCES[how]), fresh=False)
     assert ended["problem"], "nothing failed"
     assert ended["compiled"] == 3
@@ -175,7 +175,7 @@ def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -
 
 @pytest.mark.sampled()
 def test_processes_that_store_at_once(ocl_device: str, tmp_path: Path) -> None:
-    """The program checks its own results."""
+    """Four processes share one empty cache, and each checks its results."""
     program = FULL.replace("MAKE_FULL", "")
     with ThreadPoolExecutor(4) as pool:
         for ended in pool.map(lambda _: run(ocl_device, tmp_path, program, fresh=False), range(4)):
@@ -208,7 +208,7 @@ print(json.dumps({"results": sorted(results), "early": early, "lowering": loweri
 
 
 def test_torch_compile_and_threads_afterwards(ocl_device: str, tmp_path: Path) -> None:
-    """The compiler is imported later, and works completely then."""
+    """With plans from the cache, eager ops import no compiler. torch.compile imports it later, and works."""
     first = run(ocl_device, tmp_path, AFTERWARDS, fresh=False)
     second = run(ocl_device, tmp_path, AFTERWARDS)
     assert second["results"] == first["results"]
@@ -232,7 +232,7 @@ print(json.dumps({"right": right, "child": os.waitpid(child, 0)[1], **_C.eager_c
 
 @pytest.mark.sampled()
 def test_a_child_that_was_forked_before(ocl_device: str, tmp_path: Path) -> None:
-    """Parent and child use one cache."""
+    """A process forks before it uses the device. Parent and child then use the same cache."""
     assert run(ocl_device, tmp_path, FORKED, fresh=False, TEST_COMPILED="2")["right"]
     ended = run(ocl_device, tmp_path, FORKED, TEST_COMPILED="0")
     assert ended["right"] and ended["child"] == 0 and ended["compiled"] == 0
@@ -248,7 +248,7 @@ print(json.dumps(_C.exec.build_counters()))
 
 
 def test_copies_find_their_kernels(ocl_device: str, tmp_path: Path) -> None:
-    """The kernels of copies are not compiled as ops, and may be all that a process needs."""
+    """Copies use kernels without a plan. A process that only copies finds them in the cache."""
     first = run(ocl_device, tmp_path, COPIES, fresh=False)
     second = run(ocl_device, tmp_path, COPIES)
     assert first["built"] > 0 and second["built"] == (first["built"] if first["unkept"] else 0)

@@ -17,8 +17,8 @@ SHAPES = [
     ids=lambda v: "x".join(map(str, v)) if isinstance(v, tuple) else str(v),
 )
 def test_variance(ocl_device, sizes, dims, channels_last, offset):
-    """A poor estimate of the mean in the sum of squares, or a running sum over hundreds of terms, would lose more
-    digits."""
+    """The bound fails if squares are summed around a poor estimate of the mean, or if hundreds of terms are added one
+    by one."""
     torch.manual_seed(0)
     x = torch.randn(sizes) + offset
     if channels_last:
@@ -29,7 +29,7 @@ def test_variance(ocl_device, sizes, dims, channels_last, offset):
     exact_variance, exact_mean = torch.var_mean(x.double(), dims)
     ulp = torch.finfo(torch.float32).eps
     count = x.numel() // exact_mean.numel()
-    # An element is exact only to an ulp of the offset, which moves a variance of 1 by as much.
+    # Elements are rounded to an ulp of the offset, which changes a variance of 1 by a similar amount.
     known = 1.5 * ulp + 2 * offset * ulp / count**0.5
     assert ((variance - exact_variance) / exact_variance).pow(2).mean().sqrt() < known
     assert (mean - exact_mean).pow(2).mean().sqrt() < ulp * max(1.0, offset)
@@ -43,13 +43,14 @@ CONVOLUTIONS = [(3, 64, 70, 103, 99, 1, 1, 1), (2, 66, 64, 130, 131, 3, 2, 2), (
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
 def test_channels_of_a_convolution(ocl_device, shape, offset, vector_floats):
-    """Statistics that a convolution's kernel stores in slices are those of its stored results, with the same bits each
-    time."""
+    """A convolution's kernel stores statistics in slices. They must agree with its results, and two calls must give the
+    same bits."""
     batch, channels, filters, height, width, size, stride, groups = shape
     torch.manual_seed(0)
     x = torch.randn(batch, channels, height, width).contiguous(memory_format=torch.channels_last)
     w = torch.randn(filters, channels // groups, size, size)
-    # One channel of each group, which only the middle of each filter sees.
+    # One channel of each group is constant, and only the middle of each filter has a weight for it. So every result,
+    # at the edges too, is larger by `offset`.
     if offset:
         x[:, :: channels // groups] = offset
         w[:, 0], w[:, 0, size // 2, size // 2] = 0.0, 1.0
@@ -75,7 +76,7 @@ def test_channels_of_a_convolution(ocl_device, shape, offset, vector_floats):
 @pytest.mark.parametrize("name", ["cumsum", "logcumsumexp"])
 @pytest.mark.parametrize("sizes", [(3, 700), (2, 10000)], ids=str)
 def test_running_sum(ocl_device, name, sizes):
-    """PyTorch keeps the running sum in fp64; the same precision is required here."""
+    """PyTorch computes the running sum in fp64. Our error may be at most twice PyTorch's."""
     torch.manual_seed(0)
     x = torch.randn(sizes) * 3
     torch._dynamo.reset()
@@ -91,8 +92,7 @@ def test_running_sum(ocl_device, name, sizes):
     "name", ["native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"]
 )
 def test_batch_norm_saves_nothing_in_evaluation(ocl_device, name, gradient, compiled):
-    """As on the CPU, backward uses the running statistics; saved statistics that do not exist take no memory and are
-    not zeros."""
+    """As on the CPU, the saved statistics are empty tensors in evaluation, and backward uses the running statistics."""
     torch.manual_seed(0)
     flags = () if name.endswith("no_training") else (False,)
     given = (torch.randn(3, 2, 3, 4), torch.rand(2), torch.rand(2), torch.rand(2), torch.rand(2) + 1)

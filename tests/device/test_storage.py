@@ -1,4 +1,4 @@
-# tests/device/test_storage.py: ocl tensors eagerly: copies, views, storage, host memory.
+# tests/device/test_storage.py: ocl tensors in eager mode: copies, views, storage, host memory.
 import copy
 import io
 import itertools
@@ -17,8 +17,8 @@ CASTS = [(a, b) for a, b in itertools.product(DTYPES, DTYPES) if b.is_complex or
 
 
 def values(shape, dtype):
-    """Returns numbers that every dtype can hold after a cast from this one: none is negative where the cast would be
-    undefined."""
+    """Returns numbers that can be cast from `dtype` to every other dtype: none is negative, because casts of negative
+    numbers to unsigned types are undefined."""
     x = (torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 50).abs()
     return x.to(dtype)
 
@@ -40,7 +40,7 @@ def test_strided_converting_copies(ocl_device, src, dst):
     x = values((5, 7, 3), src)
     on_device = x.to(ocl_device)
     expected = x.permute(2, 0, 1)[:, 1:, ::2].to(dst)
-    # A copy within the device.
+    # A copy from the device to the device.
     assert torch.equal(on_device.permute(2, 0, 1)[:, 1:, ::2].to(dst).cpu(), expected)
     down = torch.zeros(3, 4, 4, dtype=dst)
     down.copy_(on_device.permute(2, 0, 1)[:, 1:, ::2])
@@ -225,7 +225,7 @@ def test_pinned_memory(ocl_device):
         back.copy_(y, non_blocking=True)
         torch.ocl.synchronize()
     assert torch.equal(back, x)
-    # A block is not reused while a copy still reads it.
+    # A block of pinned memory is not reused while a copy still reads it.
     for _ in range(20):
         y = torch.full((1 << 18,), 5.0).pin_memory().to(ocl_device, non_blocking=True)
         z = torch.full((1 << 18,), 6.0).pin_memory()

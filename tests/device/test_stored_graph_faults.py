@@ -1,4 +1,4 @@
-# tests/device/test_stored_graph_faults.py: stored graphs: what their key covers, and entries that are damaged or impossible.
+# tests/device/test_stored_graph_faults.py: stored graphs: what their keys depend on, and damaged entries.
 from __future__ import annotations
 
 import logging
@@ -45,7 +45,7 @@ def test_own_lowering_is_part_of_the_key(ocl_device, monkeypatch):
 
 def test_tf32_is_part_of_the_key(ocl_device):
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(before)  # torch distinguishes a setting that was made from the default.
+    torch.set_float32_matmul_precision(before)  # For torch, setting the default value is not the same as no setting.
     assert one_graph(ocl_device).compiled
     try:
         torch.set_float32_matmul_precision("high")
@@ -56,7 +56,8 @@ def test_tf32_is_part_of_the_key(ocl_device):
 
 
 def test_newer_choice_of_a_kernel_is_followed(ocl_device):
-    """The stored graph is scheduled with the choices that are valid when it is loaded."""
+    """A stored graph is scheduled when it is loaded, so it uses kernel choices that were measured after it was
+    stored."""
     index = torch.device(ocl_device).index
     assert one_graph(ocl_device).compiled
     record = debug.records()[-1]
@@ -84,8 +85,7 @@ def keys(tmp_path):
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "other pickle", "plan truncated", "plan flipped"])
 def test_damaged_entry(ocl_device, tmp_path, harm):
-    """The damage is inside the cache's checksum, as if the entry had been stored so. It gives one warning and is
-    replaced."""
+    """The damaged entry has a right checksum, as if it had been stored so. It causes one warning, and is replaced."""
     assert one_graph(ocl_device).compiled
     (key,) = keys(tmp_path)
     value = _C.exec.cache_find("graphs", key)
@@ -126,7 +126,8 @@ def test_bytes_flipped_in_the_file(ocl_device, tmp_path):
 
 
 def test_results_with_other_strides(ocl_device, tmp_path):
-    """A forward graph is not used if its plan would not fit the stored backward graph."""
+    """A stored forward graph is not used if its saved tensors have other strides than the stored backward graph
+    expects."""
     assert one_graph(ocl_device).compiled
     (key,) = keys(tmp_path)
     (content,) = plan_store._contents(key)
@@ -147,7 +148,7 @@ def test_cache_that_stores_nothing(ocl_device, tmp_path, state):
     with config.override(cache_size_mb=size, cache_dir=str(tmp_path / folder)):
         if state == "small":
             config.configure_core()
-            # Another entry has filled the cache.
+            # A large entry fills the cache.
             plan_store._C.exec.cache_store("graphs", "large", os.urandom(2**20 - 4096))
         if state == "read-only":
             (tmp_path / folder).write_text("no folder")
@@ -165,7 +166,7 @@ def test_cache_turned_off_in_torch(ocl_device):
 
 
 def test_graph_that_cannot_be_stored(ocl_device, monkeypatch):
-    """The reason is reported, and the graph is compiled each time."""
+    """The log says why the graph cannot be stored. The graph is compiled each time."""
 
     def refuse(body):
         raise TypeError("no pickle of a cucumber")
@@ -178,7 +179,8 @@ def test_graph_that_cannot_be_stored(ocl_device, monkeypatch):
 
 
 def test_other_backends_keep_their_cache(ocl_device, tmp_path, monkeypatch):
-    """torch's own functions work for entries of other backends, and no setting is left changed."""
+    """torch's own cache functions still work for other backends, and our compilations leave torch's settings
+    unchanged."""
     from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
 
     settings = torch._functorch.config.save_config(), torch.compiler.config.cache_key_tag

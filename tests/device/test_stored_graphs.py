@@ -30,7 +30,7 @@ class Net(torch.nn.Module):
 
 
 def test_training_step_equals_eager(ocl_device):
-    """Gradients, running statistics, and the weights after a compiled Adam step."""
+    """Compares gradients, running statistics, and the weights after compiled Adam steps."""
     torch.manual_seed(0)
     model, x = Net(), torch.randn(4, 3, 8, 8)
 
@@ -53,7 +53,7 @@ def test_training_step_equals_eager(ocl_device):
 
 
 def test_updates_of_inputs_and_views(ocl_device):
-    """In-place updates, results that are views of inputs, and a write through such a view."""
+    """The function updates inputs in place, returns views of inputs, and writes through such a view."""
 
     def function(x, y):
         x.add_(y)
@@ -93,7 +93,7 @@ def test_dropout_is_drawn_by_the_seed(ocl_device):
 
 
 def test_sizes_and_what_is_computed_of_them(ocl_device):
-    """One entry serves all sizes. Sizes, and floats computed from sizes, are among the results."""
+    """One entry serves all sizes. The function returns a size, and multiplies by a float computed from a size."""
 
     def function(x):
         return x.softmax(0) * (x.shape[0] / 3), x.shape[0] * 2 + 1
@@ -114,7 +114,8 @@ def test_sizes_and_what_is_computed_of_them(ocl_device):
 
 
 def test_entries_of_one_key_differ_in_guards(ocl_device):
-    """With mark_dynamic the sizes are in guards: each entry serves the sizes for which it was compiled."""
+    """Two graphs have the same key but different guards on sizes. Each entry is used only for the sizes that its guards
+    allow."""
 
     def function(x):
         return x * 2 if x.shape[0] < 10 else x * 3
@@ -130,7 +131,7 @@ def test_entries_of_one_key_differ_in_guards(ocl_device):
 
 
 def test_values_of_the_host(ocl_device):
-    """Parts of a graph that run on the CPU before and after the kernels, with their own constants."""
+    """Parts of the graph run on the CPU before and after the kernels, and have constants of their own."""
 
     def function(x, step):
         step += 1
@@ -204,7 +205,7 @@ def test_autocast(ocl_device):
 
 
 def test_ops_that_run_eagerly(ocl_device):
-    """Ops that run eagerly are counted when a graph is loaded, too."""
+    """Fallbacks in a loaded graph are counted, as in a compiled graph."""
 
     def function(x):
         return torch.linalg.eigvalsh(x * 2) + 1
@@ -239,8 +240,8 @@ def test_debug_finds_bad_indices(ocl_device):
 
 
 def test_loaded_backward_may_run_twice(ocl_device):
-    """retain_graph=True works although the process that stored the backward graph allowed it to overwrite saved
-    tensors."""
+    """retain_graph=True works with a loaded backward graph. It was stored by a process without retain_graph, in which
+    it could overwrite saved tensors."""
     x = torch.linspace(-2, 2, 4096, requires_grad=True, device=ocl_device)
 
     def function(x):
@@ -288,7 +289,7 @@ print("found", json.dumps([debug.compiled_graphs(), debug.loaded_graphs(), _C.ex
 
 
 def test_the_working_directory_does_not_count():
-    """torch makes an option of Inductor from the folder in which a process starts."""
+    """One option of Inductor contains the folder in which a process starts. It is not part of the key."""
     before = cache_key.torch_settings()
     with torch._inductor.config.patch({"xpu.cutlass_dir": "/another/folder"}):
         assert cache_key.torch_settings() == before
@@ -296,7 +297,7 @@ def test_the_working_directory_does_not_count():
         assert cache_key.torch_settings() != before
 
 
-# The test takes minutes on a slow runtime.
+# On the first device only: the test takes minutes on a slow runtime.
 @pytest.mark.sampled()
 def test_second_process_compiles_nothing(ocl_device, tmp_path):
     found = []
@@ -311,7 +312,7 @@ def test_second_process_compiles_nothing(ocl_device, tmp_path):
         found.append(json.loads(re.search(r"found (.*)", out)[1]))
     (compiled, loaded, _, *first), (compiled_2, loaded_2, built_2, *second) = found
     assert compiled == loaded_2 == 4 and loaded == compiled_2 == 0
-    # PoCL keeps its own kernels.
+    # PoCL has its own cache of kernels; ours has none for it.
     if not torch.ocl.get_device_properties(ocl_device).platform_name.startswith("Portable"):
         assert built_2 == 0
     assert first == second

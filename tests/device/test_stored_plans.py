@@ -1,5 +1,5 @@
 # tests/device/test_stored_plans.py: plans of eager ops in the cache: what their keys depend on, and invalid entries.
-"""test_second_process.py tests what other processes do with them."""
+"""How other processes use stored plans is tested in test_second_process.py."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from torch_ocl_compile.tuning import table
 
 
 def counted(call: Any) -> tuple[Any, dict[str, int]]:
-    """Returns the call's result, and how much it added to the counters."""
+    """Returns the call's result, and by how much it increased each counter of eager ops."""
     before = _C.eager_counters()
     result = call()
     return result, {name: count - before[name] for name, count in _C.eager_counters().items()}
 
 
 def asked_anew(call: Any) -> tuple[Any, dict[str, int]]:
-    """Runs the call as if in a new process, without plans in memory."""
+    """Drops the plans in memory, as in a new process, and runs the call. Returns what counted() returns."""
     _C.forget_eager_plans()
     return counted(call)
 
 
 def test_entries_that_end_too_early(ocl_device: str, own_cache: Path) -> None:
-    """Entries with the right checksum, as another program might leave them, that are too short or too long."""
+    """Entries that are too short or too long, but have a right checksum, are rejected and replaced."""
     x = torch.arange(6.0).to(ocl_device)
     expected = torch.arange(6.0) * 2.5 + 1
     _, counters = asked_anew(lambda: x * 2.5 + 1)
@@ -89,11 +89,12 @@ def test_entries_of_other_code(
 def test_sources_that_change_while_the_process_runs(
     ocl_device: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loaded code may be older or newer than the files on disk, so nothing is stored or used."""
+    """If a source file changes after the process started, the code in memory may differ from the files, from which keys
+    are made. So no plan is stored or read."""
     x = torch.ones(5, device=ocl_device)
     assert asked_anew(lambda: x.sinh())[1]["stored"] == 1
     monkeypatch.setattr(identity, "_LOADED", 0.0)
-    # What was compiled may come from another source than the key says.
+    # The compiled code may come from another version of the source than the key.
     assert asked_anew(lambda: x.cosh())[1]["stored"] == 0
     identity.of_code.cache_clear()
     try:
@@ -107,7 +108,7 @@ def test_options_have_entries_of_their_own(ocl_device: str, own_cache: Path) -> 
     assert asked_anew(lambda: x.tan())[1]["compiled"] == 1
     with config.override(kernel_family="item"):
         assert asked_anew(lambda: x.tan())[1]["compiled"] == 1
-    # A dump shows the trace, so plans are compiled.
+    # A dump needs the trace, so the plan is compiled and not read from the cache.
     with config.override(dump=str(own_cache / "dump")):
         assert asked_anew(lambda: x.tan())[1] == {"compiled": 1, "from_cache": 0, "stored": 0, "rejected": 0}
     assert list((own_cache / "dump").glob("eager_tan_*.fx.txt"))
@@ -123,7 +124,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings_of_torch_have_entries_of_their_own(ocl_device: str, own_cache: Path, name: str) -> None:
-    """The process's own table distinguishes them, too, because a trace may read them."""
+    """A trace may read these settings, so plans in memory and in the cache are separate for each value."""
     change, get, other = SETTINGS[name]
     x, out = torch.ones(3, 3, device=ocl_device), torch.zeros(3, 3, device=ocl_device)
 
@@ -154,7 +155,7 @@ def test_ops_of_others_are_not_stored(ocl_device: str, own_cache: Path) -> None:
 
 
 def test_formulas_of_others_are_not_stored(ocl_device: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decomposition that a program has changed is valid for this program only."""
+    """If a program replaces a decomposition, plans that use it are not stored for other programs."""
     x = torch.ones(5, device=ocl_device)
     monkeypatch.setitem(FORMS, "aten.sinh.out", lambda a, *, out: out.copy_(a + 41))
     result, counters = asked_anew(lambda: x.sinh())
@@ -166,7 +167,7 @@ def test_formulas_of_others_are_not_stored(ocl_device: str, own_cache: Path, mon
 
 
 def test_a_choice_that_was_measured_later(ocl_device: str, own_cache: Path) -> None:
-    """The stored plan's product uses the choice."""
+    """A plan from the cache uses a kernel choice that was measured after the plan was stored."""
     index = torch.device(ocl_device).index
     a, b = torch.randn(96, 160), torch.randn(160, 96)
     there = a.to(ocl_device), b.to(ocl_device)
@@ -196,8 +197,8 @@ def test_a_choice_that_was_measured_later(ocl_device: str, own_cache: Path) -> N
 
 
 def graph_in(entry: bytes) -> str:
-    """Returns the graph in an entry. An entry holds the format, the kind, the reason and the graph; lengths precede
-    texts."""
+    """Returns the graph in an entry. An entry has the texts format, reason and graph, each behind its length. A byte,
+    the kind, follows the format."""
     texts, at = [], 0
     for between in (1, 0, 0):
         (size,) = struct.unpack_from("Q", entry, at)
