@@ -1,7 +1,7 @@
 # tests/device/test_streams.py: memory used by several streams, streams that do not wait for one another, events, two devices.
 """A `Gate` holds a stream back, so that an error which would otherwise happen rarely happens each time.
 
-Each test orders its streams as a correct program does, where one reads what another wrote, and nothing more.
+Each test orders two streams only where one reads what the other wrote, as a correct program must.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZE = 4096
 
 @contextmanager
 def held(stream: torch.Stream) -> Iterator[Any]:
-    """The stream's later work waits until the end of the block."""
+    """Within the block, work that is enqueued on the stream waits; it starts at the end of the block."""
     gate = _C.testing.Gate(stream.device_index, stream.stream_id)
     try:
         yield gate
@@ -46,7 +46,7 @@ def done_within(stream: torch.Stream, seconds: float = 60.0) -> bool:
 
 @pytest.fixture
 def streams(ocl_device: str) -> Iterator[tuple[torch.Stream, torch.Stream]]:
-    """Returns the default stream and another one."""
+    """Returns the default stream and a side stream."""
     with torch.ocl.device(ocl_device):
         torch.ocl.synchronize()
         yield torch.ocl.default_stream(), torch.Stream(ocl_device)
@@ -57,11 +57,12 @@ def numbers(size: int, start: int = 0) -> torch.Tensor:
     return torch.arange(start, start + size, dtype=torch.float32)
 
 
-# Memory is not given to another stream before its last use is done
+# Memory is not given to another stream before its last use has ended
 
 
 def test_arena_of_a_plan_on_a_held_stream(streams, ocl_device):
-    """The plan's intermediate results survive while another stream allocates and writes."""
+    """Another stream allocates and writes memory before the plan runs. It must not get the memory of the plan's
+    intermediate results."""
     default, side = streams
     chain = torch.compile(lambda x: (x.cumsum(0) - x.mean()).cumsum(0) * 2, backend="ocl")
     x = numbers(SIZE).to(ocl_device)
@@ -70,7 +71,7 @@ def test_arena_of_a_plan_on_a_held_stream(streams, ocl_device):
     with held(side):
         with torch.ocl.stream(side):
             y = chain(x)
-        # Plans and tensors of the other stream have the size of the arena.
+        # These plans and tensors have the size of the arena, so the allocator would reuse its block for them.
         for value in range(8):
             chain(torch.full((SIZE,), float(value), device=ocl_device))
             torch.full((3 * SIZE,), -1.0, device=ocl_device)
@@ -80,10 +81,10 @@ def test_arena_of_a_plan_on_a_held_stream(streams, ocl_device):
 
 
 def test_numbers_uploaded_for_a_held_stream(streams, ocl_device):
-    """An eager op multiplies by the number of its own call."""
+    """An eager op that runs late still multiplies by the number of its own call, not by that of a later call."""
     default, side = streams
     x = numbers(SIZE).to(ocl_device)
-    # After a few calls the number becomes an argument of the plan.
+    # After a few calls with different numbers, the number is an argument of the plan, and is uploaded.
     for factor in (1.5, 2.5, 3.5, 4.5, 5.5):
         x.mul(factor)
     torch.ocl.synchronize()
@@ -98,7 +99,7 @@ def test_numbers_uploaded_for_a_held_stream(streams, ocl_device):
 
 
 def test_random_numbers_on_a_held_stream(streams, ocl_device):
-    """A seed gives its numbers on any stream, whatever another stream draws."""
+    """The numbers that a seed gives do not depend on the stream, nor on what other streams draw."""
     default, side = streams
     torch.manual_seed(5)
     expected = torch.rand(SIZE, device=ocl_device).cpu()
@@ -116,7 +117,7 @@ def test_random_numbers_on_a_held_stream(streams, ocl_device):
 
 @pytest.mark.parametrize("held_first", [True, False], ids=["side held", "default held"])
 def test_plan_without_outputs(streams, ocl_device, held_first):
-    """A plan that only writes its inputs is ordered with its own stream only."""
+    """A plan that only writes to its inputs waits for its own stream only."""
     default, side = streams
     slow, quick = (side, default) if held_first else (default, side)
 
@@ -141,7 +142,7 @@ def test_plan_without_outputs(streams, ocl_device, held_first):
 
 
 def test_tensor_freed_while_another_stream_reads_it(streams, ocl_device):
-    """The read is recorded automatically: record_stream is not needed."""
+    """The allocator records the read on the other stream without a call of record_stream."""
     default, side = streams
     x = numbers(SIZE).to(ocl_device)
     out = torch.empty(SIZE, device=ocl_device)
@@ -190,7 +191,8 @@ def test_record_stream(streams, ocl_device):
 
 
 def test_kept_weights_written_by_a_held_stream(streams, ocl_device):
-    """Weights whose new contents are still being written are not packed with their old contents under the new version."""
+    """While a stream still writes new weights, a call packs the old ones. The packed weights must not be kept for the
+    new version of the weights."""
     default, side = streams
     torch._dynamo.reset()
     model = nn.Linear(96, 130).to(ocl_device)
@@ -205,7 +207,7 @@ def test_kept_weights_written_by_a_held_stream(streams, ocl_device):
         with held(side):
             with torch.ocl.stream(side):
                 model.weight.copy_(fresh)
-            # The weights may be old or new here, because nothing orders the streams.
+            # The result may use old or new weights, because nothing orders the streams.
             compiled(x)
         torch.ocl.synchronize()
         expected = nn.functional.linear(x.cpu().double(), new.double(), model.bias.cpu().double())
@@ -215,7 +217,7 @@ def test_kept_weights_written_by_a_held_stream(streams, ocl_device):
 
 
 def test_kept_weights_serve_every_stream(streams, ocl_device):
-    """A second stream waits for the packing on the first one and does not pack again."""
+    """A second stream uses the weights that the first stream packs: it waits for them, and does not pack again."""
     default, side = streams
     torch._dynamo.reset()
     model = nn.Linear(96, 130).to(ocl_device)
@@ -265,7 +267,7 @@ def test_a_held_stream_holds_no_other(streams, ocl_device, held_first):
 
 
 def test_streams_come_from_a_pool(ocl_device):
-    """Streams that were made and dropped cost no memory, and synchronising does not query them all."""
+    """Dropped streams are used again, so 1500 streams in turn have at most 64 ids."""
     with torch.ocl.device(ocl_device):
         x = torch.zeros(16, device=ocl_device)
         seen = set()
@@ -292,7 +294,7 @@ def test_stream_of_a_priority(ocl_device):
 
 
 def test_event_times_are_the_devices(streams, ocl_device):
-    """The time between two events covers the work of the queue between them."""
+    """The time between two events includes the time in which the queue waits between them."""
     default, _ = streams
     first, second, third = (torch.Event("ocl", enable_timing=True) for _ in range(3))
     first.record()
@@ -322,7 +324,7 @@ def test_event_times_hold_the_kernels_between_them(ocl_device):
 
 
 def test_pinned_buffer_keeps_one_event_per_stream(streams, ocl_device):
-    """A buffer that is copied from many times keeps one event per stream, not one per copy."""
+    """A pinned buffer keeps one event for each stream that copies from it, not one for each copy."""
     _, side = streams
     host = torch.arange(1024, dtype=torch.float32).pin_memory()
     x = torch.empty(1024, device=ocl_device)
@@ -337,7 +339,7 @@ def test_pinned_buffer_keeps_one_event_per_stream(streams, ocl_device):
 
 
 def test_memory_does_not_grow_with_streams_events_and_plans(streams, ocl_device):
-    """Blocks that waited for other streams are returned."""
+    """Blocks that waited for other streams are used again, so the reserved memory does not grow."""
     default, side = streams
     x = torch.zeros(1 << 18, device=ocl_device)
 
@@ -351,7 +353,7 @@ def test_memory_does_not_grow_with_streams_events_and_plans(streams, ocl_device)
 
     reserved = []
     for _ in range(20):
-        # With more rounds the host is far ahead of the device, and all memory that it frees waits.
+        # No more than 20 rounds between synchronisations: memory that the host frees far ahead of the device must wait.
         for _ in range(20):
             round_trip()
         torch.ocl.synchronize()
@@ -394,7 +396,7 @@ def test_wait_for_an_event_of_another_device(two_ocl_devices):
 
 
 def test_waiting_for_another_device_waits(two_ocl_devices):
-    """Later work of the second device waits for the first device, while the host continues."""
+    """wait_stream() makes later work of the second device wait for the first device, while the host continues."""
     first, second = (torch.ocl.default_stream(d) for d in two_ocl_devices)
     x = torch.zeros(4, device=two_ocl_devices[1])
     torch.ocl.synchronize(two_ocl_devices[1])
@@ -413,7 +415,7 @@ def test_event_times_of_two_devices_are_refused(two_ocl_devices):
     for device in two_ocl_devices:
         events.append(torch.Event("ocl", enable_timing=True))
         events[-1].record(torch.ocl.default_stream(device))
-        events[-1].synchronize()  # torch checks this first.
+        events[-1].synchronize()  # torch would refuse events that are not complete before it asks for their clocks.
     with pytest.raises(RuntimeError, match="whose clocks differ"):
         events[0].elapsed_time(events[1])
 

@@ -1,6 +1,6 @@
-"""tests/device/test_templates_group.py: each *_group.cl template alone, with its default hooks, against fp64 at edge sizes.
+"""tests/device/test_templates_group.py: each */group.cl template alone, with its default epilogue macros, against fp64.
 
-It runs on every OpenCL device, CPU runtimes included: they are slow, but follow the rules for barriers and bounds."""
+The templates run on every OpenCL device. CPU runtimes are slow with them, but must give right results, too."""
 import itertools
 
 import pytest
@@ -31,7 +31,8 @@ def ceil(a: int, b: int) -> int:
 
 
 def compare(got: torch.Tensor, want: torch.Tensor, depth: int) -> None:
-    """Compares with `want` in fp64. The bound is a few roundings of a random sum of `depth` terms of magnitude one."""
+    """Compares with `want` in fp64. The bound allows the rounding errors of a sum of `depth` random terms of size
+    one."""
     assert got.isfinite().all()
     worst = (got.double() - want).abs().max().item()
     assert worst <= 3e-6 * max(depth, 4) ** 0.5, worst
@@ -79,7 +80,7 @@ def test_gemm_layouts(device, tiles, a_t, b_t, vec):
 def test_gemm_offset_broadcast(device):
     a, b = torch.randn(5, 33, 90)[1:, :, 8:80], torch.randn(1, 72, 44).expand(4, 72, 44)
     compare(gemm(device, a, b, A_VEC4=0, B_VEC4=1, **SMALL), a.double() @ b.double(), 72)
-    # A column that is repeated along k.
+    # A column of A that is repeated along K by a stride of 0.
     a, b = torch.randn(2, 40, 1).expand(2, 40, 30), torch.randn(2, 30, 9)
     compare(gemm(device, a, b, **SMALL), a.double() @ b.double(), 30)
 

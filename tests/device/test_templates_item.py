@@ -1,4 +1,5 @@
-"""tests/device/test_templates_item.py: each template of the CPU family, built alone with its own dense store, against torch in fp64."""
+"""tests/device/test_templates_item.py: each */item.cl template alone, with its default epilogue macros, against
+fp64."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -37,7 +38,7 @@ def pack_panels(b: torch.Tensor, panel: int) -> torch.Tensor:
 
 
 def gemm(device, a, b, a_layout=0, b_layout=0, **macros):
-    """Multiplies a [B, M, K] and b [B, K, N] of any strides. The layouts select the fast path."""
+    """Multiplies a [B, M, K] and b [B, K, N], and compares with fp64. The layouts are A_COL_MAJOR and B_IN_PLACE."""
     m = dict(VW=16, MR=6, NV=4, MT=4) | macros
     tn = m["NV"] * m["VW"]
     (batch, M, K), N = a.shape, b.shape[2]
@@ -91,7 +92,7 @@ def test_gemm_vector_widths(device, VW):
 @pytest.mark.parametrize("VW", WIDTHS)
 @pytest.mark.parametrize("K", [1, 5, 40, 600])
 def test_gemm_prefetch(device, K, VW):
-    """The next rows of A and of B are prefetched, also beyond the ends of the operands."""
+    """The kernel prefetches the next rows of A and B, which at the last rows are beyond the ends of the operands."""
     for b_layout in (0, 1, 3):
         for M in (4, 13, 31):
             a, b = torch.randn(2, M, K + 1)[:, :, :K], torch.randn(2, K, 4 * VW)
@@ -141,12 +142,13 @@ def pack_filters(w: torch.Tensor, groups: int, panel: int,) -> torch.Tensor:
     """Packs filters [G*K, C, R, S] into [G][ceil(K/panel)][R][S][C][panel]."""
     k = w.shape[0] // groups
     w = F.pad(w.unflatten(0, (groups, k)), (0, 0, 0, 0, 0, 0, 0, ceil(k, panel) * panel - k)).unflatten(1, (-1, panel))
-    # The dimensions before were g, p, j, c, r, s.
+    # The dimensions of w are now group, panel, filter in the panel, C, R, S.
     return w.permute(0, 1, 4, 5, 3, 2).contiguous()
 
 
 def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, tap_block=1 << 20, gradient=False, out_hw=None, **macros):
-    """Convolves; with `gradient`, x is dy [n, K, ..] and the result has the shape (n, C, *out_hw)."""
+    """Convolves, and compares with fp64. With `gradient`, x is dy [n, K, ..], and dx with the shape (n, C, *out_hw) is
+    computed."""
     m = dict(VW=16, MR=6, NV=4, MT=4, RUN=0) | macros
     tn, panel = m["NV"] * m["VW"], m.get("PANEL", m["NV"] * m["VW"])
     R, S = w.shape[2:]
@@ -161,7 +163,7 @@ def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, tap_bloc
         packed, phases = pack_filters(w, groups, panel), (1, 1)
     n, channels, H, W = reference.shape
     C, K = x.shape[1] // groups, channels // groups
-    # No filter element may lie outside the image.
+    # With RUN 1, the kernel needs an image that is padded already.
     if m["RUN"] == 1:
         x, pad = nhwc(F.pad(x, (pad[1], pad[1], pad[0], pad[0]))), (0, 0)
     y = poison(n, H, W, channels)

@@ -1,5 +1,5 @@
 # tests/device/test_templates_warp.py: products, convolutions and attention on warp tensor cores at edge sizes.
-"""They run where a device has such tensor cores.
+"""The tests run where a device has warp tensor cores.
 
 Each result is compared with fp64. The error may be twice that of PyTorch's own sums in the same dtype. Where TF32 is
 allowed, the error may be that of operands rounded to TF32's ten bits.
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("mma")
 
 
 def check(call, inputs, device, folder, allowed=0.0):
-    """Runs `call` compiled, checks that a kernel contains the instructions, and compares with fp64.
+    """Runs `call` compiled and compares with fp64; one of its kernels must use warp tensor cores.
 
     `allowed`: the error allowed beyond twice PyTorch's own, relative to the size of the results.
     """
@@ -87,7 +87,8 @@ def test_convolution(ocl_device, shape, kind, dtype, tmp_path):
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_weight_gradient_of_many_pixels(ocl_device, dtype, channels_last, tmp_path):
-    """Slices, which a second kernel adds in order, give the same bits each time."""
+    """The gradient is computed in slices. A second kernel adds them in a fixed order, so two calls give the same
+    bits."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
     x, dy = (torch.randn(5, c, 55, 57).to(dtype).contiguous(memory_format=layout) for c in (40, 72))
     weight = torch.randn(72, 40, 3, 3).to(dtype)
@@ -118,8 +119,8 @@ def test_attention_of_inputs_that_are_not_aligned(ocl_device, dtype, tmp_path):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape, tensor_cores", [(shape, True) for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1] + [(ATTENTIONS[1], False)])
 def test_gradients_of_attention(ocl_device, shape, tensor_cores, dtype, tmp_path):
-    """The gradients use the row maxima and sums that the forward kernel stores; without a tensor core kernel the
-    portable one runs."""
+    """The gradients read the row maxima and sums that the forward kernel stores. If the tensor core kernel of the
+    gradient is disabled, the portable kernel computes it."""
     call, tensors = attention(shape, dtype)
     weight = torch.randn(*shape[0][:3], shape[3]).to(dtype)
 

@@ -1,5 +1,5 @@
 # tests/device/test_templates_warpgroup.py: the kernels on warpgroup tensor cores at edge sizes.
-"""They run where a device has such tensor cores.
+"""The tests run where a device has warpgroup tensor cores.
 
 Each result is compared with fp64. The error may be twice that of PyTorch's own sums in the same dtype. Where TF32 is
 allowed, the error may be that of operands rounded to TF32's ten bits.
@@ -23,7 +23,7 @@ CONVOLUTIONS = [
     (2, 36, 72, 13, 11, 3, 3, 2, 1, 1, 1), (2, 128, 256, 7, 7, 1, 1, 1, 0, 1, 1), (2, 64, 96, 15, 15, 1, 1, 2, 0, 1, 1),
     (1, 32, 64, 20, 17, 3, 5, 1, 2, 2, 1), (2, 64, 128, 12, 12, 3, 3, 1, 1, 1, 2), (2, 40, 48, 10, 10, 5, 5, 3, 2, 1, 1),
 ]  # fmt: skip
-# Gradients with few channels are left to the portable kernels.
+# (convolution, direction). Gradients with few channels are left out: portable kernels compute them.
 DIRECTIONS = [
     (s, kind) for s in CONVOLUTIONS for kind in ("forward", "data", "weight")
     if {"forward": 24, "data": s[1], "weight": s[1] * s[5] * s[6]}[kind] >= 24
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.needs("wgmma")
 
 
 def check(call, inputs, device, folder, allowed=0.0):
-    """Runs `call` compiled and compares with fp64; a kernel of the family must be among the generated ones.
+    """Runs `call` compiled and compares with fp64; one of its kernels must use warpgroup tensor cores.
 
     `allowed`: the error allowed beyond twice PyTorch's own, relative to the size of the results.
     """
@@ -91,7 +91,7 @@ def was_packed(folder) -> bool:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("m,n,k,transposed", PACKED)
 def test_packed_gemm(ocl_device, m, n, k, transposed, dtype, tmp_path):
-    """The products are large enough to pack both operands: all of them in fp32, most of them in 16 bits."""
+    """In fp32 all of these products are large enough to pack their operands, in 16 bits most of them."""
     check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path)
     assert was_packed(tmp_path) or dtype != torch.float32
 
@@ -139,7 +139,7 @@ def test_a_packed_weight_is_kept(ocl_device):
 
 @pytest.mark.parametrize("how", ["gemm", "convolution", "attention"])
 def test_tf32(ocl_device, how, tmp_path):
-    """If the user allows TF32, results have fewer digits, but as many as its ten bits give."""
+    """If the user allows TF32, results have fewer digits; the error may be that of operands with ten bits."""
     torch.set_float32_matmul_precision("high")
     try:
         if how == "gemm":
@@ -163,7 +163,7 @@ def test_gemm_of_an_offset_view(ocl_device, dtype, tmp_path):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gemm_of_an_input_that_is_not_aligned(ocl_device, dtype, tmp_path):
-    """Rows begin at multiples of 16 bytes from an element that is not aligned, which is only known at the call."""
+    """The view begins at element 1, so its rows are not aligned to 16 bytes. This is known only at the call."""
     a, b = torch.randn(128 * 64 + 1).to(dtype)[1:].view(128, 64), torch.randn(64, 128).to(dtype)
     check(torch.mm, (a, b), ocl_device, tmp_path)
 
@@ -263,8 +263,8 @@ def test_gradients_of_attention(ocl_device, shape, dtype, tmp_path):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_attention_under_dropout(ocl_device, dtype, tmp_path):
-    """Compares with the formula, using the mask that the kernel drew: values end in an identity, which shows the mask.
-    """
+    """Compares with the formula of attention. v ends in an identity matrix, so the result shows the dropout mask that
+    the kernel drew."""
     torch.manual_seed(0)
     q, k, v = torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 4)
     tensors = [x.to(dtype) for x in (q, k, torch.cat((v, torch.eye(60).expand(2, 2, 60, 60)), -1))]

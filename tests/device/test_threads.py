@@ -41,7 +41,7 @@ def test_call_while_another_thread_compiles(ocl_device):
 
 
 def test_call_while_another_thread_traces(ocl_device):
-    """make_fx does not take Dynamo's lock."""
+    """A compiled function can be called while another thread traces with make_fx, which does not hold Dynamo's lock."""
     torch._dynamo.reset()
     compiled = torch.compile(polynomial, backend="ocl", dynamic=False)
     x = torch.arange(8.0, device=ocl_device)
@@ -67,7 +67,8 @@ def test_call_while_another_thread_traces(ocl_device):
 
 
 def test_a_trace_of_a_compiled_function_is_refused(ocl_device):
-    """Within one thread the flag works as before."""
+    """FX's flag "is tracing" is kept per thread here. In the tracing thread, a compiled function must still be
+    refused."""
     torch._dynamo.reset()
     compiled = torch.compile(polynomial, backend="ocl")
     with pytest.raises(RuntimeError, match="using FX to symbolically trace"):

@@ -1,5 +1,6 @@
 # tests/device/test_timm.py: vision models of timm, one small random member of each family: forward and all gradients.
-"""Classes are built directly where the named variants are large. A plain run takes some families; --sweep takes all."""
+"""If all named variants of a family are large, its class is built directly. A plain run tests three families, --sweep
+all."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
 # tests/device/test_transformers.py: small random models of transformers: language, vision and speech; training and generate.
-"""No weights are loaded. A plain run takes some models on the first device; --sweep takes all."""
+"""Weights are random, and none are downloaded. A plain run tests some models, --sweep all."""
 
 import copy
 
@@ -106,7 +106,7 @@ PLAIN_RUN = {"gpt2", "llama"}
 
 
 def by_sweep(names, but):
-    """One model of a kind is enough for a plain run; the others run with --sweep."""
+    """Returns parameters for all names. Those that are not in `but` run with --sweep only."""
     return [pytest.param(name, marks=() if name in but else pytest.mark.needs("sweep")) for name in names]
 
 
@@ -122,8 +122,8 @@ def generated(model, ids, **settings):
 
 @pytest.mark.parametrize("name", by_sweep(["gpt2", "llama", "mistral", "qwen3", "gemma2", "t5"], {"llama"}))
 def test_generate_with_static_cache(ocl_device, name):
-    """With greedy decoding the tokens are the CPU's. Two graphs, one for the prompt and one for a step, serve all
-    steps."""
+    """With greedy decoding, the tokens are those of the CPU. There are two graphs: one for the prompt, and one for all
+    later steps."""
     torch.manual_seed(1)
     model, inputs = MODELS[name]()
     model.eval()

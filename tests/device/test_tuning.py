@@ -1,4 +1,5 @@
-# tests/device/test_tuning.py: measured choices of kernel variants: stored, followed, rejected when wrong, on every device.
+# tests/device/test_tuning.py: measured choices of kernel variants are stored, used, and rejected if their results are
+# wrong.
 from __future__ import annotations
 
 import json
@@ -43,7 +44,7 @@ def the_case(index):
 
 
 def tuned(graph, index):
-    """Returns the results of tuning, and its warnings."""
+    """Tunes the graph. Returns the results and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         results = measure.tune_graph(graph, index, settings())
@@ -51,7 +52,7 @@ def tuned(graph, index):
 
 
 def followed(graph, index):
-    """Returns whether a compilation follows a measured choice; its result must be right."""
+    """Compiles and runs the graph, and checks the result. Returns whether the plan uses a measured choice."""
     table.follow(index)
     plan = _C.exec.compile(graph, index, [], settings())
     a, b = torch.randn(256, 1024), torch.randn(1024, 192)
@@ -117,7 +118,7 @@ def check_disabled(graph, problem, choices, index, reason):
     assert all(r.choice != bad for r in results)
     found = reread(index)
     assert set(found.disabled) == {bad} and reason in found.disabled[bad]
-    # The choice is not used even where it is asked for, and there is no second warning.
+    # The disabled choice is not used even if the table names it, and there is no second warning.
     table.save(found, problem, {"choice": bad})
     table.refresh(index)
     assert problem not in found.followed() and not followed(graph, index)
@@ -134,7 +135,7 @@ def test_a_wrong_result_disables_a_variant(index, monkeypatch):
     def wrong(plan):
         def run(args):
             (result,) = plan.run(args)
-            # One element of the last tile is wrong.
+            # Makes one element of the last tile wrong.
             result[-1, -1] += 0.5
             return [result]
 
@@ -244,7 +245,7 @@ def test_the_shipped_table(index, tmp_path, monkeypatch):
         shipped(path, **entry, choices={problem: choices[1]})
         assert (reread(index).followed() == {problem: choices[1]}) is follows
         assert followed(graph, index) is follows
-    # The device's own measurement has priority.
+    # A choice that was measured on this machine has priority over a shipped one.
     shipped(path, device=key.device, choices={problem: choices[1]})
     table.save(reread(index), problem, {"choice": choices[0]})
     assert reread(index).followed() == {problem: choices[0]}
@@ -287,7 +288,7 @@ def test_an_export_can_be_shipped(index, tmp_path, monkeypatch):
     assert reread(index).followed() == {problem: choices[1]} and followed(graph, index)
 
 
-# The command's own logic is the same on every device.
+# On the first device only: the command works in the same way on every device.
 @pytest.mark.sampled()
 def test_the_command(index, tmp_path, capsys):
     script = tmp_path / "model.py"
@@ -311,7 +312,8 @@ def test_the_command(index, tmp_path, capsys):
 
 @pytest.mark.sampled()
 def test_gradients_of_attention_are_tuned_on_statistics_that_a_row_may_have(index, monkeypatch):
-    """A kernel that takes the logarithm of the sums gives nan for sums below zero; another kernel does not."""
+    """Tuning makes up the row maxima and sums that gradients of attention read. Sums must be positive: for others,
+    kernels that take their logarithm give NaN."""
     compile_plan, cases = _C.exec.compile, []
 
     def compiling(graph, position, calls, options):

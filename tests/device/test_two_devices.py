@@ -56,7 +56,7 @@ def test_broadcast_and_sum():
     x = torch.arange(10.0, device="ocl:0")
     same, other = comm.broadcast(x, [0, 1])
     assert same.data_ptr() == x.data_ptr() and other.device.index == 1
-    x += 1  # After the copy, in the order of the stream.
+    x += 1  # The stream adds after it has copied, so the copy has the old values.
     assert_close(other.cpu(), torch.arange(10.0))
     assert_close(comm.reduce_add([x, other], 1).cpu(), 2 * torch.arange(10.0) + 1)
     copies = comm.broadcast_coalesced([x, x.int()], [0, 1])
@@ -77,7 +77,7 @@ def test_gradients_cross_devices():
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_data_parallel_trains_as_one_device(compiled):
-    """Batch norm uses the statistics of each device's samples, so it is in evaluation mode here."""
+    """Batch norm is in evaluation mode: in training, each device would use the statistics of its own samples only."""
     torch.manual_seed(0)
     reference = Net()
     ours = copy.deepcopy(reference).to("ocl:0")
@@ -113,7 +113,7 @@ def test_replicas_run_in_threads():
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_pipeline_stages_on_two_devices(compiled):
-    """Micro-batches pass through two stages; autograd takes their gradients back."""
+    """Micro-batches pass through stages on two devices; autograd copies gradients from the second to the first."""
     torch.manual_seed(0)
     first = nn.Sequential(nn.Linear(6, 8), nn.GELU())
     second = nn.Sequential(nn.Linear(8, 6), nn.LayerNorm(6))
@@ -140,8 +140,8 @@ ACTIONS = {"upload": 4, "eager_in_place": 6, "move": 10, "download": 2, "free": 
 
 @pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 1000), marks=pytest.mark.needs("sweep"))], ids=str)
 def test_interleaved_copies_streams_and_events(seeds):
-    """Each seed is a random program on both devices, with up to four streams each. Every value equals that of the same
-    steps in sequence. Events order the streams as far as the steps need it, and delays shift them against each other."""
+    """Each seed gives a random program on both devices, with up to four streams each. Values must equal those of the
+    same steps in sequence. Events order streams only where a step needs it, and random delays change their timing."""
     delays = Delays()
     try:
         for seed in seeds:

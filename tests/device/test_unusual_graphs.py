@@ -1,4 +1,4 @@
-# tests/device/test_unusual_graphs.py: graphs of PyTorch's own compiler tests that models seldom have.
+# tests/device/test_unusual_graphs.py: unusual graphs from PyTorch's own compiler tests, which models seldom have.
 from __future__ import annotations
 
 import pytest
@@ -120,7 +120,7 @@ def test_resize_fills_what_it_adds(ocl_device):
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
 @pytest.mark.parametrize("op", [aten._embedding_bag, aten._embedding_bag_forward_only], ids=["", "forward only"])
 def test_bag_sizes(ocl_device, op, mode):
-    """Compares the first and the third result: the others have different shapes on accelerators."""
+    """Compares the output and the bag sizes. The other results have different shapes on the CPU and on accelerators."""
 
     def function(w, indices, offsets):
         output, _, sizes, _ = op(w, indices, offsets, False, mode, False, None)
@@ -130,8 +130,8 @@ def test_bag_sizes(ocl_device, op, mode):
 
 
 def test_rows_at_computed_places(ocl_device):
-    """Back substitution loads several elements of a row that a pivot selects. One vendor's assembler merged two of the
-    loads."""
+    """In solve(), back substitution loads several elements of a row whose number is computed. One vendor's assembler
+    wrongly merged two of these loads."""
     generator = torch.Generator().manual_seed(1)
     a, b = (torch.randn(shape, dtype=torch.float64, generator=generator) for shape in ((5, 5), (5,)))
     solve = torch.compile(torch.linalg.solve, backend="ocl", dynamic=False)

@@ -179,7 +179,7 @@ def test_records_and_explain_name_the_kernel(ocl_device):
 
 
 def test_opcheck(ocl_device):
-    """torch checks autograd's registration only on the CPU."""
+    """opcheck tests the registration of autograd only for CPU tensors, so it runs for both devices."""
     tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     host, ours = data(ocl_device, 20, 20)
     leaves = [x.requires_grad_() for x in ours]
@@ -286,7 +286,8 @@ PROGRAM = """
 
 @pytest.mark.usefixtures("selected_devices")
 def test_stored_graphs_follow_the_source(tmp_path):
-    """The second process loads the graph. A changed kernel, or a changed number that the formula reads, is seen."""
+    """A second process loads the stored graph. If the kernel, or a number that its gradient uses, has changed, it
+    compiles again."""
 
     def run(factor, gradient):
         program = textwrap.dedent(PROGRAM).format(factor=factor, gradient=gradient)

@@ -1,4 +1,4 @@
-# tests/device/test_warm.py: `torch-ocl warm`: a cache that is filled without computing anything.
+# tests/device/test_warm.py: `torch-ocl warm` fills the cache by running a program whose kernels are not launched.
 from __future__ import annotations
 
 import json
@@ -15,7 +15,8 @@ from tests import fork_server
 
 pytestmark = pytest.mark.sampled()
 
-# Prints what it computed and counted. With "steps" it trains until the loss is large, which is never.
+# A training script, which prints its results and counters. With the argument "steps" it trains for ever: until the loss
+# is large. With "fail" it needs a loss above 0.
 TRAIN = """
 import json, sys, torch
 from torch_ocl_compile import _C
@@ -77,7 +78,7 @@ def last(out: str) -> Any:
 
 
 def test_a_program_finds_everything_afterwards(ocl_device: str, folder: Path) -> None:
-    """Nothing is launched, values are zeros, and data that the program copies to the device is there."""
+    """`warm` launches no kernels, so all computed values are zeros. The program itself then compiles nothing."""
     status, out, err = warm(folder, "--json", "train.py", ocl_device)
     assert status == 0, err
     work, seen = json.loads(out), last(err)
@@ -95,7 +96,7 @@ def test_a_program_finds_everything_afterwards(ocl_device: str, folder: Path) ->
 
 
 def test_a_program_that_would_not_end(ocl_device: str, folder: Path) -> None:
-    """It is ended when its calls bring nothing new."""
+    """`warm` ends the program when 10 calls have compiled nothing new."""
     status, out, err = warm(folder, "--idle", "10", "train.py", ocl_device, "steps")
     assert status == 0, err
     assert "graphs: 2 compiled, 0 were in the cache" in out
@@ -104,7 +105,8 @@ def test_a_program_that_would_not_end(ocl_device: str, folder: Path) -> None:
 
 
 def test_a_program_that_needs_its_values(ocl_device: str, folder: Path) -> None:
-    """It fails, with the reason; what it compiled is kept."""
+    """A program that fails because all values are zeros ends `warm` with this reason. What it compiled stays in the
+    cache."""
     status, _, err = warm(folder, "train.py", ocl_device, "fail")
     assert status == 1 and err.count("\n") == 1
     assert "train.py:21: AssertionError: a loss of zero" in err and "all values were zeros" in err

@@ -20,7 +20,7 @@ ULP = 2.0**-23
 def import_models(name):
     """Imports timm or transformers, or skips the test.
 
-    Both import torchvision, which beside a CPU-only torch needs the help of networks.py.
+    Both import torchvision, which fails to import with a CPU-only torch; networks.import_torchvision() avoids this.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if importlib.util.find_spec(name) is None:
@@ -35,8 +35,8 @@ def is_real(x):
 
 
 def weighted(out):
-    """Returns the loss: that of the model itself, or a sum of its outputs with fixed weights, so that no symmetry
-    cancels it."""
+    """Returns the model's own loss, or a sum of its outputs with different weights. With equal weights, gradients could
+    cancel by symmetry."""
     if getattr(out, "loss", None) is not None:
         return out.loss
     total = 0
@@ -50,7 +50,7 @@ def weighted(out):
 def results(model, inputs, compile=lambda f: f):
     """Returns (name -> value of outputs, loss, gradients and buffers; names of the gradients that may jump).
 
-    Which gradients may jump is decided from autograd's graph.
+    draws.behind_a_jump() finds the gradients that may jump in autograd's graph.
     """
     inputs = tree_map_only(torch.Tensor, lambda t: t.detach().clone().requires_grad_(t.is_floating_point()), inputs)
 
