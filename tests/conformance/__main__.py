@@ -1,14 +1,14 @@
 # tests/conformance/__main__.py: runs PyTorch's op_db and module_db, compares with expectations, and writes the table.
 """python -m tests.conformance run   --out results.json [--device ocl:0] [--jobs 2] [--match regex] [--all-samples] [--seconds 500]
 python -m tests.conformance table    results.json ...     writes docs/conformance.md
-python -m tests.conformance check    results.json ...     fails on what expected.csv and on_cpu.csv do not say, both ways
-python -m tests.conformance accept   results.json ...     writes on_cpu.csv: what runs on the CPU now is expected to
+python -m tests.conformance check    results.json ...     fails if results differ from expected.csv or on_cpu.csv
+python -m tests.conformance accept   results.json ...     writes on_cpu.csv: ops that run on the CPU now are expected to
 python -m tests.conformance supported                     writes docs/supported.md from what is expected
 python -m tests.conformance inductor --out results.json   what Inductor compiles (inductor.py): two samples, backward where there is one
 python -m tests.conformance list     results.json ...     writes inductor.txt from an inductor run
 
-A run that is interrupted, or stopped by --seconds (exit status 3), goes on where it was when it is called again, as long as
-neither our code nor torch has changed."""
+A run that is interrupted, or stopped by --seconds (exit status 3), continues where it stopped when it is called again,
+unless our code or torch has changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STOPPED = 3
 
 
 def tasks(match: str, dtypes: list[str], directions: list[str], fp64: bool) -> list[Task]:
-    """Returns the tasks, gradients first: they take longest, and the run should not end with one worker busy on one."""
+    """Returns the tasks, gradients first: they take longest, and at the end of a run all workers should be busy."""
     from tests.conformance import cases
 
     found = []
@@ -42,7 +42,7 @@ def tasks(match: str, dtypes: list[str], directions: list[str], fp64: bool) -> l
 
 
 class Journal:
-    """The outcomes so far, in a file: a first line that describes the run, then one line of JSON per outcome."""
+    """A file with the outcomes so far: a line that describes the run, then one line of JSON for each outcome."""
 
     def __init__(self, path: Path, what: dict[str, Any]) -> None:
         self.outcomes: list[dict[str, Any]] = []

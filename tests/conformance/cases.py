@@ -67,8 +67,8 @@ class Case:
 class Outcome:
     """The outcome of one direction of a case.
 
-    `status` is pass, fail or skip (PyTorch itself does not run it). `eager` names what did not run on the device,
-    with its count. `graphs` is the number of compiled graphs.
+    `status` is "pass", "fail" or "skip" (PyTorch itself does not run the case). `eager` counts, by name, the ops that
+    did not run on the device. `graphs` is the number of compiled graphs.
     """
 
     case: str
@@ -86,8 +86,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample. `make(device)` returns a function and the arguments to call it with; the values are the same every
-    time."""
+    """A sample. `make(move)` returns a function and its arguments, whose tensors are moved by `move`, a result of
+    to_device(). The values are the same every time."""
 
     text: str
     make: Callable[[Callable[[Any], Any]], tuple[Callable[..., Any], tuple[Any, ...]]]
@@ -101,8 +101,7 @@ def entries(kind: str) -> dict[str, Any]:
         return {m.name: m for m in module_db}
     from torch.testing._internal import common_methods_invocations
 
-    # op_db makes random ops save and restore the random state inside of the compiled function; `seed` does so outside
-    # of it.
+    # op_db wraps random ops so that they seed the generator inside of the compiled function. `seed` does this outside.
     common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
     op_db = common_methods_invocations.op_db
     return {op.full_name: op for op in op_db}
@@ -207,7 +206,8 @@ def opened(function: Callable[..., Any], finish: Callable[[Any], Any]) -> Callab
 
 
 def in_the_open(function: Any) -> Any:
-    """Returns a copy that claims to be from this file: Dynamo does not trace into the files of torch.testing."""
+    """Returns a copy of the function with this file as its source file: Dynamo does not trace files of
+    torch.testing."""
     code = getattr(function, "__code__", None)
     if not isinstance(function, types.FunctionType) or code is None or "torch/testing" not in code.co_filename:
         return function
@@ -268,7 +268,7 @@ def widened(x: Any) -> Any:
 def nudged(pattern: int) -> Callable[[Any], Any]:
     """Returns a function that moves every element of a leaf by one ulp of its dtype, up or down.
 
-    How far the result then changes shows how precisely it is determined at all.
+    The change of the result shows how precise a result can be.
     """
 
     def move(x: Any) -> Any:
@@ -285,9 +285,9 @@ def nudged(pattern: int) -> Callable[[Any], Any]:
 
 
 def gradients(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """Returns (the results, the gradients of all leaves that require one), for fixed weights of the results.
+    """Returns (results, gradients of all leaves) of a weighted sum of the results, with fixed weights.
 
-    Parameters of modules are leaves, too.
+    Leaves are arguments that require a gradient, and parameters of a module.
     """
     inputs = [x for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor) and x.requires_grad]
     owner = getattr(function, "module", None)
@@ -309,7 +309,7 @@ def evaluate(function: Callable[..., Any], args: tuple[Any, ...], gradient: bool
 
 
 class Eager(dict):  # type: ignore[type-arg]
-    """Counts what ran outside of a backend's kernels while it was watched, and how many graphs were compiled."""
+    """Counts, within the block, ops that ran outside of a backend's kernels, and compiled graphs."""
 
     def __init__(self, backend: str) -> None:
         self.backend, self.graphs = backend, 0
@@ -428,7 +428,7 @@ def one_sample(
 
 
 def is_random(sample: Sample, expected: Any, gradient: bool) -> bool:
-    """Returns whether PyTorch's result depends on the state of the random generator: then no two devices agree."""
+    """Returns whether PyTorch's result depends on the random generator. Then results of two devices differ."""
     for state in range(4):
         function, args = sample.make(to_device("cpu"))
         torch.manual_seed(state)

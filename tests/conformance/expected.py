@@ -124,7 +124,8 @@ def unexpected(outcome: dict[str, Any], where: str) -> str:
 
 
 def returned(outcomes: Iterable[dict[str, Any]], where: str) -> list[str]:
-    """Returns the ops that on_cpu.csv lists and no outcome shows. It is meant for runs of whole entries."""
+    """Returns messages about ops in on_cpu.csv that no outcome has any more. Only entries whose dtypes all ran are
+    checked."""
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
     ran: dict[tuple[str, str], set[str]] = defaultdict(set)
     for o in outcomes:

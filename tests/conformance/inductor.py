@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import torch
 
-# A call in generated code, without its namespace. The seeds of random numbers are drawn by a call as well.
+# A call of an op in generated code. SEEDS is the call that draws seeds of random numbers; it is not counted.
 CALL = re.compile(
     r"^(?!\s*#).*?(?:torch\.ops\.|\b(?=aten\.))((?!mkl|onednn|quantized|mkldnn)\w+\.(?:\w+\.)*\w+)\(", re.MULTILINE
 )
@@ -33,7 +33,7 @@ def graphs() -> int:
 
 
 def uncompiled() -> dict[str, int]:
-    """Returns what was not compiled in all graphs, with counts: ops that are called from the code, and graph breaks."""
+    """Counts what was not compiled, over all graphs: ops that the generated code calls, and graph breaks."""
     breaks = sum(torch._dynamo.utils.counters["graph_break"].values())
     return dict(_calls) | ({"graph break": breaks} if breaks else {})
 
@@ -43,7 +43,7 @@ def unbuilt(*_: Any) -> Callable[..., None]:
 
 
 def generate(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **settings: Any) -> Any:
-    """Takes the place of Inductor's compile_fx_inner."""
+    """Replaces Inductor's compile_fx_inner: generates the code, counts its calls, and runs the aten graph instead."""
     global _graphs
     from functorch.compile import make_boxed_func
     from torch._inductor import config

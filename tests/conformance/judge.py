@@ -3,8 +3,8 @@
 
 A result that fails this is compared with an fp64 result, because sums of many terms and intermediate casts change
 the last bits. The allowed error follows from PyTorch's own error (docs/architecture.md, numerics), and from how much
-the fp64 result changes when the inputs move by one ulp: a difference of nearly equal numbers is determined no better
-than that.
+the fp64 result changes if each input changes by one ulp. For example, no fp32 code can compute a difference of nearly
+equal numbers more precisely.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
-# The allowed error where PyTorch happens to be exact: units in the last place of the tensor's largest elements.
+# An error that is always allowed, in units in the last place of the largest elements: PyTorch's result may be exact.
 ULPS = 4
 
 
@@ -28,8 +28,8 @@ def tensors(value: Any) -> list[Any]:
 def difference(got: Any, expected: Any, exact: Callable[[], list[Any]], *, values: bool = True) -> str:
     """Returns what is wrong with `got`, or "".
 
-    `exact` returns the result in fp64, followed by fp64 results of inputs that are moved by one ulp. Without
-    `values` only dtypes and shapes are compared.
+    `exact` returns the result in fp64, followed by fp64 results for inputs that were changed by one ulp.
+    If `values` is false, only dtypes and shapes are compared.
     """
     ours, theirs = tensors(got), tensors(expected)
     if len(ours) != len(theirs):

@@ -16,7 +16,7 @@ RESULTS = {"argsort": 0, "kthvalue": 1, "mode": 1, "sort": 1, "topk": 1}
 
 
 def agree(entry: str, args: Any, results: tuple[Any, Any], reference: tuple[Any, Any]) -> bool:
-    """Returns whether results and gradients are right, even if other positions of equal elements are named."""
+    """Returns whether results and gradients agree, except that positions may name other elements of equal value."""
     got, expected = ([tensors(part) for part in pair] for pair in (results, reference))
     which = RESULTS.get(entry)
     x = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), None)
@@ -29,7 +29,7 @@ def agree(entry: str, args: Any, results: tuple[Any, Any], reference: tuple[Any,
             return False
         if k != which and closeness(ours, theirs):
             return False
-    # Another equal element may get the gradient: the numbers are the same, at other places.
+    # The gradient may belong to another of several equal elements, so the sorted gradients are compared.
     pairs = zip(got[1], expected[1], strict=True)
     return all(a is b or not closeness(a.flatten().sort()[0], b.flatten().sort()[0]) for a, b in pairs)
 

@@ -1,4 +1,5 @@
-# tests/conformance/supported.py: writes docs/supported.md from what conformance runs are expected to give, and the tested models.
+# tests/conformance/supported.py: writes docs/supported.md from the expectations of conformance runs and the tested
+# models.
 """`make conformance` fails if expected.csv or on_cpu.csv differ from a run, in either direction. Models are those of the
 tests of whole networks."""
 
@@ -21,7 +22,7 @@ FAMILIES = {
     "torch.signal": "signal.",
     "torch, Tensor": "",
 }
-OWN = {"mlp", "lenet"}  # networks of torch_ocl_compile/bench among those of torchvision
+OWN = {"mlp", "lenet"}  # Networks of test_models.py that are from torch_ocl_compile/bench, not from torchvision.
 HEAD = """\
 # Supported operators and models
 
@@ -38,7 +39,7 @@ the counts of the published runs, the reasons, and what runs on the CPU.
 
 
 def entries(kind: str) -> list[str]:
-    """Names of the entries that PyTorch describes for fp32."""
+    """Returns the names of the entries that have cases in fp32."""
     from tests.conformance import cases
 
     return sorted({c.entry for c in cases.cases(False) if c.kind == kind and c.dtype == torch.float32})
@@ -55,7 +56,7 @@ def state(kind: str, entry: str) -> str:
 
 
 def listed(kind: str, names: list[str]) -> list[str]:
-    """A paragraph for each state that occurs."""
+    """Returns one paragraph for each state that an entry has."""
     lines = []
     for which in ("on the device", "partly on the CPU", "not passing"):
         found = [name for name in names if state(kind, name) == which]
@@ -68,7 +69,7 @@ def listed(kind: str, names: list[str]) -> list[str]:
 
 
 def models() -> list[str]:
-    # Test modules import their helpers by name, as pytest lets them.
+    # Test modules import helpers from their own folder, which pytest puts into sys.path.
     sys.path.insert(0, str(ROOT / "tests" / "device"))
     from tests.device import test_models, test_networks, test_timm, test_transformers
 

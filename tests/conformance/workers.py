@@ -28,7 +28,7 @@ class Worker(WorkerProcess):
         if line:
             found: dict[str, Any] = json.loads(line)
             if "DeviceError" in found.get("reason", ""):
-                # A fault may leave the device's context unusable, so the next case gets a new process.
+                # After an error of the device, its context may be unusable, so the next case gets a new process.
                 self.stop()
             return found
         code = None if line is None or self.process is None else self.process.wait()
@@ -76,7 +76,7 @@ def main(answers: int, device: str, backend: str, most: str) -> None:
 
     import torch_ocl_compile  # noqa: F401
 
-    # Some samples use "cuda" where it is available.
+    # Otherwise some samples of op_db would use CUDA devices.
     torch.cuda.is_available = lambda: False
     from tests.conformance import cases
 

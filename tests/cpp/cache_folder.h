@@ -20,11 +20,11 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBudget = 64 << 20;
 
-/// A new folder. It collects the warnings that are given while it exists.
+/// A new folder, which is deleted in the destructor. `warnings` collects the log messages while the object exists.
 struct Folder {
   Folder() : path(new_folder("ocl_cache")) {
 #if !defined(_WIN32)
-    // Files that a test writes itself then have the usual permissions of a user's file.
+    // Files that the test itself writes get the usual permissions of a user's files.
     umask(022);
 #endif
     ocl::set_log_sink([this](ocl::LogLevel level, const char*, const std::string& message) {

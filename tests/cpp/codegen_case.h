@@ -1,5 +1,5 @@
-// tests/cpp/codegen_case.h: runs a group that is given as text, and compares with the evaluator, on every OpenCL
-// device.
+// tests/cpp/codegen_case.h: runs a fused group that is given as text on every OpenCL device, and compares with the
+// Evaluator of codegen_run.h.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,11 +20,11 @@ struct Case {
   // If empty, the group has one outer phase with all nodes.
   std::vector<schedule::Phase> phases{};
   int width = 16;
-  // Relative to the largest expected value of a buffer.
+  // The allowed error, divided by the largest expected value of a buffer.
   double tolerance = 2e-6;
   Symbols symbols{};
   bool index32 = true;
-  // The range of the inputs.
+  // Inputs are random numbers between low and high.
   double low = -2, high = 2;
   int columns = 32;
 };
@@ -119,7 +119,7 @@ inline void check(const Case& c) {
             !group.sizes.empty() && group.sizes.back().is_const() && group.sizes.back().constant() % 4 == 0 ? 4 : 1;
       const codegen::KernelSource source = codegen::generate(s, group, caps);
       if (std::getenv("OCL_SHOW_KERNELS")) std::cout << source.text << "\n";
-      for (const size_t shift : {3, 4})  // Buffers at odd offsets and at aligned ones.
+      for (const size_t shift : {3, 4})  // Buffers begin at odd elements, and at multiples of a vector.
         if (shift == 3 || (!is_cpu && group.vector_width > 1))
           compare(s, expected, launch(device, s, source, c.symbols, input, shift), c.tolerance, source.text);
     }

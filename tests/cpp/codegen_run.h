@@ -1,4 +1,4 @@
-// tests/cpp/codegen_run.h: runs a group's kernel on a device, and the same group on a slow evaluator in double
+// tests/cpp/codegen_run.h: runs a fused group's kernel on a device, and evaluates the same group slowly in double
 // precision.
 #pragma once
 
@@ -209,7 +209,7 @@ class Evaluator {
     if (name == "logical_not") return a[0] == 0;
     if (name == "where") return a[0] != 0 ? a[1] : a[2];
     if (name == "erfinv") {
-      // Newton's method on erf.
+      // erfinv by Newton's method on erf.
       double x = 0;
       for (int i = 0; i < 60; ++i) x -= (std::erf(x) - a[0]) / (2 / std::sqrt(M_PI) * std::exp(-x * x)) * (i < 20 ? 0.5 : 1);
       return x;

@@ -30,7 +30,8 @@ inline std::map<std::string, Function>& functions() {
   return all;
 }
 
-/// Names a function that another process runs. Its result is sent to the parent.
+/// Registers a function under a name, so that start() can run it in another process, which sends its result to the
+/// parent.
 struct Role {
   Role(const char* name, Function function) { functions()[name] = std::move(function); }
 };
@@ -40,7 +41,7 @@ inline std::string& program() {
   return path;
 }
 
-/// Sets an environment variable, of later children too; "" deletes it.
+/// Sets an environment variable of this process and of children that it starts later; "" deletes the variable.
 inline void set_variable(const char* name, const std::string& value) {
 #if defined(_WIN32)
   _putenv_s(name, value.c_str());
@@ -55,19 +56,19 @@ inline void set_variable(const char* name, const std::string& value) {
 constexpr const char* kMark = "OCL_TEST_ROLE";
 constexpr std::chrono::seconds kPatience{60};
 
-/// Starts this program once more, for one role.
+/// Starts this program as a child process that runs the function of a Role.
 inline std::unique_ptr<ocl::os::Child> start(const std::string& role, ocl::os::Message arguments = {}) {
   set_variable(kMark, "1");
   std::string problem;
   std::unique_ptr<ocl::os::Child> child = ocl::os::Child::start(program(), true, problem);
   set_variable(kMark, "");
   arguments.insert(arguments.begin(), role);
-  // No check of doctest: a role may start another one.
+  // An exception, and no check of doctest, because a function of a Role, which runs outside of doctest, may call this.
   if (!child || !child->channel().send(arguments)) throw std::runtime_error("the role " + role + " does not start: " + problem);
   return child;
 }
 
-/// Returns the next message of a child, or how the child ended in its place.
+/// Returns the next message of a child. If the child has ended, returns "ended: " and how.
 inline ocl::os::Message next(ocl::os::Child& child) {
   ocl::os::Message message;
   if (child.channel().receive(message, kPatience) == ocl::os::Received::kMessage) return message;
@@ -78,13 +79,13 @@ inline ocl::os::Message in_other_process(const std::string& role, ocl::os::Messa
   return next(*start(role, std::move(arguments)));
 }
 
-/// True if a process that ended in this way was stopped for a read of memory that it must not read.
+/// True if a process ended because of an access to memory that it must not access. `end` is a result of next().
 inline bool is_bad_access(const ocl::os::Message& end) {
   return end == ocl::os::Message{"ended: signal 11"} || end == ocl::os::Message{"ended: exception 0xC0000005"};
 }
 
 inline int play_role() {
-  std::signal(SIGSEGV, SIG_DFL);  // A sanitizer installs a handler.
+  std::signal(SIGSEGV, SIG_DFL);  // Removes the handler that a sanitizer installs.
   static const std::unique_ptr<ocl::os::Channel> parent = ocl::os::parent_channel();
   ocl::os::Message arguments;
   if (parent->receive(arguments, kPatience) != ocl::os::Received::kMessage) return 2;

@@ -1,6 +1,6 @@
 // tests/cpp/schedule_simulator.h: runs a graph node by node, and a schedule phase by phase in its planned memory, in
-// double precision. It supports Maps and reductions over a few ops, enough to see whether scheduling keeps the meaning
-// of a graph.
+// double precision. It supports Maps and reductions over a few ops, which is enough to test that scheduling does not
+// change the results of a graph.
 #pragma once
 
 #include <cmath>
@@ -247,7 +247,7 @@ inline Results run_schedule(const ocl::schedule::Schedule& schedule, const std::
   Simulator s(graph, symbols);
   std::vector<ocl::schedule::Interval> intervals;
   for (const auto& life : schedule.lifetimes)
-    // The sizes are doubled, because an f32 element is stored as a double.
+    // The sizes are doubled, because the simulator stores an f32 element as a double.
     intervals.push_back({life.first, life.last, 2 * eval(life.size_bytes, {}, {}, symbols)});
   const auto plan = plan_memory(intervals, 64);
   Memory arena(static_cast<size_t>(plan.arena_bytes / 8), kPoison);

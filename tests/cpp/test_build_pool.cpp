@@ -29,8 +29,8 @@ namespace {
 
 std::string program(const std::string& name) { return os::own_folder() + "/" + name + os::kFileNames.program_suffix; }
 
-/// Applies settings for one test, and restores the earlier ones in its destructor. `mode` says what the stand-in worker
-/// does with a deadly text; "" is the real worker.
+/// Applies settings for one test, and restores the earlier ones in its destructor. `mode` is the way in which the
+/// stand-in worker fails (stand_in_worker.cpp); "" uses the real worker.
 class WithPool {
  public:
   explicit WithPool(int workers, const std::string& mode = "", std::chrono::milliseconds longest = std::chrono::seconds(60))
@@ -110,7 +110,7 @@ std::string error_of(Device& device, const std::vector<KernelText>& texts, const
 
 int64_t by_workers() { return build_counters().by_workers; }
 
-/// Returns the devices whose binaries are worth keeping. For the others, everything is compiled in this process.
+/// Runs a test for each device whose binaries are kept (keeps_binaries). Other devices compile in this process only.
 void for_each_with_binaries(const std::function<void(Device&)>& test) {
   for_each_device([&](Device& device) {
     Store store;
@@ -137,7 +137,7 @@ TEST_CASE("workers build what is missing, and their binaries are stored") {
     const auto texts = fresh_texts(20);
     const int64_t before = by_workers();
     const auto programs = build_programs(device, texts, store.functions(), "");
-    // One kernel may have been built in this process, to find out whether the driver's binaries are worth keeping.
+    // One kernel may have been built in this process, to find out whether the driver's binaries are kept.
     CHECK(by_workers() - before >= 19);
     check_values(device, programs, texts);
     forget_programs();
@@ -223,7 +223,7 @@ TEST_CASE("workers that are killed at any moment change no result") {
       std::string message;
       try {
         check_values(device, build_programs(device, texts, store.functions(), ""), texts);
-        // The kernel's worker was killed twice.
+        // A kernel is an error if the workers that build it are killed twice.
       } catch (const Error& error) {
         message = error.what();
         CHECK(message.find("signal 9") != std::string::npos);

@@ -111,12 +111,12 @@ TEST_CASE("the budget holds, and the least recently used go first") {
   KernelCache cache(folder.file(), budget);
   cache.store("kernels", "old but used", bytes(1000, 9));
   for (int i = 0; i < 5; ++i) cache.store("kernels", "first" + std::to_string(i), bytes(100000, static_cast<char>(i)));
-  sql(folder.file(), "UPDATE entries SET used = used - 2*3600*1000");  // Two hours pass.
+  sql(folder.file(), "UPDATE entries SET used = used - 2*3600*1000");  // Makes all entries two hours older.
   CHECK(cache.find("kernels", "old but used") != "");
   for (int i = 0; i < 30; ++i) {
     cache.store("kernels", "second" + std::to_string(i), bytes(100000, static_cast<char>(i)));
     CHECK(cache.stats().bytes <= budget);
-    // The first eviction deletes the older entries.
+    // The first eviction has deleted entries that were not used for two hours.
     if (i == 7) {
       CHECK(cache.find("kernels", "old but used") != "");
       CHECK(cache.find("kernels", "first0") == "");
@@ -125,7 +125,7 @@ TEST_CASE("the budget holds, and the least recently used go first") {
   }
   CHECK(cache.find("kernels", "second29") == bytes(100000, 29));
   CHECK(cache.stats().evictions > 0);
-  CHECK(fs::file_size(folder.file()) < 2 * budget);  // The file shrinks, too.
+  CHECK(fs::file_size(folder.file()) < 2 * budget);  // Evictions shrink the file, too.
   cache.store("kernels", "too large", bytes(2 << 20, 1));
   CHECK(cache.find("kernels", "too large") == "");
   CHECK(cache.find("kernels", "second29") != "");  // Nothing was evicted for this entry.
@@ -354,7 +354,7 @@ const other_process::Role kClaimer("claimer", [](Channel& parent, const Message&
   const bool good = !cache.claim("ours") && cache.claim("theirs") && cache.claim("theirs") && cache.claim("released");
   cache.release("released");
   parent.send({good ? "good" : "bad"});
-  parent.wait_for_end();  // It is killed before.
+  parent.wait_for_end();  // The test kills this process while it waits.
   return Message{};
 });
 

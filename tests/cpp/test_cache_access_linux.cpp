@@ -64,7 +64,7 @@ TEST_CASE("a folder that others can change is not used") {
   Folder folder;
   const std::string inner = folder.path + "/inner", file = inner + "/kernels.db";
   REQUIRE(mkdir(inner.c_str(), 0755) == 0);
-  CHECK(is_used(folder, file, ""));  // Other users may read it.
+  CHECK(is_used(folder, file, ""));  // Other users may read the file.
   for (const mode_t mode : {0775, 0757, 0777, 01777}) {
     REQUIRE(chmod(inner.c_str(), mode) == 0);
     CHECK(!is_used(folder, file, "others can write in the folder " + inner));
@@ -116,7 +116,7 @@ TEST_CASE("symbolic links lead to the folder, if nobody else can change them, an
   REQUIRE(chmod((folder.path + "/open").c_str(), 0777) == 0);
   fs::create_symlink("../real", folder.path + "/open/link");
   CHECK(!is_used(folder, folder.path + "/open/link/kernels.db", "others can write in the folder " + folder.path + "/open"));
-  // A link of another user in a sticky folder.
+  // A symbolic link of another user in a folder with the sticky bit.
   if (geteuid() == 0) {
     REQUIRE(chmod((folder.path + "/open").c_str(), 01777) == 0);
     CHECK(is_used(folder, folder.path + "/open/link/kernels.db", ""));

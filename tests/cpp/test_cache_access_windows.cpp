@@ -1,5 +1,5 @@
-// tests/cpp/test_cache_access_windows.cpp: the cache is used only if nobody else can change its file or its folders. Wine keeps
-// an access control list as the permissions of Unix, so it shows only a part of this.
+// tests/cpp/test_cache_access_windows.cpp: the cache is used only if nobody else can change its file or its folders.
+// Wine stores an access control list as Unix permissions, so only a part of this is tested there.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <aclapi.h>
 #include <doctest/doctest.h>
@@ -23,10 +23,10 @@ namespace {
 
 bool is_wine() { return GetProcAddress(GetModuleHandleW(L"ntdll.dll"), "wine_get_version") != nullptr; }
 
-// Full access for this user, by way of the owner, and for administrators.
+// Full access for the owner, who is this user, for administrators and for the system.
 constexpr wchar_t kOwn[] = L"D:P(A;OICI;FA;;;BA)(A;OICI;FA;;;SY)(A;OICI;FA;;;OW)(A;OICI;FA;;;CO)";
 
-/// Gives a file or folder an access control list: that of this user and administrators, and one more entry.
+/// Sets the access control list of a file or folder to kOwn and one more entry.
 void allow(const std::string& path, const wchar_t* entry) {
   PSECURITY_DESCRIPTOR descriptor = nullptr;
   HANDLE token = nullptr;
@@ -87,13 +87,13 @@ TEST_CASE("a folder that others can change is not used") {
   const std::string inner = folder.path + "/inner", file = inner + "/kernels.db";
   fs::create_directory(path_of(inner));
   allow(inner, L"(A;OICI;FRFX;;;WD)");
-  CHECK(is_used(folder, file, ""));  // Everyone may read it.
+  CHECK(is_used(folder, file, ""));  // Everyone may read the folder.
   for (const wchar_t* entry : {L"(A;;FA;;;WD)", L"(A;;GA;;;WD)", L"(A;OICI;FRFWFX;;;WD)"}) {
     allow(inner, entry);
     CHECK(!is_used(folder, file, "can write in the folder "));
   }
   if (!is_wine()) {
-    // Single rights: to add a file, to change the list, to delete what is inside, and for files that will be made.
+    // Entries with a single right: to add files, to change the list, to delete files, and an inherited right to write.
     for (const wchar_t* entry : {L"(A;;0x2;;;BU)", L"(A;;WD;;;AU)", L"(A;;0x40;;;BU)", L"(A;OIIO;FW;;;WD)"}) {
       allow(inner, entry);
       CHECK(!is_used(folder, file, "can write in the folder "));
@@ -144,7 +144,7 @@ TEST_CASE("links lead to the folder, and never to the file") {
   allow(folder.path, L"");
   allow(real, L"");
   constexpr DWORD kFlags = 0x2;  // SYMBOLIC_LINK_FLAG_ALLOW_UNPRIVILEGED_CREATE
-  // Wine's function says that it has made a link, and makes none.
+  // Wine's function reports success, but makes no link.
   if (is_wine() || !CreateSymbolicLinkW(path_of(folder.path + "/link").c_str(), path_of(real).c_str(),
                                         SYMBOLIC_LINK_FLAG_DIRECTORY | kFlags)) {
     MESSAGE("no symbolic links here: not tested");

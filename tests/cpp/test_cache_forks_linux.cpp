@@ -47,7 +47,7 @@ TEST_CASE("a forked child cannot claim what its parent has claimed") {
     const bool good = !cache.claim("ours") && cache.claim("theirs") && cache.claim("released");
     cache.release("released");
     char byte = good ? 'y' : 'n';
-    if (write(ready[1], &byte, 1) == 1) (void)!read(end[0], &byte, 1);  // Until it is killed.
+    if (write(ready[1], &byte, 1) == 1) (void)!read(end[0], &byte, 1);  // Waits until it is killed.
     _exit(0);
   }
   char answer = 0;

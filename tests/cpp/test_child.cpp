@@ -47,7 +47,7 @@ const Role kEnds("ends", [](Channel&, const Message& arguments) {
   return Message{};
 });
 
-// Starts a child of its own and tells its process id.
+// Starts a child, the watcher, and sends the watcher's first message to its own parent.
 const Role kParent("parent", [](Channel& parent, const Message& arguments) {
   static const auto child = start("watcher", arguments);
   parent.send(next(*child));
@@ -56,7 +56,7 @@ const Role kParent("parent", [](Channel& parent, const Message& arguments) {
   return Message{};
 });
 
-// Ends when its parent does, and then unlocks a file.
+// Holds a lock on a file until its parent ends.
 const Role kWatcher("watcher", [](Channel& parent, const Message& arguments) {
   static const os::FileLock lock(arguments[0]);
   parent.send({lock.held() ? "watches" : "no lock"});
@@ -84,7 +84,7 @@ TEST_CASE("messages arrive as they were sent: short, empty and long ones") {
   CHECK(child->is_running());
   for (const size_t bytes : {size_t{1}, size_t{65536}, size_t{5'000'000}}) {
     const Message message = {std::string(bytes, 'x'), "y"};
-    // Both sides would wait for each other if a long message had to be read as a whole before the next.
+    // If each side had to send a whole message before it reads, two long messages would block both sides for ever.
     CHECK(child->channel().send(message));
     CHECK(next(*child) == message);
   }

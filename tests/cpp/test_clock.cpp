@@ -14,14 +14,14 @@ TEST_CASE("one sample is a difference, two are a line") {
   CHECK(one.unix_ns(1500000) == 5000500000);
   CHECK(one.uncertainty_ns() == 10);
 
-  // The host's clock gains a thousandth.
+  // The host's clock runs faster than the device's, by a thousandth.
   const DeviceClock two(ClockSample{1000000000, 5000000000, 30}, {2000000000, 6001000000, 10});
   CHECK(two.unix_ns(2000000000) == 6001000000);
   CHECK(two.unix_ns(1000000000) == 5000000000);
   CHECK(two.unix_ns(1500000000) == 5500500000);
   CHECK(two.uncertainty_ns() == 30);
 
-  // Samples so near to each other that their errors are all they tell.
+  // The samples are too close in time to measure the clocks' rates: their errors are larger than the difference.
   const DeviceClock close_by(ClockSample{1000000, 5000000000, 30}, {1000100, 5000090000, 10});
   CHECK(close_by.unix_ns(2000100) == 5001090000);
 }

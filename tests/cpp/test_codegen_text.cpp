@@ -146,7 +146,7 @@ TEST_CASE("equal graphs give equal text, whatever their buffers are called") {
 }
 
 TEST_CASE("heads and joined parts of whole vectors are read and written as vectors") {
-  // The map splits [48, 192] into heads [3, 48, 64]; the mask selects the part of a concatenated tensor.
+  // The map splits [48, 192] into heads [3, 48, 64]. Its load has a mask, as for a part of a concatenated tensor.
   const schedule::Schedule heads = one_group(
       "buffer b0 in0 f32 [48, 192] strides [192, 1] input 0\nbuffer b1 buf1 f32 [3, 48, 64] strides [3072, 64, 1]\ninputs b0\n"
       "node map [48, 192]\n  v0 = index i64 i1 // 64\n  v1 = constant i64 1\n  v2 = lt bool v0 v1\n"
@@ -159,6 +159,6 @@ TEST_CASE("heads and joined parts of whole vectors are read and written as vecto
   const std::string whole = generate(heads, heads.groups[0], caps).text, parts = generate(odd, odd.groups[0], caps).text;
   CHECK(whole.find("vstore16(") != std::string::npos);
   CHECK(whole.find(".s1") == std::string::npos);
-  // A vector of 16 elements would cross heads of 24.
+  // A vector of 16 elements would cross the boundary between heads of 24 elements.
   CHECK(parts.find("vstore16(") == std::string::npos);
 }

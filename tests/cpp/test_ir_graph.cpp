@@ -107,7 +107,7 @@ TEST_CASE_FIXTURE(Fixture, "outputs: the buffer takes the promised layout, or a 
   // The buffer is an output already, so the value is copied.
   b.output(y, {1, n, n * m});
   CHECK(b.graph.nodes.size() == 2);
-  // The output is a window on the input.
+  // The output is a view of the input, so no node is added.
   b.output(b.permute(x, {2, 0, 1}), {1, m * 64, 64});
   CHECK(b.graph.nodes.size() == 2);
   CHECK(b.graph.outputs.back().buffer == x.buffer);

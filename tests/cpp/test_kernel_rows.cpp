@@ -55,7 +55,7 @@ TEST_CASE("a new row is all that a kernel needs") {
 
   Caps caps = gpu();
   CHECK(chosen(caps) == "gemm_group");
-  // gemm_group is asked first, the new row last.
+  // The chooser of gemm_group comes before that of the new row, which is the last row.
   caps.kernels.remove("gemm_group");
   CHECK(chosen(caps) == "");
   caps.kernels.add("gemm_scratch_warp");
@@ -86,10 +86,11 @@ TEST_CASE("names of kernels") {
   CHECK(set.has(KernelId::k_gemm_warpgroup, KernelType::kBf16));
   CHECK(!set.has(KernelId::k_gemm_warpgroup, KernelType::kFp16));
   CHECK(set.has(KernelId::k_gemm_packed_warpgroup, KernelType::kBf16));
-  set.remove("gemm_warpgroup");  // Its special forms are removed with it.
+  // Kernels that are special forms of it, such as gemm_packed_warpgroup, are removed, too.
+  set.remove("gemm_warpgroup");
   CHECK(!set.has(KernelId::k_gemm_packed_warpgroup, KernelType::kBf16));
   CHECK(set.has(KernelId::k_conv_warpgroup, KernelType::kBf16));
-  set.remove("item");  // A kernel stays if no other kernel computes the same.
+  set.remove("item");  // This keeps the kernels without an alternative, such as attention_item.
   CHECK(!set.has(KernelId::k_gemm_item));
   CHECK(set.has(KernelId::k_attention_item));
   CHECK_THROWS_WITH_AS(set.remove("attention_item"), doctest::Contains("no other kernel computes"), Error);

@@ -173,7 +173,7 @@ TEST_CASE("tensors share buffers, and freed memory is used again") {
       for (void* block : blocks) allocator.free(block);
     }
     CHECK(allocator.stats().reserved_bytes.all().current == reserved);
-    // A small tensor must not pin a large block.
+    // A small tensor must not be placed in a large free block, which could then not be used as a whole.
     void* large = allocator.allocate(100 * kMiB);
     allocator.free(large);
     void* small = allocator.allocate(2 * kMiB);
@@ -215,7 +215,7 @@ TEST_CASE("running out: cached memory is freed first, then the error has the siz
     allocator.empty_cache();
     const int64_t limit = device.caps().global_bytes, most = device.caps().max_alloc_bytes;
     const MemoryStats before = allocator.stats();
-    // If a device uses the host's memory, allocating touches none of it, so this uses up addresses only.
+    // On devices that use the host's memory, allocated pages are not touched, so this uses addresses, but no memory.
     std::vector<void*> blocks;
     const auto piece = static_cast<size_t>(std::min<int64_t>(most - static_cast<int64_t>(kMiB), limit / 3));
     std::string message;
@@ -255,7 +255,7 @@ TEST_CASE("a block that another stream uses is not handed out before that stream
     void* a = allocator.allocate(kMiB / 2);
     allocator.record_stream(at(a, 100), stream);
     allocator.record_stream(a, stream);
-    // The other stream waits for an event of this test, so it cannot be done yet.
+    // The other stream waits for an event that this test completes later, so its work has not ended yet.
     cl_int status = 0;
     cl_event gate = clCreateUserEvent(device.context(), &status);
     REQUIRE(status == CL_SUCCESS);
@@ -268,7 +268,7 @@ TEST_CASE("a block that another stream uses is not handed out before that stream
     clReleaseEvent(gate);
     device.synchronize();
     allocator.free(b);
-    // The request fits only if both blocks came back and coalesced.
+    // The request fits only if both blocks were freed and coalesced.
     void* c = allocator.allocate(kMiB - 1000);
     CHECK(c == std::min(a, b));
     allocator.free(c);

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Runs `body` in a forked child and returns its result; "error: ..." with the number of the error's kind if it throws.
+/// Runs `body` in a forked child and returns its result. If it throws, returns "error: " with the number of the error's
+/// kind.
 std::string in_child(const std::function<std::string()>& body) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -92,7 +93,7 @@ std::string some_vendor_library() {
 
 }  // namespace
 
-// These cases come first: a child that is forked after this process used OpenCL could not use it.
+// These cases come first: after this process has used OpenCL, its forked children cannot use it.
 
 TEST_CASE("GPUs come first, then accelerators, then CPUs; emulators are left out") {
   const std::vector<std::string> devices = lines(listing_of(""));
@@ -140,7 +141,7 @@ TEST_CASE("a part that matches nothing is warned of, a selection that matches no
     });
     CHECK(none.rfind(error_of(ErrorKind::kConfig), 0) == 0);
     CHECK(none.find(selection) != std::string::npos);
-    // The message says which devices there are.
+    // The message lists the devices that exist.
     CHECK(none.find(all[0].substr(all[0].rfind('|') + 1)) != std::string::npos);
   }
 }
@@ -201,7 +202,7 @@ TEST_CASE("devices stay what they are once in use, and do not survive a fork") {
   const std::string text = in_child([] {
     configure_devices("", test_vendor_libraries());
     if (Device::count() == 0) return std::string("none");
-    // No device is in use yet.
+    // The selection may change, because no device is in use yet.
     configure_devices("0", test_vendor_libraries());
     if (Device::count() != 1) return std::string("selection had no effect");
     Device& device = Device::get(0);
@@ -217,7 +218,7 @@ TEST_CASE("devices stay what they are once in use, and do not survive a fork") {
     void* block = device.allocator().allocate(100);
     device.allocator().record_stream(block, 0);
     const std::string child = in_child([&] {
-      // What destructors do in a child must not touch the device.
+      // Destructors of tensors free blocks in the child, too; this must not use the device.
       device.allocator().free(block);
       return Device::get(0).name();
     });

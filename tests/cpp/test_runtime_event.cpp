@@ -40,7 +40,7 @@ TEST_CASE("an event is complete when its queue came to it, and has the device's 
   });
 }
 
-// It is simulated, because drivers cannot be made to fail in the same way.
+// The failure is simulated: different drivers cannot be made to fail in the same way.
 TEST_CASE("failed work is an error of the event behind it, not completion") {
   CHECK(completed(CL_COMPLETE, ""));
   for (const cl_int status : {CL_QUEUED, CL_SUBMITTED, CL_RUNNING}) CHECK(!completed(status, ""));

@@ -107,7 +107,7 @@ TEST_CASE("kernels with one prelude share a program, and each is the right one")
     CHECK(counted.build_seconds > 0);
     std::set<Program*> distinct;
     for (const auto& program : programs) distinct.insert(program.get());
-    // Programs: one of 16 and one of 4 kernels, and three kernels that are built alone.
+    // There are five programs: with 16 kernels, with 4, and three with one kernel each.
     CHECK(distinct.size() == 2 + 3);
     CHECK(programs[3] == programs.back());
     for (int i = 0; i < 20; ++i) CHECK(run(device, *programs[i], texts[i].name) == 2 * (static_cast<float>(i) + 0.5f));
@@ -164,14 +164,14 @@ TEST_CASE("a failure names the kernel, says where and why, and saves source and 
     CHECK(content(folder / "failed/broken_kernel/source.cl") == texts[1].text);
     CHECK(content(folder / "failed/broken_kernel/log.txt").find("undeclared_v9") != std::string::npos);
     CHECK(!std::filesystem::exists(folder / "failed/fine_1"));
-    // Nothing could be saved, and that is no error.
+    // If the source cannot be saved, the message is that of the failed build, without a folder.
     CHECK(error_of(device, {texts[1]}).find("source and full log") == std::string::npos);
     CHECK(error_of(device, {texts[1]}, "/proc/nowhere").find("broken_kernel") != std::string::npos);
     KernelText misnamed = text_of("written", "1.0", "fail");
     misnamed.name = "asked";
     CHECK(error_of(device, {misnamed}).find("asked") != std::string::npos);
 #if !defined(_WIN32)  // Windows has no such permissions.
-    // Other users could have put links into the folder.
+    // Nothing is saved in a folder that other users can write to: they could have put links there.
     std::filesystem::permissions(folder / "failed", std::filesystem::perms::all);
     CHECK(error_of(device, {texts[1]}, (folder / "failed").string()).find("source and full log") == std::string::npos);
 #endif
@@ -187,9 +187,9 @@ TEST_CASE("a warm start builds nothing") {
     std::vector<KernelText> texts;
     for (int i = 0; i < 5; ++i) texts.push_back(text_of("warm_" + std::to_string(i), std::to_string(i) + ".0", "warm"));
     build_programs(device, texts, store.functions(), "");
-    // Removes the notes about what binaries are worth on this device.
+    // Removes the entries that say whether binaries of this device are kept.
     std::erase_if(store.entries, [](const auto& entry) { return entry.second.size() == 1; });
-    // One program, and five references to it.
+    // The entries are the binary of one program, and five keys of kernels that refer to it.
     CHECK(store.entries.size() == (keeps_binaries(device) ? 6 : 0));
     if (!keeps_binaries(device)) return;
     forget_programs();
@@ -202,7 +202,7 @@ TEST_CASE("a warm start builds nothing") {
     CHECK(counted.rejected == 0);
     CHECK(store.finds == 6);
     for (int i = 0; i < 5; ++i) CHECK(run(device, *programs[i], texts[i].name) == 2.0f * static_cast<float>(i));
-    // A part of the program, together with a new kernel.
+    // Two kernels of the stored program, together with a new kernel.
     forget_programs();
     const auto mixed = build_programs(device, {texts[4], text_of("new_one", "8.0", "warm"), texts[0]}, store.functions(), "");
     CHECK((build_counters() - before).built == 1);
@@ -228,7 +228,8 @@ TEST_CASE("a kernel that another process is building is waited for, not built") 
     BinaryStore functions = ours.functions();
     functions.claim = [&](const std::string& key) {
       if (other.entries.contains(key) && refusals < 3) return ++refusals, false;
-      if (other.entries.contains(key)) ours.entries.insert(other.entries.begin(), other.entries.end());  // The other is done.
+      // The other process has built it.
+      if (other.entries.contains(key)) ours.entries.insert(other.entries.begin(), other.entries.end());
       return claims.insert(key).second;
     };
     functions.release = [&](const std::string& key) { CHECK(claims.erase(key) == 1); };
@@ -278,7 +279,7 @@ TEST_CASE("a stored binary that does not load is rejected, built anew and replac
     CHECK(garbage.rejected == 2);
     CHECK(garbage.built == 2);
     for (const auto& [key, value] : repaired.entries) CHECK(value != "this is no binary");
-    // The binary was evicted, so it is not found.
+    // An empty binary: the store does not find it, as if it had been evicted.
     CHECK(spoil([](std::string& binary) { binary.clear(); }).first.built == 2);
     // The binary of another program is intact, but lacks these kernels.
     Store other;

@@ -80,7 +80,7 @@ TEST_CASE("fills of each pattern size stay within their range") {
       std::vector<uint8_t> copy = pattern;
       queue.fill(memory.where.mem, memory.where.offset_bytes + 3 * pattern_bytes, 33 * pattern_bytes, copy.data(),
                  pattern_bytes);
-      // The queue took a copy of the pattern at the call.
+      // The queue has copied the pattern, so changing it now must not matter.
       std::fill(copy.begin(), copy.end(), 0xcc);
       queue.fill(memory.where.mem, memory.where.offset_bytes, 0, copy.data(), pattern_bytes);
       std::vector<uint8_t> got(4096);
@@ -189,7 +189,7 @@ TEST_CASE("an error names what was launched before it, latest first") {
     } catch (const Error& error) {
       message = error.what();
     }
-    // These launches were done before.
+    // The launches had ended before this failure, so the message does not name them.
     CHECK(message.find("launch_") == std::string::npos);
   });
 }
@@ -239,7 +239,7 @@ TEST_CASE("recording: nested, with times") {
     CHECK(of_outer_while_open[0].end_ns <= of_outer_while_open[1].start_ns);
     CHECK(of_inner[0].start_ns == 0);
 
-    // More events than are kept at the same time.
+    // More commands than the recording keeps events for at the same time.
     const int many = begin_recording(true);
     for (int i = 0; i < 10000; ++i) device.queue().fill(mem, memory.where.offset_bytes, 4, &zero, sizeof(zero));
     for (int i = 0; i < 5000; ++i) launch("many");

@@ -1,5 +1,4 @@
-// tests/cpp/test_schedule_fuse.cpp: how many launches small graphs become on CPUs and GPUs, and that the order is
-// right.
+// tests/cpp/test_schedule_fuse.cpp: the number of launches of small graphs on CPUs and GPUs, and their order.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -40,9 +39,9 @@ Value input(Builder& b, Shape sizes, bool parameter = false) {
 }
 Value number(Builder& b, double value) { return b.constant({true, value, 0}, DType::kF32); }
 
-/// Of every two groups of which one reads what the other stores, both say why they are apart.
+/// Checks pairs of groups of which one reads what the other stores: both must record why they are not fused.
 void check_neighbours(const Schedule& s) {
-  std::vector<const ocl::schedule::Group*> groups;  // members of a batch on their own
+  std::vector<const ocl::schedule::Group*> groups;  // all groups, with the members of a batch instead of the batch
   for (const auto& group : s.groups)
     if (group.members.empty())
       groups.push_back(&group);
@@ -181,7 +180,7 @@ TEST_CASE("sibling reductions over the same elements are one launch") {
 TEST_CASE("a mutated input is read before it is overwritten") {
   Builder b;
   const Value x = input(b, {4096, 16}), w = input(b, {16, 4096});
-  // It reads x transposed, so it cannot share a launch with the store.
+  // This node reads x transposed, so it cannot be fused with the store to x.
   const Value before = b.op("exp", {b.permute(x, {1, 0})});
   b.copy_into(x, b.op("add", {x, number(b, 1)}));
   const Value after = b.op("add", {x, number(b, 2)});
@@ -296,7 +295,7 @@ TEST_CASE("ordered sums of partial results are one launch, unless too many bytes
   for (const Caps& caps : {cpu(), gpu()})
     for (const bool large : {false, true}) {
       Builder b;
-      // The partial results of a large one take 32 MB.
+      // The partial results of a large product have 32 MB.
       const int64_t n = large ? 1024 : 32;
       for (int i = 0; i < 6; ++i) {
         const Value parts = b.contract(input(b, {8, n, 4}), input(b, {8, 4, n}), DType::kF32);
@@ -320,7 +319,7 @@ TEST_CASE("groups that stay apart say why") {
     return found;
   };
   {
-    Builder b;  // a row that no cache holds
+    Builder b;  // The rows are larger than caches.
     const Value x = input(b, {4, 1 << 20});
     b.output(softmax(b, x), {1 << 20, 1});
     CHECK(!reasons(scheduled(b)).empty());

@@ -113,7 +113,7 @@ class RandomGraph {
         }
         return;
       }
-      // Writes to an input, and maybe reads a view of it again later.
+      // A write to an input. Later steps may read views of the input again.
       default: {
         const Value& target = values_[static_cast<size_t>(pick(2))];
         const Value p = partner(target);

@@ -1,4 +1,5 @@
-// tests/cpp/test_schedule_verify.cpp: plants a violation of each rule of a schedule, which verify() must find and name.
+// tests/cpp/test_schedule_verify.cpp: violates each rule of a schedule; verify() must find the violation and name the
+// rule.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -41,8 +42,8 @@ Schedule scheduled(Builder& b, bool fuse = true) {
   return make_schedule(b.finish(), Caps{}, options);
 }
 
-/// Builds a schedule with eager ops, a product with an epilogue, a softmax in phases, a result in the memory of its
-/// operand (too large to join the batch), and a batch.
+/// Builds a schedule with eager ops, a product with an epilogue, a softmax in phases, a batch, and a result that is
+/// stored in the memory of its operand (this group is too large for the batch).
 Schedule everything() {
   Builder b;
   const Value x = input(b), w = input(b, {1, 100, 100});
@@ -78,7 +79,7 @@ Group& group_with_phases(Schedule& s) {
   REQUIRE(found != s.groups.end());
   return *found;
 }
-/// Returns buffer number `n` of those with this kind of placement.
+/// Returns the buffer that is number `n` among those with this kind of placement.
 BufferId buffer_in(const Schedule& s, Placement::Kind kind, int n = 0) {
   for (BufferId b = 0; b < static_cast<BufferId>(s.placements.size()); ++b)
     if (s.placements[static_cast<size_t>(b)].kind == kind && n-- == 0) return b;
@@ -124,14 +125,14 @@ const Fault kFaults[] = {
        placement(s, b).index = b;
      }},
     {"leads to memory of the same layout",
-     // The input is not donated.
+     // An alias of an input that is not donated.
      [](Schedule& s) { placement(s, buffer_in(s, Placement::Kind::kAlias)).index = s.graph.inputs[0]; }},
     {"an output is an input or memory of its own", [](Schedule& s) { placement(s, s.graph.outputs[0].buffer) = {}; }},
     {"what a group reads and has not stored itself is in memory",
      [](Schedule& s) { placement(s, buffer_in(s, Placement::Kind::kArena)) = {}; }},
     {"a lifetime covers all groups", [](Schedule& s) { s.lifetimes[0].last = s.lifetimes[0].first; }},
     {"not alive at the same time",
-     // Both are operands of the third eager op.
+     // Two operands of the third eager op in the same memory.
      [](Schedule& s) {
        placement(s, buffer_in(s, Placement::Kind::kArena, 1)) = {Placement::Kind::kAlias,
                                                                  buffer_in(s, Placement::Kind::kArena)};

@@ -138,7 +138,7 @@ TEST_CASE("a file lock keeps another process out") {
   {
     const os::FileLock lock(path);
     CHECK(lock.held());
-    // The child was done before this process got the lock.
+    // The child had released the lock, and deleted this file, before this process got the lock.
     CHECK(!fs::exists(path_of(path + ".still_held")));
   }
   CHECK(!os::FileLock(folder + "/none/lock").held());

@@ -41,7 +41,7 @@ TEST_CASE("a private file is this user's alone, and nothing is written through a
   fs::create_symlink(file, link);
   CHECK(!os::write_private_file(link, "other"));
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(!os::write_private_file(pipe, "other"));  // It does not wait, either.
+  CHECK(!os::write_private_file(pipe, "other"));  // Writing to the pipe fails at once, instead of waiting for a reader.
   CHECK(!os::write_private_file(folder + "/none/file", "other"));
   CHECK(fs::file_size(file) == 4);
   fs::remove_all(folder);
