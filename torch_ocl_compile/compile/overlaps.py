@@ -51,7 +51,7 @@ class _Guarded:
             self.others[key] = self.gm if many else self._compile(args)
         return self.others[key](*args)
 
-    @torch._dynamo.disable
+    @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def _compile(self, args: Sequence[Any]) -> Any:
         mode = torch._subclasses.FakeTensorMode()
         with torch._guards.tracing(torch._guards.TracingContext(mode)):
