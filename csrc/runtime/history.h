@@ -50,7 +50,7 @@ struct CommandRecord {
   int64_t queued_ns = 0, start_ns = 0, end_ns = 0;  // Times of the device's clock. Zero unless timing was on.
 };
 
-/// What the open recordings want, as bits that are or-ed over all recordings.
+/// What the open recordings record, as bits that are or-ed over all recordings.
 enum Wanted : unsigned { kLaunches = 1, kTimes = 2, kAllCommands = 4 };
 extern std::atomic<unsigned> g_wanted;
 inline unsigned wanted() noexcept { return g_wanted.load(std::memory_order_relaxed); }
