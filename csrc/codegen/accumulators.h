@@ -28,7 +28,7 @@ class Accumulators {
   bool wants_blocks() const;
   /// True if a merge costs no more than a step. Blocks may then be short.
   bool merges_cheaply() const { return facts_.name == "sum"; }
-  /// True if blocks pay off at any length.
+  /// True if even loops that are shorter than a block should run in blocks.
   bool wants_short_blocks() const { return shifted(); }
   /// True if the first block should be short. Later blocks are shifted by its mean, which keeps sums of squares small.
   bool wants_short_first_block() const { return shifted(); }

@@ -81,7 +81,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   }
   caps.vector_floats = 4;
   caps.prefetch = false;
-  // Some of the programs below do not build everywhere.
+  // Some of the programs below do not build on every device. Their compiler messages are hidden.
   const os::SilentErrors silent;
   // Some drivers compile `half` without listing cl_khr_fp16, so a test program decides.
   caps.fp16_arith = has_word(extensions, "cl_khr_fp16") ||

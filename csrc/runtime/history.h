@@ -73,8 +73,8 @@ int64_t unix_ns() noexcept;
 class NotedCommand {
  public:
   NotedCommand(CommandType type, int device, int stream);
-  /// Returns where to put the command's event, or nullptr if nobody wants it. `callers` is where the caller wants the event, or
-  /// nullptr.
+  /// Returns where to put the command's event, or nullptr if no event is needed. `callers` is where the caller wants
+  /// the event, or nullptr.
   cl_event* event(cl_event* callers = nullptr);
   /// Must be called when the command is enqueued or the wait is over.
   void done(int64_t bytes = 0, const LaunchInfoPtr& info = nullptr);

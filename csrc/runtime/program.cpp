@@ -127,7 +127,7 @@ class Build {
   /// device's index.
   std::string memory_key(const std::string& key) const { return std::to_string(device_.index()) + ":" + key; }
 
-  /// Returns the index of one text per missing key.
+  /// Returns, for each key that has no program yet, the index of the first text with that key.
   Indices missing() {
     Indices indices;
     for (size_t i = 0; i < keys_.size(); ++i)

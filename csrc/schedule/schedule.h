@@ -75,7 +75,7 @@ struct Group {
   std::vector<Group> members;        // The groups of a kBatch.
   ir::NodeId call = ir::kNone;       // The node of a kCall.
   std::vector<std::string> reasons;  // Why nodes were fused, for explain.
-  std::vector<Neighbour> apart;      // For explain. Members of a batch have lists of their own.
+  std::vector<Neighbour> apart;      // Groups that were not fused with this one. Each member of a batch has a list.
   /// All nodes of the group in program order.
   std::vector<ir::NodeId> nodes() const;
 };

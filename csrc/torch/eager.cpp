@@ -112,7 +112,7 @@ class CacheMiss {
         const std::string entry = find(level, number);
         if (entry.empty()) return;
         StoredOp read = at_boundary([&] { return compiled_from(entry, op_, arguments_, device_, *context_); });
-        rejected = read.state == StoredOp::State::kDamaged;  // What is compiled instead replaces the entry.
+        rejected = read.state == StoredOp::State::kDamaged;  // The op is compiled, and the result replaces the entry.
         if (read.state == StoredOp::State::kServes) found = std::move(read.compiled);
         if (rejected || found) return;
       }

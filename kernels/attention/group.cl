@@ -17,9 +17,10 @@
 //             +--------------+----
 //
 // Work-group (i, h, b) owns rows [i*TILE_R, (i+1)*TILE_R) of head h of batch b, and goes through all columns. In a step
-// both operands of the scores are staged in local memory, STEP of the depth at a time, and each work-item computes 4x4
-// scores in registers. These become p (or ds) and are stored, transposed, in local memory (p_tile). Then they are
-// multiplied by rows of w, CHUNK floats of a row at a time. Each work-item adds up 4 rows x 4 columns of a chunk.
+// both operands of the scores are staged in local memory, STEP elements of the depth at a time, and each work-item
+// computes 4x4 scores in registers. These become p (or ds) and are stored, transposed, in local memory (p_tile). Then
+// they are multiplied by rows of w, CHUNK floats of a row at a time. Each work-item adds up 4 rows x 4 columns of a
+// chunk.
 //
 // Inputs: (pointer, offset) pairs, offsets and strides in elements. Their type is IN_T unless another type is given.
 // They are contiguous along the last dimension.
