@@ -94,7 +94,7 @@ struct Placement {
     kInput,    // In the caller's tensor `index`.
     kOutput,   // In a new tensor, allocation `index`.
     kArena,    // In the arena, at an offset from the memory plan.
-    // In the memory of buffer `index`: a dying buffer, or a donated or mutated input.
+    // In the memory of buffer `index`: a buffer whose lifetime ends, or a donated or mutated input.
     kAlias,
   };
   Kind kind = Kind::kNowhere;

@@ -98,10 +98,10 @@ typedef float16 V16;
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Returns four neighbouring elements. aligned: 1 if their address is a multiple of four elements in the whole launch.
-// Then this is one load, whereas compilers split a vload4 into four loads. Strides are known when the kernel is built.
-// But where an input tensor begins is known only at run time, so ALIGNED(offset) tests it. The test costs 5 to 10
-// percent on an H200. ALIGNED_BASES 1 removes the test, if the plan itself places the operands.
+// Returns four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
+// Then this is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where
+// an input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an
+// H200. ALIGNED_BASES 1 removes it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif

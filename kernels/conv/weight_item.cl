@@ -35,7 +35,7 @@
 #endif
 #define TN (NV * VW)  // columns of a tile
 #ifndef MT
-#define MT 9  // tiles of a work-item; their sums have 4*MT*MR*TN bytes; packing dy pays with 8 or more
+#define MT 9  // tiles of a work-item; their sums have 4*MT*MR*TN bytes; packing dy pays off with 8 tiles or more
 #endif
 #ifndef PIXEL_BLOCK
 #define PIXEL_BLOCK 224  // pixels of dy packed at a time; 4*PIXEL_BLOCK*TN bytes

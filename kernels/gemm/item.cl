@@ -9,8 +9,8 @@
 //
 // acc[MR][NV] stays in vector registers. For each k, A gives MR scalars, which are broadcast, and B gives NV vectors.
 // Work-item (i, j, b) owns rows [i*MT*MR, (i+1)*MT*MR) of panel j of batch b, and all of K. K is cut into blocks of
-// K_BLOCK. Each block is summed in new accumulators, which are then added to sums[] (private memory, 4*MT*MR*TN bytes).
-// So rounding errors stay small, and the block of B (K_BLOCK*TN*4 bytes) stays in L2 while the MT tiles use it.
+// K_BLOCK. Each block sums into new accumulators, which are then added to sums[] (private memory, 4*MT*MR*TN bytes). So
+// rounding errors stay small, and the block of B (K_BLOCK*TN*4 bytes) stays in L2 while the MT tiles use it.
 //
 // Inputs (offsets, strides in elements of IN_T):
 //   a  A_COL_MAJOR 0: A[b][m][k] at a_batch(b) + m*a_row + k            (rows in place; a_col is ignored)
@@ -61,8 +61,8 @@
 #define A_COL_MAJOR 0  // layout of A, see above
 #endif
 #ifndef PREFETCH_A
-// 1: a tile prefetches the next tile's part of A, whose addresses the hardware prefetcher does not predict (A_COL_MAJOR
-// 1, or 0 with short rows)
+// 1: a tile prefetches the next tile's part of A, which the hardware does not foresee (A_COL_MAJOR 1, or 0 with short
+// rows)
 #define PREFETCH_A 0
 #endif
 #ifndef B_IN_PLACE
