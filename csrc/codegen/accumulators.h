@@ -16,8 +16,8 @@ class Accumulators {
   using Carried = std::vector<std::string>;
 
   Accumulators(BodyPrinter& body, ir::NodeId node);
-  /// Prints one pass over the elements of the reduction `of`. The pass is a reduction of kind `row` over the values
-  /// that `map` prints for the elements.
+  /// Makes the accumulators of one pass over the elements of the reduction `of`. The pass is a reduction of kind `row`
+  /// over the values that `map` prints for the elements.
   using Map = std::function<std::string(const std::string& value, int width)>;
   Accumulators(const Accumulators& of, const ir::ReductionFacts& row, Map map);
   ir::NodeId node() const { return node_; }

@@ -75,7 +75,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;
     // Interpreters report a width of one float. One of them, Oclgrind, aborts at the prefetch instruction.
     caps.prefetch = width > 1;
-    caps.fp16_arith = false;  // CPU runtimes emulate half. fp32 is faster, and results are rounded from it.
+    caps.fp16_arith = false;  // CPU runtimes emulate half. Kernels compute in fp32, which is faster, and round.
     caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
     return caps;
   }

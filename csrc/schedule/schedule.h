@@ -120,7 +120,7 @@ struct Work {
 };
 Work work_of(const Schedule& schedule, const Group& group);
 
-/// The sizes that say best what a group computes:
+/// The sizes that summarise what a group computes, for its title:
 ///  product      [batch,] rows, columns, depth
 ///  convolution  the forward output "by" the filter's channels and window, also for gradients
 ///  attention    the queries "to" the keys
