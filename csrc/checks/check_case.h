@@ -29,7 +29,7 @@ struct CheckCase {
   std::vector<Integer> arguments;  // Integer arguments of the kernel, after the inputs.
   std::array<size_t, 3> groups{1, 1, 1};
   size_t local = 128;
-  // Computes `inputs` and `results`. Call it only if the case runs, because it takes longer than all else.
+  // Computes `inputs` and `results`. Call it only if the case runs, because it takes longer than building the case.
   std::function<void(CheckCase&)> fill;
   std::vector<std::vector<unsigned char>> inputs;  // Bytes of each input, from element 0 on.
   Sums results;

@@ -64,7 +64,7 @@ void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<s
     writer.line("$s = $s;", to[0], texts[0]);
     return;
   }
-  Carried next;  // Temporaries, because all texts read the old accumulators.
+  Carried next;  // All texts read the old accumulators, so the new values go to temporaries first.
   for (size_t i = 0; i < count(); ++i) {
     next.push_back(body_.kernel().fresh("n"));
     writer.line("const $t $s = $s;", Type{types_[i], width}, next[i], texts[i]);
@@ -74,7 +74,8 @@ void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<s
 
 bool Accumulators::shifted() const { return facts_.name == "welford" && n_.stage != ReductionStage::kFinal; }
 
-/// Returns the reduced values of the current element, at the current width and in the accumulators' types.
+/// Returns the values that the reduction takes from the current element, at the current width and in the accumulators'
+/// types. Scalars are broadcast.
 std::vector<std::string> Accumulators::inputs() {
   const int width = body_.lane_width();
   if (!loads_) return {map_("", width)};

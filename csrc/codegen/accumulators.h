@@ -16,19 +16,19 @@ class Accumulators {
   using Carried = std::vector<std::string>;
 
   Accumulators(BodyPrinter& body, ir::NodeId node);
-  /// Prints one pass over the elements of the reduction `of`. The pass is a reduction of kind `row` over the values
-  /// that `map` prints for the elements.
+  /// Makes the accumulators of one pass over the elements of the reduction `of`. The pass is a reduction of kind `row`
+  /// over the values that `map` prints for the elements.
   using Map = std::function<std::string(const std::string& value, int width)>;
   Accumulators(const Accumulators& of, const ir::ReductionFacts& row, Map map);
   ir::NodeId node() const { return node_; }
   size_t count() const { return types_.size(); }
   ir::DType dtype(size_t accumulator) const { return types_[accumulator]; }
-  /// True if long sums should run in blocks. Rounding errors then grow with the square root of a block's length, not of
-  /// the whole length.
+  /// True if long sums should run in blocks: consecutive elements are summed into a block, and blocks into the total.
+  /// Rounding errors then grow with the square root of a block's length, not of the whole length.
   bool wants_blocks() const;
   /// True if a merge costs no more than a step. Blocks may then be short.
   bool merges_cheaply() const { return facts_.name == "sum"; }
-  /// True if blocks pay off at any length.
+  /// True if even loops that are shorter than a block should run in blocks.
   bool wants_short_blocks() const { return shifted(); }
   /// True if the first block should be short. Later blocks are shifted by its mean, which keeps sums of squares small.
   bool wants_short_first_block() const { return shifted(); }
@@ -80,7 +80,7 @@ class Accumulators {
   void merge(Writer& writer, const Carried& into, const Carried& from, int width) const;
   /// Merges the lanes of a vector pairwise, upper half into lower half. Returns the scalar results in new variables.
   Carried across_lanes(Writer& writer, const Carried& vector, int width) const;
-  /// Makes the results of the node values of the innermost open level.
+  /// Makes the node's results available as values of the innermost open level.
   void finish(const Carried& carried, int width, int level);
 
  private:

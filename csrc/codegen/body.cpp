@@ -209,7 +209,7 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
   const ir::OpTypes types = ir::op_types(op.code, dtypes);
   std::map<std::string, std::string> with;
   for (size_t i = 0; i < args.size(); ++i) {
-    // Converts bool to the type in which the row computes. f16 and bf16 are floats already.
+    // Converts bool to the type in which the op's row of ops.def computes. f16 and bf16 are floats already.
     const Value converted =
         ir::compute_type(args[i].dtype) == types.operands[i] ? args[i] : convert(args[i], types.operands[i]);
     std::string text = broadcast_to_width(converted, width);
@@ -276,8 +276,9 @@ BodyPrinter::ResolvedIndex BodyPrinter::resolve(NodeId node, const IndexExpr& e)
   return resolved;
 }
 
-/// Finds out how an expression changes from lane to lane. A division by a multiple of the width is the same for all
-/// lanes if the lane loop takes only whole steps. This happens in parts of a concatenated tensor and in heads of a row.
+/// Finds out how an expression changes from lane to lane. A quotient by a multiple of the width is the same for all
+/// lanes if the lane loop's position is always a multiple of the width. Such quotients occur in concatenated tensors
+/// and in rows that are split into heads.
 void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
   if (const auto affine = ir::affine_in(resolved.e, *lane_)) {
     if (affine->coefficient.is_const()) resolved.coefficient = affine->coefficient;

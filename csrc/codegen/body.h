@@ -49,7 +49,7 @@ class BodyPrinter {
   /// Says whether, from now on, a vector at an offset that is a multiple of its width is at an aligned address. The
   /// position of the lane loop is then always a multiple of its width.
   void assume_aligned(bool aligned) { aligned_ = aligned; }
-  /// Leaves the innermost level and returns its text. Its values are forgotten.
+  /// Leaves the innermost level and returns its text. The values of the level can no longer be used.
   Writer pop();
   /// Leaves the innermost level like pop(), but saves its values and pending stores. The text must stay in scope until
   /// resume() enters a level for the same elements at the same depth.
@@ -149,7 +149,7 @@ class BodyPrinter {
   void add_stream(const std::string& pointer, const ResolvedIndex& offset, const std::string& at, bool stored);
 
   ResolvedIndex resolve(ir::NodeId node, const ir::IndexExpr& e);
-  /// Returns the text of the expression for a lane. kNone: for the position of the lane loop, as a scalar.
+  /// Returns the text of the expression in the given lane. kNone: at the position of the lane loop, as a scalar.
   std::string spell(const ResolvedIndex& resolved, int lane) const;
   void resolve_lanes(ResolvedIndex& resolved) const;
   bool is_aligned(const ResolvedIndex& resolved) const;

@@ -92,8 +92,8 @@ void BodyPrinter::add_stream(const std::string& pointer, const ResolvedIndex& of
 Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(op.buffer)].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
-  // A load from a written buffer stays in the loop. In front of the loop, work-items without an element would read what
-  // others write.
+  // A load from a written buffer stays inside the loop. In front of the loop, work-items that compute no element would
+  // load too, while other work-items store.
   const int innermost = kernel_.writes(op.buffer) ? depth() - 1 : 0;
   const int level = std::max({offset.level, mask ? mask->level : 0, innermost});
   const bool masked_lanes = mask && mask->width > 1;
@@ -143,7 +143,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
 
 bool BodyPrinter::can_hold_row(const ir::Store& store, ir::Symbol loop, DType dtype) const {
   const Placement::Kind kind = kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind;
-  // Inputs are excluded: the group may load them at another index before the held row is written.
+  // Inputs are excluded: the group may load them at another index before it stores the row there.
   if (kind != Placement::Kind::kOutput && kind != Placement::Kind::kArena) return false;
   if (kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype != dtype) return false;
   if (store.mask != ir::kNone || store.mode != ir::StoreMode::kWrite || !key(store.buffer, store.index)) return false;
@@ -183,7 +183,7 @@ void BodyPrinter::store(const PendingStore& s) {
     return;
   }
   if (s.mask) w.open("if ($s)", s.mask->text);
-  if (!offset.varies) {  // For a vector value, the last lane is stored, as a loop would do.
+  if (!offset.varies) {  // All lanes store to one address, so only the last lane is stored, as a loop would leave it.
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, s.value.width - 1) : s.value.text;
     const std::string at = spell(offset, ir::kNone), pointer = kernel_.buffer(s.buffer);
     w.line("$s", combines ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));

@@ -59,7 +59,7 @@ std::string store_text(DType dtype, int width, const std::string& pointer, const
   std::string bits = value;
   if (dtype == DType::kF16) return "vstore_half" + n + "_rte(" + value + ", 0, " + at + ");";
   if (dtype == DType::kBool) bits = width > 1 ? "convert_uchar" + n + "(" + value + " & 1)" : "(uchar)" + value;
-  // The value is already rounded.
+  // The value is already rounded to bf16, so its upper 16 bits are the result.
   if (dtype == DType::kBF16) bits = "convert_ushort" + n + "(as_uint" + n + "(" + value + ") >> 16)";
   if (aligned && width > 1) return "*(__global " + std::string(storage_name(dtype)) + n + "*)(" + at + ") = " + bits + ";";
   return width > 1 ? "vstore" + n + "(" + bits + ", 0, " + at + ");" : pointer + "[" + offset + "] = " + bits + ";";

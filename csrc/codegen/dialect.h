@@ -24,9 +24,9 @@ struct Dialect {
 };
 Dialect make_dialect(const Caps& caps);
 
-/// A pragma in front of loops over scalars that compilers should not vectorise. One such loop takes the elements after
-/// the last whole vector. Another stores to the elements that it loads: Intel's compiler 2026.22 crashes on such a loop
-/// with a stride and a function like sin.
+/// A pragma in front of loops over scalars that compilers should not vectorise. One such loop computes the elements
+/// after the last whole vector. Another stores to the elements that it loads: Intel's compiler 2026.22 crashes on such
+/// a loop with a stride and a function like sin.
 constexpr const char* kStaysScalar = "#pragma clang loop vectorize(disable)";
 
 /// Returns an expression that loads `width` elements at `offset`. f16 and bf16 become float; bool becomes 0/1 (a mask

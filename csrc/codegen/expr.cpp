@@ -53,7 +53,8 @@ struct IndexPrinter {
     return std::to_string(value) + "L";
   }
   const char* type() const { return spelling.wide ? "long" : "int"; }
-  // min and max need operands of equal types. Unrolled loops replace symbols by numbers.
+  // Returns an operand of min or max. Both operands need equal types, so a number gets a cast. (In unrolled loops,
+  // numbers replace symbols.)
   std::string typed(const IndexExpr& e) const {
     const std::string text = print(e, kSum);
     const bool number =

@@ -25,7 +25,7 @@ struct IntArg {
 
 /// Everything needed to build and launch a group. A generated kernel takes the pairs of its buffers in order, then
 /// `ints`. A template takes its own inputs, the workspace and its own integers, then the buffers and integers of the
-/// epilogue. So arguments have slots.
+/// epilogue. Because the orders differ, each argument stores its slot.
 struct KernelSource {
   // Kind and hash of the program: "sum_3f9c1e". Equal groups have equal text and name.
   std::string name;

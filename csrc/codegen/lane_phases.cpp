@@ -18,11 +18,11 @@ namespace {
 
 constexpr int kBlockSteps = 64;   // Vector steps that go into one accumulator of a block.
 constexpr int64_t kArray = 8192;  // Largest number of elements in a work-item's private array.
-// A row with up to this many elements is read again as fast as its elements are computed again.
+// Two passes read a row twice. Up to this many elements, the second read costs no more than a running softmax.
 constexpr int64_t kNearRow = 1 << 14;
-// A row with up to this many elements is read again faster than its elements are computed again.
+// The same limit if later phases compute the exponentials anyway, so that two passes save more.
 constexpr int64_t kCachedRow = 1 << 18;
-constexpr size_t kCheapOps = 8;  // With up to this many ops per element, computing again is faster than reading again.
+constexpr size_t kCheapOps = 8;  // With more ops per element, computing the elements twice is too slow.
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 
 namespace ocl::codegen {
 
-/// Takes vectors of `width` elements of a row. A row shorter than a vector runs element by element.
+/// Computes a row in vectors of `width` elements. A row shorter than a vector runs element by element.
 class LanePhases : public SequentialPhases {
  public:
   LanePhases(BodyPrinter& body, const schedule::Group& group, int width) : SequentialPhases(body, group), width_(width) {}

@@ -7,7 +7,7 @@
 
 namespace ocl::codegen {
 
-/// A kLoops group while it is printed.
+/// What is known of a kLoops group while its kernel is printed.
 struct Nest {
   Nest(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps);
 

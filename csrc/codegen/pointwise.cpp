@@ -21,7 +21,7 @@ using ir::SymbolKind;
 
 namespace {
 
-constexpr int kBatchSteps = 8;  // GPU: elements of an item in a batch of pointwise groups.
+constexpr int kBatchSteps = 8;  // GPU: elements per work-item in a batch of pointwise groups.
 constexpr int kFewVectors = 4;  // Vectors in a step of the second loop, which follows the loop with the widest steps.
 // A work-item should have at least this many elements of a cheap op (about 0.5 us).
 constexpr int64_t kLeastWork = 4096;
@@ -80,8 +80,8 @@ ColumnLoops choose_column_loops(Nest& nest, const IndexExpr& rows) {
   }
   loops.vector_loop = widest == loops.width || !nest.ranges.known_divides(widest, columns);
 
-  // Chunks are multiples of the width. The sum of a column is a chain of additions, so the last columns are also summed
-  // side by side, in vectors of half the width, a quarter, ...
+  // Chunks are multiples of the width. Each column's sum is a chain of dependent additions. So the columns after the
+  // last whole vector are also summed in vectors (of half the width, a quarter, ...), not one by one.
   loops.tail_is_counted = reduces_columns && columns.is_const();
   const bool has_tail = loops.width > 1 && (loops.any_size || !nest.ranges.known_divides(loops.width, columns));
   for (int width = loops.tail_is_counted ? loops.width / 2 : 1; has_tail && width >= 1; width /= 2)

@@ -94,11 +94,12 @@ Grid write_rows_cpu(Nest& nest) {
 
 namespace {
 
-// Most vectors or scalars of a row in one work-item, if the row then needs few enough items.
+// Most vectors or scalars of a row in one work-item. A row that needs more work-items for this than a group has is not
+// kept in registers.
 constexpr int kRowVectors = 4, kRowScalars = 8;
 constexpr size_t kRowOps = 600;      // Most ops that are printed, to limit compile time.
 constexpr int64_t kRowValues = 96;   // Most loaded elements that an item keeps in registers.
-constexpr int64_t kRowItems = 1024;  // Wanted work-items of all work-groups together, per compute unit.
+constexpr int64_t kRowItems = 1024;  // Work-items per compute unit, over all work-groups, that fill the device.
 
 struct RegisterRows {
   int items, width;

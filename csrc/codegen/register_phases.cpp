@@ -64,8 +64,8 @@ void RegisterPhases::print_inner(const Phase& phase) {
   }
   Results centres(reductions.size());
   bool stores = false;
-  // All values are computed before any store. The compiler cannot know that a store does not change what a load reads,
-  // so loads after it would wait.
+  // All values are computed before any store. The compiler cannot prove that a store does not change what a later load
+  // reads, so it would not move that load before the store.
   visit_slots(body_, slots_, width_, true, [&](const Slot&) {
     reductions.compute_values();
     stores = stores || body_.has_stores();
@@ -118,7 +118,8 @@ RegisterPhases::Results RegisterPhases::print_pass(PhaseReductions& reductions, 
 }
 
 /// Prints a tree of merges, eight values at a time, with a barrier per round. Trees alternate between two sets of local
-/// arrays. An item that writes to one set has passed a barrier of the tree in between, so nobody still reads that set.
+/// arrays. Before an item writes to a set again, it has passed a barrier of the tree on the other set, so no item still
+/// reads the first set.
 void RegisterPhases::print_tree(PhaseReductions& reductions, int pass, const std::vector<size_t>& which, const Results& names) {
   Writer& w = body_.writer();
   std::vector<std::string> arrays(names.size());
@@ -149,7 +150,8 @@ void RegisterPhases::print_tree(PhaseReductions& reductions, int pass, const std
     w.line("$s = $s[$s$d];", names[i], arrays[i], first, 0);
     for (int k = 1; k < left; ++k) merge(i, format("$s[$s$d]", {arrays[i], first, k}));
   }
-  // PoCL 3.1 confuses items after the only barrier of a branch: a sum of five rows of eight came out one row off.
+  // This second barrier avoids an error of PoCL 3.1, which confuses items after the only barrier of a branch. For
+  // example, sums of five rows of eight elements came out one row off.
   if (sharing_.items <= kReadAtOnce) w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result");
 }
 

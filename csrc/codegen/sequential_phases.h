@@ -25,7 +25,7 @@ class SequentialPhases : public PhasePrinter {
     std::vector<Sets> blocks;
     size_t block_loop = 0;  // The loop whose iterations are grouped into blocks.
     int64_t block = 0;      // Number of its iterations in a block. 0: no blocks.
-    size_t unrolled = 0;    // Characters of the loops printed last, after unrolling.
+    size_t unrolled = 0;    // Text length of the loops printed last, counting each unrolled iteration.
   };
 
   void print_inner(const schedule::Phase& phase) override;

@@ -230,8 +230,8 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
 
   Writer functions;
   // Pointers are `restrict` on GPUs: no two buffers of a template share memory, because memory is reused only within
-  // pointwise groups. So loads may pass earlier stores. Otherwise a GPU would wait for memory at each of an item's
-  // elements.
+  // pointwise groups. So the compiler may move loads before earlier stores. Otherwise an item would wait for memory at
+  // each of its elements.
   functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
   functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
   // The offsets of the caller's tensors are known only at run time, but are the same for the whole launch.

@@ -112,8 +112,8 @@ void WorkGroupPhases::print_elements(const Loop& loop, PhaseReductions& reductio
   w.close();
 }
 
-/// Prints `at_once` elements. All loads come before all stores, because the compiler cannot know that a store does not
-/// change what a load reads.
+/// Prints `at_once` elements. All loads come before all stores, because the compiler cannot prove that a store does not
+/// change what a later load reads.
 Writer WorkGroupPhases::several_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets) {
   Writer several;
   std::vector<Slot> slots(static_cast<size_t>(loop.at_once));

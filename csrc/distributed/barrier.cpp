@@ -52,7 +52,7 @@ MonitoredBarrier::MonitoredBarrier(c10::intrusive_ptr<c10d::Store> store, RankNa
 void MonitoredBarrier::wait(std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   ++number_;
-  // All ranks have arrived at the previous barrier, so all have left the one before it, and its keys can go.
+  // All ranks have arrived at the previous barrier. So all have left the one before it, whose keys can be deleted.
   if (passed_ >= 2) {
     store_->deleteKey(key_of(number_ - 2, std::to_string(names_.rank)));
     if (names_.rank == 0) store_->deleteKey(key_of(number_ - 2, "outcome"));

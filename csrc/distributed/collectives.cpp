@@ -312,8 +312,8 @@ Group::WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors&
   return scatter_reduced("reduce_scatter_tensor_coalesced", OpType::COALESCED, lists, outputs, opts);
 }
 
-/// Sends from[r] to rank r, and receives to[r] from it. It is one piece, because all ranks must cut alike, and a rank knows
-/// only its own sizes.
+/// Sends from[r] to rank r, and receives to[r] from it. The exchange is not cut into pieces: all ranks would have to
+/// cut it in the same way, but a rank knows only its own sizes.
 Group::WorkPtr Group::exchange(const char* title, OpType type, const Tensors& all, const Tensors& outputs,
                                std::vector<Span> from, std::vector<Span> to, std::chrono::milliseconds timeout) {
   auto make = [=](int) {
@@ -360,7 +360,7 @@ Group::WorkPtr Group::transfer(Transfer how, Tensors& tensors) {
   };
   Call call{how.type, how.title, tensors, tensors, piece_count(span.count, step), make, how.lane, how.host_waits};
   const auto [kind, peer, tag] = how.lane;
-  // NCCL knows no tags, so a transfer with a tag uses gloo. Both ranks know the tag.
+  // NCCL has no tags, so a transfer with a tag uses gloo. The sender and the receiver have the same tag.
   if (nccl_ && tag == 0) call.nccl = kind == LaneKind::kSend ? nccl_send(span, peer) : nccl_receive(span, peer);
   return submit(std::move(call));
 }

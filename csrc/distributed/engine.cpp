@@ -92,7 +92,7 @@ void Engine::shut_down() {
   woken_.notify_one();
   if (!thread_.joinable()) return;
   if (thread_.get_id() == std::this_thread::get_id())
-    thread_.detach();  // A callback of a future dropped the group.
+    thread_.detach();  // A callback of a future destroyed the group on this thread, which cannot join itself.
   else
     thread_.join();
 }
@@ -124,7 +124,7 @@ void Engine::run() {
   closed_late_.reset();
 }
 
-/// Closes the connections. A thread of its own does it, because gloo's destructor waits for works that were given up.
+/// Closes the connections. A thread of its own does it, because gloo's destructor waits even for aborted works.
 void Engine::release_gloo() noexcept {
   std::shared_ptr<c10::intrusive_ptr<c10d::Backend>> held;
   try {
@@ -139,7 +139,7 @@ void Engine::release_gloo() noexcept {
   }
 }
 
-/// Takes the next step with the pieces of a lane. Returns false if no step is possible yet.
+/// Does the next step for the pieces of a lane. Returns false if no step is possible yet.
 bool Engine::advance(LaneState& lane) {
   JobPtr culprit;
   try {
@@ -287,7 +287,7 @@ Engine::Streams Engine::streams(runtime::Device& device) {
   return streams_.emplace(device.index(), Streams{device.next_stream(), device.next_stream()}).first->second;
 }
 
-/// Returns the text of an error of `culprit`. Tells the other ranks, and asks them.
+/// Returns the text of an error of `culprit`. Tells the other ranks, and asks them whether they failed too.
 std::string Engine::describe(const JobPtr& culprit, const std::string& reason) {
   // Closing the connections tells peers that wait for this rank that it gave up.
   for (auto& [key, lane] : lanes_)
@@ -297,8 +297,9 @@ std::string Engine::describe(const JobPtr& culprit, const std::string& reason) {
   return describe_failure(*culprit->work, reason, *store_, names_);
 }
 
-/// Fails every job of the group. `culprit` is the job that failed; null if the group was aborted. What goes wrong here is
-/// ignored, because memory may be short: every job learns of the failure, if perhaps without the full text.
+/// Fails every job of the group. `culprit` is the job that failed; null if the group was aborted. Errors in this
+/// function are ignored, because memory may be short: every job learns of the failure, but perhaps without the full
+/// text.
 void Engine::fail(const JobPtr& culprit, const std::exception_ptr& error) noexcept {
   std::string message;
   std::exception_ptr thrown = error;

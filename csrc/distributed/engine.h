@@ -98,8 +98,8 @@ class Engine final : public Transport, public std::enable_shared_from_this<Engin
   const RankNames names_;
   std::map<Lane, LaneState> lanes_;  // Only the thread uses it.
   std::map<int, Streams> streams_;   // Only the thread uses it.
-  // A group whose connections the thread closes at its end, because there was no other thread to do it. Only the thread uses
-  // it.
+  // gloo's group, if no thread could be started to close its connections: they are closed when the engine's thread
+  // ends. Only this thread uses it.
   c10::intrusive_ptr<c10d::Backend> closed_late_;
   mutable std::mutex mutex_;  // Guards the members below.
   std::condition_variable woken_;

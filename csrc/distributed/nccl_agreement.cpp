@@ -40,7 +40,7 @@ class Agreement {
 
   void tell(const std::string& subject, const std::string& value) { store_.set(key(subject, names_.rank), value); }
 
-  /// Returns what all ranks told. A rank that told nothing in time counts as "no".
+  /// Returns the values that all ranks wrote under `subject`. A rank that wrote nothing in time counts as "no".
   std::vector<std::string> hear(const std::string& subject) {
     std::vector<std::string> values;
     for (int rank = 0; rank < names_.size; ++rank) {
@@ -54,7 +54,8 @@ class Agreement {
     return values;
   }
 
-  /// Returns why the ranks do not use NCCL, in words; "" if all said yes. A rank that only followed another one is named last.
+  /// Returns why the ranks do not use NCCL, in words; "" if all said yes. A rank that refused only because another rank
+  /// had refused (kFollows) is reported only if there is no other reason.
   std::string refusal(const std::vector<std::string>& values) const {
     std::string followed;
     for (int rank = 0; rank < names_.size; ++rank) {

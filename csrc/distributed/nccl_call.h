@@ -27,8 +27,8 @@ using NcclCallPtr = std::shared_ptr<const NcclCall>;
 
 using Spans = std::vector<Span>;
 
-// Each function returns the call of a collective. Functions of reductions return nullptr if NCCL has not all of them. Spans of
-// reductions have their `seen` type, others have bytes.
+// Each function returns the call of a collective. Functions of reductions return nullptr if NCCL lacks one of them.
+// They use spans of the `seen` type; other functions use spans of bytes.
 NcclCallPtr nccl_all_reduce(const Spans& spans, const std::vector<Reduction>& reductions);
 NcclCallPtr nccl_reduce(const Span& span, const Reduction& reduction, int root, bool is_root);
 /// inputs[i] has a span for each rank, and outputs[i] is this rank's part of the result.

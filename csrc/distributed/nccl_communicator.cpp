@@ -138,7 +138,7 @@ void NcclCommunicator::check(int status, const char* call) const {
   fail(ErrorKind::kDevice, std::string(call) + " failed: " + nccl_.error_text(status));
 }
 
-/// Waits until a call is over that has returned `status`.
+/// Waits until NCCL has completed a call that returned `status`.
 void NcclCommunicator::settle(int status, const char* call, const GiveUp& give_up) const {
   for (int round = 0; status == kNcclInProgress; ++round) {
     give_up();

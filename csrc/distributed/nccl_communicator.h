@@ -34,7 +34,7 @@ class NcclCommunicator {
   /// Gives up all work, so that nothing waits for it any more.
   void abort() noexcept;
 
-  // For `calls` of run(). Addresses are CUDA's, and counts are numbers of elements.
+  // Call these only in `calls` of run(). Addresses are CUDA's, and counts are numbers of elements.
   void all_reduce(uint64_t in_place, int64_t count, const Reduction& reduction);
   void reduce(uint64_t in_place, int64_t count, const Reduction& reduction, int root);
   void reduce_scatter(uint64_t from, uint64_t to, int64_t count, const Reduction& reduction);

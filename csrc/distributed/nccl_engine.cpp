@@ -58,7 +58,7 @@ void NcclEngine::submit(const std::vector<JobPtr>& jobs) {
 
 void NcclEngine::wake() {
   {
-    const std::lock_guard lock(mutex_);  // Otherwise the thread could miss the call between its look and its sleep.
+    const std::lock_guard lock(mutex_);  // Without the lock, the thread could miss this between its test and its wait.
   }
   woken_.notify_one();
 }
@@ -95,7 +95,7 @@ void NcclEngine::shut_down() {
   woken_.notify_one();
   if (!thread_.joinable()) return;
   if (thread_.get_id() == std::this_thread::get_id())
-    thread_.detach();  // A callback of a future dropped the group.
+    thread_.detach();  // A callback of a future destroyed the group on this thread, which cannot join itself.
   else
     thread_.join();
 }
@@ -203,7 +203,7 @@ void NcclEngine::execute(const Batch& batch) {
       if (batch[i]->error) std::rethrow_exception(batch[i]->error);
       for (const NcclBuffer& buffer : batch[i]->nccl->buffers) staged[i].push_back(stage(buffer));
     }
-    // The last copies of an earlier batch may still read memory that this batch has now.
+    // The last copies of an earlier batch may still read memory that was now allocated for this batch.
     runtime::Event(device_.queue(stream_), false).wait();
     const auto calls = [&] {
       for (size_t i = 0; i < batch.size(); ++i) {
@@ -232,8 +232,8 @@ void NcclEngine::finish(const Batch& batch) {
   }
 }
 
-/// Fails every job of the group. What goes wrong here is ignored: every job learns of the failure, if perhaps without the full
-/// text.
+/// Fails every job of the group. Errors in this function are ignored: every job learns of the failure, but perhaps
+/// without the full text.
 void NcclEngine::fail(const Batch& batch, const std::exception_ptr& error) noexcept {
   const auto attempt = [](const auto& action) {
     try {

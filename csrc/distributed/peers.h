@@ -11,7 +11,7 @@ namespace ocl::distributed {
 /// The ranks of a group as messages name them.
 struct RankNames {
   std::string group;
-  int rank = 0, size = 1;                  // Of this process.
+  int rank = 0, size = 1;                  // The number of this process, and the number of ranks.
   std::vector<int64_t> global_ranks = {};  // The ranks of a subgroup in the default group; may be empty.
 
   std::string of(int peer) const;  // Returns "rank 1 (global 3)".

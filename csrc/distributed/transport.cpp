@@ -59,7 +59,7 @@ void end_transports() noexcept {
       transport->abort("the process ends");
       transport->shut_down();
     } catch (const std::exception&) {
-      // Nobody is left to tell.
+      // No caller is left that could handle the error.
     }
   }
 }

@@ -58,7 +58,7 @@ std::exception_ptr GroupWork::exception() const {
 c10::intrusive_ptr<Future> GroupWork::getFuture() {
   if (!waited_ || future_->completed()) return future_;
   std::optional<pybind11::gil_scoped_release> released;
-  if (PyGILState_Check()) released.emplace();  // Callbacks of the future may need it.
+  if (PyGILState_Check()) released.emplace();  // Callbacks of the future may need the GIL.
   future_->wait();
   return future_;
 }

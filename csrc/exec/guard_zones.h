@@ -13,9 +13,9 @@ namespace ocl::exec {
 constexpr int64_t kGuardBytes = 512;
 
 /// Makes an observer for a plan with guard_bytes. It sets all bits of a buffer's memory (NaN for floating point, -1 for
-/// integers) when the buffer begins to live, and of results before the first step. The zones around the memory get another
-/// pattern, which is NaN too. After each step, it reads the zones of all live buffers back. If one has changed, it throws
-/// kOutOfBounds with the kernel, its source lines, the buffer and the offset.
+/// integers) when the buffer's lifetime begins, and of results before the first step. The zones around the memory get
+/// another pattern, which is NaN too. After each step, it reads the zones of all live buffers back. If one has changed,
+/// it throws kOutOfBounds with the kernel, its source lines, the buffer and the offset.
 std::shared_ptr<Observer> guard_zones(Plan& plan);
 
 }  // namespace ocl::exec

@@ -36,8 +36,8 @@ char* address_of(const Plan& plan, const RunMemory& memory, const BufferSource& 
 /// Returns the number of bytes from the first to the last element of the memory of `source`, for the plan's current sizes.
 int64_t extent_bytes(const Plan& plan, const BufferSource& source);
 
-/// Sets the function that makes the observer of a plan with PlanOptions::check. Python sets it before it asks for such a
-/// plan (torch_ocl_compile/compile/check.py).
+/// Sets the function that makes the observer of a plan with PlanOptions::check. Python calls this before it makes such
+/// a plan (torch_ocl_compile/compile/check.py).
 using ObserverFactory = std::function<std::shared_ptr<Observer>(Plan&)>;
 void set_check_factory(ObserverFactory factory);
 /// Gives a new plan the observers that its options ask for.

@@ -56,7 +56,7 @@ struct BufferSource {
   int slot = 0;          // The kernel's argument number of the pointer. The next argument is the offset.
 };
 
-/// One launch. It remembers the kernel arguments that were set last, so that a call sets only arguments that have changed.
+/// One launch. It stores the kernel arguments that were set last, so that a call sets only arguments that have changed.
 struct Launch {
   codegen::KernelSource source;
   std::vector<BufferSource> buffers;
@@ -90,7 +90,7 @@ struct Step {
   bool kept = false;            // True if the step reads only parameters, so that it runs only when one of them has changed.
 };
 
-/// A graph compiled for one device. Not copyable. Calls hold `mutex`, because kernel arguments are state.
+/// A graph compiled for one device. Not copyable. Calls hold `mutex`, because a cl_kernel stores its arguments.
 struct Plan {
   runtime::Device* device = nullptr;
   std::string label, op;  // As in PlanOptions.

@@ -206,8 +206,8 @@ std::optional<Term> divide(const Term& term, const Term& divisor) {
 std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divisor) {
   if (divisor.is_const(0)) return {};
   if (divisor.is_const(1)) return e;
-  // Polynomial long division. Each step divides a term of the rest by the divisor's first term. The bound on the steps
-  // ends divisions that only replace terms by others.
+  // Polynomial long division. Each step divides a term of the rest by the divisor's first term. The limit of the steps
+  // ends divisions whose rest never gets shorter.
   const Terms by = terms_of(divisor);
   IndexExpr rest = e, quotient = 0;
   for (size_t steps = terms_of(e).size() + 1; steps > 0 && !rest.is_const(0); --steps) {

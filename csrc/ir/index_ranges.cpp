@@ -125,7 +125,7 @@ class Prover {
     return std::all_of(merged.begin(), merged.end(), [](const Term& term) { return term.coefficient >= 0; });
   }
 
-  /// Returns a lower bound of an atom, in which only sizes occur.
+  /// Returns a lower bound of an atom. The bound contains only sizes.
   std::optional<IndexExpr> lower(const IndexExpr& atom, int depth) const {
     if (depth > kDepth) return {};
     switch (atom.op()) {
@@ -158,7 +158,7 @@ class Prover {
         if (const auto x = upper_of_sum(atom.args()[0], depth)) {
           const IndexExpr q = floordiv(*x, n);
           if (q.op() == IndexOp::kFloorDiv) break;  // No progress: this is again a quotient.
-          // floordiv leaves a remainder as c // n. It is -1 for -n <= c < 0, and 0 for 0 <= c < n.
+          // If floordiv does not divide evenly, a term c // n is left. It is -1 for -n <= c < 0, and 0 for 0 <= c < n.
           Terms terms;
           for (Term& term : terms_of(q)) {
             if (term.coefficient == 1 && term.factors.size() == 1 && term.factors[0].op() == IndexOp::kFloorDiv) {

@@ -217,8 +217,8 @@ class BodySimplifier {
     return keep(std::move(op));
   }
 
-  /// True for a buffer without elements. A load from it can only stand in a loop without iterations, but code
-  /// generation might hoist it out of that loop.
+  /// True for a buffer without elements. A load from it occurs only in a loop without iterations, but code generation
+  /// might hoist the load out of that loop.
   bool is_empty(BufferId id) const {
     const Shape& sizes = graph_.buffers[static_cast<size_t>(id)].sizes;
     return std::any_of(sizes.begin(), sizes.end(), [](const IndexExpr& size) { return size.is_const(0); });

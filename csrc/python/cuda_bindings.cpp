@@ -9,7 +9,7 @@ namespace py = pybind11;
 namespace ocl::python {
 namespace {
 
-constexpr const char* kCapsule = "dltensor";  // The name that DLPack gives to a capsule nobody has taken yet.
+constexpr const char* kCapsule = "dltensor";  // DLPack's name for a capsule that nobody has consumed yet.
 
 void drop_capsule(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, kCapsule)) return;

@@ -95,7 +95,7 @@ auto in_python(const Call& call) {
   try {
     return call();
   } catch (py::error_already_set& error) {
-    // An interrupt, or an error of the compiler or the device.
+    // The error is an interrupt, or comes from the compiler or the device. It is thrown on.
     error.restore();
     python_error raised;
     raised.persist();

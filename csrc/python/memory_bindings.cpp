@@ -1,8 +1,11 @@
 // csrc/python/memory_bindings.cpp: the C++ functions that device/memory.py calls: statistics, limits, and snapshots with call
 // sites.
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -191,10 +194,40 @@ py::dict host_memory_stats() {
   return d;
 }
 
+/// The bytes of a storage from the first to the last element of a tensor.
+struct Extent {
+  const c10::StorageImpl* storage;
+  int64_t first, end;
+};
+
+/// Returns whether the extents of two of the tensors among the values meet.
+bool any_overlap(const py::tuple& values) {
+  std::vector<Extent> extents;
+  extents.reserve(values.size());
+  for (const py::handle value : values) {
+    if (!THPVariable_Check(value.ptr())) continue;
+    const at::Tensor& x = THPVariable_Unpack(value.ptr());
+    if (!x.has_storage() || x.numel() == 0) continue;
+    int64_t last = x.storage_offset();
+    for (int64_t d = 0; d < x.dim(); ++d) last += (x.size(d) - 1) * x.stride(d);
+    const int64_t bytes = x.element_size();
+    extents.push_back({x.storage().unsafeGetStorageImpl(), x.storage_offset() * bytes, (last + 1) * bytes});
+  }
+  const std::less<const c10::StorageImpl*> before;
+  std::sort(extents.begin(), extents.end(), [&](const Extent& a, const Extent& b) {
+    return a.storage == b.storage ? a.first < b.first : before(a.storage, b.storage);
+  });
+  // Sorted by their beginnings, the first two extents that meet are neighbours.
+  return std::adjacent_find(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+           return a.storage == b.storage && b.first < a.end;
+         }) != extents.end();
+}
+
 }  // namespace
 
 void bind_memory(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
+  m.def("any_overlap", &any_overlap, py::arg("values"));
   m.def("memory_stats", &memory_stats, py::arg("index"));
   m.def("free_memory", [](int index) { return runtime::free_memory(aten::device_at(index)); }, py::arg("index"));
   m.def("reset_peak_memory_stats", [](int index) { aten::device_at(index).allocator().reset_peaks(); }, py::arg("index"));

@@ -26,7 +26,7 @@ constexpr size_t kSideSlabBytes = 4 * kMiB;  // Size of small slabs of all strea
 // Size of the first large slab. Later ones grow with the total that is reserved.
 constexpr size_t kLargeSlabBytes = 64 * kMiB;
 constexpr size_t kLargestSlabBytes = 512 * kMiB;
-constexpr size_t kOwnSlabStep = 2 * kMiB;  // The size of a huge page.
+constexpr size_t kOwnSlabStep = 2 * kMiB;  // Slabs of kOwn and kShared are multiples of a huge page.
 
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 

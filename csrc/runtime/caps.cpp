@@ -59,7 +59,8 @@ Caps probe_caps(cl_device_id device, cl_context context) {
       static_cast<int>(std::clamp<size_t>(query<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), 1, 1 << 20));
   caps.global_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 1 << 30));
   caps.max_alloc_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 1 << 28));
-  // Take at least 128 bytes, enough for a cache line of any CPU and for the widest vector, even if the device says less.
+  // Take at least 128 bytes, enough for a cache line of any CPU and for the widest vector, even if the device reports
+  // less.
   caps.base_align_bytes =
       std::clamp<int>(static_cast<int>(query<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8), 128, 4096);
   caps.unified = query<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
@@ -74,13 +75,13 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;
     // Interpreters report a width of one float. One of them, Oclgrind, aborts at the prefetch instruction.
     caps.prefetch = width > 1;
-    caps.fp16_arith = false;  // CPU runtimes emulate half. fp32 is faster, and results are rounded from it.
+    caps.fp16_arith = false;  // CPU runtimes emulate half. Kernels compute in fp32, which is faster, and round.
     caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
     return caps;
   }
   caps.vector_floats = 4;
   caps.prefetch = false;
-  // Some of the programs below do not build everywhere.
+  // Some of the programs below do not build on every device. Their compiler messages are hidden.
   const os::SilentErrors silent;
   // Some drivers compile `half` without listing cl_khr_fp16, so a test program decides.
   caps.fp16_arith = has_word(extensions, "cl_khr_fp16") ||
@@ -93,7 +94,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     const int size = build_probe(device, context, text, "");
     caps.subgroup_size = size > 1 ? size : 0;
   }
-  // Only a compiler that takes this instruction can have tensor cores.
+  // Only a compiler that accepts this instruction (fp32 to TF32) can have tensor cores.
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
   const bool inline_instructions = build_probe(device, context, rounds, "") > 0;

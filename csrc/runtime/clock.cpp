@@ -12,7 +12,7 @@ namespace ocl::runtime {
 namespace {
 
 constexpr int kTries = 8;
-constexpr int64_t kLongEnough = 1000000;  // Two samples this many ns apart tell how fast one clock gains on the other.
+constexpr int64_t kLongEnough = 1000000;  // Two samples this many ns apart give a precise drift between the clocks.
 
 }  // namespace
 
@@ -23,7 +23,8 @@ std::optional<ClockSample> sample_clock(Device& device) {
   OCL_CHECK(status, "clCreateCommandQueue on " + device.describe());
   const MemHandle memory(clCreateBuffer(device.context(), CL_MEM_READ_WRITE, 64, nullptr, &status));
   OCL_CHECK(status, "clCreateBuffer on " + device.describe());
-  // The command is enqueued after `before` and ends before `after`. Each try narrows the difference of the clocks.
+  // The command is enqueued after `before` and ends before `after`. Each try narrows the interval [least, most] of the
+  // difference between the clocks.
   int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max(), end = 0;
   for (int i = 0; i < kTries; ++i) {
     const cl_uint zero = 0;
@@ -41,7 +42,7 @@ std::optional<ClockSample> sample_clock(Device& device) {
     most = std::min(most, after - end);
     if (queued != 0) least = std::max(least, before - static_cast<int64_t>(queued));
   }
-  if (least > most) least = most;  // The driver took the time of enqueueing from another clock.
+  if (least > most) least = most;  // Contradictory bounds: the driver took the time of enqueueing from another clock.
   const int64_t middle = least + (most - least) / 2;
   return ClockSample{end, end + middle, (most - least) / 2};
 }

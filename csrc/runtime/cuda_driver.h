@@ -19,20 +19,20 @@ struct CudaUuid {
   char bytes[16];
 };
 struct CudaLocation {
-  int type = 1;  // A device.
+  int type = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
   int device = 0;
 };
 /// Which memory to create: on a device, exportable as a file descriptor.
 struct CudaMemoryKind {
-  int type = 1;          // Pinned.
-  int handle_types = 1;  // POSIX file descriptors.
+  int type = 1;          // CU_MEM_ALLOCATION_TYPE_PINNED
+  int handle_types = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
   CudaLocation location;
   void* windows_attributes = nullptr;
   unsigned char flags[8] = {};
 };
 struct CudaAccess {
   CudaLocation location;
-  int rights = 3;  // Read and write.
+  int rights = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 };
 
 /// The driver's functions. A function that the driver lacks is null.

@@ -7,8 +7,9 @@ namespace ocl::runtime {
 
 class Device;
 
-/// Returns the free memory in bytes. For a device that shares the host's memory, the operating system tells. For other devices,
-/// the driver or the vendor's library tells. If neither does, returns the memory that this process has not reserved.
+/// Returns the free memory in bytes. For a device that shares the host's memory, the operating system reports it. For
+/// other devices, the driver or the vendor's library does. If neither reports it, returns the memory that this process
+/// has not reserved.
 int64_t free_memory(Device& device);
 
 }  // namespace ocl::runtime

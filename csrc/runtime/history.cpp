@@ -13,7 +13,7 @@ std::atomic<unsigned> g_wanted{0};
 
 namespace {
 
-constexpr size_t kMostPending = 4096;  // Number of events that are kept at once, as long as the device keeps up with the host.
+constexpr size_t kMostPending = 4096;  // At most this many events are kept, unless the device is far behind.
 
 int64_t event_time(cl_event event, cl_profiling_info what) {
   cl_ulong time = 0;

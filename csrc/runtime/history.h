@@ -50,7 +50,7 @@ struct CommandRecord {
   int64_t queued_ns = 0, start_ns = 0, end_ns = 0;  // Times of the device's clock. Zero unless timing was on.
 };
 
-/// What the open recordings want, as bits that are or-ed over all recordings.
+/// What the open recordings record, as bits that are or-ed over all recordings.
 enum Wanted : unsigned { kLaunches = 1, kTimes = 2, kAllCommands = 4 };
 extern std::atomic<unsigned> g_wanted;
 inline unsigned wanted() noexcept { return g_wanted.load(std::memory_order_relaxed); }
@@ -73,8 +73,8 @@ int64_t unix_ns() noexcept;
 class NotedCommand {
  public:
   NotedCommand(CommandType type, int device, int stream);
-  /// Returns where to put the command's event, or nullptr if nobody wants it. `callers` is where the caller wants the event, or
-  /// nullptr.
+  /// Returns where to put the command's event, or nullptr if no event is needed. `callers` is where the caller wants
+  /// the event, or nullptr.
   cl_event* event(cl_event* callers = nullptr);
   /// Must be called when the command is enqueued or the wait is over.
   void done(int64_t bytes = 0, const LaunchInfoPtr& info = nullptr);

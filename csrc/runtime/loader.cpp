@@ -21,8 +21,8 @@ struct Functions {
 
 Functions g_functions;
 
-/// Returns the error that a function without an implementation gives. Functions that make an object have their status as the
-/// last argument.
+/// Returns the error status of a function that the loader lacks. Functions that create an object store their status in
+/// their last argument.
 template <class Result, class... Arguments>
 Result unavailable(Arguments... arguments) {
   constexpr cl_int kStatus = CL_INVALID_OPERATION;

@@ -37,12 +37,12 @@ struct PooledStat {
 
 /// Statistics for torch.ocl.memory_stats. Sizes are in bytes.
 struct MemoryStats {
-  // Of live blocks. requested_bytes does not count padding.
+  // Live blocks and their bytes. requested_bytes does not count padding.
   PooledStat blocks, allocated_bytes, requested_bytes;
-  // Of live blocks, and of freed blocks that a stream still uses.
+  // Live blocks, and freed blocks that a stream still uses.
   PooledStat active_blocks, active_bytes;
-  PooledStat slabs, reserved_bytes;                        // Of slabs that were allocated from the device.
-  PooledStat inactive_split_blocks, inactive_split_bytes;  // Of free parts of slabs that are in use.
+  PooledStat slabs, reserved_bytes;                        // Slabs that were allocated from the device.
+  PooledStat inactive_split_blocks, inactive_split_bytes;  // Free blocks in slabs that also have live blocks.
   // retries: allocations for which cached memory was freed. failures: allocations that failed even so.
   int64_t retries = 0, failures = 0;
   // slab_allocations, slab_frees: how often memory was requested from and given back to the driver. waits: waits for all

@@ -27,7 +27,8 @@ namespace {
 
 constexpr char kAbi[] = "kernels 2";  // Change this when the meaning of a stored entry changes.
 constexpr size_t kPrefixDigits = 16;
-// 8 to 32 cost the same per kernel. Fewer distribute better over threads.
+// With 8 to 32 kernels per program, building costs the same per kernel. Smaller programs distribute better over
+// threads.
 constexpr size_t kMaxKernelsPerProgram = 16;
 // An entry of a kernel that begins with this character contains the key of its program.
 constexpr char kReference[] = "@";
@@ -126,7 +127,7 @@ class Build {
   /// device's index.
   std::string memory_key(const std::string& key) const { return std::to_string(device_.index()) + ":" + key; }
 
-  /// Returns the index of one text per missing key.
+  /// Returns, for each key that has no program yet, the index of the first text with that key.
   Indices missing() {
     Indices indices;
     for (size_t i = 0; i < keys_.size(); ++i)
@@ -229,7 +230,7 @@ class Build {
   }
 
   void build_with_workers(const Indices& pending, size_t workers) {
-    // Kernels of one program share the start of the compiler. Equal shares keep all workers busy to the end.
+    // Kernels of one program pay for the start of the compiler once. Equal shares keep all workers busy to the end.
     const size_t share = (pending.size() + workers - 1) / workers;
     std::exception_ptr error;
     Indices alone;

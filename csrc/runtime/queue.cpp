@@ -30,7 +30,7 @@ std::string kernel_text(cl_kernel kernel) {
   return name;
 }
 
-/// Returns a description of a launch that nobody described.
+/// Returns a LaunchInfo for a launch without one. It has only the kernel's name and the launch's sizes.
 LaunchInfoPtr unknown_launch(cl_kernel kernel, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local) {
   auto info = std::make_shared<LaunchInfo>();
   info->kernel = info->title = kernel_text(kernel);

@@ -1,5 +1,5 @@
-// csrc/runtime/slab.h: slabs, the blocks they are cut into, and the free blocks of each stream. This code keeps the books and
-// never calls the device.
+// csrc/runtime/slab.h: slabs, the blocks they are cut into, and the free blocks of each stream. This code is only
+// bookkeeping: it never calls the device.
 //
 //   slab    | block  | free | block | block | free |   one cl_mem; blocks tile it without gaps
 //   block   | requested bytes | 1 or more bytes of padding |

@@ -14,7 +14,7 @@ namespace {
 // Most elements of a member. With more, the time of a launch does not matter.
 constexpr double kMaxElements = 32 << 20;
 constexpr double kMaxSteps = 256;        // Most reduction steps of a lane.
-constexpr double kLeastHeld = 64 << 20;  // Bytes of partial results that may always wait for the other members.
+constexpr double kLeastHeld = 64 << 20;  // Bytes of partial results that may always be kept alive until the batch runs.
 constexpr int kMaxBuffers = 100;         // Most buffers of a batch, to limit registers and kernel text.
 constexpr int kIntBytes = 512;           // Bytes of kernel arguments that are reserved for integers.
 
@@ -45,7 +45,7 @@ class Batcher {
         all.insert(own.begin(), own.end());
         if (static_cast<int>(all.size()) > max_buffers_ || batches_[b].held + held > max_held_bytes_) continue;
         if (of_parameters(g) != of_parameters(batches_[b].members[0])) continue;
-        // What waits for nothing must be able to run while a collective runs.
+        // Members wait for the same collectives. So a group that waits for none can still run during a collective.
         if (waits_of(g) != waits_of(batches_[b].members[0])) continue;
         if (!independent(static_cast<int>(b), g)) continue;
         batches_[b].members.push_back(g);

@@ -24,7 +24,7 @@ class LoopRewriter {
   void rewrite(Coords& coords);
   const LoopMap& map_;
   const ir::Ranges& ranges_;
-  std::vector<std::pair<Coords, Coords>> known_;  // Coordinates before and after.
+  std::vector<std::pair<Coords, Coords>> known_;  // Cached coordinates, before and after rewriting.
 };
 /// Removes loops of extent 1.
 void drop_extent_1_loops(ir::Node& node, const ir::Graph& graph);

@@ -1,4 +1,4 @@
-// csrc/schedule/choices.cpp: reads, takes and prints choices.
+// csrc/schedule/choices.cpp: parses, applies and prints choices.
 #include "csrc/schedule/choices.h"
 
 #include <algorithm>

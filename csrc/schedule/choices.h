@@ -33,7 +33,7 @@ class Choices {
   std::vector<Knob> knobs_;
 };
 
-/// Returns the name of the row, with which a choice's text begins.
+/// Returns the name of the template (its row in kernels.def), with which a choice's text begins.
 std::string row_of(const std::string& choice);
 
 /// What was measured on a device. A choice that no chooser offers is ignored.

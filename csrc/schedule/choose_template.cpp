@@ -19,7 +19,7 @@ bool is_empty(const ir::Node& node) {
          std::any_of(node.operands.begin(), node.operands.end(), [&](const ir::View& operand) { return zero(operand.sizes); });
 }
 
-/// Asks one row. Skips choices that the driver is known to get wrong.
+/// Calls the chooser of one row. Skips choices that the driver is known to get wrong.
 bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
                    bool keeps_parameters, const std::set<std::string>& disabled, TemplateChoice& chosen) {
   if (disabled.empty()) return try_row(row, wanted, graph, node, caps, keeps_parameters, chosen);
@@ -39,7 +39,7 @@ bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph&
   return false;
 }
 
-/// Returns the rows in the order in which to ask them. The measured row is first.
+/// Returns the rows in the order in which their choosers are called. The row of the measured choice is first.
 std::vector<const TemplateRow*> rows_for(const Caps& caps, const std::string& wanted) {
   std::vector<const TemplateRow*> rows;
   for (const TemplateRow& row : template_rows())
@@ -109,7 +109,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
   for (int i = 0; i < count; ++i) {
     const ir::NodeKind kind = graph.nodes[i].kind;
     if (kind != ir::NodeKind::kContract && kind != ir::NodeKind::kConvolve && kind != ir::NodeKind::kAttention) {
-      nodes.push_back(graph.nodes[i]);  // Choosers look at earlier nodes.
+      nodes.push_back(graph.nodes[i]);  // Choosers inspect earlier nodes.
       continue;
     }
     const ir::Node original = graph.nodes[i];
@@ -132,7 +132,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
     };
     if (takes_template(original)) {
       taken = ask(measured.disabled);
-      // Attention has no form without a template, so it may take a disabled choice.
+      // Attention cannot be computed without a template, so even a disabled choice is better than none.
       if (!taken && kind == ir::NodeKind::kAttention && !measured.disabled.empty()) taken = ask({});
     }
     if (taken) {

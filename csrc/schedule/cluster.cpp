@@ -63,7 +63,7 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId id, const Caps& caps) {
 
 namespace {
 
-// True if the coordinates depend on a value of the body.
+// True if the coordinates depend on the value of an op.
 bool local(const Coords& coords) {
   return std::any_of(coords.begin(), coords.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kValue); });
 }
@@ -180,8 +180,8 @@ bool assign_phases(const Graph& graph, Cluster& cluster) {
   return true;
 }
 
-/// What keeps two clusters apart, in the order in which attempts find out. The reason that is reported is the last one
-/// that any attempt has reached.
+/// The conditions for combining two clusters, in the order in which an attempt tests them. If all attempts fail, the
+/// condition that is reported is the latest one that any attempt has reached.
 enum Obstacle { kLoops, kElements, kPhases };
 constexpr const char* kObstacles[] = {
     "their loops differ: no loops of one visit each element of the other once",

@@ -103,7 +103,7 @@ std::vector<std::set<ir::NodeId>> waits_before(const Schedule& schedule, const D
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), waits)) return {};
   std::vector<std::set<ir::NodeId>> result(graph.nodes.size());
   for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i)
-    for (const int before : nodes.before[i]) {  // They are earlier in program order.
+    for (const int before : nodes.before[i]) {  // Earlier in program order, so result[before] is complete.
       result[i].insert(result[before].begin(), result[before].end());
       if (waits(graph.nodes[before])) result[i].insert(before);
     }

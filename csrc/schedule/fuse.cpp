@@ -167,8 +167,8 @@ class Fuser {
     return nullptr;
   }
 
-  /// True if work that could run during a collective would wait for its result, if a and b were one. Elementwise work that
-  /// nothing but b reads is no loss: to store and load its result takes as long.
+  /// True if merging a and b would make work wait for a collective during which it could otherwise run. Elementwise
+  /// work that only b reads does not count, because storing and loading its result takes as long.
   bool delays(int a, int b, bool connected) const {
     if (waits_.empty()) return false;
     const auto waits = [&](int c) {

@@ -81,7 +81,7 @@ class Inliner {
            uses_.writers[node.stores[0].buffer].size() == 1 && can_inline(node, node.stores[0]);
   }
 
-  /// True for a cast, a sign or a constant, which are cheaper to compute again than to store.
+  /// True for a cast, a negation or a constant, which are cheaper to compute again than to store.
   bool trivial(NodeId p) const {
     size_t loads = 0;
     for (const ir::Op& op : graph_.nodes[p].body.ops) loads += op.code == ir::OpCode::kLoad;

@@ -108,7 +108,6 @@ std::vector<IndexExpr> loops_of_rank(const Buffer& buffer) {
 
 /// Returns the loops 0 .. sizes.size() - 1, ordered by falling distance between neighbouring elements in `buffer`. A
 /// result that is stored in this order is read and written along rows. Row-major if the distances are unknown.
-/// that is stored in this order is read and written along rows. Row-major if the distances are unknown.
 std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::vector<IndexExpr>& coords, const Shape& sizes) {
   ir::Ranges ranges = graph.ranges();
   std::vector<ir::Symbol> loops;
@@ -161,8 +160,8 @@ Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& s
   return dense_strides(buffer.sizes, walking_order(graph, main->buffer, main->index, node.sizes));
 }
 
-/// Lays out the 4-D results of attention like the operand they belong to: (batch, head, row) or (batch, row, head). A
-/// transposed view of [b, l, h, d] then stays a view on the way out.
+/// Lays out the 4-D results of attention like the operand they belong to: (batch, head, row) or (batch, row, head). If
+/// a model transposes [b, l, h, d] before attention, transposing the result back is then only a view.
 void lay_out_attention(Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     Buffer& out = graph.buffers[node.outputs[i]];
@@ -187,7 +186,7 @@ void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const 
     ir::View& view = node.operands[i];
     const auto window = strided(graph, view);
     if (std::find(maps.begin(), maps.end(), static_cast<int>(i)) != maps.end()) {
-      // Kernels for few channels, as in the first layer, take any strides.
+      // Kernels for few channels, as in the first layer, read images with any strides.
       const bool few = view.sizes[1].is_const() && view.sizes[1].constant() <= 4;
       if (window && (few || window->strides[1].is_const(1))) continue;
       nodes.push_back(copy_of_view(graph, view, channels_last_strides(view.sizes), node.origin));

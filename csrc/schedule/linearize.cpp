@@ -18,8 +18,8 @@ using ir::BufferId;
 
 namespace {
 
-// Most bytes of results of collectives that are started before their place in program order, and most bytes by which other
-// work that moves forward may raise the peak.
+// Limit in bytes for the results of collectives that start before their place in program order. Also the limit for how
+// much groups that move forward may raise the peak.
 constexpr double kMostInFlight = 64 << 20;
 
 enum class Order : uint8_t {

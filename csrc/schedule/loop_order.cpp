@@ -1,5 +1,5 @@
-// csrc/schedule/loop_order.cpp: pass: orders the loops of each group like memory, collapses them and chooses a vector
-// width.
+// csrc/schedule/loop_order.cpp: pass: orders the loops of each group by the strides of its largest access, collapses
+// loops and chooses a vector width.
 #include "csrc/schedule/loop_order.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// csrc/schedule/loop_order.h: pass: orders the loops of each group like memory, merges neighbours and chooses a vector
-// width.
+// csrc/schedule/loop_order.h: pass: orders the loops of each group by the strides of its largest access, merges
+// neighbouring loops and chooses a vector width.
 #pragma once
 
 #include "csrc/schedule/pass.h"

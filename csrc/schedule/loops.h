@@ -41,7 +41,7 @@ bool is_bijection(const ir::Graph& graph, const Loops& from, const LoopMap& map,
 double typical(const ir::Graph& graph, const ir::IndexExpr& e);
 double typical_product(const ir::Graph& graph, const ir::Shape& sizes);
 double typical_bytes(const ir::Graph& graph, ir::BufferId buffer);
-/// True if the products of the sizes are equal in canonical form.
+/// True if both shapes provably have the same number of elements.
 bool same_count(const ir::Shape& a, const ir::Shape& b);
 
 }  // namespace ocl::schedule

@@ -75,7 +75,7 @@ struct Group {
   std::vector<Group> members;        // The groups of a kBatch.
   ir::NodeId call = ir::kNone;       // The node of a kCall.
   std::vector<std::string> reasons;  // Why nodes were fused, for explain.
-  std::vector<Neighbour> apart;      // For explain. Members of a batch have lists of their own.
+  std::vector<Neighbour> apart;      // Groups that were not fused with this one. Each member of a batch has a list.
   /// All nodes of the group in program order.
   std::vector<ir::NodeId> nodes() const;
 };
@@ -94,7 +94,7 @@ struct Placement {
     kInput,    // In the caller's tensor `index`.
     kOutput,   // In a new tensor, allocation `index`.
     kArena,    // In the arena, at an offset from the memory plan.
-    // In the memory of buffer `index`: a dying buffer, or a donated or mutated input.
+    // In the memory of buffer `index`: a buffer whose lifetime ends, or a donated or mutated input.
     kAlias,
   };
   Kind kind = Kind::kNowhere;
@@ -120,7 +120,7 @@ struct Work {
 };
 Work work_of(const Schedule& schedule, const Group& group);
 
-/// The sizes that say best what a group computes:
+/// The sizes that summarise what a group computes, for its title:
 ///  product      [batch,] rows, columns, depth
 ///  convolution  the forward output "by" the filter's channels and window, also for gradients
 ///  attention    the queries "to" the keys

@@ -110,7 +110,7 @@ class CopySharing {
     for (size_t k = 0; k < copy.dims.size(); ++k) {
       const size_t d = static_cast<size_t>(copy.dims[k]);
       const IndexExpr loop = IndexExpr::loop(static_cast<int>(k));
-      // A diagonal is no copy.
+      // If two dimensions use the same loop, the node stores a diagonal, which is not a copy of each element.
       if (!renamed.emplace(IndexExpr::loop(loops[d]).symbol(), loop).second) return std::nullopt;
       const IndexExpr& size = node.sizes[static_cast<size_t>(loops[d])];
       ranges.set_extent(loop.symbol(), size);

@@ -39,13 +39,13 @@ struct TemplateLaunch {
   };
   // The integer arguments, in the order of the kernel's arguments. They follow the inputs.
   std::vector<Int> ints;
-  /// These functions set arguments by the names in the kernel's row. The row says their order and which integers are
+  /// These functions set arguments by the names in the kernel's row. The row defines their order and which integers are
   /// long. InternalError for an unknown name, and for one that is set twice.
   void buffers(std::initializer_list<std::pair<const char*, Input>> given);
   void buffer(const std::string& name, Input input);
   void args(std::initializer_list<std::pair<const char*, ir::IndexExpr>> given);
   void arg(const std::string& name, const ir::IndexExpr& value);
-  /// InternalError if an argument is missing that all forms of the kernel take.
+  /// InternalError if an argument is missing that every variant of the kernel has.
   void check_arguments() const;
   std::array<ir::IndexExpr, 3> groups;  // Work-groups in each dimension.
   std::array<int, 3> local{1, 1, 1};    // Work-items of a work-group.
@@ -101,7 +101,8 @@ struct TemplateContext {
 };
 using TemplateChooser = bool (*)(TemplateContext&, TemplateLaunch&);
 
-/// A row of kernels/kernels.def and its chooser. Rows are asked in order; the first that accepts is used.
+/// A row of kernels/kernels.def and its chooser. The choosers are called in the order of the rows; the first that
+/// accepts the node is used.
 struct TemplateRow {
   KernelId kernel;
   TemplateChooser choose;

@@ -17,9 +17,10 @@ struct Tunable {
   ir::Graph graph;
 };
 
-/// Returns the name of the problem that a node poses, for a table of measurements: its operation, dtypes, sizes,
-/// layouts, and what the device may use. Large sizes are rounded to eighths of a power of two, so that one measurement
-/// serves similar sizes. "+" follows a size that is no multiple of 4. "?" is a size that is known only at run time.
+/// Returns the name of a node's problem, for a table of measurements: its operation, dtypes, sizes and layouts, and the
+/// levels of kernels that the device may use. Large sizes are rounded to eighths of a power of two, so that one
+/// measurement serves similar sizes. "+" follows a size that is no multiple of 4. "?" is a size that is known only at
+/// run time.
 std::string problem_of(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
 /// Appends `node` of `graph`, unless its problem is already listed. A node with sizes that are known only at run time

@@ -182,8 +182,8 @@ bool may_reorder(const Facts& f, const Uses& uses, NodeId id, BufferId buffer) {
   });
 }
 
-/// Checks each access in program order: it comes after the write of what it reads, and after all reads of what it
-/// overwrites.
+/// Checks each access in program order: a read comes after the write of the value that it reads, and a write comes
+/// after all reads of the value that it overwrites.
 std::string respects_dependences(const Facts& f) {
   std::vector<Uses> uses(f.schedule.graph.buffers.size());
   Position call;

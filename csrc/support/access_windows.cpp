@@ -88,8 +88,9 @@ struct Entry {
   std::string path;
 };
 
-/// Returns why others own a file or folder, or have one of `rights` to it; "" if neither. `inherited`: rights to what will be
-/// made in the folder count, too. `must_be_mine`: an administrator's will not do.
+/// Returns why others own a file or folder, or have one of `rights` to it; "" if neither. `inherited`: rights to
+/// entries that will be created in the folder count, too. `must_be_mine`: an owner who is an administrator is a
+/// problem.
 std::string access_problem(const Entry& entry, DWORD rights, bool inherited, bool must_be_mine) {
   static const Trust trust;
   const std::string where = "the " + entry.kind + " " + entry.path;

@@ -31,7 +31,7 @@ class Channel {
   Received receive(Message& message, std::chrono::milliseconds limit);
   /// Waits until the other side has closed its end.
   void wait_for_end() noexcept;
-  /// Closes this end. What follows fails.
+  /// Closes this end. Later calls fail.
   void close() noexcept;
 
  private:

@@ -197,7 +197,7 @@ std::string private_file_problem(const std::string& path) {
   if (!S_ISREG(entry.st_mode)) return path + (S_ISLNK(entry.st_mode) ? " is a symbolic link" : " is no regular file");
   if (!is_mine(entry)) return "the file " + path + owner_of(entry);
   if (entry.st_mode & kOthersWrite) return "others can write to the file " + path + " (delete it)";
-  // The result does not matter, because nothing in the file is secret.
+  // A failure of chmod does not matter, because nothing in the file is secret.
   if (entry.st_mode & (S_IRGRP | S_IROTH)) chmod(path.c_str(), entry.st_mode & 0700);
   return "";
 }

@@ -73,7 +73,7 @@ class OclAllocator final : public c10::DeviceAllocator {
     });
   }
   void recordStream(const c10::DataPtr& ptr, c10::Stream stream) override {
-    // The context is not the address if the tensor is a view of a CUDA tensor.
+    // Uses the data pointer, not its context: they differ if the tensor is a view of a CUDA tensor.
     const void* address = ptr.get();
     if (address == nullptr) return;
     at_boundary([&] {

@@ -276,7 +276,8 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
 void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   if (transferable(src, dst)) return download(src, dst, non_blocking);
   if (!src.is_non_overlapping_and_dense()) {
-    // Convert on the device if the result can be downloaded straight into `dst`. Otherwise only gather there.
+    // Convert on the device if the result can be downloaded straight into `dst`. Otherwise the device only makes the
+    // elements dense, and the host converts them.
     const bool direct = dst.is_non_overlapping_and_dense() &&
                         !kernel_types(src.scalar_type(), dst.scalar_type(), src.device().index()).first.empty();
     const at::Tensor dense =

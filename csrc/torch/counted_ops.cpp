@@ -2,6 +2,7 @@
 // equal. They call other eager ops, which compute everything on the device. Only the number or the size is read back.
 #include <ATen/ATen.h>
 #include <ATen/native/IndexingUtils.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -92,6 +93,19 @@ void with_places(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   fallback(op, stack);
 }
 
+/// Writes values at indices. A number on the CPU that is written where a mask is true may have any dtype, as on all devices.
+void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t first = stack->size() - op.schema().arguments().size();
+  at::Tensor self = (*stack)[first].toTensor();
+  const at::Tensor values = (*stack)[first + 2].toTensor();
+  const bool accumulate = (*stack)[first + 3].toBool();
+  const auto [is_fill, mask] = at::native::canDispatchToMaskedFill(self, (*stack)[first + 1].toOptionalTensorList(), values);
+  if (accumulate || !is_fill) return with_places<1>(op, stack);
+  self.masked_fill_(mask, values.item());
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  torch::jit::push(*stack, std::move(self));
+}
+
 // Unique elements: sort, then keep the first element of each run of equal ones.
 
 struct Runs {
@@ -175,7 +189,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("masked_select", masked_select);
   m.impl("take", take);
   m.impl("index.Tensor", torch::CppFunction::makeFromBoxedFunction<&with_places<1>>());
-  m.impl("_index_put_impl_", torch::CppFunction::makeFromBoxedFunction<&with_places<1>>());
+  m.impl("_index_put_impl_", torch::CppFunction::makeFromBoxedFunction<&index_put>());
   m.impl("_unique", unique);
   m.impl("_unique2", unique2);
   m.impl("unique_consecutive", unique_consecutive);

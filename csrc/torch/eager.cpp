@@ -22,11 +22,12 @@ namespace ocl::aten {
 
 namespace {
 
-// After this many plans that differ only in numbers, numbers become arguments.
+// The calls of an op that differ only in numbers, or only in numbers and sizes, form a class (struct Class). After this
+// many plans of a class that differ only in numbers, numbers become arguments of a plan.
 constexpr int kExactNumbers = 3;
 constexpr int kExactSizes = 4;  // After this many plans that differ in sizes, sizes become arguments.
-// A class of calls for which no plan without conditions can be made gets at most this many exact plans. Its further calls run
-// on the CPU.
+// If no single plan can serve a whole class without conditions, the class gets at most this many exact plans. Its
+// further calls run on the CPU.
 constexpr int kMostExact = 48;
 constexpr int kMostConditional = 8;  // A class of calls gets at most this many plans with conditions.
 // After this many failed compilations without a success, no more calls of the class are compiled.
@@ -111,7 +112,7 @@ class CacheMiss {
         const std::string entry = find(level, number);
         if (entry.empty()) return;
         StoredOp read = at_boundary([&] { return compiled_from(entry, op_, arguments_, device_, *context_); });
-        rejected = read.state == StoredOp::State::kDamaged;  // What is compiled instead replaces the entry.
+        rejected = read.state == StoredOp::State::kDamaged;  // The op is compiled, and the result replaces the entry.
         if (read.state == StoredOp::State::kServes) found = std::move(read.compiled);
         if (rejected || found) return;
       }
@@ -139,8 +140,8 @@ class CacheMiss {
     return keep(compiled);
   }
 
-  /// Call when the exact plan has been looked for. If there is one, PyTorch had refused only varying sizes or numbers, not
-  /// these arguments. That refusal is then worth storing.
+  /// Call after the search for an exact plan. If there is one, an earlier refusal of PyTorch was only about varying
+  /// sizes or numbers, not about these arguments. It then holds for the whole class and is stored.
   void exact_is(const PlanPointer& plan) {
     if (refusals_.empty() || !plan || plan->refused) return;
     int64_t stored = 0;
@@ -154,7 +155,7 @@ class CacheMiss {
   template <class Body>
   void without_lock(const Body& body) {
     lock_.unlock();
-    // After an exception, the lock may be free. Nobody uses it then.
+    // If body() throws, the lock stays free. Nobody uses it afterwards.
     body();
     lock_.lock();
   }

@@ -9,7 +9,7 @@
 
 namespace ocl::aten {
 
-/// How much of a call its plan depends on. A plan of a higher level serves more calls but knows less about each.
+/// How much of a call its plan depends on. A plan of a higher level serves more calls but is less specialised.
 enum class KeyLevel : uint8_t {
   kExact,  // All sizes and all numbers.
   // Floats are arguments of the plan. In optimizers, this holds only for the learning rate.

@@ -27,7 +27,7 @@ int list_position(const EagerArguments& arguments, int leaf) {
 bool memory_is_clear(const c10::OperatorHandle& op, const EagerArguments& arguments) {
   if (!op.schema().is_mutable()) return true;
   std::vector<std::pair<const void*, int>> storages;
-  // By the first leaf of the same elements: in add.out(a, b, out=a), the operand a is written.
+  // Indexed by the first leaf with the same elements: in add.out(a, b, out=a), this marks the operand a as written.
   std::vector<bool> is_target(arguments.leaves.size());
   for (size_t i = 0; i < arguments.leaves.size(); ++i) {
     const c10::IValue& value = arguments.leaves[i];

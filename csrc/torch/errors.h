@@ -1,5 +1,5 @@
-// csrc/torch/errors.h: hands an ocl::Error on to torch. Out of memory becomes torch.OutOfMemoryError. Every other kind
-// becomes its class in torch_ocl_compile/errors.py.
+// csrc/torch/errors.h: converts an ocl::Error to an exception of torch. Out of memory becomes torch.OutOfMemoryError.
+// Every other kind becomes its class in torch_ocl_compile/errors.py.
 #pragma once
 
 #include <utility>

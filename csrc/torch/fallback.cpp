@@ -155,7 +155,7 @@ bool wrote_into_expanded(const c10::OperatorHandle& op, torch::jit::Stack* stack
   const std::string name = c10::toString(op.operator_name());
   if (g_forbidden) forbid(name, describe_tensors(*stack, op.schema().arguments().size()));
   count_fallback(name);
-  at::Tensor memory = target;  // Has each element once.
+  at::Tensor memory = target;  // The part of the expanded tensor that has each element once.
   for (int64_t d = 0; d < target.dim(); ++d)
     if (target.stride(d) == 0) memory = memory.narrow(d, 0, 1);
   const at::Tensor written = memory.cpu();

@@ -67,7 +67,7 @@ std::string rate(int64_t amount, int64_t ns) {
   return fmt::format("{:.3f}", static_cast<double>(amount) / static_cast<double>(ns));
 }
 
-/// Adds what is known of a command beyond its name and times.
+/// Adds the metadata of a command: everything beyond its name and times.
 void add_facts(GenericTraceActivity& activity, const CommandRecord& record) {
   activity.addMetadata("device", record.device);
   activity.addMetadata("stream", record.stream);

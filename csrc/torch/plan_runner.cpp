@@ -179,7 +179,7 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
   exec::run(plan, addresses, output_addresses, handler, stream);
 
   std::vector<at::Tensor> outputs;
-  // A base may be returned only once: the caller may change the shape of one result but not of another.
+  // A tensor object is returned at most once: the caller may change the shape of one result without changing another.
   std::vector<bool> given(allocated.size(), false);
   outputs.reserve(graph.outputs.size());
   for (size_t i = 0; i < graph.outputs.size(); ++i) {

@@ -11,7 +11,7 @@ namespace ocl::aten {
 
 std::string entry_of(const CompiledOp& compiled);
 
-/// What an entry of the cache is for a call.
+/// Whether an entry of the cache serves a call, and the compiled op if it does.
 struct StoredOp {
   enum class State : uint8_t {
     kServes,

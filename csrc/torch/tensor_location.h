@@ -1,4 +1,4 @@
-// csrc/torch/tensor_location.h: maps a tensor to (cl_mem, offset) and back, so that exec need not know tensors.
+// csrc/torch/tensor_location.h: maps a tensor to (cl_mem, offset) and back, so that exec does not depend on torch.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -5,7 +5,7 @@
 // `row` + 8.
 // n                number of the step, counted over all heads
 // c0               first query of the step
-// seen             1 if one of these queries sees one of the warpgroup's keys, which begin at `first`
+// seen             1 if a query of the step sees a key of the warpgroup (causal mask); its keys begin at `first`
 // step_statistics  statistics of the step's queries in local memory, from the lane's first column on
 #if PASS == 2
 #if HALVES

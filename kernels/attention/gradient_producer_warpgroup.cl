@@ -1,13 +1,13 @@
 // kernels/attention/gradient_producer_warpgroup.cl: parameters of attention/gradient_warpgroup.cl, and its producers,
 // which stage the columns of each step. Comes after attention/shared_warpgroup.cl.
 #ifndef OVERLAP
-#define OVERLAP 0  // PASS 1, operands of 16 bits: 1 multiplies ds k of a step while the next ds is computed
+#define OVERLAP 0  // PASS 1, operands of 16 bits. 1: the products ds k of a step run while the next ds is computed
 #endif
 #define TILES (HALVES ? 2 : PASS + 2)  // stages of a step
 #define STEPS_HELD (STAGES / TILES + 2)  // steps whose statistics are in use at once
 #define STATISTICS(n) ((n) % STEPS_HELD * 2 * TILE_C)  // offset of step n's statistics, [lse, delta][TILE_C]
-// Registers of a consumer's work-item. Producers give away the registers that consumers take. 0: all work-items have
-// the same number.
+// Registers of each work-item of a consumer. Producers give up registers, and consumers get them. 0: all work-items
+// have the same number.
 #ifndef CONSUMER_REGISTERS
 #define CONSUMER_REGISTERS (!HALVES && TILE_M == 128 ? 216 : 0)
 #define PRODUCER_REGISTERS 72
@@ -64,9 +64,10 @@ ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local 
   producer_finish(line, 2 * o.heads * o.steps);
 }
 #else
-// A producer holds 4 x 4 blocks of a tile in registers: 4 rows, which are neighbours for add_values, and 4 of the
-// depth. The eight producers of a column of blocks start with different rows of their blocks, so that their stores by
-// rows go to different banks. held_row returns the row of the tile that `held[i]` of producer p has.
+// A producer holds 4 x 4 blocks of a tile in registers: 4 rows by 4 elements of the depth. The 4 rows are neighbours in
+// the permuted order that add_values reads. Eight producers have blocks of the same columns. They start with different
+// rows of their blocks, so that their stores by rows go to different banks. held_row returns the row of the tile that
+// `held[i]` of producer p has.
 #define HELD (2 * B_CHUNKS)  // number of float4 of a tile that a producer holds in registers
 ALWAYS_INLINE int held_row(const int p, const int i) {
   const int quad = p & 7;
@@ -146,7 +147,7 @@ ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local 
 #define DRAW_PASS
 #define DECLARE_KEEP_BITS
 #endif
-// Waits until at most the latest `but` groups of products are incomplete. The complete ones include those of `sums`.
+// Waits for all groups of wgmma except the `but` latest ones. `sums` must be results of a group that is waited for.
 #define WAIT_SUMS(sums, count, but) \
   WGMMA_WAIT(but);                  \
   OCL_UNROLL                        \

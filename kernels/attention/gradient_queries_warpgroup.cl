@@ -1,9 +1,9 @@
 // kernels/attention/gradient_queries_warpgroup.cl: the consumers of attention/gradient_warpgroup.cl with PASS 1, the
 // gradient of queries. Comes after attention/gradient_producer_warpgroup.cl.
 //
-// Each consume_columns adds ds k to `out`, over `steps` steps, for rows `row` and `row` + 8. Later steps have no key
-// that a query of the warpgroup sees. first: the warpgroup's first row. row_statistics: lse of the two rows, then delta
-// of the two.
+// Each version of consume_columns adds ds k to `out`, over the first `steps` steps, for rows `row` and `row` + 8. With
+// a causal mask, no query of the warpgroup sees a key of later steps. first: the warpgroup's first row. row_statistics:
+// lse of the two rows, then delta of the two.
 #if PASS == 1
 #if !HALVES
 ALWAYS_INLINE void consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,

@@ -15,10 +15,10 @@
 //   warp 1    16   |              |               y1 += p b2, y += ds b        p and ds from registers
 //                  +--------------+----
 //
-// Work-group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. b and b2
-// of the steps take turns in a ring of STAGES buffers: all work-items copy step n + STAGES - 1 (cp.async) while the
-// warps work on step n. There is one barrier per step. With PASS 2 the ring also has lse and delta of a step's queries.
-// Their loads begin one step earlier.
+// Work-group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, which stay in local memory. A ring of
+// STAGES buffers holds b and b2 of the current and the next steps: all work-items copy step n + STAGES - 1 (cp.async)
+// while the warps work on step n. There is one barrier per step. With PASS 2 the ring also has lse and delta of a
+// step's queries. Their loads begin one step earlier.
 //
 // Arguments and epilogue macros are those of attention/group.cl with PASS 1 and 2, without w and w2: b and b2 take
 // their place. WARP_M is 16. Store dimension d, VW = 2. Global size: (ceil(rows / TILE_M) * GROUP_SIZE, heads of the
@@ -38,7 +38,7 @@
 #define STEP_TILES(n) (ring + (n) % STAGES * 2 * TILE_ELEMENTS)  // b, then b2
 #define STATISTICS(n) (statistics + (n) % STAGES * 2 * TILE_C)  // lse, then delta, of step n's queries: [2][TILE_C]
 
-// Returns (row_max, row_sum, delta) of a query as they lie in memory. For a query beyond the last one row_sum is
+// Returns (row_max, row_sum, delta) of a query, as stored in memory. For a query beyond the last one row_sum is
 // negative.
 ALWAYS_INLINE float4 raw_statistics(const QueryStatistics o, const int query) {
   if (query >= o.queries) return (float4)(0.0f, -1.0f, 0.0f, 0.0f);
@@ -140,7 +140,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const float row_statistics[4] = {upper.x, lower.x, upper.y, lower.y};
 #endif
 
-  // The copies of the rows complete with those of the first columns.
+  // These copies are in the same cp.async group as the first columns, so one wait is enough for both.
   stage_rows(a_tile, a + a_offset + batch * a_batch + head * a_head + r0 * a_row, a_row, rows - r0, DEPTH, TILE_M,
              direct);
   stage_rows(a2_tile, a2 + a2_offset + batch * a2_batch + head * a2_head + r0 * a2_row, a2_row, rows - r0, DEPTH2,
@@ -152,11 +152,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   }
   for (int n = 0; n < count; ++n) {
     WAIT_COPIES(STAGES - 2);
-    barrier(CLK_LOCAL_MEM_FENCE);  // all see this step's copies, and all have read the step before
+    barrier(CLK_LOCAL_MEM_FENCE);  // all see this step's copies, and all have finished reading the previous step
     if (n + STAGES - 1 < count) STAGE_STEP(n + STAGES - 1)
     commit_copies();
     const int c0 = COLUMN_OF(n);
-    // only if some query sees some key in this step
+    // with a causal mask: only if some query sees some key in this step
     if (!CAUSAL || (ROWS_ARE_KEYS ? c0 + TILE_C > first : c0 < first + WARP_M)) {
       __local const OPERAND_T *b_tile = STEP_TILES(n), *b2_tile = STEP_TILES(n) + TILE_ELEMENTS;
       multiply_scores(s, a_tile + warp_row0 * TILE_K, b_tile, DEPTH);

@@ -22,7 +22,7 @@
 // time. The producers bring b and b2 of each step through the pipeline. With PASS 2 they also bring lse and delta of
 // the step's queries.
 //   operands of 16 bits: a step has two stages, b2 and then b. A tile is [blocks of 64 of the depth][rows][64]. The
-//   first products read it with the depth contiguous, the second ones with the columns contiguous.
+//   first products (s, dout v^T) read it with the depth contiguous, the second ones with the columns contiguous.
 //   operands of 32 bits, split as in tensor_core/warpgroup.cl: wgmma reads only what is contiguous along the sum. So an
 //   operand that both kinds of products read is staged twice, in two stages: by rows (two blocks of 32 of the depth,
 //   [TILE_C][32]) and by columns (two blocks of 32 rows, [64][32]). The stages of a step are
@@ -100,7 +100,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
                               columns,
                               steps,
                               column_heads};
-    // The copies of the rows complete with those of the first columns.
+    // These copies are published with the first columns, so the consumers' first wait covers both.
     if (DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
         CHUNK_ALIGNED(b2_offset)) {
       stage_rows(a_tile, a, a_row, rows - r0, DEPTH, TILE_M, 1);

@@ -17,12 +17,13 @@
 //             +--------------+----
 //
 // Work-group (i, h, b) owns rows [i*TILE_R, (i+1)*TILE_R) of head h of batch b, and goes through all columns. In a step
-// both operands of the scores are staged in local memory, STEP of the depth at a time, and each work-item computes 4x4
-// scores in registers. These become p (or ds) and are stored, transposed, in local memory (p_tile). Then they are
-// multiplied by rows of w, CHUNK floats of a row at a time. Each work-item adds up 4 rows x 4 columns of a chunk.
+// both operands of the scores are staged in local memory, STEP elements of the depth at a time, and each work-item
+// computes 4x4 scores in registers. These become p (or ds) and are stored, transposed, in local memory (p_tile). Then
+// they are multiplied by rows of w, CHUNK floats of a row at a time. Each work-item adds up 4 rows x 4 columns of a
+// chunk.
 //
-// Inputs: (pointer, offset) pairs, offsets and strides in elements. Their type is IN_T if nothing else is said. They
-// are contiguous along the last dimension.
+// Inputs: (pointer, offset) pairs, offsets and strides in elements. Their type is IN_T unless another type is given.
+// They are contiguous along the last dimension.
 //   a   rows of the scores: q, q, k          b   columns of the scores: k, k, q          DEPTH floats
 //   w   rows that p or ds multiplies: v, k, q      WIDTH floats
 //   PASS 1, 2:  a2 rows: dout, v   b2 columns: v, dout (DEPTH2 floats)   sums float [2][batch][head][query], delta
@@ -98,7 +99,7 @@ ALWAYS_INLINE void multiply_scores(float4* t, const GroupTiles at, __global cons
   }
 }
 
-// Stores the work-item's 4x4 scores t in p_tile, transposed.
+// Stores the work-item's 4x4 scores (or p, or ds) t in p_tile, transposed.
 ALWAYS_INLINE void keep_scores(const GroupTiles at, const float4* t) {
   __local float* to = at.p_tile + 4 * at.item.x * (TILE_R + TILE_PAD) + 4 * at.item.y;
   const int row = TILE_R + TILE_PAD;
@@ -109,7 +110,8 @@ ALWAYS_INLINE void keep_scores(const GroupTiles at, const float4* t) {
 }
 
 // Writes out = rescale * out + p_tile^T w, for rows 4*item.y + 0..3 and floats c*CHUNK + 4*item.x + 0..3 of each chunk
-// c. `count` rows of w are inside the matrix. The sum of a step begins at zero, which keeps long sums exact.
+// c. `count` rows of w are inside the matrix. Each step is summed from zero and then added, which keeps the rounding
+// errors of long sums small.
 ALWAYS_INLINE void add_rows(float4* out, const float4 rescale, const GroupTiles at, __global const IN_T* w,
                             const long w_row, const int count, const int width, const int aligned) {
   OCL_UNROLL
@@ -139,7 +141,7 @@ ALWAYS_INLINE void add_rows(float4* out, const float4 rescale, const GroupTiles 
 // row. parts: [ACROSS][TILE_R] of local memory.
 ALWAYS_INLINE float4 across_row(__local float* parts, const GroupTiles at, const float4 own, const int is_max) {
   *(__local float4*)(parts + at.item.x * TILE_R + 4 * at.item.y) = own;
-  barrier(CLK_LOCAL_MEM_FENCE);  // all parts are there
+  barrier(CLK_LOCAL_MEM_FENCE);  // all parts are stored
   float4 whole = *(__local const float4*)(parts + 4 * at.item.y);
   OCL_UNROLL
   for (int x = 1; x < ACROSS; ++x) {

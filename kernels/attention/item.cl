@@ -18,11 +18,11 @@
 //
 // Work-item (i, h, b) owns rows [i*MT*MR, (i+1)*MT*MR) of head h of batch b, and all columns. A panel of scores is
 // computed as a register tile: each step of the depth multiplies a scalar of each row by NV vectors of a packed panel.
-// The scores of a block lie in private memory (L1). They then multiply whole rows of the other operand, again MR x NV
-// vectors at a time. Each block has new accumulators, which keeps long sums exact.
+// The scores of a block are kept in private memory (L1). They then multiply whole rows of the other operand, again MR x
+// NV vectors at a time. Each block is summed in new accumulators, which keeps the rounding errors of long sums small.
 //
-// Inputs: (pointer, offset) pairs, offsets and strides in elements. Their type is IN_T if nothing else is said. They
-// are contiguous along the last dimension.
+// Inputs: (pointer, offset) pairs, offsets and strides in elements. Their type is IN_T unless another type is given.
+// They are contiguous along the last dimension.
 //   a   rows of the scores: q, q, k                        by a_batch, a_head, a_row; DEPTH floats
 //   b   columns of the scores, packed: k, k, q             [batch][head][ceil(columns / TN)][DEPTH][TN], zeros at the
 //                                                          end
@@ -242,7 +242,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #if PASS == 2
       __global const IN_T* added2 = w2 + w2_offset + batch * w2_batch + column_head * w2_head;
 #endif
-      // The columns that at least one row of the tile sees.
+      // The columns that at least one row of the tile sees (causal mask).
       const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TN * TN : 0;
       const int end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + MR) : columns;
       for (int c0 = begin; c0 < end; c0 += BLOCK) {

@@ -1,6 +1,5 @@
-// kernels/attention/scores.cl: what attention on tensor cores does to scores in registers: masks, dropout, the running
-// softmax, derivatives, stores. Comes after attention/parameters.cl, and tensor_core/warpgroup.cl or
-// tensor_core/warp.cl.
+// kernels/attention/scores.cl: how attention on tensor cores processes scores in registers: masks, dropout, running
+// softmax, gradients, stores. Comes after attention/parameters.cl, and tensor_core/warpgroup.cl or tensor_core/warp.cl.
 //
 // A step has TILE_C columns of scores. A lane holds two of 16 rows, r and r + 8 with r = lane / 4, and of these rows
 // two neighbours in each block of 8 columns:
@@ -30,7 +29,8 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
   RECOMPUTE_FROM(c0);
 #endif
 #if MASK
-  // All loads are unconditional, so that they are in flight together. Outside the scores they read the last element.
+  // All loads are unconditional, so that they are in flight together. Positions outside the scores load the mask's last
+  // row or column.
   const int last_row = (ROWS_ARE_KEYS ? keys : queries) - 1, last_column = (ROWS_ARE_KEYS ? queries : keys) - 1;
   const long down = ROWS_ARE_KEYS ? mask_key : mask_query, along = ROWS_ARE_KEYS ? mask_query : mask_key;
   __global const MASK_T* rows[2] = {mask + min(row, last_row) * down, mask + min(row + 8, last_row) * down};
@@ -102,11 +102,12 @@ ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {
     OTHER_LANE(y, as_float(x), 8);
   return as_uint(y);
 }
-// Writes to keep_bits which scores are kept: bit i % 32 of keep_bits[i / 32] is 1 if s[i] is. row: the row of s[0]. One
-// draw gives four bits, for neighbouring keys whose scores several lanes hold. For each word of keep_bits (32 scores of a
-// lane), a lane makes eight draws, partly for scores of other lanes, and the lanes then exchange bits. If rows are queries, lanes 2n and 2n + 1 draw for the upper and the lower row. If rows are keys, the
-// four lanes that hold the keys of a draw make it for two columns and two rows each, and transpose the block of 4x4
-// bits.
+// Writes to keep_bits which scores are kept: bit i % 32 of keep_bits[i / 32] is 1 if s[i] is. row: the row of s[0].
+// One draw gives four bits, for four neighbouring keys, whose scores several lanes hold. So for each word of keep_bits
+// (32 scores of a lane), a lane makes eight draws, partly for scores of other lanes. Then the lanes exchange bits:
+//   rows are queries: lanes 2n and 2n + 1 draw for the upper and the lower row.
+//   rows are keys: four lanes hold the keys of a draw. Each makes the draws of two columns and two rows. Together they
+//   transpose the block of 4x4 bits.
 ALWAYS_INLINE void draw(uint* keep_bits, const Draws o, const int row, const int c0) {
   const int lane = get_local_id(0) & 31, m = lane >> 2 & 3;
   OCL_UNROLL
@@ -156,8 +157,8 @@ ALWAYS_INLINE float across_row(float x, const int is_max) {
 }
 
 // Does one step of the running softmax for the lane's two rows. It updates row_max, replaces s by exp(s - row_max), and
-// updates row_sum, the sum of the lane's own columns. It writes to rescale the factor for what earlier steps have added
-// up.
+// updates row_sum, the sum of the lane's own columns. `rescale` becomes the factor that the caller must apply to the
+// output sums of earlier steps.
 ALWAYS_INLINE void softmax_step(float* s, float* row_max, float* row_sum, float* rescale) {
   OCL_UNROLL
   for (int half_ = 0; half_ < 2; ++half_) {

@@ -39,7 +39,7 @@ ALWAYS_INLINE float max_lanes16(const float16 x) {
   return max_lanes8(x.lo > x.hi ? x.lo : x.hi);
 }
 
-// Returns exp(x) for x <= 0 within one ulp. Below -87.3, where floats lose precision, the result is 0; nan stays nan.
+// Returns exp(x) for x <= 0 within one ulp. Below -87.3, where the result would be subnormal, it is 0; nan stays nan.
 // The integer part of the exponent comes from the bits of m, because rint() is slow on some runtimes.
 ALWAYS_INLINE VEC exp_lanes(const VEC given) {
   const VEC x = given < (VEC)(-87.3f) ? (VEC)(-87.3f) : given;
@@ -130,8 +130,8 @@ ALWAYS_INLINE void add_part(float* out, const float* rescale, const float* s, __
     add_chunk(out, rescale, s, w, w_row, count, PADDED(width) / TN * TN, width, PADDED(width) % TN / VW);
 }
 
-// Does what add_part does, with new accumulators every SUM columns. Gradients need this, because their terms have both
-// signs; their rescale is 1.
+// Does what add_part does, with new accumulators every SUM columns. Gradients need this, because sums of terms with
+// both signs lose more precision. Their rescale is 1.
 ALWAYS_INLINE void add_rows(float* out, const float* rescale, const float* s, __global const IN_T* w, const long w_row,
                             const int count, const int width) {
   OCL_NO_UNROLL for (int k = 0; k < count; k += SUM)

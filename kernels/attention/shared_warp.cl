@@ -11,7 +11,7 @@
 //   element by element.
 //
 //   TILE_C      columns of a step, equal to TILE_N and WARP_N: 64 or 128
-//   DEPTH_TILE  sums of a row: the larger head size, rounded up to a multiple of 32
+//   DEPTH_TILE  width of the accumulators of a row: the larger head size, rounded up to a multiple of 32
 #define ROW_BLOCKS (WARP_M / 16)  // blocks of 16 rows that a warp has
 #define DEPTH_BLOCKS ((DEPTH_TILE + TILE_K - 1) / TILE_K)  // blocks of 128 bytes that a row has in local memory
 #define TILE_ELEMENTS (TILE_C * DEPTH_BLOCKS * TILE_K)

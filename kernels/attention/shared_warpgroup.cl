@@ -54,7 +54,7 @@ ALWAYS_INLINE void skip_stages(const Pipeline line, const int begin, const int e
 #if HALVES
 // Begins s = q k^T of a step. s is ordered as in attention/scores.cl. q: the first row of the work-group's tile.
 ALWAYS_INLINE void begin_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k) {
-  // A descriptor advances by 2 (32 bytes) for 16 of the depth.
+  // A descriptor advances by 2 (32 bytes) for 16 elements of the depth.
   const ulong a = descriptor(q + (get_local_id(0) >> 7) * 64 * TILE_K, 1), b = descriptor(k, 1);
   WGMMA_FENCE();
   OCL_CAT(MULTIPLY_, TILE_C)(s, a, b, "0", "0, 0");
@@ -86,8 +86,8 @@ ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const OPERAND
   WGMMA_COMMIT();
 }
 #else
-// Number of blocks of 32 of the depth that share a running sum. With TERMS 1 (TF32) one sum goes over both blocks of a
-// tile, as with 16-bit operands.
+// Number of blocks of 32 elements of the depth that share a running sum. With TERMS 1 (TF32) one sum goes over both
+// blocks of a tile, as with 16-bit operands.
 #define BLOCKS (TERMS == 3 ? 1 : 2)
 // Adds a b over BLOCKS blocks of the depth to row_sum. first: 1 if these are the first blocks, so that row_sum begins
 // at 0. high, low: the pieces of a. b_tile: the first of the blocks of b.

@@ -11,10 +11,10 @@
 //   warp 1    WARP_M  |              |               out = rescale out + p v      p from registers, v from local memory
 //                     +--------------+----
 //
-// Work-group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The
-// tiles of keys and values take turns in a ring of STAGES buffers: tile 2 * step has the keys of a step, tile 2 * step
-// + 1 its values. All work-items copy tile n + STAGES - 1 (cp.async) while the warps work on tile n. There is one
-// barrier per tile.
+// Work-group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b, which stay in local memory. The
+// tiles of keys and values go through a ring of STAGES buffers: tile 2 * step has the keys of a step, tile 2 * step + 1
+// its values. All work-items copy tile n + STAGES - 1 (cp.async) while the warps work on tile n. There is one barrier
+// per tile.
 //
 // Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW
 // 2.
@@ -94,7 +94,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   OCL_UNROLL
   for (int i = 0; i < 2 * ROW_BLOCKS; ++i) row_max[i] = -INFINITY, row_sum[i] = 0.0f;
 
-  stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, direct);  // completes with the first keys
+  stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, direct);  // in the same cp.async group as the first keys
   OCL_UNROLL
   for (int n = 0; n < STAGES - 1; ++n) {
     if (n < 2 * steps) COPY_KV_TILE(n)

@@ -150,7 +150,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
                          v_row,
                          keys,
                          steps};
-    // The copies of q complete with those of the first keys.
+    // The copies of q are published with the first keys, so the consumers' first wait covers both.
     if (DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset)) {
       stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 1);
       produce(line, o, 1);
@@ -181,7 +181,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #endif
 #if OVERLAP
   // The products for the scores of a step are issued before the products with the values of the previous step. So the
-  // tensor cores multiply these values while the softmax runs.
+  // tensor cores multiply the values while the softmax runs.
   if (visible_steps > 0) {
     begin_scores(s, q_tile, consumer_wait(line, 0));
     DRAW(keep_bits, row, 0);

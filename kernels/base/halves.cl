@@ -10,8 +10,8 @@
 
 // ocl_half_value converts fp16 bits to a float. It adds 112 to the exponent, and 112 once more for inf and nan. A
 // subnormal is m * 2^-24: with the exponent of 2^-14 in front, its bits are the float 2^-14 + m * 2^-24, from which
-// 2^-14 is subtracted. ocl_half_bits converts a float to fp16 bits, rounded to nearest even. Adding 0.5 to a small
-// value leaves its multiples of 2^-24 in the last bits.
+// 2^-14 is subtracted. ocl_half_bits converts a float to fp16 bits, rounded to nearest even. To a value below 2^-14 it
+// adds 0.5: the addition rounds the value to multiples of 2^-24, whose number is then in the low bits of the sum.
 #define OCL_HALF_OPERATIONS(n)                                                                       \
   OCL_OVERLOADED float##n ocl_half_value(const ushort##n half_bits) {                                \
     const uint##n bits = convert_uint##n(half_bits);                                                 \

@@ -1,13 +1,13 @@
 // kernels/base/maths.cl: float functions for CPU devices, and for GPUs whose builtins branch. They replace builtins of
 // the runtime, or the functions op_own_NAME of base/ops.cl.
 //
-// Runtimes differ by 12 times in what a builtin costs, and none inlines all of them. These functions are a few dozen
-// vector instructions everywhere. The rules are those of base/ops.cl, with T = float or a vector of floats.
-// csrc/codegen/op_library.h chooses between them.
+// The cost of a builtin differs by up to 12 times between runtimes, and no runtime inlines all of them. These functions
+// are a few dozen vector instructions on every runtime. The rules are those of base/ops.cl, with T = float or a vector
+// of floats. csrc/codegen/op_library.h chooses between a builtin and a function of this file.
 //
 //   function        largest error, ulp  range and remarks; the mean error is below 0.4 ulp everywhere
 //   exp             1                   all x, subnormal results included; above 88.7228 inf
-//   exp_falling     1                   x <= 0; below -88, where floats lose precision, 0
+//   exp_falling     1                   x <= 0; below -88, where the result would be subnormal, 0
 //   tanh            2.5                 all x
 //   erf             2                   all x
 //   gelu_erf        8                   x >= -2.5; 50 for x >= -5.5, where the formula x/2 (1 + erf) has no correct
@@ -17,7 +17,7 @@
 //                                       negative x
 //   sigmoid         2.5                 x > -88 (below: 0), by exp
 //   silu            3                   x > -88, by exp
-// tests/device/test_maths.py goes through the arguments and compares each function with its number.
+// tests/device/test_maths.py compares each function with its bound, over all arguments.
 #ifndef T
 #include "base/ops.cl"
 #endif

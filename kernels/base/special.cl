@@ -210,7 +210,7 @@ OCL_INLINE T op_igamma_factor(T a, T x) {
 }
 
 // Returns the sum over k of x^k / ((a + 1) ... (a + k)), which is the lower incomplete gamma function divided by
-// igamma_factor. Lanes that are not `wanted` do not keep the loop running.
+// igamma_factor. The loop ends when all `wanted` lanes have converged; other lanes do not matter.
 OCL_INLINE T op_igamma_series(T a, T x, N wanted) {
   T sum = REAL(1.0), term = REAL(1.0), r = a;
   for (int k = 0; k < 2000; ++k) {
@@ -224,7 +224,7 @@ OCL_INLINE T op_igamma_series(T a, T x, N wanted) {
 }
 
 // Returns the upper incomplete gamma function divided by a * igamma_factor, by Legendre's continued fraction in Lentz's
-// forward form. Lanes that are not `wanted` do not keep the loop running.
+// forward form. The loop ends when all `wanted` lanes have converged.
 OCL_INLINE T op_igammac_fraction(T a, T x, N wanted) {
   const T tiny = REAL(1.0e-30);
   T b = x + REAL(1.0) - a, c = REAL(1.0) / tiny, d = REAL(1.0) / (fabs(b) < tiny ? tiny : b), h = d, change = REAL(0.0);

@@ -216,7 +216,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       ++r;          \
     }               \
   }
-// Computes the shift of the current tap, the distance in x. It needs divisions, so it is computed only for a new tap.
+// Computes the shift of the current tap: the distance in x from what shift 0 reads. It needs divisions, so it is
+// computed only for a new tap.
 #define SHIFT                                                                                 \
   {                                                                                           \
     while (MORE_STEPS && !TAP_USED) NEXT_TAP                                                  \

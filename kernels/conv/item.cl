@@ -103,7 +103,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   const int tiles_k = (K + TN - 1) / TN, group = PANEL_ID / tiles_k, k0 = PANEL_ID % tiles_k * TN;
 #if DATA_GRADIENT
   const int phase_h = get_global_id(2) / stride_w, phase_w = get_global_id(2) % stride_w;
-  // pixels of this phase
+  // rows and columns of this phase's pixels
   const int rows_h = (out_h - phase_h + stride_h - 1) / stride_h, rows_w = (out_w - phase_w + stride_w - 1) / stride_w;
 #define OUT_H(q) ((q) * stride_h + phase_h)
 #define OUT_W(q) ((q) * stride_w + phase_w)
@@ -222,7 +222,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   const int rows = min(MT * MR, pixels - first), width = min(TN, K - k0), k_out = group * K + k0;
   VEC mean[NV], m2[NV];
   OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] = m2[v] = (VEC)(0.f);
-  for (int i = 1; i < rows; ++i)  // as the distance from the first pixel, so that large values lose no digits
+  for (int i = 1; i < rows; ++i)  // relative to the first pixel, so that a large common value costs no precision
     OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] += VLOAD(sums + i * TN + v * VW) - VLOAD(sums + v * VW);
   OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] = VLOAD(sums + v * VW) + mean[v] / (VEC)(rows);
   for (int i = 0; i < rows; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) {

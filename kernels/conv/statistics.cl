@@ -1,6 +1,6 @@
 // kernels/conv/statistics.cl: statistics of the columns that a convolution on tensor cores stores: mean and m2 (the sum
-// of squared distances from the mean), in slices. They replace the pass over memory that a batch norm would begin with.
-// Comes after tensor_core/warpgroup.cl or tensor_core/warp.cl, with STATISTICS 1.
+// of squared distances from the mean), in slices. With them, a batch norm need not read the output again. Comes after
+// tensor_core/warpgroup.cl or tensor_core/warp.cl, with STATISTICS 1.
 //
 // Each column of tiles is cut into `slices` slices; one work-group takes a slice:
 //   slice 0: tiles 0, slices, 2 slices, ...      slice 1: tiles 1, slices + 1, ...      ...
@@ -24,7 +24,8 @@
 #define FIRST_ROW ((int)(get_local_id(0) >> 5) / WARPS_N * WARP_M)  // first row of this warp in a tile
 #define FIRST_COLUMN warp_column()
 #define WAIT_FOR_WARPS(s, number) barrier(CLK_LOCAL_MEM_FENCE)
-// tensor_core/warpgroup.cl: the producers run ahead, so a warp may begin a slice while others store the one before
+// tensor_core/warpgroup.cl: the producers run ahead, so a warp may begin a slice while others still store the previous
+// slice
 #else
 #define OWN_ROWS 16
 #define OWN_COLUMNS TILE_N

@@ -26,7 +26,7 @@
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
-// the statistics lie behind y
+// the statistics follow the last element of y
 #define STORE1(value, which, slice, k) \
   (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * slices + (slice)) * (get_global_size(1) * K) + (k)] = (value))
 #endif
@@ -100,7 +100,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       const int all_panels = (K + 63) / 64, panels = min(all_panels - tile.y * (TILE_N / 64), TILE_N / 64);
       const long panel = (long)((R * S * C + TILE_K - 1) / TILE_K) * (PIECES * BLOCK);
       __global const float* filters = w + (w_offset + ((long)group * all_panels + tile.y * (TILE_N / 64)) * panel);
-// Producer 0 copies the blocks of a step, because its chunk is the first along the depth.
+// Producer 0 copies the blocks of a step, because its position in the depth (`at`) is the first of the step.
 #define STAGE_FILTERS(held, step)                                                                                   \
   if (p == 0) {                                                                                                     \
     const uint full = line.full + 8 * ((step) % STAGES);                                                            \

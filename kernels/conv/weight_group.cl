@@ -75,8 +75,8 @@
 #error "a tile that is read by single elements is at most as wide as the group has items"
 #endif
 
-// A pixel of dy: image, row, column. next_pixel returns the pixel at the distance `by` from it, without a division,
-// because the distance is split into images, rows and columns once.
+// A pixel of dy: image, row, column. next_pixel returns the pixel `by` pixels later. It needs no division, because the
+// distance was split into images, rows and columns before the loop.
 typedef struct {
   int n, p, q;
 } GradientPixel;
@@ -128,8 +128,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int group = get_group_id(1), split = get_group_id(2);
   const int begin = split * split_pixels, end = min(batch * P * Q, begin + split_pixels);
 
-  // The filters of dy and the column of x that this work-item loads. A column out of range gets a tap that never lies
-  // inside the image.
+  // The filters of dy and the column of x that this work-item loads. A column out of range gets a tap that is outside
+  // of the image for every pixel.
   const int dy_m = DY_VEC4 ? lane % DY_LANES * 4 : lane % DY_LANES;
   const int dy_inside = m0 + dy_m < K;
   const int x_column = n0 + (X_VEC4 ? lane % X_LANES * 4 : lane % X_LANES);
@@ -154,8 +154,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   float4 dy_held[DY_HELD], x_held[X_HELD];
 
   int now = 0;
-  // The first iteration only loads and stores step 0. Every other one loads the next step, multiplies the current one,
-  // and stores the next one in local memory.
+  // The first iteration only loads and stores step 0. Each later iteration loads the next step, multiplies the current
+  // one, and stores the next one in local memory.
   for (int pixel = begin - TILE_K; pixel < end; pixel += TILE_K) {
     const int more = pixel + TILE_K < end;
     if (more) {

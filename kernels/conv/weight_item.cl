@@ -35,7 +35,7 @@
 #endif
 #define TN (NV * VW)  // columns of a tile
 #ifndef MT
-#define MT 9  // tiles of a work-item; their sums have 4*MT*MR*TN bytes; packing dy pays with 8 or more
+#define MT 9  // tiles of a work-item; their sums have 4*MT*MR*TN bytes; packing dy pays off with 8 tiles or more
 #endif
 #ifndef PIXEL_BLOCK
 #define PIXEL_BLOCK 224  // pixels of dy packed at a time; 4*PIXEL_BLOCK*TN bytes
@@ -109,13 +109,13 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       const int j0 = j_first + t * MR;
       if (j0 >= J) break;
       VEC acc[MR][NV];
-      __global const IN_T* from[MR];  // what row i of the tile reads for output column 0, less segment_x
+      __global const IN_T* from[MR];  // address that row i of the tile reads for output column 0, less segment_x
       int tap_h[MR], low[MR], high[MR];  // row i reads inside the image for output columns [low, high)
       int fast_begin = 0, fast_end = out_w, same_tap = 1;
       const int tap0 = j0 / C;
       OCL_UNROLL for (int i = 0; i < MR; ++i) {
         const int j = min(j0 + i, J - 1), tap = j / C, left = tap % S * dil_w - pad_w;
-        tap_h[i] = tap / S * dil_h;  // never decreases with i
+        tap_h[i] = tap / S * dil_h;  // does not decrease as i grows
         from[i] = x + ((long)(j % C) * x_c + (long)tap_h[i] * x_h + (long)left * x_w);
         low[i] = max(0, ceil_div(-left, stride_w));
         high[i] = min(out_w, ceil_div(in_w - left, stride_w));
@@ -141,7 +141,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
           }
         }
-        if (same_tap) continue;  // the other columns are outside for all rows of the tile
+        if (same_tap) continue;  // the remaining columns are outside of the image for all rows of the tile
         for (int ow = ow0; ow < ow1; ++ow) {
           if (ow >= begin && ow < stop) continue;
           VEC bv[NV];

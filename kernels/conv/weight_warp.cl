@@ -40,14 +40,14 @@
 #define A_PIXEL_STEP (GROUP_SIZE / (TILE_M / CHUNK))  // pixels from one chunk of a work-item to the next
 #define B_PIXEL_STEP (GROUP_SIZE / (TILE_N / CHUNK))
 
-// The pixel of x that a work-item's tap reads for the current pixel of dy. next_pixel moves it by B_PIXEL_STEP pixels
-// of dy without a division, because this distance is split into images, rows and columns once.
+// The pixel of x that a work-item's tap reads for the current pixel of dy. next_pixel moves it forward by B_PIXEL_STEP
+// pixels of dy. It needs no division, because this distance was split into images, rows and columns before the loop.
 typedef struct {
   __global const OPERAND_T* image;  // address of the image, at the chunk's channels
   int h, v;  // row and column in the image; may lie outside of it
-  int h_end, v_end;  // first row and column behind the last ones that the tap reads
-  int h_by, v_by;  // rows and columns of x that next_pixel adds, before it wraps
-  long image_by;  // elements that next_pixel adds to the image's address, before it wraps
+  int h_end, v_end;  // one past the last row and column that the tap reads
+  int h_by, v_by;  // rows and columns of x that next_pixel adds, before it carries over to the next row or image
+  long image_by;  // elements that next_pixel adds to the image's address, before the carry
 } PixelWalk;
 
 // Returns the place that the tap reads for pixel number `pixel` of dy. image: the image of pixel 0, at the chunk's

@@ -4,7 +4,7 @@
 // The formula, the arguments and the splits over pixels are those of conv/weight_group.cl, the pipeline is in
 // tensor_core/warpgroup.cl. GEMM with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c
 // fastest (B = x), depth = pixels of dy. A chunk of x (16 bytes) has channels of one tap, so C is a multiple of CHUNK.
-// A producer of x always copies the same columns. So its tap never changes, and it only goes from pixel to pixel.
+// A producer of x copies the same columns, and so the same tap, for all pixels.
 //
 // Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
 //   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K), long dy_n,

@@ -15,7 +15,8 @@
 // tiles start where w + pad_w is a multiple of STRIDE_W.
 // Kind 2: one work-item sums all taps of one block of VW channels over its share of the rows (n, oh). The sums of a row
 // are made in registers, then added to totals. If the last block is not full, it is moved back to end at C: it computes
-// some channels twice, but stores only its own. C >= VW.
+// are made in registers, then added to totals. If the last block has fewer than VW channels, it starts earlier and ends
+// at C. It then computes some channels that the previous block also has, but stores only its own. C >= VW.
 //
 // Inputs: x (kind 1: dy) is x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 is dy[n*y_n + h*y_h + w*y_w +
 // c].

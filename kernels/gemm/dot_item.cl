@@ -58,7 +58,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
           OCL_UNROLL for (int i = 0; i < MR; ++i) acc[i][j] = fma(av[i], bv, acc[i][j]);
         }
       }
-      float lanes[MR * NR * VW];  // kept, so that the epilogue macros have one call site
+      float lanes[MR * NR * VW];  // an array, so that the loop below has only one call of the epilogue macros
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int j = 0; j < NR; ++j)
           VSTORE(acc[i][j], lanes + (i * NR + j) * VW);
       for (int i = 0; i < min(MR, M - m); ++i)

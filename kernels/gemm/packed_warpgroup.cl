@@ -6,8 +6,8 @@
 //   copies blocks of 8 KB         ->  TILE_M/64 blocks of A, then those of B ->  read by the tensor cores; A of split
 //   (fp32: high and low of B)         full[stage] counts bytes                   fp32 goes through registers
 //
-// With TF32 and 16-bit operands one running sum serves the whole depth, and the products of a step begin before the
-// products of the previous step have ended.
+// With TF32 and 16-bit operands one running sum covers the whole depth, and the products of a step are issued before
+// those of the previous step are complete.
 //
 // Arguments: a, a_offset, b, b_offset: [batch][panels][steps][blocks], offsets in floats, multiples of 4; int M, N, K;
 //   long a_batch, b_batch: floats from one matrix to the next, 0 if there is only one; epilogue.
@@ -18,10 +18,10 @@
 #define KERNEL_NAME gemm_packed_warpgroup
 #endif
 #ifndef A_ROWS
-#define A_ROWS 1  // 1: blocks have the depth contiguous; 0 (16 bits): the rows of A
+#define A_ROWS 1  // 1: blocks of A are contiguous along the depth; 0 (only 16 bits): along the rows of A
 #endif
 #ifndef B_ROWS
-#define B_ROWS 1  // the same for B
+#define B_ROWS 1  // the same for B, with its columns
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset

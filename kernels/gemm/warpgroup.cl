@@ -45,7 +45,7 @@ ALWAYS_INLINE void stage(__local OPERAND_T* to, __global const OPERAND_T* from, 
                          const long along_depth, const int left, const int K, const int step, const int width,
                          const int k_major, const int direct) {
   const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
-  const int w_chunk = p % (width / CHUNK), at = p / (width / CHUNK);  // along the width
+  const int w_chunk = p % (width / CHUNK), at = p / (width / CHUNK);  // used if the width is contiguous
   OCL_UNROLL
   for (int i = 0; i < width * TILE_K / CHUNK / PRODUCERS; ++i) {
     const int m = k_major ? row + i * ROWS_APART : w_chunk * CHUNK;

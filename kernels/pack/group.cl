@@ -1,14 +1,14 @@
 // kernels/pack/group.cl: packs an operand of a matrix product into blocks of 8 KB, which gemm/packed_warpgroup.cl
 // copies into local memory unchanged.
 //
-// The "width" of an operand is its dimension of the output: rows of A, columns of B. A block has 64 of the width, and
-// of the depth one step: 32 elements of 32 bits, or 64 of 16 bits.
+// The "width" of an operand is its dimension of the output: rows of A, columns of B. A block has 64 elements along the
+// width, and one step along the depth: 32 elements of 32 bits, or 64 of 16 bits.
 //
 //         depth ->
 //  width  +-------+-------+-- -      P[b][panel][step] is one block; with ROWS of fp32 two, the high and the low part.
 //     64  | block | block |          FORM of a block:
-//         +-------+-------+-- -        ROWS       for each of the width a line of 128 bytes of the depth
-//  panel  |       |       |            COLUMNS    16 bits: for each of the depth a line of 64 of the width
+//         +-------+-------+-- -        ROWS       64 lines, one per element of the width, of 128 bytes of the depth
+//  panel  |       |       |            COLUMNS    16 bits: 64 lines, one per element of the depth, of 64 of the width
 //     1   +-------+-------+-- -        FRAGMENTS  32 bits: [4 warps][4 eighths of the depth][32 lanes][4], the order in
 //                                                 which lanes load them into registers
 //
@@ -95,8 +95,8 @@ ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const 
   }
 }
 #elif FORM == ROWS
-// Reads 4 x 4 elements. 8 neighbouring work-items go down the depth, so they read and write whole lines whichever
-// dimension is contiguous.
+// Reads 4 x 4 elements. 8 neighbouring work-items are neighbours along the depth, so they read and write whole lines
+// whichever dimension is contiguous.
 ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const int p, const long over, const long down,
                               const int wide, const int deep, const int direct) {
   const int w = (p >> 3) * 4, k = (p & 7) * 4;
@@ -122,7 +122,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void KERNEL_NAME(
             step = get_group_id(MAJOR == 1 ? 0 : 1) * 2 + (get_local_id(0) >> 7);
   const int panels = (width + 63) / 64, steps = (depth + STEP - 1) / STEP;
   if (step >= steps) return;
-  const int wide = width - panel * 64, deep = depth - step * STEP;  // elements of the matrix from this block on
+  const int wide = width - panel * 64, deep = depth - step * STEP;  // elements from here on in the matrix
   const long over = MAJOR == 0 ? 1 : along_width, down = MAJOR == 1 ? 1 : along_depth;
   x += x_offset + batch / inner * outer + batch % inner * inner_stride + (long)panel * 64 * over +
        (long)step * STEP * down;

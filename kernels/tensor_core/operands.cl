@@ -33,7 +33,7 @@ ALWAYS_INLINE uint local_address(__local const void* p) {
   return (uint)(size_t)p;
 }
 // copy_16 and copy_4 start a copy of 16 or 4 bytes from global to local memory, without registers. Only `bytes` bytes
-// are read; the rest becomes zero.
+// are read; the remaining ones become zero.
 ALWAYS_INLINE void copy_16(const uint to, __global const OPERAND_T* from, const uint bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes)
                : "memory");
@@ -42,14 +42,14 @@ ALWAYS_INLINE void copy_4(const uint to, __global const OPERAND_T* from, const u
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes)
                : "memory");
 }
-// commit_copies ends a group of this work-item's copies. WAIT_COPIES(but) waits until at most `but` groups are
-// incomplete.
+// commit_copies ends a group of this work-item's copies. WAIT_COPIES(but) waits for all groups except the `but` latest
+// ones.
 ALWAYS_INLINE void commit_copies(void) {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 #define WAIT_COPIES(but) asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory")
-// In a loop: makes the compiler recompute what it derives from the int x in each iteration. This saves the registers
-// that would hold the derived values.
+// In a loop: makes the compiler compute the values derived from the int x again in each iteration, instead of keeping
+// them in registers.
 #define RECOMPUTE_FROM(x) asm volatile("" : "+r"(x))
 // Returns two floats rounded to the operands' 16-bit type, `first` in the low half of the result.
 ALWAYS_INLINE uint two_halves(const float first, const float second) {

@@ -1,8 +1,8 @@
 // kernels/tensor_core/store.cl: how products and convolutions store their sums: VW neighbours of a row at once.
 //
 // A wgmma or mma instruction gives each lane two neighbours of every 8 columns (consume() of tensor_core/warpgroup.cl).
-// The four lanes q = 0 .. 3 of a row exchange these sums, so that each has vectors of VW neighbours. Then whole sectors
-// of memory are loaded and stored, and coordinates are computed once for a vector. A block is 8 columns:
+// The four lanes q = 0 .. 3 of a row exchange these sums, so that each lane has vectors of VW neighbours. Then whole
+// sectors of memory are loaded and stored, and coordinates are computed once for a vector. A block is 8 columns:
 //
 //              columns of vector j of a lane
 //   VW 8       block 4 j + q                                   operands of 16 bits: 16 bytes per lane
@@ -57,9 +57,9 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 #endif
 }
 
-// A step stores up to 32 sums of the lane's two rows. If the epilogue is long (LONG_STORES), the loop over steps is
-// kept: the instructions of an unrolled tile would not fit in the instruction cache. Otherwise the loop is unrolled,
-// and moving the sums costs nothing.
+// A step stores up to 32 sums of the lane's two rows. If the epilogue is long (LONG_STORES), the loop over steps is not
+// unrolled, because the unrolled code would not fit in the instruction cache. Otherwise it is unrolled. Then moving the
+// sums to the front (next_rows) needs no instructions.
 #if ROW_VECTORS * VW > 16
 #define STORE_VECTORS (16 / VW)
 #else

@@ -1,5 +1,5 @@
 // kernels/tensor_core/store_warp.cl: turns the sums of tensor_core/warp.cl into vectors of VW neighbours of a row. The
-// lanes exchange them as in tensor_core/store.cl, because an mma instruction leaves sums in the same lanes as wgmma.
+// lanes exchange sums as in tensor_core/store.cl, because mma and wgmma leave sums in the same lanes.
 #define LANE_VECTORS (WARP_N / 4 / VW)  // vectors of a row that a lane has
 
 // Writes the lane's vectors of the next 16 rows of the warp's tile to rows[upper or lower 8 rows][column], from the

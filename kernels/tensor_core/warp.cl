@@ -2,7 +2,7 @@
 // Comes after tensor_core/operands.cl.
 //
 // A work-group computes a TILE_M x TILE_N tile of C in fp32. Each of its warps computes WARP_M x WARP_N of the tile, by
-// instructions that give 16 x 8:
+// instructions that each compute 16 x 8 sums:
 //
 //                    TILE_N           local memory, STAGES times, a step's depth of 128 bytes (TILE_K elements) each:
 //                +------+------+        a, b with contiguous depth:   [width][TILE_K]     width: TILE_M or TILE_N
@@ -19,9 +19,10 @@
 //
 // Tensor cores multiply TF32 (10 bits of mantissa). With TERMS 3 a float is split into high + low, both TF32. The sum
 // low*high' + high*low' + high*high' then has the error of fp32 or less. Tensor cores truncate their running sums. So
-// every 8 of the depth start a new sum, which is added to the total in fp32 registers. Operands that are not finite
-// give NaN. With TERMS 1 (TF32 allowed) there is only the high part. TF32 and operands of 16 bits (IN_BF16, IN_HALF)
-// have one running sum over the whole depth: truncation loses much less than rounding the operands or the result does.
+// after every 8 elements of the depth a new sum begins, which is added to the total in fp32 registers. Operands that
+// are not finite give NaN. With TERMS 1 (TF32 allowed) there is only the high part. TF32 and operands of 16 bits
+// (IN_BF16, IN_HALF) have one running sum over the whole depth: truncation loses much less than rounding the operands
+// or the result does.
 #ifndef TILE_M
 #define TILE_M 128  // rows of C per work-group: a multiple of WARP_M, 64 or more
 #endif
@@ -68,7 +69,7 @@ ALWAYS_INLINE void read_columns(uint* x, const uint row) {
 #else
 #define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
 #endif
-// d += a * b. d: 16 x 8 in the registers of a warp, a: 16 x two chunks, b: two chunks x 8.
+// d += a * b. d: 16 x 8 sums in the registers of a warp, a: 16 rows x two chunks, b: two chunks x 8 columns.
 ALWAYS_INLINE void multiply(float* d, const uint* a, const uint* b) {
   asm volatile(MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -83,8 +84,8 @@ ALWAYS_INLINE void multiply_first(float* d, const uint* a, const uint* b) {
 
 // ---- where an element lies in a stage ----
 // Returns the offset of a chunk in a stage, in elements, for an operand whose width (`width` elements) is contiguous in
-// memory (row_chunk of tensor_core/operands.cl: whose depth is contiguous). Chunks are permuted by the depth, so that 8
-// depths (16 bits) or 4 depths (32 bits) which are read at once lie in different banks.
+// memory. (row_chunk of tensor_core/operands.cl is for contiguous depth.) A chunk's position in its row depends on
+// `depth`, so that the chunks of 8 (16 bits) or 4 (32 bits) depths that are read at once are in different banks.
 ALWAYS_INLINE int column_chunk(const int depth, const int chunk, const int width) {
   return depth * width + (chunk ^ (HALVES ? depth & 7 : (depth & 3) << 1)) * CHUNK;
 }
@@ -187,9 +188,9 @@ ALWAYS_INLINE void read_b(uint* x, __local const OPERAND_T* b, const int column,
     x[3] = as_uint((float)right[CHUNK * TILE_N]);
   }
 }
-// Rounds four floats to the nearest TF32 in place, ties away from zero. With TERMS 3 it writes to `low` the rounding
-// errors, rounded in the same way. 16-bit operands stay unchanged. Tensor cores ignore the 13 lowest bits. Integer
-// instructions are faster than the conversion instruction.
+// Rounds four floats to the nearest TF32 in place, ties away from zero. Tensor cores ignore the 13 lowest bits, so they
+// are not cleared. With TERMS 3 it writes the rounding errors to `low`, rounded in the same way. 16-bit operands stay
+// unchanged. Integer instructions are faster than the conversion instruction.
 ALWAYS_INLINE void round_to_tf32(uint* high, uint* low) {
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -204,7 +205,7 @@ ALWAYS_INLINE void round_to_tf32(uint* high, uint* low) {
 }
 
 #if TERMS == 3
-// an unrolled loop would hold the operands of all depths at once, more than there are registers
+// an unrolled loop would hold the operands of all its iterations at once, which do not fit in registers
 #define UNROLL_DEPTH OCL_NO_UNROLL
 #else
 #define UNROLL_DEPTH OCL_UNROLL
@@ -267,7 +268,7 @@ ALWAYS_INLINE void multiply_step(float* total, __local const OPERAND_T* a, const
     OCL_UNROLL                                                                                                     \
     for (int ahead = 0; ahead < STAGES - 1; ++ahead, next += STAGE_ELEMENTS) {                                     \
       if (ahead < steps) STAGE(next);                                                                              \
-      commit_copies(); /* each step has a group, even if empty: WAIT_COPIES counts them */                         \
+      commit_copies(); /* each step has a cp.async group, even if empty: WAIT_COPIES counts groups */              \
     }                                                                                                              \
     int now = 0; /* the stage that is read; `next` is the one before it, which all have read */                    \
     for (int step = 0; step < steps; ++step) {                                                                     \

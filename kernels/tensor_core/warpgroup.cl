@@ -2,8 +2,8 @@
 // Comes after tensor_core/wgmma.cl.
 //
 // A work-group computes a TILE_M x TILE_N tile of C in fp32. Some work-items are producers: in each step they copy
-// TILE_K of the depth, 128 bytes per row, into one of STAGES buffers. The other TILE_M / 64 warpgroups are consumers:
-// each multiplies its 64 rows on the tensor cores.
+// TILE_K elements along the depth, 128 bytes per row, into one of STAGES buffers. The other TILE_M / 64 warpgroups are
+// consumers: each multiplies its 64 rows on the tensor cores.
 //
 //   operands of 32 bits: A from registers, B from local memory
 //   producer                         local memory, STAGES times                     consumer w: rows 64w .. 64w+63
@@ -62,8 +62,8 @@
 #define B_CHUNKS (TILE_N * TILE_K / CHUNK / PRODUCERS)
 
 // ---- where an element lies in a stage ----
-// Returns the offset of a chunk in a stage, in elements, for an operand whose width is contiguous in memory (row_chunk
-// of tensor_core/operands.cl: whose depth is contiguous). depth: position along K; chunk: number of the chunk along the
+// Returns the offset of a chunk in a stage, in elements, for an operand whose width is contiguous in memory. (row_chunk
+// of tensor_core/operands.cl is for contiguous depth.) depth: position along K; chunk: number of the chunk along the
 // width.
 //   32 bits: A as [32][TILE_M], its chunks permuted by the depth; work-items read it.
 //   16 bits: blocks of 64 columns, each [64][64] and permuted like rows; tensor cores read it.
@@ -147,7 +147,7 @@ ALWAYS_INLINE void producer_commit(const Pipeline p, const int step) {
   WAIT_COPIES(LAG);
   publish_stage(p, step - LAG);
 }
-// Publishes the stages that are still in flight after the last step of all tiles.
+// Publishes the stages whose copies are still in flight after the last step of all tiles.
 ALWAYS_INLINE void producer_finish(const Pipeline p, const int steps) {
   WAIT_COPIES(0);
   for (int step = max(steps - LAG, 0); step < steps; ++step) publish_stage(p, step);
@@ -214,10 +214,10 @@ ALWAYS_INLINE void store_row_quad(__local float* b, const int row, const int qua
 #endif
 }
 // If the columns of B are contiguous, a producer transposes B_BLOCKS blocks of 4 depths x 4 columns: it loads four
-// neighbours along the columns and stores four neighbours along the depth. Eight of 32 neighbouring producers load the
-// 128 bytes of a memory line, so a warp covers 4 blocks down the depth. The stores of 8 neighbouring producers (4 down
-// the depth, 2 blocks of columns) go to different banks. column_of and depth_of return the first column and the first
-// depth of block number `block` of producer p.
+// neighbours along the columns and stores four neighbours along the depth. Of 32 neighbouring producers, eight together
+// load a cache line of 128 bytes, so a warp covers 4 blocks along the depth. The stores of 8 neighbouring producers (4
+// along the depth, 2 blocks of columns) go to different banks. column_of and depth_of return the first column and the
+// first depth of block number `block` of producer p.
 #define B_BLOCKS (B_CHUNKS / 4)
 ALWAYS_INLINE int column_of(const int p) {
   return ((p >> 5) * B_BLOCKS >> 1) * 32 + (p >> 2 & 7) * 4;
@@ -235,8 +235,9 @@ ALWAYS_INLINE void store_transposed_block(__local float* b, const int column, co
 
 // ---- consumer ----
 // descriptor_of returns the wgmma descriptor of the matrix at `at` in a stage: address / 16, 128-byte swizzle, 1024
-// bytes from one block of 8 rows (or 8 of the depth) to the next. block_stride: bytes from one block of 64 columns to
-// the next, which matters only if columns are contiguous. rows: 1 if the depth is contiguous, 0 if the columns are.
+// bytes from one block of 8 rows (or 8 elements of the depth) to the next. block_stride: bytes from one block of 64
+// columns to the next, which matters only if columns are contiguous. rows: 1 if the depth is contiguous, 0 if the
+// columns are.
 ALWAYS_INLINE ulong descriptor_of(__local const OPERAND_T* at, const int block_stride) {
   return ((ulong)(block_stride / 16) << 16) | ((ulong)64 << 32) | ((ulong)1 << 62) |
          ((local_address(at) & 0x3FFFF) >> 4);
@@ -245,8 +246,8 @@ ALWAYS_INLINE ulong descriptor(__local const OPERAND_T* at, const int rows) {
   return descriptor_of(at, rows ? 16 : 64 * TILE_K * (int)sizeof(OPERAND_T));
 }
 
-// Releases the stage of a step, which this warp has read. The warp synchronises first. Otherwise the barrier's phase
-// might end while some work-items still waited for the stage, and they would miss it.
+// Releases the stage of a step, which this warp has read. The warp synchronises first. Otherwise the next phase of the
+// mbarrier might begin while some work-items of the warp still waited for this phase, and they would wait forever.
 ALWAYS_INLINE void consumer_release(const Pipeline p, const int step) {
   warp_sync();
   if ((get_local_id(0) & 31) == 0) barrier_arrive(p.empty + 8 * (step % STAGES));
@@ -264,8 +265,8 @@ ALWAYS_INLINE __local const OPERAND_T* consumer_wait(const Pipeline p, const int
 ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows,
                            const int b_rows) {
   const int warpgroup = get_local_id(0) >> 7;
-  // how far a descriptor advances for 16 of the depth, in units of 16 bytes: 32 bytes along a row, or 16 rows of 128
-  // bytes
+  // how far a descriptor advances for 16 elements of the depth, in units of 16 bytes: 32 bytes along a row, or 16 rows
+  // of 128 bytes
   const int a_next = a_rows ? 2 : 128, b_next = b_rows ? 2 : 128;
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
@@ -286,8 +287,8 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
   }
 }
 #else
-// Writes to x this work-item's four elements of A for instruction k8 (8 of the depth): rows r and r + 8 at depths d and
-// d + 4, with r = 16 * warp + lane / 4 and d = lane % 4. a_rows: 1 if the depth of A is contiguous.
+// Writes to x this work-item's four elements of A for instruction k8 (8 elements of the depth): rows r and r + 8 at
+// depths d and d + 4, with r = 16 * warp + lane / 4 and d = lane % 4. a_rows: 1 if the depth of A is contiguous.
 ALWAYS_INLINE void read_fragment(float* x, __local const float* a, const int k8, const int a_rows) {
   const int lane = get_local_id(0) & 31, row = (get_local_id(0) >> 5) * 16 + (lane >> 2), depth = lane & 3;
   if (a_rows) {
@@ -314,9 +315,9 @@ ALWAYS_INLINE void split_fragment(uint* high, uint* low, const int k8, const flo
     low[4 * k8 + j] = to_tf32_operand(x[j] - as_float(high[4 * k8 + j]));
   }
 }
-// sum = a * b over a step's depth. high, low: the pieces of a in registers. b: the descriptor of the high part of b,
-// behind which the low part lies. A descriptor advances by 2 (32 bytes) for 8 of the depth. The small products come
-// first, because each addition truncates at the size of the sum so far.
+// sum = a * b over a step's depth. high, low: the TF32 parts of a in registers. b: the descriptor of the high part of
+// b; the low part follows it in memory. A descriptor advances by 2 (32 bytes) for 8 elements of the depth. The small
+// products come first, because each addition truncates at the size of the sum so far.
 #if TERMS == 3
 #define MULTIPLY_SPLIT(sum, high, low, b)                \
   MULTIPLY(sum, low, b, "0");                            \

@@ -1,8 +1,9 @@
 // kernels/tensor_core/wgmma.cl: the instructions of the warpgroup kernels: mbarriers, bulk copies, wgmma. Comes after
 // tensor_core/operands.cl.
 //
-// Text after //@ is a comment for the compiler, which knows fewer instructions than the driver's assembler. The runtime
-// removes the //@ before the text is assembled (csrc/runtime/hidden_instructions.h).
+// The compiler knows fewer instructions than the driver's assembler. So the other instructions follow //@, which starts
+// a comment for the compiler. The runtime removes the //@ before the text is assembled
+// (csrc/runtime/hidden_instructions.h).
 #ifndef TILE_N
 // columns of C per work-group: 64 or 128; 256 with operands of 16 bits, or of TF32 where they are packed
 #define TILE_N 128
@@ -24,14 +25,14 @@ ALWAYS_INLINE void barrier_init(const uint bar, const uint arrivals) {
 ALWAYS_INLINE void barrier_arrive(const uint bar) {
   asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(bar) : "memory");
 }
-// Arrives once the copies that this work-item has issued by copy_16 and copy_4 are complete.
+// Arrives at the mbarrier once the copies that this work-item has issued by copy_16 and copy_4 are complete.
 ALWAYS_INLINE void barrier_arrive_after_copies(const uint bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory");
 }
 #ifndef WAIT_TRIES
 #define MORE_TRIES 1
 #else
-#define MORE_TRIES (++tries < WAIT_TRIES)  // a device check must end, so its waits give up after some tries
+#define MORE_TRIES (++tries < WAIT_TRIES)  // a device check must end even if a kernel is wrong, so its waits give up
 #endif
 ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
   uint done, tries = 0;
@@ -42,7 +43,7 @@ ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
                  : "memory");
   } while (!done && MORE_TRIES);
 }
-// Waits until all 32 work-items of the warp have come here.
+// Waits until all 32 work-items of the warp have arrived here.
 ALWAYS_INLINE void warp_sync(void) {
   asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 }
@@ -156,12 +157,12 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
 #endif
 #define WGMMA_FENCE() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
 #define WGMMA_COMMIT() asm volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory")
-// Waits until at most `but` committed groups of products are incomplete.
+// Waits for all committed groups of products except the `but` latest ones.
 #define WGMMA_WAIT(but) asm volatile("//@wgmma.wait_group.sync.aligned " but ";" ::: "memory")
 #define WGMMA_FINISH() \
   WGMMA_COMMIT();      \
   WGMMA_WAIT("0")
 #define FENCE_REGISTER(x) asm volatile("" : "+f"(x))  // keeps the compiler from reading a sum before the wait
-// Moves registers between warpgroups: from here on each work-item of this warpgroup has n registers, a multiple of 8.
+// Moves registers between warpgroups: afterwards each work-item of this warpgroup has n registers, a multiple of 8.
 #define GROW_REGISTERS(n) asm volatile("//@setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
 #define SHRINK_REGISTERS(n) asm volatile("//@setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))

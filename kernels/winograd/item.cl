@@ -26,9 +26,9 @@
 //   scratch  float, 16*tile_block*(Cv + TN) elements for each work-item (global size 0 * global size 1)
 //   Arguments: x, x_offset, u, u_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
 //     out_h, out_w, pad_h, pad_w, x_h, x_w, tile_block, panels_per_item, long x_n, EPILOGUE_PARAMS
-//   Global size: (items, ceil(ceil(K/TN) / panels_per_item), 1), local (1, 1, 1). items: as many as keep all cores
-//     busy, at most ceil(tiles / tile_block) with tiles = batch*ceil(out_h/2)*ceil(out_w/2). Good values: tile_block 24
-//     with 16*tile_block*(C + TN)*4 bytes <= 1 MB; for few tiles and many channels all tiles and one panel.
+//   Global size: (items, ceil(ceil(K/TN) / panels_per_item), 1), local (1, 1, 1). items: enough to keep all cores busy,
+//     at most ceil(tiles / tile_block) with tiles = batch*ceil(out_h/2)*ceil(out_w/2). Good values: tile_block 24 with
+//     16*tile_block*(C + TN)*4 bytes <= 1 MB. For few tiles and many channels: a block of all tiles, and one panel.
 //   Epilogue macros: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w); store dimension k.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME winograd_item
@@ -168,7 +168,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 #if WHOLE_VECTORS
 #define PATCH(i) LOADV(patch[i], c)
 #else
-        float lanes[16 * VW];  // the last channels are loaded one by one, because x may end there
+        float lanes[16 * VW];  // channels after the last whole vector are loaded one by one, because x may end there
         if (c + VW > C) {
           for (int i = 0; i < 16; ++i)
             for (int l = 0; l < VW; ++l) lanes[i * VW + l] = c + l < C ? LOAD(patch[i], c + l) : 0.f;
@@ -208,7 +208,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             transform_output(d, o);
             OCL_UNROLL for (int r = 0; r < 2; ++r) half_done[r][s] = o[r];
           }
-          float outputs[4 * VW];  // kept, so that the epilogue macros have one call site
+          float outputs[4 * VW];  // an array, so that the loop below has only one call of the epilogue macros
           OCL_UNROLL for (int r = 0; r < 2; ++r) {
             VEC o[2];
             transform_output(half_done[r], o);

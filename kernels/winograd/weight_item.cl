@@ -188,7 +188,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
           transform_sums(d, o);
           OCL_UNROLL for (int r = 0; r < 3; ++r) half_done[r][s] = o[r];
         }
-        float results[9 * VW];  // kept, so that the epilogue macros have one call site
+        float results[9 * VW];  // an array, so that the loop below has only one call of the epilogue macros
         OCL_UNROLL for (int r = 0; r < 3; ++r) {
           VEC o[3];
           transform_sums(half_done[r], o);

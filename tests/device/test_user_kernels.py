@@ -9,7 +9,7 @@ import torch
 
 import torch_ocl_compile
 from torch_ocl_compile.errors import BuildError, ConfigError, UnsupportedError
-from torch_ocl_compile.user_kernel import registry, signature
+from torch_ocl_compile.user_kernel import messages, registry, signature
 
 pytestmark = pytest.mark.sampled(every=1)
 
@@ -234,6 +234,15 @@ def test_a_build_error_shows_the_line(ocl_device):
     broken = made(f"broken_{ocl_device.replace(':', '')}", source, kernel="k")
     with pytest.raises(BuildError, match=r"(?s)nonsense.*\n  line 4: x\[0\] = nonsense;"):
         broken(torch.ones(2, device=ocl_device), 1)
+
+
+def test_lines_of_a_compiler_that_ignores_line_directives():
+    kernel = made("numbered", "__kernel void k(__global float* x,\n  int n) {\n  x[0] = nonsense;\n}\n", kernel="k")
+    text = f'#define T float\n#line 1 "ocl_tests.numbered"\n{kernel.source}'
+    message = messages.with_lines("log\n  <kernel>:5:10: error: nonsense\n  do: mend it", kernel, text)
+    assert message == "log\n  <kernel>:5:10: error: nonsense\n  line 3: x[0] = nonsense;\n  do: mend it"
+    message = messages.with_lines("ocl_tests.numbered:3:10: error", kernel, text)
+    assert message == "ocl_tests.numbered:3:10: error\n  line 3: x[0] = nonsense;"
 
 
 def test_bad_signatures():

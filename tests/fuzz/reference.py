@@ -29,6 +29,10 @@ SHORT_SORT = 16
 # An in-place operation, with the text that names its operands.
 IN_PLACE = re.compile(r"^(\w+)(?:\.\w+[a-z]_\(| [-+*/|&^%]+= |\[.*\] = )(.*)$")
 LARGE_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?e\+?\d+")
+# The seed that stands for rounding to nearest. Rounding makes values equal, which noise does not.
+ROUND = 2**32
+# PyTorch's CPU kernel returns uninitialised memory for medians of repeated elements.
+MEDIAN = re.compile(r"(\w+)\.(?:nan)?median\(|(?:nan)?median\((\w+)")
 CAST = re.compile(r"(\w+) = (\w+)\.to\((torch\.\w+)\)")
 
 
@@ -80,6 +84,12 @@ class Native:
         for name in UNSTABLE_SORT.findall(line):
             if has_ties(names.get(name)):
                 self.undefined = f"{line}: the order of equal values is open"
+        for name in (method or function for method, function in MEDIAN.findall(line)):
+            x = names.get(name)
+            if isinstance(x, torch.Tensor) and any(
+                n > 1 and not step for n, step in zip(x.shape, x.stride(), strict=True)
+            ):
+                self.undefined = f"{line}: a median of repeated elements"
         cast = CAST.fullmatch(line)
         if not cast:
             return
@@ -194,7 +204,7 @@ def widened(text: str) -> str:
 def exact(native: Native, noise: int | None = None, moved: bool = False) -> Seen | None:
     """Runs the program in fp64. None if PyTorch refuses it.
 
-    `noise` is the seed of the noise, None for none. `moved`: the arguments get noise, too.
+    `noise` is the seed of the noise, None for none, ROUND to round instead. `moved`: the arguments get noise, too.
     """
     program = native.program
     shaken = None if noise is None else Noise(native, noise)
@@ -223,10 +233,11 @@ def exact(native: Native, noise: int | None = None, moved: bool = False) -> Seen
 
 
 class Noise:
-    """Adds noise to what each line wrote."""
+    """Adds noise to what each line wrote, or rounds it to its own dtype."""
 
     def __init__(self, native: Native, seed: int) -> None:
         self.native = native
+        self.rounds = seed == ROUND
         self.generator = torch.Generator().manual_seed(seed)
         self.nan = torch.tensor(math.nan, dtype=torch.float64).copysign(torch.tensor(-1.0 if seed % 2 else 1.0))
         self.old: dict[int, torch.Tensor] = {}
@@ -238,9 +249,10 @@ class Noise:
         for key, (flat, dtype) in self._storages(names).items():
             old = self.old.get(key)
             written = torch.ones_like(flat, dtype=torch.bool) if old is None else ~same(flat, old)
-            inexact = written & ~same(flat.to(dtype).double(), flat) & flat.isfinite()
+            inexact = written & ~same(flat.to(_narrow(dtype)).double(), flat) & flat.isfinite()
             if bool(inexact.any()):
-                flat.copy_(torch.where(inexact, flat * self._factor(flat, dtype), flat))
+                moved = flat.to(dtype).double() if self.rounds else flat * self._factor(flat, dtype)
+                flat.copy_(torch.where(inexact, moved, flat))
             # The sign of NaN means nothing, but signbit and copysign show it.
             if bool((written & flat.isnan()).any()):
                 flat.copy_(torch.where(written & flat.isnan(), self.nan, flat))
@@ -257,7 +269,7 @@ class Noise:
 
     def _hook(self, dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
         def shake(g: torch.Tensor) -> torch.Tensor:
-            inexact = ~same(g.to(dtype).double(), g) & g.isfinite()
+            inexact = ~same(g.to(_narrow(dtype)).double(), g) & g.isfinite()
             return torch.where(inexact, g * self._factor(g, dtype), g)
 
         return shake
@@ -280,6 +292,12 @@ class Noise:
                     flat = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
                     found[key] = (flat, self._dtype(name))
         return found
+
+
+def _narrow(dtype: torch.dtype) -> torch.dtype:
+    """Returns the dtype that shows whether a value is exact. A float64 value that float32 holds too is one of the arguments
+    or a sum or product of a few of them."""
+    return torch.float32 if dtype is torch.float64 else dtype
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -327,4 +345,4 @@ def _fake_tensors(program: Program, device: str, n: int, k: int) -> list[torch.T
         return [x for x in [x for _, x in inputs] + outputs if isinstance(x, torch.Tensor)]
 
 
-__all__ = ["Native", "exact", "fake", "fake_strides", "largest", "namespace", "same"]
+__all__ = ["ROUND", "Native", "exact", "fake", "fake_strides", "largest", "namespace", "same"]

@@ -7,7 +7,6 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from tests.fuzz import judge
 from tests.fuzz.__main__ import Report
+from tests.fuzz.check import refused_on_device
 from tests.fuzz.corpus import kernels, values
 from tests.fuzz.corpus.row import Named, named
 from tests.fuzz.runner import Run, Worker
@@ -105,16 +105,19 @@ def test_what_rounding_leaves_of_zero() -> None:
     assert not wrong(left, 0.75) and wrong(left, 0.0) and wrong(100 * left, 0.75)
 
 
-def test_numbers_on_the_cpu_in_a_join(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
-    """PyTorch refuses such a join on every device but the CPU, so it is no fault of ours. The same failure without the
-    number is."""
-    lines = ["v0 = torch.tensor(0.3)", "v1 = torch.vstack([a0, v0])"]
-    for line, kind in ((lines[0], "skipped"), ("v0 = torch.tensor([0.3])", "other exception")):
-        program = named("", "", ["make(device, (), torch.float32, 1)"], [line, lines[1]], ["v1"]).program
-        if kind == "other exception":
-            program = replace(program, inputs=(("a0", "make(device, (1,), torch.float32, 1)"),))
+def test_tensors_on_the_cpu_in_a_join(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
+    """PyTorch refuses such a join on every device but the CPU, so it is no fault of ours."""
+    join = "v1 = torch.vstack([a0, v0])"
+    for line, argument in (
+        ("v0 = torch.tensor(0.3)", "make(device, (), torch.float32, 1)"),
+        ("v0 = torch.tensor([0.3])", "make(device, (1,), torch.float32, 1)"),
+    ):
+        program = named("", "", [argument], [line, join], ["v1"]).program
         outcome = worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]
-        assert outcome["kind"] == kind, outcome["text"]
+        assert outcome["kind"] == "skipped", outcome["text"]
+        assert refused_on_device(program, ocl_device, 4, 0)
+        program = named("", "", [argument], [line.replace(")", ", device=device)"), join], ["v1"]).program
+        assert not refused_on_device(program, ocl_device, 4, 0)
 
 
 def test_attention_that_is_written_to(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:

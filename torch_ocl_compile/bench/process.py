@@ -72,14 +72,15 @@ class SideProcess:
     """Runs `program`, a file of this folder. `ask("round")` sends a command and returns the answer.
 
     `settings` are passed to the program as JSON. They include "side", "threads" and "ocl_device". If `caches` is given,
-    the process keeps its caches in that folder.
+    the process keeps its caches in that folder. `python`: the interpreter, with the environment variables `variables`.
     """
 
     def __init__(
-        self, program: str, settings: Mapping[str, Any], *, caches: str | None = None, verbose: bool = False
-    ) -> None:
+        self, program: str, settings: Mapping[str, Any], *, caches: str | None = None, verbose: bool = False,
+        python: str = sys.executable, variables: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.side = settings["side"]
-        environment = dict(os.environ) | HEAP | dict(SIDES[self.side].environment)
+        environment = dict(os.environ) | HEAP | dict(SIDES[self.side].environment) | dict(variables or {})
         if caches is not None:
             environment |= {
                 "TORCH_OCL_CACHE_DIR": f"{caches}/ocl",
@@ -92,7 +93,7 @@ class SideProcess:
             self.cores = cores_for(settings["threads"])
             environment |= dict.fromkeys(POCL_THREADS, str(settings["threads"]))
         # Start it by its path: `-m` would import torch_ocl_compile, which registers the device on every side.
-        command = [sys.executable, str(Path(__file__).with_name(program)), json.dumps(dict(settings))]
+        command = [python, str(Path(__file__).with_name(program)), json.dumps(dict(settings))]
         self.log = None if verbose else tempfile.TemporaryFile("w+")  # noqa: SIM115  (a pipe nobody reads would fill up)
         with on_cores(self.cores):
             self.process = subprocess.Popen(

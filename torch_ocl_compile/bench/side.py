@@ -265,10 +265,17 @@ class Side:
         return float(((self.step().double().cpu() - exact).abs().max() / exact.abs().max()).item())
 
     def eager_kernels(self) -> int:
+        return sum(launch.graph.startswith("eager_") for launch in self.recorded())
+
+    def launches(self) -> int:
+        """Number of kernels of ocl that one step launches."""
+        return len(self.recorded())
+
+    def recorded(self) -> list[Any]:
         with torch.ocl.record() as launches:  # type: ignore[attr-defined]
             self.step()
             self.synchronize()
-        return sum(launch.graph.startswith("eager_") for launch in launches)
+        return list(launches)
 
     def builds(self) -> dict[str, float]:
         """Counters of the kernels that this process has compiled. Empty for sides that do not count them."""

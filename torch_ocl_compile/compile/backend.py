@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import config
-from torch_ocl_compile.compile import attention_pattern, debug, plan_store, repro, times
+from torch_ocl_compile.compile import attention_pattern, debug, overlaps, plan_store, repro, times
 from torch_ocl_compile.compile.call import Call, eager_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
@@ -45,7 +45,8 @@ def ocl(
     settings = parse_options(options, mode)
     with times.compilation():
         attention_pattern.rewrite(gm)
-        return _compile(gm, example_inputs, settings)
+        compiled = _compile(gm, example_inputs, settings)
+    return overlaps.guarded(gm, example_inputs, compiled, lambda inputs: _compile(gm, inputs, settings))
 
 
 def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import identity
+from torch_ocl_compile.compile import overlaps
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.graph import allows_tf32
 from torch_ocl_compile.lowering.registry import LOWERINGS
@@ -30,6 +31,7 @@ def key(gm: torch.fx.GraphModule, settings: Mapping[str, Any], inputs: Sequence[
         [identity.of_device(index) for index in devices(inputs)],
         torch_settings(),
         registry.identity_of(gm),
+        overlaps.overlaps_of(inputs),
         foreign_functions([torch._decomp.decomposition_table, inductors_table(), LOWERINGS]),
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()

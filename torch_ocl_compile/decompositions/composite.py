@@ -32,6 +32,14 @@ def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) ->
     return total if beta == 0 else total + (x if beta == 1 else x * beta)
 
 
+def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **settings: Any) -> Tensor:
+    """Returns `steps` evenly spaced numbers. For an integer dtype, both ends are truncated first, as eager PyTorch does."""
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        start, end = int(start), int(end)
+    made: Tensor = torch._refs.linspace(start, end, steps, dtype=dtype, **settings)
+    return made
+
+
 def trilinear(
     a: Tensor,
     b: Tensor,
@@ -287,6 +295,7 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.glu.default: glu,
     aten.addbmm.default: addbmm,
+    aten.linspace.default: linspace,
     aten._trilinear.default: trilinear,
     aten._cdist_forward.default: cdist_forward,
     aten._cdist_backward.default: cdist_backward,

@@ -119,7 +119,8 @@ def hardsigmoid(x: Term) -> Term:
 
 @formula(aten.hardsigmoid_backward.default)
 def hardsigmoid_backward(grad: Term, x: Term) -> Term:
-    return t.where((x > -3.0) & (x < 3.0), grad * (1 / 6), 0.0)
+    """PyTorch's kernels round 1/6 to float32 for every dtype, float64 included."""
+    return t.where((x > -3.0) & (x < 3.0), grad * 0.1666666716337204, 0.0)
 
 
 @formula(aten.softplus.default)
@@ -180,6 +181,9 @@ def native_dropout_backward(grad: Term, mask: Term, scale: float) -> Term:
 
 @formula(aten.addcmul.default)
 def addcmul(x: Term, a: Term, b: Term, value: Operand = 1) -> Term:
+    """Returns x + value * a * b. For integers, `value` is truncated to an integer, as eager PyTorch does."""
+    if not isinstance(value, Term) and not ir.is_floating(x.dtype):
+        value = int(value)
     return x + a * b if not isinstance(value, Term) and value == 1 else x + a * value * b
 
 

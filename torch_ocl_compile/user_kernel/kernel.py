@@ -298,7 +298,7 @@ class Kernel:
             try:
                 found = _C.exec.UserKernel(index, self.signature.kernel, text, self.name)
             except BuildError as error:
-                raise BuildError(messages.with_lines(str(error), self)) from None
+                raise BuildError(messages.with_lines(str(error), self, text)) from None
             with self._lock:
                 while len(self._builds) >= _KEPT:
                     self._builds.pop(next(iter(self._builds)))

@@ -132,11 +132,17 @@ def macro_text(op: str, name: str, value: Any, types: Mapping[torch.dtype, str])
     raise ConfigError(f"{op}: the macro {name} is {value!r}, but it must be a text, a number or a dtype.")
 
 
-def with_lines(message: str, kernel: Any) -> str:
-    """Adds the lines of the source that the compiler's log names."""
+def with_lines(message: str, kernel: Any, text: str) -> str:
+    """Adds the lines of the source that the compiler's log names.
+
+    `text` is what was compiled. A compiler that ignores its #line directive writes <kernel>:LINE and counts the lines of
+    `text`.
+    """
     lines = kernel.source.splitlines()
-    own = re.escape(kernel.name.replace("::", "."))
-    found = dict.fromkeys(int(n) for n in re.findall(rf"{own}:(\d+)", message))
+    own = kernel.name.replace("::", ".")
+    before = text.partition(f'#line 1 "{own}"')[0].count("\n") + 1
+    numbers = re.findall(rf"(?:({re.escape(own)})|<kernel>):(\d+)", message)
+    found = dict.fromkeys(int(n) - (0 if follows_directive else before) for follows_directive, n in numbers)
     shown = [f"\n  line {n}: {lines[n - 1].strip()}" for n in list(found)[:4] if 0 < n <= len(lines)]
     head, mark, rest = message.partition("\n  do:")
     return head + "".join(shown) + mark + rest

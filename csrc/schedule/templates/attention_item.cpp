@@ -15,8 +15,8 @@ constexpr int64_t kMostDepth = 1024;  // Largest head size. The rows of a tile m
 constexpr int kBlock = 256;           // Columns in a block of scores.
 
 /// Returns the columns of the scores (keys or queries) in panels [batch][head][panel][depth][width], with zeros at the
-/// end. A pack launch transposes them in registers. If loops write the operand, a copy makes the panels instead,
-/// because it fuses with the loops.
+/// end. A pack launch transposes them in registers. If loops write the operand, a generated copy makes the panels
+/// instead, because it fuses with the loops.
 TemplateLaunch::Input column_panels(TemplateContext& context, const ir::View& view, int width) {
   const auto rows = strided_operand(context, view, {0, 1, 2, 3});
   const bool one_copy = rows && rows->strides[0].is_const(0) && rows->strides[1].is_const(0);

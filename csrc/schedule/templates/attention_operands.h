@@ -10,7 +10,7 @@ namespace ocl::schedule {
 /// rows are keys. An operand that the pass does not have is null.
 struct AttentionParts {
   const ir::View *a = nullptr, *b = nullptr,
-                 *w = nullptr;  // a, b: rows and columns of the scores. w: the rows that p or ds multiplies.
+                 *w = nullptr;  // a, b: rows and columns of the scores. w: the rows that p (or ds) multiplies.
   // The operands of the second product of a gradient.
   const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;
   const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr;

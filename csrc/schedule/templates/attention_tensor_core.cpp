@@ -111,7 +111,7 @@ bool choose_attention_tensor_core(TemplateContext& context, TemplateLaunch& laun
   define(launch, "DEPTH_TILE", warps ? (std::max(parts.depth, parts.depth2) + 31) / 32 * 32 : tile->depth);
   define(launch, "STAGES", tile->stages);
   if (gradient && math->chunk == 8 && !warps)
-    define(launch, "LAG", tile->stages - 3);  // With overlap, a consumer waits for a stage while it still uses another.
+    define(launch, "LAG", tile->stages - 3);  // With overlap, a consumer holds one stage while it waits for another.
   define_attention(node, parts, launch);
   if (!gradient) launch.store_aligned = true;
 

@@ -105,8 +105,8 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   pass_image(launch, "x", image.operand);
   const IndexExpr slices = ir::ceildiv(pixels, tile.rows * mt);
   launch.groups = {slices, ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};
-  // Work-items run in the order of the first dimension. If the caches keep the filters, it is the channels: then whole
-  // pixels are written one after the other.
+  // Work-items start in the order of the first dimension of the grid. If the caches keep all filters, this dimension is
+  // the channels, so that all channels of a pixel are written one after the other.
   const bool channels_first = C * K * R.constant() * S.constant() * 4 <= kFiltersInCache;
   define(launch, "CHANNELS_FIRST", channels_first);
   if (channels_first) std::swap(launch.groups[0], launch.groups[1]);
@@ -115,7 +115,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.store_width = vw;
   launch.store_dim = 1;
   launch.store_coords = {0, 1, 2, 3};
-  // Statistics are for long sums only: with shorter sums they would take a tenth of the time.
+  // Only long sums get statistics. With shorter sums, the statistics would take a tenth of the kernel's time.
   if (!gradient && taps * run_length >= 64 && context.graph.buffers[node.outputs[0]].dtype == ir::DType::kF32 &&
       caps.kernels.has(KernelId::k_conv_statistics_item))
     launch.statistics.kernel = KernelId::k_conv_statistics_item;

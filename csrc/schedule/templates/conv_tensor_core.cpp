@@ -124,7 +124,8 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
   use_tensor_core_tile(context, launch, *math, tile, K);
-  // A step of packed filters is 8 chunks of one tap, unless all taps are used in order.
+  // A step of packed filters is 8 chunks. With several phases, which each use only some of the taps, a step must not
+  // contain chunks of two taps.
   const bool packed = allows_variant(context, *math, KernelOperation::k_conv_packed) &&
                       (phases == 1 || multiples(context, 8 * math->chunk, {depth})) && packs_filters(context, *math);
   if (packed) {
@@ -139,7 +140,8 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   pass_window(launch, attrs, "dilation");
   pass_image(launch, "x", image);
   const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
-  // Phases have different numbers of taps. So each tile gets a work-group, and the device balances them.
+  // Each phase of a strided data gradient has its own number of taps. So each tile gets a work-group, and the device
+  // balances them.
   launch.groups = {phases > 1 ? tiles : persistent_groups(context.caps, tiles, tile, attrs.groups), groups, phases};
   launch.store_aligned = attrs.groups == 1 || multiples(context, launch.store_width, {K});
   launch.store_coords = {0, 1, 2, 3};

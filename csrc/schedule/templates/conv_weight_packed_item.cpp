@@ -25,8 +25,8 @@ bool choose_conv_weight_packed_item(TemplateContext& context, TemplateLaunch& la
   if (!input || !input->strides[1].is_const(1)) input = dense_copy(context, x, kChannelsLast);
   if (!gradient || !gradient->strides[1].is_const(1)) gradient = dense_copy(context, dy, kChannelsLast);
 
-  // The more sums a task has, the less often pixels are copied. 128 KB of sums leave room in the L2 cache for the
-  // copies of a block.
+  // A task computes cb x kb sums of one tap. The more sums it has, the less often pixels are copied. 128 KB of sums
+  // leave room in the L2 cache for the copies of a block.
   const int64_t width = static_cast<int64_t>(nv) * vw, block = 64;
   const int64_t cb = std::min<int64_t>(C, C >= 256 ? 256 : 128),
                 kb = std::min<int64_t>((K + width - 1) / width * width, C >= 256 ? 128 : 256);

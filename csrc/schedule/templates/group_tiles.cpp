@@ -1,4 +1,4 @@
-// csrc/schedule/templates/group_tiles.cpp: chooses tiles of a work-group, and finds out what is known about alignment.
+// csrc/schedule/templates/group_tiles.cpp: chooses tiles of a work-group, and proves alignments.
 #include "csrc/schedule/templates/group_tiles.h"
 
 #include <algorithm>

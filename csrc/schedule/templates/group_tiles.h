@@ -1,5 +1,5 @@
-// csrc/schedule/templates/group_tiles.h: shared by the choosers of group kernels: tiles of a work-group, and what is
-// known about alignment.
+// csrc/schedule/templates/group_tiles.h: shared by the choosers of group kernels: tiles of a work-group, and tests of
+// alignment.
 #pragma once
 
 #include <string>

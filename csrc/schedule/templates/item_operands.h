@@ -72,8 +72,8 @@ void split_output(TemplateContext& context, int64_t splits, const std::vector<in
 struct Tile {
   int rows, vectors;
 };
-/// Returns the tile with the lowest cost for rows x columns: the area that its copies cover, times its measured cost
-/// per area. The choice is the knob "tile".
+/// Returns the tile with the lowest cost for rows x columns: the area of all tiles, which may reach beyond the output,
+/// times the tile's measured cost per area. The choice is the knob "tile".
 Tile choose_tile(TemplateContext& context, int64_t rows, int64_t columns);
 /// Returns the number of tiles of a work-item: `max_tiles`, halved until at least 4 work-items per core are left.
 /// tiles: number of all tiles; other_items: number of work-items in the other dimensions. The choice is the knob "run".

@@ -1,0 +1,125 @@
+# torch_ocl_compile/compile/overlaps.py: calls of a graph whose arguments overlap in memory in another way than when it was
+# compiled.
+"""If arguments overlap and one of them is written, AOTAutograd replaces them by one argument: the tensor that they are views
+of, their base. The compiled graph depends on which arguments overlap, on their offsets and on the shape of the base.
+Dynamo's guards contain none of these, so it may call a graph with arguments that do not fit. This module compares
+them at each call of a graph that writes, and compiles the graph anew where they differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import _C
+from torch_ocl_compile.fx.effects import effect_of
+
+log = logging.getLogger(__name__)
+
+# Describes the arguments that overlap. A number is None where it is symbolic, that is, where the graph takes any number.
+Overlaps = tuple[Any, ...]
+
+MOST_GRAPHS = 8  # Calls with still other overlaps run the graph of Dynamo op by op.
+
+
+def guarded(gm: torch.fx.GraphModule, inputs: Sequence[Any], compiled: Any, compile_for: Callable[..., Any]) -> Any:
+    """Returns `compiled`, with the comparison in front if the graph has effects. `compile_for`: compiles a list of fake
+    inputs."""
+    if all(effect_of(node) is None for node in gm.graph.nodes):
+        return compiled
+    return _Guarded(gm, overlaps_of(inputs), compiled, compile_for)
+
+
+class _Guarded:
+    def __init__(
+        self, gm: torch.fx.GraphModule, expected: Overlaps, compiled: Any, compile_for: Callable[..., Any]
+    ) -> None:
+        self.gm, self.expected, self.compiled, self.compile_for = gm, expected, compiled, compile_for
+        self.others: dict[Any, Any] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        found = overlaps_of(args) if _C.any_overlap(args) else ()
+        if agree(self.expected, found):
+            return self.compiled(*args)
+        key = (found, tuple((x.shape, x.stride()) if isinstance(x, torch.Tensor) else x for x in args))
+        if key not in self.others:
+            log.info("a graph's arguments overlap in another way than before: %s instead of %s", found, self.expected)
+            many = len(self.others) >= MOST_GRAPHS
+            self.others[key] = self.gm if many else self._compile(args)
+        return self.others[key](*args)
+
+    @torch._dynamo.disable  # type: ignore[untyped-decorator]
+    def _compile(self, args: Sequence[Any]) -> Any:
+        mode = torch._subclasses.FakeTensorMode()
+        with torch._guards.tracing(torch._guards.TracingContext(mode)):
+            inputs = [mode.from_tensor(x, static_shapes=True) if isinstance(x, torch.Tensor) else x for x in args]
+            return self.compile_for(inputs)
+
+
+def overlaps_of(inputs: Sequence[Any]) -> Overlaps:
+    """Describes each set of inputs that overlap: positions and offsets of the inputs, and what AOTAutograd makes their
+    base from.
+    """
+    sharing: dict[int, list[int]] = {}
+    for i, x in enumerate(inputs):
+        if isinstance(x, torch.Tensor) and x.layout == torch.strided:
+            sharing.setdefault(x.untyped_storage()._cdata, []).append(i)
+    found = []
+    for members in sharing.values():
+        touching = _touching({i: _extent(inputs[i]) for i in members})
+        if touching:
+            found.append((tuple((i, _known(inputs[i].storage_offset())) for i in touching), _base(inputs[touching[0]])))
+    return tuple(found)
+
+
+def agree(expected: Any, found: Any) -> bool:
+    """Compares two descriptions. None in the first one agrees with any number."""
+    if isinstance(expected, tuple):
+        return (
+            isinstance(found, tuple)
+            and len(expected) == len(found)
+            and all(agree(a, b) for a, b in zip(expected, found, strict=True))
+        )
+    return expected is None or bool(expected == found)
+
+
+def _touching(extents: dict[int, tuple[int, int]]) -> list[int]:
+    """Returns the keys of the extents that meet another one."""
+    found: set[int] = set()
+    widest: int | None = None  # The one that ends last, of those that begin before the current one.
+    for i in sorted(extents, key=lambda i: extents[i]):
+        first, end = extents[i]
+        if first == end:
+            continue
+        if widest is not None and first < extents[widest][1]:
+            found |= {i, widest}
+        if widest is None or end > extents[widest][1]:
+            widest = i
+    return sorted(found)
+
+
+def _extent(x: torch.Tensor) -> tuple[int, int]:
+    """Returns the bytes of the storage from the first to the last element: (first, end). Equal numbers for an empty tensor."""
+    sizes, size = [_hint(n) for n in x.shape], x.element_size()
+    first = _hint(x.storage_offset())
+    last = first + sum((n - 1) * _hint(stride) for n, stride in zip(sizes, x.stride(), strict=True))
+    return first * size, first * size if 0 in sizes else (last + 1) * size
+
+
+def _base(x: torch.Tensor) -> Overlaps:
+    if x._base is None:
+        return (_known(x.untyped_storage().nbytes()),)
+    return tuple(tuple(_known(n) for n in numbers) for numbers in (x._base.shape, x._base.stride()))
+
+
+def _known(n: Any) -> int | None:
+    """Returns None for a symbolic number."""
+    return n if isinstance(n, int) else None
+
+
+def _hint(n: Any) -> int:
+    """Returns the number of the inputs that the graph is traced with."""
+    return n if isinstance(n, int) else int(n.node.hint)
