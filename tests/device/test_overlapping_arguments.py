@@ -1,6 +1,7 @@
 # tests/device/test_overlapping_arguments.py: one compiled function, called with arguments that overlap in memory in several
 # ways.
-"""Dynamo's guards do not contain which arguments overlap, and AOTAutograd's key of stored graphs does not either."""
+"""A graph is compiled for how its arguments overlap, but neither Dynamo's guards nor AOTAutograd's cache keys contain
+it. So a wrong graph could be called or loaded."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import torch
 
 from torch_ocl_compile.compile import overlaps
 
-# (shape of the memory, function that takes two views of 4 elements from it)
+# Name -> (shape of a tensor, function that returns two views of 4 elements of this tensor)
 MEMORIES = {
     "apart": ((8,), lambda x: (x[:4], x[4:])),
     "overlapping": ((8,), lambda x: (x[2:6], x[4:])),
@@ -46,7 +47,7 @@ def test_one_function_many_overlaps(ocl_device, first, dynamic):
 
 
 def test_a_stored_graph_is_for_its_overlaps(ocl_device):
-    """Each round compiles anew, so that the graph of an earlier round could be loaded."""
+    """Each round compiles again, and could wrongly load the stored graph of an earlier round."""
     for memory in MEMORIES:
         torch._dynamo.reset()
         compiled = torch.compile(change, backend="ocl", fullgraph=True, dynamic=False)
@@ -85,7 +86,8 @@ def test_more_overlaps_than_graphs(ocl_device):
 
 
 def test_a_size_marked_as_dynamic(ocl_device):
-    """The graph takes any number of rows, but the tensor that its arguments are views of has a fixed shape in it."""
+    """The graph works for any number of rows, but was traced with one shape of the tensor that its arguments are views
+    of."""
 
     def function(a, b):
         a.add_(1)
@@ -117,6 +119,6 @@ def test_what_overlaps():
     rows = ((6, 8), (8, 1))
     assert overlaps.overlaps_of([x[0], 3, x[1], x[2:2]]) == ()
     assert overlaps.overlaps_of([x[0], x[3, 2:], x[1:4]]) == ((((1, 26), (2, 8)), rows),)
-    # An extent that another one contains overlaps it, although a third one begins in between.
+    # The first extent contains the other two. It overlaps the last one, although the second begins between them.
     assert overlaps.overlaps_of([x[0], x[0, 1:2], x[0, 5:], torch.zeros(3)]) == ((((0, 0), (1, 1), (2, 5)), rows),)
     assert overlaps.overlaps_of([x, x.detach()])[0][1] == (x.untyped_storage().nbytes(),)
