@@ -11,7 +11,7 @@ pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
 "${pip[@]}" pytest pytest-xdist hypothesis expecttest numpy scikit-learn matplotlib click rich jinja2 pygments vl-convert-python
 # The documentation site, which a test builds.
 "${pip[@]}" "mkdocs>=1.6,<2" "mkdocs-material>=9.5,<10"
-# torchvision serves the tests only (network definitions), and must not choose a torch of its own.
+# Only the tests use torchvision, for network definitions. --no-deps: it must not install another torch.
 "${pip[@]}" --no-deps "${TORCHVISION:-torchvision==0.28.0}"
 # Model definitions for tests, which are skipped without them. --no-deps: timm would install another torchvision.
 "${pip[@]}" "transformers>=4.50" && "${pip[@]}" --no-deps timm safetensors huggingface_hub pyyaml accelerate psutil || echo "transformers or timm not installed: their tests skip"

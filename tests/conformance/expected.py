@@ -160,7 +160,8 @@ def check(results: list[dict[str, Any]]) -> list[str]:
 
 
 def write_on_cpu(results: list[dict[str, Any]]) -> None:
-    """Writes on_cpu.csv from results: one row for all results where they agree, else one row for each."""
+    """Writes on_cpu.csv from results: one row for all runtimes if their ops are equal, else one row for each
+    runtime."""
     here = {where(r["runtime"], r["torch"]): r["outcomes"] for r in results}
     rows = {r for found in on_cpu().values() for r in found if r.where != "*" and not any(r.where in h for h in here)}
     found: dict[tuple[str, str], dict[str, dict[str, set[str]]]] = defaultdict(lambda: defaultdict(dict))

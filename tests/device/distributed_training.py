@@ -136,7 +136,7 @@ def check_functional_collectives_in_a_graph(me):
     def function(x):
         y = x * 2
         total = collectives.all_reduce(y, "sum", group)
-        other = (x + 1).sum()  # does not need the total
+        other = (x + 1).sum()  # This sum does not need the result of all_reduce.
         parts = collectives.all_gather_tensor(x, 0, group)
         return total + other, collectives.reduce_scatter_tensor(parts, "sum", 0, group)
 

@@ -1,7 +1,8 @@
 # tests/device/test_bad_input.py: wrong shapes, dtypes, dims, indices and devices raise PyTorch's exceptions.
 """In eager mode the device raises the type and the message of the CPU.
 
-Compiled, Dynamo raises TorchRuntimeError (a RuntimeError) around the message of the fake tensors, or the eager type.
+In compiled mode, Dynamo raises TorchRuntimeError (a RuntimeError) with the message of the fake tensors, or the type of
+eager mode.
 """
 
 import pytest

@@ -91,7 +91,7 @@ def run(device: str, folder: Path, fault: str = PLAIN, workers: int = 2, fresh: 
 
 
 def test_no_free_file_descriptors(ocl_device: str, tmp_path: Path) -> None:
-    """No worker can be started, so this process compiles."""
+    """Without free file descriptors no worker can be started, so this process compiles the kernels itself."""
     found = run(ocl_device, tmp_path, NO_DESCRIPTORS)
     assert found["built"] > 3 and found["by_workers"] == 0
     second = run(ocl_device, tmp_path, fresh=True)

@@ -308,7 +308,7 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
         with pytest.raises(kind, match="made up"):
             torch.erfc(x)
     assert torch.ocl.fallback_counts() == {}
-    # The next call compiles again.
+    # Without the fault, the next call compiles the op again.
     torch.testing.assert_close(torch.erfc(x).cpu(), torch.erfc(torch.ones(3, 19)))
 
 

@@ -244,7 +244,7 @@ def test_functional_call(ocl_device):
     assert_same(function, parameters, torch.randn(5, 4), device=ocl_device)
 
 
-# Compiled inside compiled, around modules, in parallel wrappers
+# Nested torch.compile, compiled modules, parallel wrappers
 
 
 def test_nested_compile(ocl_device):

@@ -5,7 +5,7 @@ import torch
 ELEMENTS = 2**31 + 4099
 
 
-# The test needs gigabytes and a minute.
+# Only with --sweep: the test needs gigabytes of memory and a minute.
 @pytest.mark.needs("sweep")
 def test_more_elements_than_an_int_counts(ocl_device):
     free, _ = torch.accelerator.get_memory_info(ocl_device)

@@ -1,4 +1,5 @@
-# tests/device/test_packing.py: pack/group.cl alone, bit by bit, on every OpenCL device: it is plain OpenCL C.
+# tests/device/test_packing.py: the kernel pack/group.cl, which is plain OpenCL C, alone and bit by bit on every OpenCL
+# device.
 """pack/group.cl makes blocks that gemm/packed_warpgroup.cl copies to local memory. test_emulated_kernels.py multiplies
 them in the emulator."""
 

@@ -155,7 +155,7 @@ def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, tap_bloc
     if gradient:
         shape = (x.shape[0], w.shape[1] * groups, *out_hw)
         reference = torch.nn.grad.conv2d_input(shape, w.double(), x.double(), stride, pad, dil, groups)
-        # [G*K', C', R, S]
+        # The filters of the gradient: input and output channels of each group are swapped.
         swapped = w.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
         packed, phases = pack_filters(swapped, groups, panel), stride
     else:

@@ -1,4 +1,5 @@
-# tests/no_device/test_attention_graphs.py: Attention nodes without a device: their text, their rules, what they replace.
+# tests/no_device/test_attention_graphs.py: Attention nodes of IR graphs: their text, their verification, and the
+# products that they replace.
 from __future__ import annotations
 
 import math

@@ -1,4 +1,5 @@
-# tests/no_device/test_conv_item.py: in which order a convolution on a CPU writes its result, and what it prefetches.
+# tests/no_device/test_conv_item.py: the order in which a convolution on a CPU writes its result, and what it
+# prefetches.
 from __future__ import annotations
 
 import re

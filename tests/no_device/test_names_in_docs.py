@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.S)
 
-# Files that are not part of the repository: those that programs of a page write, and a user's own.
+# Files that pages mention and the repository does not contain: programs on the page write them, or they are a user's
+# own.
 FOREIGN = {
     "cache.sqlite": "the cache",
     "demo.png": "the demo writes it",

@@ -1,5 +1,6 @@
 # tests/no_device/test_schedule.py: scheduled graphs compute the same as unscheduled ones; graphs are printed and parsed.
-"""The interpreter runs both, the scheduled one in launch order, for fixed capabilities of CPUs and a GPU."""
+"""The interpreter runs the unscheduled graph, and the scheduled graph in launch order, for fixed capabilities of CPUs
+and a GPU. The results must be equal."""
 
 from __future__ import annotations
 
