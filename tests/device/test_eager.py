@@ -1,5 +1,4 @@
-# tests/device/test_eager.py: ops in eager mode: each is compiled, few plans serve many calls, ops without kernels run
-# on the CPU.
+# tests/device/test_eager.py: ops in eager mode: compiled, with few plans for many calls; without kernels, on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -314,8 +313,7 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
 
 @pytest.mark.usefixtures("compiler_is_asked")
 def test_mistakes_in_a_trace_are_internal_errors(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python error in code of this project is an InternalError. An op that cannot be traced, because its form raises
-    a RuntimeError, falls back to the CPU."""
+    """A Python error in our code is an InternalError. A RuntimeError in the trace of an op causes a fallback."""
     from torch_ocl_compile.decompositions import forms
 
     ours: dict[str, Any] = {"__name__": "torch_ocl_compile.made_up"}
@@ -420,8 +418,7 @@ def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
 
 
 def test_results_may_be_written(ocl_device: str) -> None:
-    """Autograd forbids in-place writes to a view that a custom function returns. A result with permuted strides must
-    not be such a view."""
+    """Autograd forbids writes to views that a custom function returns. Results with permuted strides are no such views."""
     x = torch.ones(2, 1, 3, device=ocl_device)
     w = torch.ones(1, 2, 3, device=ocl_device, requires_grad=True)
     y = torch.compile(lambda: (x * w).sum(0, keepdim=True).transpose(0, 1), backend="ocl")()
