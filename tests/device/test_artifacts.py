@@ -161,7 +161,7 @@ def test_flipped_bytes_of_a_file(ocl_device: str, artifact: bytes) -> None:
     assert counted.compiled or counted.loaded
 
 
-def test_choices_travel(ocl_device: str, artifact: bytes) -> None:
+def test_artifact_has_measured_choices(ocl_device: str, artifact: bytes) -> None:
     index = torch.device(ocl_device).index
     table.save(
         table.table_of(index), "a problem", {"choice": "gemm_item tile=6x4", "model_choice": "gemm_item tile=2x4"}

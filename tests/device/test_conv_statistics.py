@@ -90,7 +90,7 @@ def test_statistics(ocl_device, shape, level, dtype, bias, offset, tmp_path):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_they_may_be_turned_off(ocl_device, level, tmp_path):
+def test_statistics_can_be_disabled(ocl_device, level, tmp_path):
     disable = disabled_for(level)
     block, inputs = block_of(SHAPES[0], torch.float32, True, 0.0, ocl_device)
     inputs = [t.to(ocl_device) for t in inputs]

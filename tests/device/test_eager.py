@@ -183,7 +183,7 @@ def test_a_plan_is_found_again(ocl_device: str, compiled: list[tuple[str, str]])
     assert [name for name, _ in compiled if "hypot" in name] == ["aten::hypot.out"]
 
 
-def test_overlapping_memory(ocl_device: str) -> None:
+def test_expanded_targets_and_wrong_sizes_raise(ocl_device: str) -> None:
     """Writes to an expanded tensor raise, and so do operands whose sizes do not match."""
     x = torch.arange(6.0, device=ocl_device)
     with pytest.raises(RuntimeError, match="memory location"):
@@ -418,7 +418,7 @@ def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
 
 
 def test_results_may_be_written(ocl_device: str) -> None:
-    """Autograd forbids writes to views that a custom function returns. Results with permuted strides are no such views."""
+    """Autograd forbids writes to views that custom functions return. Results with permuted strides are no such views."""
     x = torch.ones(2, 1, 3, device=ocl_device)
     w = torch.ones(1, 2, 3, device=ocl_device, requires_grad=True)
     y = torch.compile(lambda: (x * w).sum(0, keepdim=True).transpose(0, 1), backend="ocl")()

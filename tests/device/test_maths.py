@@ -74,7 +74,7 @@ def test_slope_of_gelu(ocl_device):
 
 
 @pytest.mark.parametrize("name, function, exact, limits, most", ROWS[:8], ids=[row[0] for row in ROWS[:8]])
-def test_ends(ocl_device, name, function, exact, limits, most):
+def test_special_arguments(ocl_device, name, function, exact, limits, most):
     """Compares infinities, nan, signed zeros, subnormal numbers and arguments beyond the range."""
     x = torch.tensor(
         [math.inf, -math.inf, math.nan, 0.0, -0.0, 1e-40, -1e-40, 1e-30, -1e-30, 100.0, 3e38, -100.0, -3e38] * 3
@@ -90,7 +90,7 @@ def test_ends(ocl_device, name, function, exact, limits, most):
 GRADIENTS = (F.gelu, F.silu, F.mish, F.softplus, F.logsigmoid, torch.sigmoid, torch.tanh)
 
 
-def test_gradients_at_ends(ocl_device):
+def test_gradients_at_special_arguments(ocl_device):
     """Gradients are infinite or nan where those of eager mode are."""
     ends = torch.tensor([math.inf, -math.inf, math.nan, 0.0, 90.0, -90.0, 3.0, -3.0] * 3)
 

@@ -335,7 +335,7 @@ def test_gradients_of_attention_are_tuned_on_statistics_that_a_row_may_have(inde
             assert all(y.isfinite().all() for y in measure._run(plan, inputs, index)), choice
 
 
-def test_combinations_of_what_gained():
+def test_combinations_of_faster_choices():
     choices = [("t a=1 b=1", ""), ("t a=2 b=1", "a=2"), ("t a=3 b=1", "a=3"), ("t a=1 b=2", "b=2"), ("u c=1", "")]
     times = {"t a=1 b=1": 1.0, "t a=2 b=1": 0.9, "t a=3 b=1": 0.8, "t a=1 b=2": 0.9, "u c=1": 0.5}
     assert measure.combined(choices, times) == ["t a=3 b=2"]

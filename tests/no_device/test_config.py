@@ -77,7 +77,7 @@ def test_an_option_that_comes_too_late_keeps_its_value():
     config.set("autoload", before)  # Setting the value that is already in force is allowed.
 
 
-def test_those_who_follow_an_option_are_told(monkeypatch):
+def test_followers_of_an_option_are_called(monkeypatch):
     told = []
     monkeypatch.setitem(config._FOLLOWERS, "tune_deadline", told.append)
     with config.override(tune_deadline=3):

@@ -68,7 +68,7 @@ def test_golden(name: str, caps: str, golden: Any) -> None:
     golden(f"{name}.{caps}.cl", "\n".join(parts))
 
 
-def test_text_does_not_depend_on_the_process() -> None:
+def test_separate_traces_give_the_same_text() -> None:
     """Two graphs of the same function, traced one after the other, give the same kernels."""
     texts = []
     for factor in (2, 2):

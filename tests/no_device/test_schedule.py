@@ -182,7 +182,7 @@ def scaled(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("call", [biased_and_another, late_bias, scaled])
-def test_what_the_kernel_cannot_add_is_read(call: Any) -> None:
+def test_no_statistics_if_the_kernel_cannot_add_the_bias(call: Any) -> None:
     """The kernel stores no statistics if it cannot add the bias before them: if the result without bias is used too, if
     the bias depends on the convolution, or if the convolution is multiplied instead."""
     torch.manual_seed(0)
