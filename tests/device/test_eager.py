@@ -418,7 +418,7 @@ def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
 
 
 def test_results_may_be_written(ocl_device: str) -> None:
-    """Autograd forbids writes to views that custom functions return. Results with permuted strides are no such views."""
+    """Autograd forbids writes to views that custom functions return. Results with permuted strides are none."""
     x = torch.ones(2, 1, 3, device=ocl_device)
     w = torch.ones(1, 2, 3, device=ocl_device, requires_grad=True)
     y = torch.compile(lambda: (x * w).sum(0, keepdim=True).transpose(0, 1), backend="ocl")()

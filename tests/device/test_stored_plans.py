@@ -154,7 +154,7 @@ def test_ops_of_others_are_not_stored(ocl_device: str, own_cache: Path) -> None:
     assert "stored_plans::twice" in reasons()
 
 
-def test_replaced_decompositions_are_not_stored(ocl_device: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_formulas_are_not_stored(ocl_device: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a program replaces a decomposition, plans that use it are not stored for other programs."""
     x = torch.ones(5, device=ocl_device)
     monkeypatch.setitem(FORMS, "aten.sinh.out", lambda a, *, out: out.copy_(a + 41))
