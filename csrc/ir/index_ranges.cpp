@@ -263,6 +263,10 @@ Range Ranges::of(const IndexExpr& e) const {
     }
     case IndexOp::kFloorDiv: {
       Range result = divide_ranges(of(e.args()[0]), of(e.args()[1]));
+      // A loop over 2 * n elements, divided by n, is at most 1, whatever n is.
+      const auto loop = e.args()[0].op() == IndexOp::kSymbol ? extent(e.args()[0].symbol()) : std::nullopt;
+      if (loop && !e.args()[1].is_const() && of(e.args()[1]).low >= 1)
+        result.high = std::min(result.high, of(floordiv(*loop - 1, e.args()[1])).high);
       if (e.args()[1].is_const()) {
         const int64_t d = of(e.args()[0]).divisor;
         if (d % e.args()[1].constant() == 0) result.divisor = std::max<int64_t>(std::abs(d / e.args()[1].constant()), 1);

@@ -67,6 +67,10 @@ TEST_CASE("bounds with symbolic loops") {
   CHECK(ranges.known_nonnegative(e("s0 - 1 - i0")));
   CHECK(ranges.known_divides(e("s1"), e("i0*s1 + s1*4")));
   CHECK(ranges.of(e("i2*3 - 1")).high == 68);
+  Ranges twice;
+  twice.set({SymbolKind::kSize, 0}, {1, 1 << 20, 1});
+  twice.set_extent({SymbolKind::kLoop, 0}, IndexExpr::size(0) * 2);
+  CHECK(twice.of(e("i0 // s0")).high == 1);
 }
 
 TEST_CASE("a bound that overflows proves nothing") {

@@ -249,3 +249,17 @@ def test_writes_to_windows_without_elements(ocl_device, function):
         given = [x.to(ocl_device), v.to(ocl_device)]
         torch.testing.assert_close(on_cpu(compiled(*given)), function(x, v))
         torch.testing.assert_close(given[0].cpu(), x)
+
+
+def test_rows_of_a_concatenation(ocl_device):
+    """The second concatenation is written by two kernels. A loop over 2 * n elements, divided by n, gives their rows."""
+
+    def function(x):
+        rows = torch.vstack([x, x])
+        return torch.cat([rows, rows[:1]], 0)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", dynamic=True, fullgraph=True, options={"verify": True})
+    for size in (2, 7, 3):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x.to(ocl_device)).cpu(), function(x))

@@ -112,6 +112,7 @@ def test_the_page(ocl_device, tmp_path):
 
 def test_a_model_with_names_that_are_markup(ocl_device, tmp_path):
     pytest.importorskip("vl_convert")
+
     def function(x):
         return x + 1
 

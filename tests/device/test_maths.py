@@ -73,6 +73,17 @@ def test_slope_of_gelu(ocl_device):
     assert (got - slope(x.double())).abs().max() <= 1.2e-7
 
 
+def test_slope_of_the_approximation_of_gelu(ocl_device):
+    """Where tanh is almost -1, the slope is small; its absolute error must be smaller still."""
+
+    def slope(x):
+        return torch.ops.aten.gelu_backward(torch.ones_like(x), x, approximate="tanh")
+
+    x = sweep(-8.0, -3.0)
+    got = torch.compile(slope, backend="ocl", options={"fallback": "error"})(x.to(ocl_device)).cpu()
+    assert (got - slope(x.double())).abs().max() <= 2e-8
+
+
 @pytest.mark.parametrize("name, function, exact, limits, most", ROWS[:8], ids=[row[0] for row in ROWS[:8]])
 def test_special_arguments(ocl_device, name, function, exact, limits, most):
     """Compares infinities, nan, signed zeros, subnormal numbers and arguments beyond the range."""

@@ -236,3 +236,17 @@ def test_pointwise_strides(ocl_device, name, sweep):
         for y, want in zip(got, function(*operands), strict=True):
             assert y.shape == want.shape and strides(y) == strides(want)
             torch.testing.assert_close(y.cpu(), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("exponent", [torch.float32, torch.float16, torch.int32], ids=str)
+@pytest.mark.parametrize("base", [torch.float32, torch.float16, torch.float64, torch.int64], ids=str)
+def test_strides_of_ldexp(ocl_device, base, exponent):
+    """Whether the CPU reads the exponents in row-major order depends on the dtypes."""
+    x = torch.ones(5, 1).to(base)
+    y = torch.randint(-4, 5, (4, 5)).to(exponent).t()
+    want = torch.ldexp(x, y)
+    torch._dynamo.reset()
+    given = [x.to(ocl_device), torch.empty_strided(y.shape, y.stride(), dtype=y.dtype, device=ocl_device).copy_(y)]
+    for got in (torch.ldexp(*given), torch.compile(torch.ldexp, backend="ocl", dynamic=False)(*given)):
+        assert (got.dtype, strides(got)) == (want.dtype, strides(want))
+        torch.testing.assert_close(got.cpu(), want)

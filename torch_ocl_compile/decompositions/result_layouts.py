@@ -5,6 +5,7 @@ op gives on the CPU."""
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile.fx.overloads import overload
@@ -100,7 +102,7 @@ POINTWISE = (
 )
 
 # Ops that are not decomposed and that read their last operand in row-major order.
-OF_CONTIGUOUS_LAST = ("aten.ldexp.Tensor", "aten.log_sigmoid_forward.default", "aten.pow.Scalar")
+OF_CONTIGUOUS_LAST = ("aten.log_sigmoid_forward.default", "aten.pow.Scalar")
 
 
 def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
@@ -119,6 +121,7 @@ def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
             target = overload(name)
             if target is not None and target not in table:
                 table[target] = functools.partial(rule, target)
+    table[aten.ldexp.Tensor] = _ldexp
 
 
 def elementwise_strides(*operands: Tensor) -> tuple[int, ...]:
@@ -144,6 +147,22 @@ def _as_operands(decomposition: Callable[..., Any]) -> Callable[..., Any]:
 def _of_contiguous_last(target: Callable[..., Any], *args: Any) -> Any:
     *others, x = args
     return NotImplemented if x.is_contiguous() else target(*others, x.contiguous())
+
+
+def _ldexp(x: Tensor, exponent: Tensor) -> Any:
+    if not _ldexp_is_row_major(x.dtype, exponent.dtype):
+        return NotImplemented
+    return _of_contiguous_last(aten.ldexp.Tensor, x, exponent)
+
+
+@functools.cache
+def _ldexp_is_row_major(x: torch.dtype, exponent: torch.dtype) -> bool:
+    """Returns whether ldexp on the CPU reads the exponents in row-major order. This depends on the dtypes and on the
+    version of torch, so it is tried out."""
+    with _disable_current_modes(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = torch.ldexp(torch.ones(2, 1, dtype=x), torch.ones(2, 2, dtype=exponent).t())
+    return result.stride() == (2, 1)
 
 
 def _of_contiguous(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -31,9 +31,10 @@ def gelu(x: Term, approximate: str = "none") -> Term:
 @formula(aten.gelu_backward.default)
 def gelu_backward(grad: Term, x: Term, approximate: str = "none") -> Term:
     if approximate == "tanh":
-        inner = t.tanh((x + x * x * x * TANH_CUBIC) * TANH_SCALE)
-        slope = (x * x * (3 * TANH_CUBIC) + 1.0) * TANH_SCALE
-        return grad * ((inner + 1.0) * 0.5 + x * 0.5 * (1.0 - inner * inner) * slope)
+        # (1 + tanh(u)) / 2 is sigmoid(2u), which loses no digits where tanh(u) is almost -1.
+        gate = t.sigmoid((x + x * x * x * TANH_CUBIC) * (2 * TANH_SCALE))
+        slope = (x * x * (3 * TANH_CUBIC) + 1.0) * (2 * TANH_SCALE)
+        return grad * (gate + x * gate * (1.0 - gate) * slope)
     return grad * t.call("gelu_erf_slope", x)
 
 
