@@ -38,6 +38,22 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
+/// Removes comments, and lines that contain nothing else. A word in a comment must not count as a call.
+std::string without_comments(const std::string& text) {
+  std::string result;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (const size_t comment = line.find("//"); comment != std::string::npos) {
+      line.resize(comment);
+      line.resize(line.find_last_not_of(' ') + 1);
+    }
+    if (!line.empty() || end == begin) result += line + (end < text.size() ? "\n" : "");
+    begin = end + 1;
+  }
+  return result;
+}
+
 /// Adds the functions of a file by name. A function is a paragraph, which ends at an empty line.
 void add_paragraphs(const std::string& file, std::map<std::string, std::string>* result) {
   for (size_t begin = 0; begin < file.size();) {
@@ -49,7 +65,7 @@ void add_paragraphs(const std::string& file, std::map<std::string, std::string>*
       const size_t open = text.find('(', define);
       size_t name = open;
       while (name > 0 && is_word(text[name - 1])) --name;
-      result->emplace(text.substr(name, open - name), text);
+      result->emplace(text.substr(name, open - name), without_comments(text));
     }
     begin = end + 2;
   }

@@ -31,7 +31,6 @@ py::dict device_properties(int index) {
   p["subgroup_size"] = caps.subgroup_size;
   p["unified_memory"] = caps.unified;
   p["has_fp64"] = aten::has_fp64(device.index());
-  p["has_fp16_arithmetic"] = caps.fp16_arith;
   p["has_wgmma"] = caps.kernels.has(KernelLevel::k_warpgroup);
   p["has_mma"] = caps.kernels.has(KernelLevel::k_warp);
   return p;

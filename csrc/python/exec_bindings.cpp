@@ -182,7 +182,6 @@ Caps caps_from(const py::dict& d) {
   take("vector_floats", caps.vector_floats);
   take("units", caps.units);
   take("local_bytes", caps.local_bytes);
-  take("local_real", caps.local_real);
   take("kept_output_bytes", caps.kept_output_bytes);
   take("max_group_size", caps.max_group_size);
   take("fp64", caps.fp64);

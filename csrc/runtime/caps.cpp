@@ -54,7 +54,6 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   caps.is_cpu = (query<cl_device_type>(device, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU) != 0;
   caps.units = static_cast<int>(std::max<cl_uint>(query<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS, 1), 1));
   caps.local_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE, 32 * 1024));
-  caps.local_real = query<cl_device_local_mem_type>(device, CL_DEVICE_LOCAL_MEM_TYPE, CL_GLOBAL) == CL_LOCAL && !caps.is_cpu;
   caps.max_group_size =
       static_cast<int>(std::clamp<size_t>(query<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), 1, 1 << 20));
   caps.global_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 1 << 30));
@@ -75,7 +74,6 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;
     // Interpreters report a width of one float. One of them, Oclgrind, aborts at the prefetch instruction.
     caps.prefetch = width > 1;
-    caps.fp16_arith = false;  // CPU runtimes emulate half. Kernels compute in fp32, which is faster, and round.
     caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
     return caps;
   }
@@ -83,10 +81,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   caps.prefetch = false;
   // Some of the programs below do not build on every device. Their compiler messages are hidden.
   const os::SilentErrors silent;
-  // Some drivers compile `half` without listing cl_khr_fp16, so a test program decides.
-  caps.fp16_arith = has_word(extensions, "cl_khr_fp16") ||
-                    build_probe(device, context, "__kernel void k(__global half* p) { p[0] = p[0] * p[1] + p[2]; }", "") > 0;
-  // OpenCL 3.0 devices may list subgroups but lack their reductions, so a test program decides here too.
+  // OpenCL 3.0 devices may list subgroups but lack their reductions, so a test program decides.
   if (has_word(extensions, "cl_khr_subgroups") || has_word(extensions, "cl_intel_subgroups")) {
     const char* text =
         "#ifdef cl_khr_subgroups\n#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n#endif\n"

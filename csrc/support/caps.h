@@ -15,7 +15,6 @@ struct Caps {
   int vector_floats = 16;               // Native vector width in floats: 4, 8 or 16. Decides the size of register tiles.
   int units = 2;                        // Number of compute units (SMs of a GPU, cores of a CPU).
   int64_t local_bytes = 32 * 1024;      // Bytes of __local memory that a work-group can use.
-  bool local_real = false;              // True if __local memory is faster than global memory.
   int max_group_size = 4096;            // Largest number of work-items in a work-group.
   int64_t global_bytes = 1LL << 33;     // Bytes of device memory.
   int64_t max_alloc_bytes = 1LL << 31;  // Bytes of the largest single allocation.
@@ -28,7 +27,6 @@ struct Caps {
   int base_align_bytes = 128;  // Alignment of a buffer's base address in bytes.
   bool unified = true;         // Host and device share memory.
   bool fp64 = true;            // The device computes in double precision.
-  bool fp16_arith = false;     // The device computes in half precision. Storing halves always works, through vload_half.
   bool fp16_convert = true;    // vload_half and vstore_half are fast and need only the alignment of one element.
   bool prefetch = true;        // CPU: Clang's __builtin_prefetch becomes an instruction.
   int subgroup_size = 0;       // Work-items of a subgroup. 0: there are no subgroup operations.

@@ -32,19 +32,6 @@ constexpr const char* kOperationNames[] = {"gemm",        "gemm_wide",       "ge
                                            "conv_packed", "conv_statistics", "conv_weight", "attention", "attention_gradient",
                                            "pack"};
 
-/// Names that the option `disable` no longer takes, and their new names.
-constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
-    {"wgmma", "warpgroup"},
-    {"wgmma_halves", "warpgroup:bf16,warpgroup:fp16"},
-    {"wgmma_wide", "gemm_wide,conv_wide"},
-    {"wgmma_packed", "gemm_packed,conv_packed"},
-    {"wgmma_packed_halves", "gemm_packed:bf16,gemm_packed:fp16,conv_packed:bf16,conv_packed:fp16"},
-    {"wgmma_attention", "attention_warpgroup,attention_gradient_warpgroup"},
-    {"wgmma_attention_gradient", "attention_gradient_warpgroup"},
-    {"mma", "warp"},
-    {"mma_attention", "attention_warp,attention_gradient_warp"},
-    {"mma_attention_gradient", "attention_gradient_warp"}};
-
 /// What a name selects: rows of kernels/kernels.def, and types (one bit per KernelType).
 struct Named {
   std::vector<const KernelRow*> rows;
@@ -56,8 +43,6 @@ Named find(std::string_view term) {
   Named named;
   const size_t colon = term.find(':');
   const std::string_view word = term.substr(0, colon);
-  for (const auto& [old, now] : kRenamed)
-    if (term == old) fail(ErrorKind::kConfig, "'" + std::string(old) + "' is now called '" + std::string(now) + "'");
   if (colon != std::string_view::npos) {
     const auto type = std::find(std::begin(kTypeNames), std::end(kTypeNames), term.substr(colon + 1));
     if (type == std::end(kTypeNames))

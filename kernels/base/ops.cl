@@ -8,8 +8,7 @@
 //   int, for masks (0/1 in scalars, 0/-1 in vectors).
 //   There is no `if` on values. Use c ? a : b, with c of type N and both branches of the same type.
 //   REAL(x) is a constant, OCL_LANES the width of the vector. There are no native_ or fast functions.
-//   Functions are separated by empty lines. op_NAME serves floating point, and integers if there is no opi_NAME. The
-//   comment of a function names no other function with its prefix op_, because that would copy the other function, too.
+//   Functions are separated by empty lines. op_NAME serves floating point, and integers if there is no opi_NAME.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif

@@ -21,7 +21,6 @@ Caps gpu() {
   caps.is_cpu = false;
   caps.units = 132;
   caps.local_bytes = 48 << 10;
-  caps.local_real = true;
   caps.max_group_size = 1024;
   return caps;
 }
@@ -94,7 +93,6 @@ TEST_CASE("names of kernels") {
   CHECK(!set.has(KernelId::k_gemm_item));
   CHECK(set.has(KernelId::k_attention_item));
   CHECK_THROWS_WITH_AS(set.remove("attention_item"), doctest::Contains("no other kernel computes"), Error);
-  CHECK_THROWS_WITH_AS(set.remove("mma"), doctest::Contains("is now called 'warp'"), Error);
   CHECK_THROWS_WITH_AS(set.remove("gemm_item:int"), doctest::Contains("ends in no type"), Error);
   CHECK_THROWS_WITH_AS(set.remove("gem"), doctest::Contains("there are item, group, warp, warpgroup, gemm,"), Error);
   CHECK(names_of(",warp,,gemm_warp:bf16") == std::vector<std::string>{"warp", "gemm_warp:bf16"});

@@ -28,7 +28,6 @@ Caps gpu() {
   caps.is_cpu = false;
   caps.units = 132;
   caps.local_bytes = 48 << 10;
-  caps.local_real = true;
   caps.max_group_size = 1024;
   return caps;
 }

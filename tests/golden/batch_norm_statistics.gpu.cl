@@ -2,14 +2,13 @@
 #pragma OPENCL FP_CONTRACT OFF
 #define OCL_INLINE static inline
 
-// Returns the weight of b elements when they are merged with a elements.
 OCL_INLINE float op_welford_ratio_f32(float b, float a) {
   return b == 0.0f ? 0.0f : b / (a + b);
 }
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1024, 1, 1)))
-void welford_7a964448df98(
+void welford_932e92e0d7e8(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset,
     __global float* out1, const ulong out1_offset) {

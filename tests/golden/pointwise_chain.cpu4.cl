@@ -6,7 +6,6 @@ OCL_INLINE float4 op_relu_f32x4(float4 x) {
   return x < ((float4)(0.0f)) ? ((float4)(0.0f)) : x;
 }
 
-// Returns e^c, if e^c and 2^n are normal numbers, or 2^n is 0 (n = -127).
 OCL_INLINE float4 op_own_exp_within_f32x4(float4 c) {
   const float4 m = fma(c, ((float4)(1.44269504f)), ((float4)(12582912.0f))), z = m - ((float4)(12582912.0f));
   const float4 r = fma(z, ((float4)(2.12194440e-4f)), fma(z, ((float4)(-0.693359375f)), c));
@@ -18,7 +17,6 @@ OCL_INLINE float4 op_own_exp_within_f32x4(float4 c) {
   return (fma(y, r * r, r) + ((float4)(1.0f))) * as_float4((as_int4(m) << (int4)(23)) + (int4)(0x3f800000));
 }
 
-// Returns e^x if it lies between 2^-126 and 2^127.5. A smaller result becomes 2^-126, a larger one inf.
 OCL_INLINE float4 op_own_exp_normal_f32x4(float4 x) {
   const float4 low = x < ((float4)(-87.3f)) ? ((float4)(-87.3f)) : x;
   return op_own_exp_within_f32x4(low > ((float4)(89.0f)) ? ((float4)(89.0f)) : low);
@@ -32,7 +30,6 @@ OCL_INLINE float op_relu_f32(float x) {
   return x < 0.0f ? 0.0f : x;
 }
 
-// Returns e^c, if e^c and 2^n are normal numbers, or 2^n is 0 (n = -127).
 OCL_INLINE float op_own_exp_within_f32(float c) {
   const float m = fma(c, 1.44269504f, 12582912.0f), z = m - 12582912.0f;
   const float r = fma(z, 2.12194440e-4f, fma(z, ((float)(-0.693359375f)), c));
@@ -44,7 +41,6 @@ OCL_INLINE float op_own_exp_within_f32(float c) {
   return (fma(y, r * r, r) + 1.0f) * as_float((as_int(m) << (int)(23)) + (int)(0x3f800000));
 }
 
-// Returns e^x if it lies between 2^-126 and 2^127.5. A smaller result becomes 2^-126, a larger one inf.
 OCL_INLINE float op_own_exp_normal_f32(float x) {
   const float low = x < ((float)(-87.3f)) ? ((float)(-87.3f)) : x;
   return op_own_exp_within_f32(low > 89.0f ? 89.0f : low);
@@ -56,7 +52,7 @@ OCL_INLINE float op_own_sigmoid_f32(float x) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pointwise_176287dcfb0d(
+void pointwise_816da3fd41f4(
     __global const float* in0, const ulong in0_offset,
     __global const float* in1, const ulong in1_offset,
     __global float* out0, const ulong out0_offset,

@@ -2,7 +2,6 @@
 #pragma OPENCL FP_CONTRACT OFF
 #define OCL_INLINE static inline
 
-// Returns e^c, if e^c and 2^n are normal numbers, or 2^n is 0 (n = -127).
 OCL_INLINE float16 op_own_exp_within_f32x16(float16 c) {
   const float16 m = fma(c, ((float16)(1.44269504f)), ((float16)(12582912.0f))), z = m - ((float16)(12582912.0f));
   const float16 r = fma(z, ((float16)(2.12194440e-4f)), fma(z, ((float16)(-0.693359375f)), c));
@@ -14,12 +13,10 @@ OCL_INLINE float16 op_own_exp_within_f32x16(float16 c) {
   return (fma(y, r * r, r) + ((float16)(1.0f))) * as_float16((as_int16(m) << (int16)(23)) + (int16)(0x3f800000));
 }
 
-// Returns e^x for x <= 0, with half the instructions of the function for all x. Below -88 the result is 0.
 OCL_INLINE float16 op_own_exp_falling_f32x16(float16 x) {
   return op_own_exp_within_f32x16(x < ((float16)(-88.0f)) ? ((float16)(-88.0f)) : x);
 }
 
-// Returns e^c, if e^c and 2^n are normal numbers, or 2^n is 0 (n = -127).
 OCL_INLINE float8 op_own_exp_within_f32x8(float8 c) {
   const float8 m = fma(c, ((float8)(1.44269504f)), ((float8)(12582912.0f))), z = m - ((float8)(12582912.0f));
   const float8 r = fma(z, ((float8)(2.12194440e-4f)), fma(z, ((float8)(-0.693359375f)), c));
@@ -31,14 +28,13 @@ OCL_INLINE float8 op_own_exp_within_f32x8(float8 c) {
   return (fma(y, r * r, r) + ((float8)(1.0f))) * as_float8((as_int8(m) << (int8)(23)) + (int8)(0x3f800000));
 }
 
-// Returns e^x for x <= 0, with half the instructions of the function for all x. Below -88 the result is 0.
 OCL_INLINE float8 op_own_exp_falling_f32x8(float8 x) {
   return op_own_exp_within_f32x8(x < ((float8)(-88.0f)) ? ((float8)(-88.0f)) : x);
 }
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void softmax_bc52a232c76c(
+void softmax_76fe26d82657(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset,
     const int row_chunk) {

@@ -14,8 +14,6 @@ OCL_INLINE float op_maximum_f32(float a, float b) {
   return (isnan(a) | (a > b)) ? a : b;
 }
 
-// Returns s * exp(m - n) + t * exp(k - n) with n = max(m, k). One of the exponentials is 1; for equal infinities both
-// are 1.
 OCL_INLINE float op_softmax_sum_f32(float m, float s, float k, float t) {
   const float e = m == k ? 1.0f : exp(-fabs(k - m));
   return k > m ? s * e + t : s + t * e;
@@ -23,7 +21,7 @@ OCL_INLINE float op_softmax_sum_f32(float m, float s, float k, float t) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void softmax_665c9123dba5(
+void softmax_288eaac343e4(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset) {
   __local float shared_f32_0[256];

@@ -28,7 +28,7 @@ CAPS: dict[str, dict[str, Any]] = {
     "cpu8": {**_CPU, "vector_floats": 8, "units": 4},
     "cpu4": {**_CPU, "vector_floats": 4, "units": 8},
     "gpu": {
-        "is_cpu": False, "vector_floats": 4, "units": 32, "local_real": True, "local_bytes": 48 * 1024, "max_group_size": 1024,
+        "is_cpu": False, "vector_floats": 4, "units": 32, "local_bytes": 48 * 1024, "max_group_size": 1024,
         "fp64": True,
     },
 }  # fmt: skip

@@ -40,8 +40,6 @@ def test_compile_options():
             "'disable': 'nonsense' is no execution level, operation or kernel; there are item, .*gemm_warpgroup",
         ),
         (lambda: config.compile_options({"disable": "warpgroup,wrap"}), "'disable': 'wrap' is no execution level"),
-        (lambda: config.compile_options({"disable": "mma"}), "'disable': 'mma' is now called 'warp'"),
-        (lambda: config.compile_options({"disable": "wgmma_halves"}), "now called 'warpgroup:bf16,warpgroup:fp16'"),
         (lambda: config.compile_options({"disable": "warp:int8"}), "'warp:int8' ends in no type"),
         (lambda: config.compile_options({"disable": "pack_item"}), "'pack_item' cannot be disabled"),
         (lambda: config.set("units", -1), "'units': -1 is less than 0"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-import warnings
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -19,8 +18,6 @@ from torch_ocl_compile import _C, config
 from torch_ocl_compile.device import restarts
 
 BACKEND = "ocl"
-# The backend's name in the first version of this package, for programs that still use it.
-OLD_BACKEND = "ocl_gloo"
 
 _numbers = itertools.count()
 
@@ -29,7 +26,6 @@ def register_with(module: ModuleType) -> None:
     """Registers the backends with `module`, torch.distributed.distributed_c10d."""
     backend: Any = module.Backend
     backend.register_backend(BACKEND, _create, extended_api=True, devices=["ocl"])
-    backend.register_backend(OLD_BACKEND, _create_old, extended_api=True, devices=["ocl"])
     original = module._new_process_group_helper
 
     @functools.wraps(original)
@@ -116,16 +112,3 @@ def _nccl_files() -> list[str]:
     """Returns where NCCL may be: where the system looks for libraries, and in the package that pip installs next to torch."""
     packaged = Path(torch.__file__).parents[1] / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
     return ["libnccl.so.2", str(packaged)]
-
-
-def _create_old(options: Any, extra: Any) -> Any:
-    warnings.warn(
-        'the process group "ocl_gloo" is now called "ocl"; init_process_group() chooses it without a name',
-        FutureWarning,
-        stacklevel=2,
-    )
-    return _create(options, extra)
-
-
-def register() -> None:
-    """Deprecated: does nothing, because `import torch_ocl_compile` registers the process group."""

@@ -110,7 +110,6 @@ class DeviceProperties:
     subgroup_size: int
     unified_memory: bool
     has_fp64: bool
-    has_fp16_arithmetic: bool
     # The device has warpgroup tensor cores that inline instructions can use.
     has_wgmma: bool
     # Kernels for warp tensor cores may be used.
