@@ -9,7 +9,11 @@ SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.tom
 BUILD := build/make
 WERROR ?= OFF
 
-.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress torch_distributed fuzz oclgrind docs lint bench clean
+# RECORD=FILE adds the result of a long run to FILE (tests/long_runs.json), for the table in docs/testing.md.
+RECORD ?=
+RECORDED = $(if $(RECORD),--record $(RECORD))
+
+.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress process_ends torch_distributed fuzz oclgrind docs lint bench clean
 .PHONY: setup build
 
 demo: build
@@ -29,15 +33,16 @@ DEVICES ?= $(shell $(BIN)/python -c "import torch, torch_ocl_compile; print(*(f'
 JOBS ?= $(shell nproc)
 conformance: build
 	for device in $(DEVICES); do $(BIN)/python -m tests.conformance run --device $$device --jobs $(JOBS) \
-	  --out build/conformance/$$(echo $$device | tr : _).json || exit 1; done
+	  --out build/conformance/$$(echo $$device | tr : _).json $(RECORDED) || exit 1; done
 	$(BIN)/python -m tests.conformance table build/conformance/*.json
 	$(BIN)/python -m tests.conformance check build/conformance/*.json
 	$(BIN)/python -m tests.conformance supported
 
 # The core, the extension and part of the device tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
-sanitize: setup
-	PYTHON=$(abspath $(BIN))/python scripts/sanitize.sh address,undefined
-	PYTHON=$(abspath $(BIN))/python scripts/sanitize.sh thread
+sanitizer = PYTHON=$(abspath $(BIN))/python $(if $(RECORD),$(BIN)/python -m tests.long_runs run --what "$(1)" $(RECORDED) --)
+sanitize: $(if $(RECORD),build,setup)
+	$(call sanitizer,AddressSanitizer and UndefinedBehaviorSanitizer) scripts/sanitize.sh address,undefined
+	$(call sanitizer,ThreadSanitizer) scripts/sanitize.sh thread
 
 # The C++ core for Windows, built with mingw-w64, and its tests in Wine. Debian: g++-mingw-w64-x86-64-posix, wine, wine64, tcl, dpkg-dev.
 windows: setup
@@ -47,7 +52,12 @@ windows: setup
 # run.
 MINUTES ?= 60
 stress: build
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stress --minutes $(MINUTES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stress --minutes $(MINUTES) $(RECORDED)
+
+# COUNT processes (300) that work on DEVICE and end in different ways: by signals, exceptions, forks, while kernels run.
+process_ends: COUNT = 300
+process_ends: build
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.process_ends --count $(COUNT) --device $(DEVICE) $(RECORDED)
 
 # PyTorch's own tests of NCCL's process group, run with the process group ocl. Needs two devices; takes ten minutes.
 torch_distributed: build
@@ -58,12 +68,12 @@ COUNT ?= 20000
 SEED ?= $(shell date +%Y%m%d)
 DEVICE ?= ocl:0
 fuzz: build
-	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --out build/fuzz
+	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --out build/fuzz $(RECORDED)
 
 # Runs every portable kernel template under Oclgrind, which reports data races, accesses out of bounds and uninitialised
 # reads.
 oclgrind: build
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.oclgrind
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.oclgrind $(RECORDED)
 
 # A wheel for the Python and the torch of $(VENV), in dist/. Installing it needs no compiler, no headers and no system
 # packages.

@@ -1,5 +1,5 @@
 # tests/conformance/__main__.py: runs PyTorch's op_db and module_db, compares with expectations, and writes the table.
-"""python -m tests.conformance run   --out results.json [--device ocl:0] [--jobs 2] [--match regex] [--all-samples] [--seconds 500]
+"""python -m tests.conformance run   --out results.json [--device ocl:0] [--jobs 2] [--match regex] [--all-samples] [--minutes 8]
 python -m tests.conformance table    results.json ...     writes docs/conformance.md
 python -m tests.conformance check    results.json ...     fails if results differ from expected.csv or on_cpu.csv
 python -m tests.conformance accept   results.json ...     writes on_cpu.csv: ops that run on the CPU now are expected to
@@ -7,7 +7,7 @@ python -m tests.conformance supported                     writes docs/supported.
 python -m tests.conformance inductor --out results.json   what Inductor compiles (inductor.py): two samples, backward where there is one
 python -m tests.conformance list     results.json ...     writes inductor.txt from an inductor run
 
-A run that is interrupted, or stopped by --seconds (exit status 3), continues where it stopped when it is called again,
+A run that is interrupted, or stopped by --minutes or --seconds (exit status 3), continues where it stopped when it is called again,
 unless our code or torch has changed."""
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests import long_runs
 from tests.conformance import expected, table
 from tests.conformance.workers import Task, run_all
 from tests.worker_process import ROOT
@@ -89,23 +90,32 @@ def run(options: argparse.Namespace, device: str, backend: str) -> int:
         graded = {case for case, direction in chosen if direction == "backward"}
         chosen, samples = [t for t in chosen if t[1] == "backward" or t[0] not in graded], "2"
     what = {"runtime": runtime, "torch": torch.__version__, "all_samples": options.all_samples}
+    dtypes = " ".join(options.dtypes) or "all types"
+    which = f", {options.match}" if options.match else ""
+    long = long_runs.begin(f"conformance, {dtypes}{which}", device, "cases", options) if backend == "ocl" else None
+    seconds = 60 * options.minutes or options.seconds
     journal = Journal(Path(options.out + ".partial"), {**what, "match": options.match, "source": newest_source()})
     left = [t for t in chosen if t not in journal.done()]
     begun = said = time.monotonic()
-    for outcome in run_all(left, [device, backend, samples], options.jobs, options.limit, options.seconds):
+    for outcome in run_all(left, [device, backend, samples], options.jobs, options.limit, seconds):
         journal.add(outcome)
         if time.monotonic() - said > 20:
             said = time.monotonic()
             say(journal.outcomes, len(chosen), begun)
     say(journal.outcomes, len(chosen), begun)
     if not {*chosen} <= journal.done():
-        print(f"stopped after {options.seconds:.0f} s; the same command goes on", flush=True)
+        print(f"stopped after {seconds:.0f} s; the same command goes on", flush=True)
         return STOPPED
     wanted = {*chosen}
     ordered = sorted((o for o in journal.outcomes if (o["case"], o["direction"]) in wanted),
                      key=lambda o: (o["case"], o["direction"] != "forward"))  # fmt: skip
     Path(options.out).write_text(json.dumps({**what, "outcomes": ordered}, indent=1), encoding="utf-8")
     journal.path.unlink()
+    if long:
+        wrong = expected.check([{**what, "outcomes": ordered}])
+        failed = sum(o["status"] == "fail" for o in ordered)
+        note = f"{failed} cases do not pass, as {expected.EXPECTED.name} says" if failed and not wrong else ""
+        long.end(len(ordered), [line.split(" ")[0] for line in wrong], note=note)
     return 0
 
 
@@ -139,6 +149,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--all-samples", action="store_true")
         command.add_argument("--limit", type=float, default=300 if name == "run" else 900, help="seconds a case")
         command.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many")
+        long_runs.add_options(command)
     for name in ("table", "check", "accept", "list"):
         commands.add_parser(name).add_argument("results", nargs="+")
     commands.add_parser("supported")

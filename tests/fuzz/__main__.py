@@ -3,7 +3,8 @@
 
 It prints a summary by kind and exits with 1 on a failure. A failure is shrunk and written to OUT/<kind>/ as a script
 that needs only torch and torch_ocl_compile. A seed and a count select the same programs on every machine (for one
-version of torch and of Hypothesis).
+version of torch and of Hypothesis). `--from SEED:BATCH` goes on at a batch of a seed; `--from last` goes on with the
+recorded run until it has COUNT programs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests import long_runs
 from tests.fuzz.program import Program
 from tests.fuzz.redraw import redraw
 from tests.fuzz.runner import CRASH, TIMEOUT, Run, Worker
@@ -40,6 +42,8 @@ class Report:
         self.alike: Counter[str] = Counter()
         # (kind, file, text)
         self.files: list[tuple[str, str, str]] = []
+        # (kind, batch)
+        self.failing: list[tuple[str, int]] = []
         self.worker = Worker(run.device, run.limit_s, run.out / "shrink.log")
         self.started = self.said = time.monotonic()
 
@@ -51,6 +55,7 @@ class Report:
         self.cpu_s += outcome.get("cpu_s", 0.0)
         self.fallbacks.update(outcome.get("fallbacks", ()))
         if outcome["kind"] not in FINE:
+            self.failing.append((outcome["kind"], outcome["batch"]))
             self._failure(outcome)
         if time.monotonic() - self.said > 10:
             self.said = time.monotonic()
@@ -158,18 +163,25 @@ def options(arguments: list[str]) -> argparse.Namespace:
     )
     made.add_argument("--out", type=Path, default=Path("build/fuzz"))
     made.add_argument("--limit", type=float, default=120, help="seconds a batch may take")
-    made.add_argument("--seconds", type=float, default=0, help="begin no batch after so long; 0: go on to the end")
     made.add_argument("--shrink", type=int, default=40, help="failures to shrink at most")
     made.add_argument("--shrink-seconds", type=float, default=90, help="for each of them")
+    long_runs.add_options(made, "SEED:BATCH")
     return made.parse_args(arguments)
 
 
 def main(arguments: list[str]) -> int:
     given = options(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
+    long = long_runs.begin("random programs", given.device, "programs", given)
+    if long.place:
+        given.seed, given.first = long.place.rsplit(":", 1)[0], int(long.place.rsplit(":", 1)[1])
+        given.count -= long.done
+    long.place = f"{given.seed}:{given.first}"
     with tempfile.TemporaryDirectory(prefix="torch_ocl_fuzz_") as cache:
         os.environ.setdefault("TORCH_OCL_CACHE_DIR", cache)
-        run = Run(given.seed, given.count, given.device, given.jobs, given.out, given.first, given.limit, given.seconds)
+        run = Run(
+            given.seed, given.count, given.device, given.jobs, given.out, given.first, given.limit, 60 * given.minutes
+        )
         report = Report(run, given.shrink, given.shrink_seconds)
         for outcome in run.outcomes():
             report.take(outcome)
@@ -177,6 +189,7 @@ def main(arguments: list[str]) -> int:
     summary = report.summary()
     (given.out / "summary.txt").write_text(summary + "\n")
     print(summary)
+    long.end(report.done, [f"{kind} ({run.seed}:{batch})" for kind, batch in report.failing], f"{run.seed}:{run.next}")
     return int(report.failed)
 
 

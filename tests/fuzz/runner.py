@@ -65,9 +65,11 @@ class Run:
     out: Path
     first: int = 0
     limit_s: float = 120.0
-    # The run stops after this time; 0: never.
+    # The run begins no batch after this time; 0: it goes on to the end.
     seconds: float = 0.0
     most_mb: int = field(default=0)
+    # The first batch that did not run.
+    next: int = field(default=0)
 
     def batches(self) -> list[int]:
         found, programs, batch = [], 0, self.first
@@ -79,38 +81,46 @@ class Run:
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yields the outcomes in the order in which they arrive, with "batch" and "member"."""
-        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        done: queue.SimpleQueue[list[Outcome] | BaseException] = queue.SimpleQueue()
+        done: queue.SimpleQueue[list[Outcome] | BaseException | None] = queue.SimpleQueue()
         batches = self.batches()
+        waiting = iter(batches)
+        taking = threading.Lock()
         started = time.monotonic()
-        for batch in batches:
-            waiting.put(batch)
         self.out.mkdir(parents=True, exist_ok=True)
         over = threading.Event()
+
+        def take() -> int | None:
+            """Returns the next batch. All batches before `self.next` have been taken."""
+            with taking:
+                if over.is_set() or (self.seconds and time.monotonic() - started > self.seconds):
+                    return None
+                batch = next(waiting, None)
+                self.next = self.next if batch is None else batch + 1
+                return batch
 
         def work(number: int) -> None:
             worker = Worker(self.device, self.limit_s, self.out / f"worker_{number}.log")
             try:
-                while not over.is_set():
-                    batch = waiting.get_nowait()
-                    late = self.seconds and time.monotonic() - started > self.seconds
-                    done.put([] if late else self._batch(worker, batch))
+                while (batch := take()) is not None:
+                    done.put(self._batch(worker, batch))
                     self.most_mb = max(self.most_mb, worker.megabytes())
-            except queue.Empty:
-                pass
+                done.put(None)
             except BaseException as error:  # An error ends the run.
                 done.put(error)
             finally:
                 worker.stop()
 
-        for number in range(min(self.jobs, len(batches))):
+        self.next = self.first
+        working = min(self.jobs, len(batches))
+        for number in range(working):
             threading.Thread(target=work, args=(number,), daemon=True).start()
         try:
-            for _ in batches:
+            while working:
                 found = done.get()
                 if isinstance(found, BaseException):
                     raise found
-                yield from found
+                working -= found is None
+                yield from found or ()
         finally:  # This also runs if the caller stops early.
             over.set()
 

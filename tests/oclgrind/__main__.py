@@ -1,11 +1,11 @@
 # tests/oclgrind/__main__.py: runs every portable kernel template under Oclgrind: data races, bounds, uninitialised reads.
-"""python -m tests.oclgrind [--all]
+"""python -m tests.oclgrind [--all] [--minutes M] [--from PART]
 
 First, the smallest cases of the tests of single templates run. For them, Oclgrind also reports reads of uninitialised
 memory. Then small models are compiled, forward and backward, for both families of kernels. Each contraction,
 convolution and attention in them runs alone with the first choice of every template that can do it (--all: with
 every choice), and as part of its graph. Exits with 1 if Oclgrind reports anything, a result is wrong, or a portable
-template did not run.
+template did not run. A run has three parts: alone, item, group. `--minutes` begins no part after so long.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tests import long_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("item", "group")
@@ -35,8 +37,8 @@ def templates(family: str) -> set[str]:
     return {name for name, level, chooser in rows if level == family and chooser != "none"} - ONLY_ALONE
 
 
-def run(family: str, everything: bool, folder: Path) -> list[str]:
-    """Runs the models for one family of kernels, and returns what is wrong."""
+def run(family: str, everything: bool, folder: Path) -> tuple[int, list[str]]:
+    """Runs the models for one family of kernels. Returns how many kernels ran, and what is wrong."""
     log = folder / f"{family}.log"
     watched = ["oclgrind", "--data-races", "--build-options", UNOPTIMISED, "--log", str(log)]
     environment = {
@@ -53,12 +55,17 @@ def run(family: str, everything: bool, folder: Path) -> list[str]:
     wrong = [] if done.returncode == 0 else [f"{family}: ended with status {done.returncode}"]
     ran = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("ran ")}
     wrong += [f"{family}: {name} did not run" for name in sorted(templates(family) - ran)]
+    return len(ran), [*wrong, *reported(log)]
+
+
+def reported(log: Path) -> list[str]:
+    """Returns the beginning of Oclgrind's report, or nothing if it is empty."""
     found = log.read_text(encoding="utf-8") if log.exists() else ""
-    return [*wrong, found[:6000]] if found.strip() else wrong
+    return [found[:6000]] if found.strip() else []
 
 
-def alone(everything: bool, folder: Path) -> list[str]:
-    """Runs the tests of single templates, and returns what is wrong.
+def alone(everything: bool, folder: Path) -> tuple[int, list[str]]:
+    """Runs the tests of single templates. Returns how many ran, and what is wrong.
 
     They use the system's OpenCL loader, which is told to find Oclgrind only.
     """
@@ -68,23 +75,40 @@ def alone(everything: bool, folder: Path) -> list[str]:
                    "OCLGRIND_BUILD_OPTIONS": UNOPTIMISED, "OCLGRIND_LOG": str(log)}  # fmt: skip
     files = [str(ROOT / f"tests/device/test_templates_{family}.py") for family in FAMILIES]
     chosen = [] if everything else ["-p", "tests.oclgrind.smallest"]
+    command = [sys.executable, "-m", "pytest", *chosen, *files]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *chosen, *files], cwd=ROOT, env={**os.environ, **environment}, check=False
+        command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=False
     )
-    found = log.read_text(encoding="utf-8") if log.exists() else ""
+    print(done.stdout, end="", flush=True)
     wrong = [] if done.returncode == 0 else [f"templates alone: pytest ended with status {done.returncode}"]
-    return [*wrong, found[:6000]] if found.strip() else wrong
+    return long_runs.tests_counted(done.stdout), [*wrong, *reported(log)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oclgrind", description=__doc__)
     parser.add_argument("--all", action="store_true", help="every choice of every template (hours)")
     parser.add_argument("--parts", nargs="*", default=["alone", *FAMILIES], choices=["alone", *FAMILIES])
+    long_runs.add_options(parser, "a PART")
     options = parser.parse_args()
+    # Oclgrind is the device of the programs, not of this process.
+    long = long_runs.Run(
+        "Oclgrind", "Oclgrind", "kernels and tests", options.minutes, options.record, options.place or ""
+    )
+    if long.place == long_runs.LAST:
+        long.place = (long_runs.recorded(options.record or long_runs.DATA, long.what, long.device) or {"next": ""})[
+            "next"
+        ]
+    parts = options.parts[options.parts.index(long.place) if long.place else 0 :]
+    count, wrong, ended = 0, [], ""
     with tempfile.TemporaryDirectory() as folder:
-        wrong = alone(options.all, Path(folder)) if "alone" in options.parts else []
-        wrong += [line for part in options.parts if part != "alone" for line in run(part, options.all, Path(folder))]
+        for part in parts:
+            if long.over():
+                ended = part
+                break
+            ran, found = alone(options.all, Path(folder)) if part == "alone" else run(part, options.all, Path(folder))
+            count, wrong = count + ran, wrong + found
     print("\n".join(wrong) if wrong else "Oclgrind reports nothing")
+    long.end(count, [line.splitlines()[0][:60] for line in wrong], ended)
     return 1 if wrong else 0
 
 

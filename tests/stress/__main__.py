@@ -14,6 +14,7 @@ import traceback
 import torch
 
 import torch_ocl_compile  # noqa: F401
+from tests import long_runs
 from tests.stress.delays import Delays
 from tests.stress.kernels import Kernels
 from tests.stress.program import Program
@@ -55,35 +56,37 @@ class Round:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.stress", description=__doc__)
     parser.add_argument("--devices", default="all", help="as ocl:0,ocl:1; all: one run over all of them together")
-    parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=0, help="stop after so many rounds; 0: by the time alone")
     parser.add_argument("--steps", type=int, default=300, help="of each thread in a round")
     parser.add_argument("--seed", type=int, default=None, help="of the first round; the next has the next number")
+    long_runs.add_options(parser, "the round of a SEED", minutes=1.0)
     given = parser.parse_args()
     devices = (
         [f"ocl:{i}" for i in range(torch.ocl.device_count())] if given.devices == "all" else given.devices.split(",")
     )
-    seed = int(time.time()) % 1_000_000 if given.seed is None else given.seed
+    long = long_runs.begin("streams, threads, devices", ",".join(devices), "rounds", given)
+    seed = int(long.place or (time.time() % 1_000_000 if given.seed is None else given.seed))
+    long.place = str(seed)
     print(f"devices {', '.join(torch.ocl.get_device_name(d) for d in devices)}; first seed {seed}", flush=True)
     kernels = {d: Kernels(d) for d in devices}
-    started, rounds, steps, checked = time.monotonic(), 0, 0, 0
-    while time.monotonic() - started < given.minutes * 60 and not (given.rounds and rounds >= given.rounds):
+    rounds, steps, checked = 0, 0, 0
+    while not long.over() and not (given.rounds and rounds >= given.rounds):
         one = Round(seed + rounds, given.steps, devices, kernels)
         one.run()
         rounds, steps, checked = rounds + 1, steps + len(one.programs) * given.steps, checked + one.checked
         if one.failures:
-            print(f"\nround of seed {seed + rounds - 1} failed after {time.monotonic() - started:.0f} s:")
+            print(f"\nround of seed {seed + rounds - 1} failed after {long.seconds():.0f} s:")
             print("\n".join(one.failures))
+            long.end(rounds, [f"seed {seed + rounds - 1}"], str(seed + rounds))
             return 1
         if rounds % 20 == 0:
             held = sum(torch.ocl.memory_reserved(d) for d in devices) >> 20
             print(
-                f"{time.monotonic() - started:6.0f} s: {rounds} rounds, {steps} steps, {checked} values compared, {held} MiB",
+                f"{long.seconds():6.0f} s: {rounds} rounds, {steps} steps, {checked} values compared, {held} MiB",
                 flush=True,
             )
-    print(
-        f"no difference: {rounds} rounds, {steps} steps, {checked} values compared, {time.monotonic() - started:.0f} s"
-    )
+    print(f"no difference: {rounds} rounds, {steps} steps, {checked} values compared, {long.seconds():.0f} s")
+    long.end(rounds, [], str(seed + rounds))
     return 0
 
 

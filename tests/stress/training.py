@@ -4,6 +4,8 @@
 A process trains and is killed at random moments; the next process resumes from the last checkpoint. The
 memory of the process and of the device, and the processor time of a step, must not grow. At the end, the same steps
 without interruption must give the same bits.
+
+A run that is stopped by `--minutes` keeps its checkpoint in a folder, and `--from FOLDER` goes on from there.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import statistics
 import subprocess
@@ -25,6 +28,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from tests import long_runs
 
 # The number of steps between two checkpoints.
 CHECKPOINT = 500
@@ -111,8 +116,8 @@ def resident_mb() -> float:
     return pages * resource.getpagesize() / 2**20
 
 
-def supervise(folder: Path, steps: int, device: str, kills: int) -> None:
-    """Runs processes until all steps are done, and kills `kills` of them at random moments."""
+def supervise(folder: Path, steps: int, device: str, kills: int, long: long_runs.Run) -> None:
+    """Runs processes until all steps are done or the time is over, and kills `kills` of them at random moments."""
     random_moment = random.Random(steps)
     moments = sorted(random_moment.randrange(steps // 20 + 1, steps) for _ in range(kills))
     command = [
@@ -126,11 +131,13 @@ def supervise(folder: Path, steps: int, device: str, kills: int) -> None:
         "--device",
         device,
     ]
-    while last_step(folder) < steps:
+    while last_step(folder) < steps and not long.over():
         process = subprocess.Popen(command)
         while process.poll() is None:
             time.sleep(0.5)
-            if moments and last_step(folder) >= moments[0]:
+            if long.over():
+                process.kill()
+            elif moments and last_step(folder) >= moments[0]:
                 moments.pop(0)
                 time.sleep(random_moment.random())
                 process.send_signal(signal.SIGKILL)
@@ -152,9 +159,9 @@ def last_step(folder: Path) -> int:
     return int(found[-1]["step"]) if found else 0
 
 
-def problems(folder: Path) -> list[str]:
-    """Returns messages about growth of memory or time, for processes that became warm."""
-    found = []
+def problems(folder: Path) -> tuple[list[str], list[str]]:
+    """Returns messages about growth of memory or time, and the measured values, for processes that became warm."""
+    found, measured = [], []
     for pid in dict.fromkeys(r["pid"] for r in rows(folder)):
         warm = [r for r in rows(folder) if r["pid"] == pid and r["done"] > WARM_STEPS]
         if len(warm) < 20:
@@ -163,16 +170,14 @@ def problems(folder: Path) -> list[str]:
         early, late = warm[:tenth], warm[-tenth:]
         for key in ("rss_mb", "device_mb", "reserved_mb"):
             growth = statistics.median(r[key] for r in late) - statistics.median(r[key] for r in early)
-            print(f"process {pid}, {len(warm) * REPORT} warm steps: {key} {early[0][key]:.1f} -> {late[-1][key]:.1f}")
+            measured.append(f"{key} {early[0][key]:.1f} to {late[-1][key]:.1f} in {len(warm) * REPORT} warm steps")
             if growth > MOST_GROWTH_MB:
                 found.append(f"{key} of process {pid} grew by {growth:.0f} MB")
         slower = statistics.median(r["cpu_ms"] for r in late) / statistics.median(r["cpu_ms"] for r in early)
-        print(
-            f"process {pid}: processor time of a step {early[0]['cpu_ms']:.2f} -> {late[-1]['cpu_ms']:.2f} ms ({slower:.2f}x)"
-        )
+        measured.append(f"a step takes {slower:.2f} times the processor time, {late[-1]['cpu_ms']:.2f} ms")
         if slower > MOST_SLOWDOWN:
             found.append(f"a step of process {pid} became {slower:.2f} times as slow")
-    return found
+    return found, measured
 
 
 def same_bits(device: str, steps: int = 3 * CHECKPOINT) -> bool:
@@ -203,18 +208,26 @@ def main() -> int:
     parser.add_argument("--device", default="ocl:0")
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    long_runs.add_options(parser, "the checkpoint in a FOLDER")
     given = parser.parse_args()
     if given.worker:
         train(Path(given.worker), given.steps, given.device)
         return 0
-    with tempfile.TemporaryDirectory() as name:
-        started = time.monotonic()
-        supervise(Path(name), given.steps, given.device, given.kills)
-        found = problems(Path(name))
-        print(f"{given.steps} steps in {time.monotonic() - started:.0f} s, loss {rows(Path(name))[-1]['loss']}")
-    if not same_bits(given.device):
+    long = long_runs.begin("long training", given.device, "steps", given)
+    folder = Path(long.place or tempfile.mkdtemp(prefix="torch_ocl_training_"))
+    before = last_step(folder)
+    supervise(folder, given.steps, given.device, given.kills, long)
+    steps = last_step(folder)
+    found, measured = problems(folder)
+    last_loss = rows(folder)[-1]["loss"] if steps else "unknown"
+    print("\n".join([*measured, f"step {steps} after {long.seconds():.0f} s, loss {last_loss}"]))
+    finished = steps >= given.steps
+    if finished and not same_bits(given.device):
         found.append("an interrupted run ends with other parameters than an uninterrupted one")
-    print("\n".join(found) if found else "flat; the interrupted run gives the same bits")
+    if finished:
+        shutil.rmtree(folder)
+    print("\n".join(found) if found else "flat; the interrupted run gives the same bits" if finished else "stopped")
+    long.end(steps - before, found, "" if finished else str(folder), "; ".join(measured))
     return 1 if found else 0
 
 

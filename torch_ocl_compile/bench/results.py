@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -134,7 +135,12 @@ def result(
 
 
 def commit() -> str | None:
-    """The commit that is measured, with "-dirty" for a changed working tree. None outside of a checkout."""
+    """The commit that is measured, with "-dirty" for a changed working tree. None outside of a checkout.
+
+    TORCH_OCL_COMMIT names it on a machine that has a copy of the files without git.
+    """
+    if given := os.environ.get("TORCH_OCL_COMMIT"):
+        return given
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
