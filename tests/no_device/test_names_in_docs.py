@@ -46,7 +46,11 @@ FOREIGN = {
 }
 ENDINGS = "py|pyi|cpp|h|cl|def|md|json|sh|toml|txt|csv|sqlite|png"
 # Environment variables that are not options.
-OTHER_VARIABLES = {"TORCH_OCL_": "how the names begin", "TORCH_OCL_FUZZ_SEED": "of the tests"}
+OTHER_VARIABLES = {
+    "TORCH_OCL_": "how the names begin",
+    "TORCH_OCL_FUZZ_SEED": "of the tests",
+    "TORCH_OCL_COMMIT": "of the tests and benchmarks",
+}
 
 
 def code_of(text: str) -> str:
