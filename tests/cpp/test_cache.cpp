@@ -288,7 +288,7 @@ TEST_CASE("a file that another process keeps locked disables the cache, soon and
   CHECK(cache.find("kernels", "k") == "v");  // Readers do not wait for a writer.
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) cache.store("kernels", std::to_string(i), "w");
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(15));
   CHECK(folder.warnings.size() == 1);
   CHECK(cache.find("kernels", "k") == "");
   CHECK(!cache.stats().enabled);

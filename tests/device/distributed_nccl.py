@@ -102,7 +102,7 @@ def check_shared_tensors_are_used_in_place(me):
 
 
 def check_the_host_does_not_wait(me):
-    with setting(OCL_STAND_IN_DELAY_US="400000"):
+    with setting(OCL_STAND_IN_DELAY_US="1500000"):
         dist.barrier()
         x = ones(me)
         begin = time.monotonic()
@@ -110,9 +110,9 @@ def check_the_host_does_not_wait(me):
         for work in works:
             work.wait()
         y = x + 1
-        assert time.monotonic() - begin < 0.3
+        assert time.monotonic() - begin < 1.4
         assert y.tolist() == [me.size**2 + 1] * 4  # Both collectives run in order, before the addition.
-        assert time.monotonic() - begin > 0.7
+        assert time.monotonic() - begin > 2.8
 
 
 def check_streams(me):

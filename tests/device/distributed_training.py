@@ -167,7 +167,7 @@ def check_kernels_run_while_a_collective_runs(me):
         total = function(x, flag)
         seen = flag[0].clone()
         with torch.Stream(me.device):  # The copies below run on a stream that does not wait for the collective.
-            for _ in range(2000):
+            for _ in range(12_000):
                 seen = flag[:1].cpu().item()
                 if seen == 2:
                     break

@@ -32,7 +32,7 @@ def attention(q):
 CASES = {
     "pointwise": (lambda x: torch.sin(x) * 2, [(40, 50)], "pointwise", (r" sin\((v\d+)\)", r" (sin(\1) * FACTOR)"), "sin"),
     "reduction": (lambda x: x.sum(1), [(33, 77)], "reduction", (r"( a0 \+ v\d+)", r"\1 * FACTOR"), "sum"),
-    "short loop": (lambda x: x.sum(1), [(33, 77)], "reduction", (r"r0 \+ 16 <= 77", "r0 + 16 <= 61"), "sum"),
+    "short loop": (lambda x: x.sum(1), [(33, 77)], "reduction", (r"(\+ \d+ <=?) 77\b", r"\1 61"), "sum"),
     "gemm": (lambda x, y: x @ y, [(33, 77), (77, 50)], "gemm", STORED, "mm"),
     "conv": (lambda x, w: F.conv2d(x, w, padding=1), [(2, 8, 12, 12), (16, 8, 3, 3)], "conv_forward", STORED, "convolution"),
     "winograd": (lambda x, w: F.conv2d(x, w, padding=1), [(2, 32, 16, 16), (64, 32, 3, 3)], "winograd", STORED, "convolution"),

@@ -20,7 +20,7 @@ import torch, torch.distributed as dist
 import torch_ocl_compile
 dist.set_debug_level_from_env()  # as the import of torch.distributed does; a fork has imported it before
 rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-timeout = datetime.timedelta(seconds=4)
+timeout = datetime.timedelta(seconds=8)
 dist.init_process_group(init_method="file://" + store, rank=rank, world_size=size, timeout=timeout)
 x = torch.ones(1000, device="ocl:0")
 dist.all_reduce(x)
@@ -69,7 +69,7 @@ dist.destroy_process_group()
 FAULTS = {
     "dies": "os._exit(3)",
     "raises in backward": "raise ValueError('in backward')",
-    "hangs": "time.sleep(20); os._exit(0)",
+    "hangs": "time.sleep(30); os._exit(0)",
 }
 
 
@@ -91,7 +91,7 @@ def test_error_of_a_result_that_the_stream_waits_for(tmp_path):
     """wait() returns before the timeout. After it, reading the result raises an error, and so do later waits."""
     program = """
     if rank == 1:
-        time.sleep(15)
+        time.sleep(25)
         os._exit(0)
     work = dist.all_reduce(x, async_op=True)
     work.wait()
