@@ -3,11 +3,13 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 import torch
 
 import torch_ocl_compile
+from torch_ocl_compile import _C
 from torch_ocl_compile.errors import BuildError, ConfigError, UnsupportedError
 from torch_ocl_compile.user_kernel import messages, registry, signature
 
@@ -151,16 +153,63 @@ def test_gradients(ocl_device):
             torch.testing.assert_close(leaf.grad.cpu(), gradient)
 
 
-def test_streams(ocl_device):
+@pytest.fixture
+def late(ocl_device):
+    """Returns a function that holds a stream back: what is enqueued on it from now on starts 0.2 seconds later."""
+    timers = []
+
+    def hold(stream):
+        timers.append(threading.Timer(0.2, _C.testing.Gate(stream.device_index, stream.stream_id).open))
+        timers[-1].start()
+
+    yield hold
+    for timer in timers:
+        timer.join()
+
+
+def test_streams(ocl_device, late):
     """A launch goes to the current stream, and the memory of its result belongs to that stream."""
-    _, (x, y) = data(ocl_device, 1000, 1000)
-    torch.ocl.synchronize()
+    late(torch.ocl.default_stream(ocl_device))
+    (a, b), (x, y) = data(ocl_device, 1000, 1000)
+    # The device is named: without a name, PyTorch waits for the current device, which may be another one.
+    torch.ocl.synchronize(ocl_device)
     stream = torch.Stream(device=ocl_device)
     with torch.ocl.record() as launches, torch.ocl.stream(stream):
         z = saxpy(x, y, 1.0)
     assert [(k.kernel, k.stream) for k in launches] == [("saxpy", stream.stream_id)]
     stream.synchronize()
-    torch.testing.assert_close(z.cpu(), (x + y).cpu())
+    torch.testing.assert_close(z.cpu(), a + b)
+
+
+def test_late_streams(ocl_device, late):
+    """A launch waits for what its stream waits for. Memory that a late launch reads or writes is not reused before."""
+    with torch.ocl.device(ocl_device):
+        default, side = torch.ocl.default_stream(), torch.Stream(ocl_device)
+        saxpy(*(torch.zeros(1000, device=ocl_device) for _ in range(2)), 1.0)
+        torch.ocl.synchronize()
+        late(default)
+        (a, b), (x, y) = data(ocl_device, 1000, 1000)
+        side.wait_stream(default)
+        with torch.ocl.stream(side):
+            z = saxpy(x, y, 1.0)
+            scale(z[10:], 3.0)
+            w = saxpy(z, z, 2.0)
+        expected = a + b
+        scale(expected[10:], 3.0)
+        default.synchronize()
+        late(side)
+        with torch.ocl.stream(side):
+            u = saxpy(x, w, 1.0)
+            scale(y, 2.0)
+            v = saxpy(y, y, 1.0)
+        del x, y, w
+        for value in range(8):  # These would get the memory of x, y or w.
+            torch.full((1000,), float(value), device=ocl_device)
+        default.synchronize()
+        side.synchronize()
+        torch.testing.assert_close(z.cpu(), expected)
+        torch.testing.assert_close(u.cpu(), a + 3 * expected)
+        torch.testing.assert_close(v.cpu(), 4 * b)
 
 
 def test_records_and_explain_name_the_kernel(ocl_device):
