@@ -13,7 +13,7 @@ WERROR ?= OFF
 RECORD ?=
 RECORDED = $(if $(RECORD),--record $(RECORD))
 
-.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress process_ends torch_distributed fuzz oclgrind docs lint bench clean
+.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress process_ends torch_distributed fuzz fresh oclgrind docs lint bench clean
 .PHONY: setup build
 
 demo: build
@@ -70,6 +70,12 @@ DEVICE ?= ocl:0
 fuzz: build
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --out build/fuzz $(RECORDED)
 
+# 300 programs of a new seed, as CI runs them. Up to TOLERATE failing programs are a warning with their scripts (docs/testing.md).
+TOLERATE ?= 3
+fresh: build
+	$(BIN)/python -m tests.fuzz --count 300 --seed fresh --device $(DEVICE) --jobs $(JOBS) --minutes 8 --shrink 3 --shrink-seconds 20 \
+	  --tolerate $(TOLERATE) --out build/fuzz
+
 # Runs every portable kernel template under Oclgrind, which reports data races, accesses out of bounds and uninitialised
 # reads.
 oclgrind: build
@@ -89,10 +95,12 @@ try-wheel: wheel
 docs: setup
 	$(BIN)/python -m mkdocs build --strict
 
-lint: build
-	$(BIN)/pip install -q ruff mypy clang-format
+# The versions are those of pyproject.toml: another version formats otherwise.
+LINTERS := $(shell grep -oE '"(ruff|mypy|clang-format)==[^"]+"' pyproject.toml)
+lint: setup
+	$(BIN)/pip install -q --disable-pip-version-check $(LINTERS)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
-	git ls-files '*.h' '*.cpp' 'kernels/*.cl' | xargs $(BIN)/clang-format --dry-run -Werror
+	find csrc tests kernels -name '*.h' -o -name '*.cpp' -o -path 'kernels/*.cl' | xargs -P 2 -n 40 $(BIN)/clang-format --dry-run -Werror
 
 bench: build
 	$(BIN)/python -m torch_ocl_compile bench models --models alexnet,resnet18 --compile-times
