@@ -66,7 +66,10 @@ WORK = {
     "assert child.exitcode == 0",
 }
 
-# Name -> (lines, exit status).
+# Python ends by the signal, or with 1 if another thread has run a text of code (PyRun_String) after the interrupt.
+INTERRUPTED = (-signal.SIGINT, 1)
+
+# Name -> (lines, exit status or statuses).
 ENDS = {
     "the last line": ("", 0),
     "an exception": ("raise RuntimeError('on purpose')", 1),
@@ -76,7 +79,7 @@ ENDS = {
     "an exception in a function of atexit": ("atexit.register(lambda: torch.zeros(2, device=device).sum().item())", 0),
     "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", -signal.SIGTERM),
     "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)", -signal.SIGKILL),
-    "Ctrl+C": ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)", -signal.SIGINT),
+    "Ctrl+C": ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)", INTERRUPTED),
     "a handler of SIGTERM that exits": (
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(6))\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", 6,
     ),
@@ -120,7 +123,7 @@ def run(number: int, device: str, cache: str) -> str:
         left = children_left(int(done.stdout.split()[0])) if done.stdout else []
     problems = ["it did not begin"] if not done.stdout else []
     problems += [word for word in CRASHED if word in done.stderr]
-    if done.returncode != wanted:
+    if done.returncode not in (wanted if isinstance(wanted, tuple) else (wanted,)):
         problems.append(f"exit status {done.returncode}, not {wanted}")
     if left:
         problems.append(f"still there: {', '.join(left)}")
