@@ -79,7 +79,17 @@ void give_back(const Device& device, Worker worker) {
   all.idle[device.index()].push_back(std::move(worker));
 }
 
-/// Starts a worker for the device. Returns nullptr if that fails, with one warning per device.
+/// Notes that no worker can be started for the device. Returns whether this is the first device with this problem.
+bool mark_unusable(const Device& device, const std::string& problem) {
+  WorkerPool& all = worker_pool();
+  const std::lock_guard lock(all.mutex);
+  const bool known =
+      std::any_of(all.unusable.begin(), all.unusable.end(), [&](const auto& row) { return row.second == problem; });
+  all.unusable.emplace(device.index(), problem);
+  return !known;
+}
+
+/// Starts a worker for the device. Returns nullptr if that fails, with one warning per reason.
 std::unique_ptr<os::Child> start(const Device& device) {
   const BuildPoolSettings settings = build_pool_settings();
   const std::string path =
@@ -96,10 +106,10 @@ std::unique_ptr<os::Child> start(const Device& device) {
       problem = path + ": " + (answer.empty() ? "no answer" : answer[0]);
   }
   if (problem.empty()) return child;
-  WorkerPool& all = worker_pool();
-  const std::lock_guard lock(all.mutex);
-  if (all.unusable.emplace(device.index(), problem).second)
-    log_message(LogLevel::kInfo, "runtime", "kernels are compiled in this process: " + problem);
+  if (mark_unusable(device, problem))
+    log_message(LogLevel::kWarning, "runtime",
+                "kernels are compiled in this process, which can take several times as long: " + problem +
+                    "\n  do: install the package again; TORCH_OCL_BUILD_WORKERS=0 hides this warning");
   return nullptr;
 }
 

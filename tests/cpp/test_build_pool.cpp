@@ -3,6 +3,7 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -19,6 +20,7 @@
 #include "csrc/runtime/program.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/support/child.h"
+#include "csrc/support/log.h"
 #include "tests/cpp/other_process.h"
 #include "tests/cpp/runtime_devices.h"
 
@@ -191,6 +193,32 @@ TEST_CASE("where no worker starts, this process compiles") {
       check_values(device, build_programs(device, texts, store.functions(), ""), texts);
       CHECK(by_workers() == before);
     });
+  }
+}
+
+TEST_CASE("that no worker starts is said once, with the reason") {
+  const WithPool pool(2);
+  set_build_pool({2, std::chrono::seconds(60), "/nowhere/worker"});
+  std::vector<std::string> warnings;
+  std::mutex mutex;
+  set_log_sink([&](LogLevel level, const char*, const std::string& message) {
+    const std::lock_guard lock(mutex);
+    if (level == LogLevel::kWarning) warnings.push_back(message);
+  });
+  size_t devices = 0;
+  for_each_with_binaries([&](Device& device) {
+    ++devices;
+    for (int again = 0; again < 2; ++again) {
+      const auto texts = fresh_texts(10);
+      Store store;
+      check_values(device, build_programs(device, texts, store.functions(), ""), texts);
+    }
+  });
+  set_log_sink({});
+  CHECK(warnings.size() == std::min<size_t>(devices, 1));
+  for (const std::string& warning : warnings) {
+    CHECK(warning.find("/nowhere/worker") != std::string::npos);
+    CHECK(warning.find("compiled in this process") != std::string::npos);
   }
 }
 
