@@ -203,6 +203,12 @@ option(
     True,
     "Show on a terminal how many kernels are built, when building takes more than two seconds.",
 )
+option(
+    "untested",
+    bool,
+    False,
+    "Use a device whose runtime gave wrong results elsewhere (Mesa's rusticl) without a warning.",
+)
 option("verify", bool, False, "Check between the compiler's passes that the graph is valid.", scope="compile")
 option(
     "fallback",

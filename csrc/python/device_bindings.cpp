@@ -1,6 +1,7 @@
 // csrc/python/device_bindings.cpp: the functions of csrc/torch and csrc/runtime that
 // torch_ocl_compile/device/torch_ocl.py uses.
 #include "csrc/runtime/peaks.h"
+#include "csrc/runtime/wrong_runtimes.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/fallback.h"
@@ -33,6 +34,7 @@ py::dict device_properties(int index) {
   p["has_fp64"] = aten::has_fp64(device.index());
   p["has_wgmma"] = caps.kernels.has(KernelLevel::k_warpgroup);
   p["has_mma"] = caps.kernels.has(KernelLevel::k_warp);
+  p["known_fault"] = runtime::known_fault(device);
   return p;
 }
 
@@ -41,6 +43,7 @@ py::dict device_properties(int index) {
 void bind_device(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"));
+  m.def("allow_wrong_runtimes", &runtime::allow_wrong_runtimes, py::arg("allowed"));
   m.def("devices_ready", &aten::devices_ready);
   m.def("end_devices", &runtime::end_devices, Unlocked());
   m.def("device_count", &aten::device_count, Unlocked());

@@ -6,6 +6,7 @@
 #include "csrc/python/settings.h"
 #include "csrc/support/build_id.h"
 #include "csrc/torch/eager.h"
+#include "csrc/torch/first_use.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace py = pybind11;
@@ -131,6 +132,13 @@ void set_configure(const py::function& configure) {
   });
 }
 
+void set_before_first_use(const py::function& action) {
+  const auto* held = new py::function(action);  // Never released, as in set_eager_compiler.
+  aten::set_before_first_use([held] {
+    if (Py_IsInitialized()) in_python([&] { (*held)(); });
+  });
+}
+
 py::dict counters() {
   const aten::EagerCounters c = aten::eager_counters();
   py::dict d;
@@ -146,6 +154,7 @@ py::dict counters() {
 void bind_eager(py::module_& m) {
   m.def("set_eager_compiler", &set_eager_compiler, py::arg("compiler"), py::arg("context") = py::none());
   m.def("set_configure", &set_configure, py::arg("configure"));
+  m.def("set_before_first_use", &set_before_first_use, py::arg("action"));
   m.def("build_id", &build_id);
   m.def("eager_reasons", &aten::eager_reasons);
   m.def("eager_counters", &counters);

@@ -10,6 +10,7 @@
 #include "csrc/runtime/device_list.h"
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/queue.h"
+#include "csrc/runtime/wrong_runtimes.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
 
@@ -194,6 +195,7 @@ class DeviceTable {
     devices_[index].store(device, std::memory_order_release);
     if (log_enabled(LogLevel::kInfo))
       log_message(LogLevel::kInfo, "runtime", "ocl:" + std::to_string(index) + " is " + device->describe());
+    warn_of_known_fault(*device);
     return *device;
   }
 

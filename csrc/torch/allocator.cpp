@@ -8,6 +8,7 @@
 #include "csrc/runtime/free_memory.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
+#include "csrc/torch/first_use.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace ocl::aten {
@@ -129,6 +130,7 @@ OclAllocator g_allocator;
 c10::Allocator* device_allocator() { return &g_allocator; }
 
 c10::DataPtr allocate_on(int index, size_t bytes) {
+  note_use();
   runtime::Device& device = device_at(index);
   const c10::Device where(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device.index()));
   if (bytes == 0) return {nullptr, nullptr, &release, where};

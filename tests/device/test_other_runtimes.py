@@ -12,6 +12,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
+from own_process import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_DEVICE = 77
@@ -98,6 +100,35 @@ def run(runtime, tmp_path, command=(), **environment):
 
 def test_rusticl(tmp_path):
     run("rusticl", tmp_path, RUSTICL_ENABLE="llvmpipe")
+
+
+WARNED = """
+    import torch
+    from torch_ocl_compile.cli import devices
+
+    if torch.ocl.device_count() == 0:
+        print("no device")
+    else:
+        for _ in range(2):
+            torch.ones(3, device="ocl") + torch.ones(3).to("ocl")
+        devices.show_devices()
+"""
+
+
+@pytest.mark.parametrize("hidden", ["", "1"])
+def test_a_runtime_with_a_known_fault_is_named_once(tmp_path, hidden):
+    environment = {"RUSTICL_ENABLE": "llvmpipe", "TORCH_OCL_DEVICES": "rusticl", "TORCH_OCL_CACHE_DIR": str(tmp_path)}
+    status, out, err = run_python(WARNED, TORCH_OCL_UNTESTED=hidden or "0", **environment)
+    if "no device" in out:
+        pytest.skip("no rusticl: apt-get install mesa-opencl-icd")
+    assert status == 0, err[-2000:]
+    assert err.count("Mesa's rusticl gave wrong results") == (0 if hidden else 1), err
+    assert hidden or ("ocl:0 is" in err and "docs/troubleshooting.md" in err and "TORCH_OCL_UNTESTED=1" in err)
+    assert "warning: ocl:0: Mesa's rusticl gave wrong results" in " ".join(out.split())
+
+
+def test_other_runtimes_have_no_known_fault(ocl_device):
+    assert torch.ocl.get_device_properties(ocl_device).known_fault == ""
 
 
 @pytest.mark.skipif(shutil.which("oclgrind") is None, reason="no oclgrind: apt-get install oclgrind")

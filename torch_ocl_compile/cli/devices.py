@@ -37,6 +37,9 @@ def show_devices() -> None:
     ]  # fmt: skip
     if rows:
         print_table(["device", "name", "platform", ">memory", ">compute units", "driver"], rows)
+    for p in properties:
+        if p.known_fault:
+            say(f"warning: ocl:{p.index}: {p.known_fault}")
     for problem in torch_ocl.device_problems():
         say(f"problem: {problem}")
     if not rows:

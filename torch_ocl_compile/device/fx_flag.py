@@ -1,5 +1,8 @@
 # torch_ocl_compile/device/fx_flag.py: gives each thread its own flag "fx is tracing".
-"""torch has one flag for the whole process. While make_fx or AOTAutograd trace in one thread, compiled functions in
+"""It is installed when the first tensor gets memory on a device or the backend is loaded, because it changes torch for
+the whole process.
+
+torch has one flag for the whole process. While make_fx or AOTAutograd trace in one thread, compiled functions in
 other threads refuse to run ("using FX to symbolically trace a dynamo-optimized function"). Since torch 2.13, a
 compilation by Dynamo hides the flag, but other traces do not."""
 
@@ -45,10 +48,10 @@ def is_fx_symbolic_tracing() -> bool:
 
 
 def install() -> None:
-    """Installs the flag. Call it before a function is compiled, because a compiled function keeps the check as it finds
-    it."""
+    """Installs the flag, once. Call it before a function is compiled, because a compiled function keeps the check as it finds
+    it. While a trace runs, nothing is installed, because that trace has set the flag of the process."""
     fx: Any = _symbolic_trace
-    if not isinstance(vars(fx).get("_is_fx_tracing_flag"), bool):
+    if isinstance(fx, _WithFlagOfThread) or vars(fx).get("_is_fx_tracing_flag") is not False:
         return
     original = fx.Tracer.trace
 

@@ -43,13 +43,15 @@ def register() -> None:
     if _registered:
         return
     from torch_ocl_compile import _C, config, identity  # noqa: F401  (identity records when the package was loaded)
-    from torch_ocl_compile.device import fx_flag, runtimes, torch_ocl
+    from torch_ocl_compile.device import runtimes, torch_ocl
 
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
     _C.set_configure(config.configure_core)
+    _C.allow_wrong_runtimes(bool(config.get("untested")))
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
     _run_eager_ops(str(config.get("eager")))
     _forbid_fallback(str(config.get("fallback")))
+    config.follow("untested", _C.allow_wrong_runtimes)
     config.follow("warn_fallback", _C.set_fallback_warnings)
     config.follow("fallback", _forbid_fallback)
     config.follow("eager", _run_eager_ops)
@@ -62,10 +64,9 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     _C.register_profilers()
-    # The fast paths of nn.TransformerEncoder and MultiheadAttention use an op that only CUDA and the CPU have.
-    torch.backends.mha.set_fastpath_enabled(False)
     _print_from_the_cpu()
-    fx_flag.install()
+    _C.set_before_first_use(adapt_torch)
+    _when_imported("torch_ocl_compile.compile.backend", lambda _: adapt_torch())
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
     _when_imported("torch._dynamo.variables.optimizer", _spare_inductor)
@@ -76,6 +77,16 @@ def register() -> None:
     _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
     atexit.register(_end)
     _registered = True
+
+
+def adapt_torch() -> None:
+    """Changes settings of torch that concern the whole process. Called when the first tensor gets memory on a device,
+    or the backend is loaded, so that a program that only uses the CPU finds torch as it is."""
+    from torch_ocl_compile.device import fx_flag
+
+    fx_flag.install()
+    # The fast paths of nn.TransformerEncoder and MultiheadAttention use an op that only CUDA and the CPU have.
+    torch.backends.mha.set_fastpath_enabled(False)
 
 
 def _run_eager_ops(how: str) -> None:

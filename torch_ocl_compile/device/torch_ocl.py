@@ -114,6 +114,8 @@ class DeviceProperties:
     has_wgmma: bool
     # Kernels for warp tensor cores may be used.
     has_mma: bool
+    # Why the device's runtime may give wrong results; "" if nothing speaks against it.
+    known_fault: str
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:

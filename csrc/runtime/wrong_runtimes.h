@@ -1,0 +1,19 @@
+// csrc/runtime/wrong_runtimes.h: OpenCL runtimes that gave wrong results where they were tried.
+#pragma once
+
+#include <string>
+
+namespace ocl::runtime {
+
+class Device;
+
+/// Returns what is known about the runtime of a device; "" if nothing speaks against it.
+std::string known_fault(const Device& device);
+
+/// Warns about a device that is used for the first time, if its runtime has a known fault.
+void warn_of_known_fault(const Device& device);
+
+/// Turns the warnings off or on.
+void allow_wrong_runtimes(bool allowed) noexcept;
+
+}  // namespace ocl::runtime
