@@ -12,12 +12,15 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-import torch_ocl_compile  # noqa: F401
+from torch_ocl_compile.bench import results
+from torch_ocl_compile.bench.origin import origin
+from torch_ocl_compile.bench.side import device_facts, settings_in_effect
 
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter")
 # Newer versions of torch rename these functions, and deprecate the old names.
@@ -53,6 +56,7 @@ def main() -> None:
     parser.add_argument("--min-bytes", type=int, default=1 << 10)
     parser.add_argument("--max-bytes", type=int, default=1 << 30)
     parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--save", type=Path, help="write a result file, after each row")
     arguments = parser.parse_args()
     local = int(os.environ["LOCAL_RANK"])
     ocl = f"ocl:{local % torch.get_device_module('ocl').device_count()}"
@@ -63,6 +67,10 @@ def main() -> None:
         backends += ",cuda:nccl"
         sides["NCCL (CUDA)"] = f"cuda:{local}"
     dist.init_process_group(backends)
+    # The threads and precisions of the other sides are those of this process.
+    common = settings_in_effect("ocl", torch.device(ocl), "highest")
+    settings = {side: common | device_facts(torch.device(device)) | {"backend": side} for side, device in sides.items()}
+    source, rows = origin(), []
     if dist.get_rank() == 0:
         print("collective      bytes       " + "".join(f"{side:>16}" for side in sides) + "   GB/s, bus")
     for collective in COLLECTIVES:
@@ -78,6 +86,11 @@ def main() -> None:
             rates = [calls[side][1] / statistics.median(times[side]) / 1e9 for side in sides]
             if dist.get_rank() == 0:
                 print(f"{collective:<15} {size:>11} " + "".join(f"{rate:>16.3f}" for rate in rates), flush=True)
+                rows += [{"collective": collective, "bytes": size, "side": side, "gbytes": rate, "settings": settings[side]}
+                         for side, rate in zip(sides, rates, strict=True)]  # fmt: skip
+                if arguments.save:
+                    given = {"ranks": dist.get_world_size(), "repeat": arguments.repeat}
+                    results.write(results.result(source, given, collectives=rows), arguments.save)
             size *= 8
     dist.destroy_process_group()
 

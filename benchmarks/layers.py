@@ -12,12 +12,15 @@ additions into convolutions, so their time is in that row; for eager it is in th
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.layer_times import HOST
 from torch_ocl_compile.bench.models import NetworkSettings
+from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.process import SideProcess
 from torch_ocl_compile.bench.results import settings_text, way_of
 
@@ -75,11 +78,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of a side on a CPU")
     parser.add_argument("--ocl-device", default="ocl:0")
+    parser.add_argument("--save", type=Path, help="write a result file, after each network")
     args = parser.parse_args()
+    source, rows = origin(), []
     settings = NetworkSettings(SIDES, args.batch, args.size, calls=1, threads=args.threads, ocl_device=args.ocl_device)
     for name in args.models:
         for mode in args.modes:
-            report(name, mode, measure(name, mode, args.rounds, settings))
+            best = measure(name, mode, args.rounds, settings)
+            report(name, mode, best)
+            for side, found in best.items():
+                facts = found.pop("facts")
+                rows.append(
+                    {
+                        "model": name,
+                        "mode": mode,
+                        "side": side,
+                        "batch": args.batch,
+                        **found,
+                        "settings": facts["settings"],
+                    }
+                )
+            if args.save:
+                given = {"rounds": args.rounds, "batch": args.batch, "size": args.size, "threads": args.threads}
+                results.write(results.result(source, given, layers=rows), args.save)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ device's clock: of each graph alone, of both graphs on one stream, and of both g
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
+from pathlib import Path
 
 import torch
 
-import torch_ocl_compile  # noqa: F401
+from torch_ocl_compile.bench import results
+from torch_ocl_compile.bench.origin import origin
+from torch_ocl_compile.bench.side import settings_in_effect
 
 
 def chain(x: torch.Tensor) -> torch.Tensor:
@@ -28,8 +30,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--columns", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", help="file for the result")
+    parser.add_argument("--save", type=Path, help="write a result file")
     given = parser.parse_args()
+    source = origin()
     device = given.device
     torch.ocl.set_device(device)
     graphs = [torch.compile(chain, backend="ocl") for _ in range(2)]
@@ -62,9 +65,10 @@ def main() -> None:
     for name, ms in medians.items():
         print(f"{name:12} {ms:8.3f} ms")
     print(f"two streams are {medians['one stream'] / medians['two streams']:.2f} times as fast as one")
-    if given.json:
-        with open(given.json, "w") as file:
-            json.dump({"device": torch.ocl.get_device_name(device), "ms": medians}, file)
+    if given.save:
+        row = {"side": "ocl", "ms": medians, "settings": settings_in_effect("ocl", torch.device(device), "highest")}
+        settings = {"rows": given.rows, "columns": given.columns, "rounds": given.rounds}
+        results.write(results.result(source, settings, overlap=[row]), given.save)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,45 @@
-# benchmarks/page.py: writes docs/performance.md from benchmarks/results/*.json.
-"""python benchmarks/page.py            writes the page
-python benchmarks/page.py --check    exits with 1 if the page differs from what would be written (tests/device/test_docs.py)
+# benchmarks/page.py: writes docs/performance.md and the headline of README.md from benchmarks/results/*.json.
+"""python benchmarks/page.py            writes the page, and what README.md says of it
+python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/device/test_docs.py)
 
-A result file is what `torch-ocl bench models --save` writes; `title` and `notes` may be added by hand. `tables`
-holds numbers that other programs measured: a title, the columns, the rows, and `mean_columns`, the columns whose
-geometric mean is added. `published` is there if the measured commit was not recorded: it is the commit that
-published the numbers, and its date.
+A result file is what `--save` of `torch-ocl bench` and of the programs of this folder writes; `title` and `notes` may be
+added by hand. A file without date, commit, device, driver, torch or the settings of a side is refused. Older files have
+`old`, a sentence that says what is wrong with them: they are shown at the end, and no mean contains them. `published` is the
+commit that published their numbers, and its date. `tables` holds numbers that other programs measured: a title, the columns,
+the rows, and `mean_columns`, the columns whose geometric mean is added.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from pathlib import Path
 
-from torch_ocl_compile.bench.results import sides_of, way_of
-from torch_ocl_compile.bench.sides import SIDES, is_ours
+from page_tables import (
+    KINDS,
+    Comparison,
+    Row,
+    all_rows,
+    comparison_tables,
+    comparisons,
+    hand_table,
+    mean,
+    notes,
+    overlap_table,
+    side_lines,
+    table,
+    title_of_side,
+)
+
+from torch_ocl_compile.bench.origin import missing
+from torch_ocl_compile.bench.results import FORMAT
+from torch_ocl_compile.bench.sides import PRECISIONS, is_ours
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "performance.md"
-FORMAT = 1
-PRECISIONS = {"highest": "fp32", "high": "TF32", "bf16": "bf16", "fp16": "fp16"}
+PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
+BEGIN, END = "<!-- python benchmarks/page.py -->\n", "<!-- end -->\n"
 
 HEAD = """\
 # Performance
@@ -44,196 +60,160 @@ Words of the tables:
 - Times are milliseconds: the median of the rounds. A training step is forward, cross entropy, backward and a step of Adam.
 - **ratio** is the time of the fastest other side over the time of ocl. Above 1, ocl is faster.
 """
+KEYS = ["networks", "operations", "memory", "startup", "layers", "overlap", "collectives"]
+NAMES = dict(
+    zip(KEYS, ["Networks", "Operations", "Peak memory", "Start", "Layers", "Two streams", "Collectives"], strict=True)
+)
 
 
-def read(path: Path) -> dict:
-    content = json.loads(path.read_text(encoding="utf-8"))
+def read(path: Path) -> Row:
+    content: Row = json.loads(path.read_text(encoding="utf-8"))
     if content.get("format") != FORMAT:
         raise SystemExit(
             f"{path}: format {content.get('format')!r}, expected {FORMAT}; write it with `torch-ocl bench models --save`"
         )
+    lacking = [] if content.get("old") else missing(content)
+    if lacking:
+        raise SystemExit(f"{path} does not say: {', '.join(lacking)}\n  do: measure again with --save")
     return content
 
 
-def number(value: object) -> str:
-    """Formats a number with about three digits; a dash for a value that was not measured."""
-    if value is None:
-        return "-"
-    if not isinstance(value, float):
-        return str(value)
-    if value >= 100:
-        return f"{value:.0f}"
-    if value >= 10:
-        return f"{value:.1f}"
-    return f"{value:.2f}" if value >= 1 or value == round(value, 2) else f"{value:.3g}"
+def devices_of(content: Row) -> list[Row]:
+    """Returns the settings of the rows of ocl, one for each device and driver."""
+    found = {}
+    for row in all_rows(content):
+        settings = row.get("settings") or {}
+        if row["side"] == "ocl" and settings:
+            found[settings["device"], settings["driver"]] = settings
+    return list(found.values())
 
 
-def table(columns: list[str], rows: list[list[object]]) -> list[str]:
-    numeric = [all(not isinstance(row[i], str) or not row[i] for row in rows) for i in range(len(columns))]
-    rule = "|" + "".join("--:|" if n else "---|" for n in numeric)
-    return [
-        "| " + " | ".join(columns) + " |",
-        rule,
-        *("| " + " | ".join(number(c) for c in row) + " |" for row in rows),
-        "",
-    ]
+def device_name(content: Row) -> str:
+    return content.get("device") or ", ".join(s["device"] for s in devices_of(content)) or "not recorded"
 
 
-def cases(networks: list[dict]) -> dict[tuple, dict[str, dict]]:
-    """Returns (protocol, precision, mode, model, batch) -> side -> row of the results."""
-    found: dict[tuple, dict[str, dict]] = {}
-    for row in networks:
-        key = tuple(row[k] for k in ("protocol", "precision", "mode", "model", "batch"))
-        found.setdefault(key, {})[row["side"]] = row
-    return found
+def title_of(content: Row) -> str:
+    if content.get("title"):
+        return str(content["title"])
+    sections = [NAMES[key] for key in KEYS if content.get(key)]
+    precisions = list(dict.fromkeys(PRECISIONS[row["precision"]] for row in all_rows(content) if "precision" in row))
+    return ", ".join([f"{' and '.join(sections)}: {device_name(content)}", *precisions])
 
 
-def ratio(sides: dict[str, dict]) -> float | None:
-    """Returns the time of the fastest other side divided by the time of ocl."""
-    others = [row["ms"] for side, row in sides.items() if not is_ours(side)]
-    return min(others) / sides["ocl"]["ms"] if others and "ocl" in sides else None
-
-
-def mean(values: list[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return round(statistics.geometric_mean(known), 2) if known else None
-
-
-def network_tables(networks: list[dict]) -> list[str]:
-    """Returns one table for each protocol, precision and mode."""
-    groups: dict[tuple, dict[tuple, dict[str, dict]]] = {}
-    for key, sides in cases(networks).items():
-        groups.setdefault(key[:3], {})[key[3:]] = sides
-    lines = []
-    for (protocol, precision, mode), members in groups.items():
-        names = [s for s in SIDES if any(s in sides for sides in members.values())]
-        spread = any(row.get("spread") is not None for sides in members.values() for row in sides.values())
-        copied = ", each step copies its batch from the host" if protocol == "from-host" else ""
-        lines += [f"**{mode.capitalize()}, {PRECISIONS[precision]}{copied}**", ""]
-        rows: list[list[object]] = []
-        for (model, batch), sides in members.items():
-            found = ratio(sides)
-            row: list[object] = [
-                model,
-                "not recorded" if batch is None else batch,
-                *(sides.get(s, {}).get("ms") for s in names),
-            ]
-            row.append(found and round(found, 2))
-            if spread:
-                widest = max((r["spread"] for r in sides.values() if r.get("spread") is not None), default=None)
-                row.append(None if widest is None else f"{widest:.0%}")
-            rows.append(row)
-        blank: list[object] = ["" for _ in names]
-        ratios = [ratio(sides) for sides in members.values()]
-        rows.append(["geometric mean", "", *blank, mean(ratios), *([""] if spread else [])])
-        columns = [
-            "network",
-            "batch",
-            *(f"{SIDES[s].title}, ms" for s in names),
-            "ratio",
-            *(["largest spread"] if spread else []),
-        ]
-        lines += table(columns, rows)
-    return lines
-
-
-def operation_table(operations: list[dict]) -> list[str]:
-    """Returns the table of single operations, which `torch-ocl bench ops` measures."""
-    if not operations:
-        return []
-    rows = [[r["group"], r["case"], r["side"], r["ms"], r["ratio"], r["tflops"], r["gbytes"]] for r in operations]
-    return [
-        "**Single operations**",
-        "",
-        *table(["group", "case", "side", "ms", "ratio to the first side", "TFLOP/s", "GB/s"], rows),
-    ]
-
-
-def hand_table(content: dict) -> list[str]:
-    lines = [f"**{content['title']}**", ""]
-    rows = [list(row) for row in content["rows"]]
-    if content.get("mean_columns"):
-        means = [mean([row[i] for row in rows]) if i in content["mean_columns"] else "" for i in range(len(rows[0]))]
-        rows.append(["geometric mean", *means[1:]])
-    lines += table(content["columns"], rows)
-    return lines + notes(content)
-
-
-def notes(content: dict) -> list[str]:
-    given = content.get("notes") or []
-    return [*(f"- {note}" for note in given), ""] if given else []
-
-
-def device_of(content: dict) -> str:
-    found = sorted({r["device"] for r in content["networks"] if r["side"] == "ocl"})
-    return content.get("device") or ", ".join(found) or "not recorded"
-
-
-def origin(content: dict) -> list[str]:
-    """Returns a table of one row: date, device and commit of the measurement."""
-    published = content.get("published")
-    when = content.get("when") or f"published {published['date']}"
-    commit = (
-        f"`{content['commit']}`" if content.get("commit") else f"not recorded; published in `{published['commit']}`"
-    )
-    lines = ["| date | device | torch | commit |", "|---|---|---|---|"]
-    lines += [f"| {when} | {device_of(content)} | {content.get('torch') or 'not recorded'} | {commit} |", ""]
-    rounds = content["settings"].get("rounds")
-    if rounds:
-        lines += [f"{rounds} rounds of {content['settings']['calls']} calls.", ""]
+def origin_lines(content: Row) -> list[str]:
+    """Returns a table of date, commit, device, driver and versions, and the command."""
+    if content.get("old"):
+        published = content.get("published") or {}
+        when = content.get("when") or f"published {published.get('date', 'nowhere')}"
+        commit = content.get("commit") or f"not recorded; published in {published.get('commit', 'no commit')}"
+        cells: list[list[object]] = [[when, commit, device_name(content), content.get("torch") or "not recorded"]]
+        lines = [f"**Old:** {content['old']}", "", *table(["date", "commit", "device", "torch"], cells)]
+    else:
+        rows: list[list[object]] = [[content["when"], content["commit"], s["device"], s["driver"], s["opencl"], content["torch"]]
+                                    for s in devices_of(content)]  # fmt: skip
+        lines = table(["date", "commit", "device", "driver", "OpenCL", "torch"], rows)
+        others = {}
+        for row in all_rows(content):
+            s = row["settings"]
+            versions = ", ".join(
+                f"{name} {s[key]}" for name, key in (("CUDA", "cuda"), ("cuDNN", "cudnn")) if s.get(key)
+            )
+            others[f"{s['device']}, {s['driver']}" + (f", {versions}" if versions else "")] = row["side"]
+        lines += [f"The other sides ran on {text}." for text, side in others.items() if not side.startswith("ocl")]
+        lines += [""]
+    settings = content["settings"]
+    if settings.get("rounds") and settings.get("calls"):
+        lines += [f"{settings['rounds']} rounds of {settings['calls']} calls.", ""]
     if content.get("command"):
         lines += ["```sh", content["command"], "```", ""]
     return lines
 
 
-def summary(files: list[dict]) -> list[str]:
-    """Returns the geometric means of the ratio, one row for each file, precision and protocol."""
-    rows: list[list[object]] = []
-    for content in files:
-        groups: dict[tuple, dict[str, list[float]]] = {}
-        others: dict[tuple, set[str]] = {}
-        for (protocol, precision, mode, _, _), sides in cases(content["networks"]).items():
-            found = ratio(sides)
-            if found is not None:
-                groups.setdefault((protocol, precision), {}).setdefault(mode, []).append(found)
-                others.setdefault((protocol, precision), set()).update(s for s in sides if not is_ours(s))
-        for key, modes in groups.items():
-            found_modes = [modes.get(mode, []) for mode in ("inference", "training")]
-            against = " and ".join(kind.title for side, kind in SIDES.items() if side in others[key])
-            rows.append([device_of(content), PRECISIONS[key[1]], against, max(map(len, found_modes)),
-                         *(mean(list(f)) for f in found_modes)])  # fmt: skip
-    lines = [
-        "## Summary",
-        "",
-        "Geometric means over networks of the ratio to the fastest other side, one row for each run:",
-        "",
-    ]
+def network_means(content: Row) -> list[list[object]]:
+    """Returns a row of the summary for each precision of whole networks: device, precision, other sides, number of networks,
+    and the geometric means of inference and training."""
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    kind = next(kind for kind in KINDS if kind.section == "networks")
+    for members in comparisons(content, kind).values():
+        row = next(iter(members[0].sides.values()))
+        if row["protocol"] == "resident":
+            groups[row["precision"], row["mode"]] = [member for member in members if member.ratio is not None]
+    lines = []
+    for precision in dict.fromkeys(precision for precision, _ in groups):
+        found = [groups.get((precision, mode), []) for mode in ("inference", "training")]
+        sides = {side for members in found for member in members for side in member.sides if not is_ours(side)}
+        against = " and ".join(title_of_side(side) for side in sorted(sides))
+        cells: list[object] = [device_name(content), PRECISIONS[precision], against, max(map(len, found))]
+        lines.append([*cells, *(mean(member.ratio for member in members) for members in found)])
+    return lines
+
+
+def summary(files: list[Row]) -> list[str]:
+    rows = [row for content in files for row in network_means(content)]
+    lines = ["## Summary", ""]
+    if not rows:
+        return [*lines, "No run of whole networks with the present code is published.", ""]
+    lines += ["Geometric means over networks of the ratio to the fastest other side, one row for each run:", ""]
     return lines + table(["device", "precision", "other sides", "networks", "inference", "training"], rows)
 
 
-def side_lines(content: dict) -> list[str]:
-    """Returns a list of the settings of each side. Empty if the file does not record them."""
-    found = sides_of(content["networks"])
-    if not found:
-        return []
-    lines = [f"- {SIDES[s['side']].title}, {' and '.join(s['modes'])}: `{s['settings']}`" for s in found]
-    ways: dict[tuple[str, str, str], list[str]] = {}
-    for row in content["networks"]:
-        if not is_ours(row["side"]):
-            ways.setdefault((row["side"], row["mode"], way_of(row)), []).append(row["model"])
-    for (side, mode, way), models in ways.items():
-        lines.append(f"- {SIDES[side].title}, {mode}, was fastest with {way}: {', '.join(dict.fromkeys(models))}")
-    return ["**Settings of the sides**", "", *lines, ""]
-
-
-def page(files: list[dict]) -> str:
-    lines = [HEAD, *summary(files)]
+def slower(files: list[Row]) -> list[str]:
+    """Returns a table of the cases in which another side is better, the worst first."""
+    found = []
     for content in files:
-        lines += [f"## {content.get('title') or device_of(content)}", "", *origin(content), *notes(content)]
-        lines += network_tables(content["networks"]) + side_lines(content) + operation_table(content["operations"])
+        for kind in KINDS:
+            for title, members in comparisons(content, kind).items():
+                for member in members:
+                    if member.ratio is not None and round(member.ratio, 2) < 1 and kind.section != "layers":
+                        word = "times the rate" if kind.more_is_better else f"times the {kind.unit}"
+                        factor = member.ratio if kind.more_is_better else 1 / member.ratio
+                        found.append((member.ratio, [device_name(content), title, member.case, title_of_side(member.best),
+                                                     f"{factor:.2f} {word}"]))  # fmt: skip
+    rows: list[list[object]] = [list(row) for _, row in sorted(found, key=lambda item: item[0])]
+    lines = ["## Where ocl is slower, or needs more", ""]
+    if not rows:
+        return [*lines, "In no case of the runs above that are not old.", ""] if files else []
+    return [*lines, "All cases in which another side is better, the worst first:", "",
+            *table(["device", "table", "case", "best other side", "ocl has"], rows)]  # fmt: skip
+
+
+def page(files: list[Row]) -> str:
+    current = [content for content in files if not content.get("old")]
+    lines = [HEAD, *summary(current), *slower(current)]
+    for content in [*current, *(content for content in files if content.get("old"))]:
+        lines += [f"## {title_of(content)}", "", *origin_lines(content), *notes(content)]
+        lines += comparison_tables(content) + overlap_table(content) + side_lines(content)
         for given in content.get("tables", []):
             lines += hand_table(given)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def headline(files: list[Row]) -> str:
+    """Returns what README.md says: the means of runs against both eager PyTorch and Inductor."""
+    rows = [row for content in files if not content.get("old") for row in network_means(content)]
+    chosen = [
+        [row[0], row[1], row[3], *row[4:]]
+        for row in rows
+        if row[2] == "Inductor and eager" or row[2] == "eager and Inductor"
+    ]
+    if not chosen:
+        return "[Performance](docs/performance.md) has measured times beside those of eager PyTorch and Inductor.\n"
+    lines = [
+        "Time of the faster of eager PyTorch and Inductor, divided by the time of this backend. Above 1, this backend is faster;",
+        "below 1, slower. Geometric means over whole networks; [performance](docs/performance.md) has every number with its",
+        "conditions.",
+        "",
+        *table(["device", "precision", "networks", "inference", "training"], chosen),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def with_headline(text: str, made: str) -> str:
+    """Returns README.md with its headline replaced."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin and end, f"README.md needs the lines {BEGIN!r} and {END!r}"
+    return before + begin + made + end + after
 
 
 def main() -> None:
@@ -242,11 +222,13 @@ def main() -> None:
     args = parser.parse_args()
     files = [read(path) for path in sorted(RESULTS.glob("*.json"))]
     # Files with whole networks come first.
-    text = page(sorted(files, key=lambda content: not content["networks"]))
-    if not args.check:
-        PAGE.write_text(text, encoding="utf-8")
-    elif PAGE.read_text(encoding="utf-8") != text:
-        sys.exit(f"{PAGE} is out of date: python benchmarks/page.py")
+    files.sort(key=lambda content: not content["networks"])
+    made = {PAGE: page(files), README: with_headline(README.read_text(encoding="utf-8"), headline(files))}
+    for path, text in made.items():
+        if not args.check:
+            path.write_text(text, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != text:
+            sys.exit(f"{path} is out of date: python benchmarks/page.py")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 """python benchmarks/startup.py --models first_op,resnet18,resnet50 --modes training --sides inductor,ocl --runs 3
 
 Each figure is the time of the first step of a new process minus that of a normal step. It covers tracing, compiling,
-building kernels and reading caches, but not the import of torch. Each side runs alone, with separate caches. The
-columns:
+building kernels and reading caches, but not the import of torch. Each side runs alone, with separate caches. Inductor
+does not freeze the weights of inference here, because that makes its start slower. The columns:
   cold s     all caches are empty, and so are the caches of the driver
   second s   a second process with the caches that the first one left
   kernels    the kernels that the first process of the side ocl compiled, and how many of these in build workers
@@ -21,10 +21,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from torch_ocl_compile.bench.models import PRECISIONS, NetworkSettings
+from torch_ocl_compile.bench import results
+from torch_ocl_compile.bench.models import NetworkSettings
+from torch_ocl_compile.bench.origin import origin
+from torch_ocl_compile.bench.side import settings_in_effect
+from torch_ocl_compile.bench.sides import PRECISIONS
 
 SIDES = ["inductor", "ocl"]
 FIRST_OP = "first_op"
@@ -43,23 +48,24 @@ print(json.dumps({"seconds": seconds, **builds}))
 """
 
 
-def first_step(side: str, name: str, mode: str, settings: NetworkSettings, caches: str) -> dict[str, float]:
-    """Returns the seconds of the first step minus those of a normal step, and the side's counters of built kernels."""
+def first_step(side: str, name: str, mode: str, settings: NetworkSettings, caches: str) -> tuple[float, dict[str, Any]]:
+    """Returns the seconds of the first step minus those of a normal step, and the side's settings and counters of built
+    kernels."""
     with settings.process(side, name, mode, caches) as process:
         first = float(process.ask("first"))
-        return {"seconds": first - float(process.ask("round")), **process.ask("builds")}
+        seconds = first - float(process.ask("round"))
+        return seconds, {"settings": process.ask("facts")["settings"], **process.ask("builds")}
 
 
 def measure(side: str, name: str, mode: str, runs: int, settings: NetworkSettings) -> dict[str, object]:
-    cold, second, builds = [], [], {}
+    cold, second, found = [], [], {}
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as caches:
-            found = first_step(side, name, mode, settings, caches)
-            cold.append(found.pop("seconds"))
-            builds = found
-            second.append(first_step(side, name, mode, settings, caches)["seconds"])
+            seconds, found = first_step(side, name, mode, settings, caches)
+            cold.append(seconds)
+            second.append(first_step(side, name, mode, settings, caches)[0])
     return {"model": name, "mode": mode, "side": side, "batch": settings.batch, "precision": settings.precision,
-            "cold_s": cold, "second_s": second, **builds}  # fmt: skip
+            "cold_s": cold, "second_s": second, **found}  # fmt: skip
 
 
 def run_op(arguments: list[str], **environment: str) -> dict[str, float]:
@@ -78,7 +84,8 @@ def measure_first_op(args: argparse.Namespace) -> dict[str, object]:
             builds = run_op([args.ocl_device], **folders)
             cold.append(builds.pop("seconds") - alone)
             second.append(run_op([args.ocl_device], **folders)["seconds"] - alone)
-    return {"model": FIRST_OP, "mode": "eager", "side": "ocl", "cold_s": cold, "second_s": second, **builds}
+    return {"model": FIRST_OP, "mode": "eager", "side": "ocl", "batch": 1, "precision": "highest", "cold_s": cold,
+            "second_s": second, "settings": settings_in_effect("ocl", torch.device(args.ocl_device), "highest"), **builds}  # fmt: skip
 
 
 def print_row(row: dict) -> None:
@@ -104,22 +111,20 @@ def main() -> None:
     )
     parser.add_argument("--precision", choices=PRECISIONS, default="highest")
     parser.add_argument("--verbose", action="store_true", help="show what the sides print")
-    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--save", type=Path, help="write a result file, after each row")
     args = parser.parse_args()
     settings = NetworkSettings(args.sides, args.batch, args.size, threads=args.threads, ocl_device=args.ocl_device,
-                               precision=args.precision, verbose=args.verbose)  # fmt: skip
-    rows = []
-    for name in args.models:
-        if name == FIRST_OP:
-            rows.append(measure_first_op(args))
-            print_row(rows[-1])
-            continue
-        for mode in args.modes:
-            for side in args.sides:
-                rows.append(measure(side, name, mode, args.runs, settings))
-                print_row(rows[-1])
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
+                               precision=args.precision, verbose=args.verbose, freezing=False)  # fmt: skip
+    chosen = [(name, mode, side) for name in args.models for mode in args.modes for side in args.sides]
+    if FIRST_OP in args.models:
+        chosen = [(FIRST_OP, "eager", "ocl"), *(case for case in chosen if case[0] != FIRST_OP)]
+    given = {key: value for key, value in vars(args).items() if key != "save"}
+    source, rows = origin(), []
+    for name, mode, side in chosen:
+        rows.append(measure_first_op(args) if name == FIRST_OP else measure(side, name, mode, args.runs, settings))
+        print_row(rows[-1])
+        if args.save:
+            results.write(results.result(source, given, startup=rows), args.save)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class Run:
             return
         import torch
 
-        from torch_ocl_compile.bench.results import commit
+        from torch_ocl_compile.bench.origin import commit
 
         row = {"what": self.what, "device": self.device, "when": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())}
         row |= {"commit": commit() or "unknown", "torch": torch.__version__}

@@ -310,6 +310,13 @@ option(
     "Seconds that one kernel may run while it is measured. A kernel that takes longer is disabled for this driver.",
     least=0,
 )
+option(
+    "commit",
+    str,
+    "",
+    "The commit that result files of measurements name, where the code is in no git checkout. Empty: git is asked, or the build.",
+    allowed="a text",
+)
 
 
 def options() -> Mapping[str, Option]:

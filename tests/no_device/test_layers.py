@@ -68,7 +68,7 @@ PYTHON_LAYERS = {
     "__init__": {"compile", "device", "report", "user_kernel"},
     "lightning": {"device"},
     "tools": {"_C", "errors", "tuning", "compile", "device", "__init__"},
-    "bench": {"_C", "errors", "identity", "device", "report", "__init__"},
+    "bench": {"_C", "errors", "config", "identity", "device", "report", "__init__"},
     "cli": {
         "_C",
         "errors",

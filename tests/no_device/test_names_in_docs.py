@@ -49,7 +49,6 @@ ENDINGS = "py|pyi|cpp|h|cl|def|md|json|sh|toml|txt|csv|sqlite|png"
 OTHER_VARIABLES = {
     "TORCH_OCL_": "how the names begin",
     "TORCH_OCL_FUZZ_SEED": "of the tests",
-    "TORCH_OCL_COMMIT": "of the tests and benchmarks",
 }
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Case:
-    """An operation to time. `flops` counts a multiply-add as two. `bytes` is the least memory traffic: every input and
-    output once."""
+    """An operation to time. `flops` counts a multiply-add as two. `bytes` is the least memory traffic in fp32: every input
+    and output once."""
 
     name: str
     group: str
@@ -25,15 +25,14 @@ class Case:
     flops: float = 0
     bytes: float = 0
     images: bool = False  # Inputs with four dimensions may be channels-last.
-    dtype: torch.dtype = torch.float32
     # If above 0, the last input has indices below it.
     classes: int = 0
     # Number of inputs at the end that are parameters of a model. They are the same tensors in every call.
     weights: int = 0
 
-    def inputs(self) -> list[torch.Tensor]:
+    def inputs(self, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(1)
-        result = [torch.randn(s, generator=generator).to(self.dtype) for s in self.shapes]
+        result = [torch.randn(s, generator=generator).to(dtype) for s in self.shapes]
         if self.classes:
             result[-1] = torch.randint(self.classes, self.shapes[-1], generator=generator)
         return result
@@ -180,7 +179,7 @@ ROW_OPS: list[tuple[str, Callable[..., Any], str, int]] = [
     ("softmax", lambda x: torch.softmax(x, -1), "x", 2),
     ("log softmax", lambda x: torch.log_softmax(x, -1), "x", 2),
     ("layer norm", lambda x, w, b: F.layer_norm(x, w.shape, w, b), "xcc", 2),
-    ("softmax backward", lambda dy, y: aten._softmax_backward_data(dy, y, -1, torch.float32), "xx", 3),
+    ("softmax backward", lambda dy, y: aten._softmax_backward_data(dy, y, -1, dy.dtype), "xx", 3),
     ("layer norm backward", _norm_backward, "xxccrr", 3),
     ("cross entropy", F.cross_entropy, "xi", 1),
     ("column sums", lambda x: x.sum(0), "x", 1),
@@ -206,25 +205,34 @@ def rows() -> list[Case]:
     return cases
 
 
-def attention(batch: int, heads: int, length: int, size: int, dtype: torch.dtype, causal: bool = False) -> list[Case]:
-    shape, element = (batch, heads, length, size), torch.finfo(dtype).bits / 8
-    flops = 4.0 * batch * heads * length * length * size
-    moved = 4 * element * torch.Size(shape).numel()
-    flops = flops / 2 if causal else flops
+def attention(batch: int, heads: int, length: int, size: int, kind: str = "") -> list[Case]:
+    """Attention and its gradients. `kind`: "" (no mask), "causal", or "mask" (a tensor that is added to the scores, the same
+    for all heads)."""
+    shape, mask = (batch, heads, length, size), (batch, 1, length, length)
+    flops = 4.0 * batch * heads * length * length * size / (2 if kind == "causal" else 1)
+    given = (shape,) * 3 + ((mask,) if kind == "mask" else ())
+    moved = 4.0 * (4 * math.prod(shape) + (math.prod(mask) if kind == "mask" else 0))
 
-    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    def forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=kind == "causal")
 
-    def backward(q: Tensor, k: Tensor, v: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
+    def backward(dy: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, ...]:
         with torch.enable_grad():
             q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
-            return torch.autograd.grad(forward(q, k, v), (q, k, v), dy)
+            return torch.autograd.grad(forward(q, k, v, mask), (q, k, v), dy)
 
-    name = f"{batch}x{heads}x{length}x{size} {str(dtype).removeprefix('torch.')}" + (" causal" if causal else "")
+    name = f"{batch}x{heads}x{length}x{size} {kind}".rstrip()
     return [
-        Case(name, "attention", (shape,) * 3, forward, flops, moved, dtype=dtype),
-        Case(name, "attention_grad", (shape,) * 4, backward, 3.5 * flops, 2 * moved, dtype=dtype),
+        Case(name, "attention", given, forward, flops, moved),
+        Case(name, "attention_grad", (shape, *given), backward, 3.5 * flops, 2 * moved),
     ]
+
+
+# Batch, heads, length and head size of ViT-B/16 and GPT-2, then of long sequences of language models.
+ATTENTION = {
+    "gpu": [(64, 12, 197, 64), (8, 12, 512, 64), (8, 12, 2048, 64), (4, 16, 2048, 128)],
+    "cpu": [(8, 12, 512, 64), (8, 4, 256, 64), (8, 12, 197, 64), (1, 8, 2048, 64)],
+}
 
 
 def all_cases(batch: int = 64) -> list[Case]:
@@ -244,18 +252,11 @@ def all_cases(batch: int = 64) -> list[Case]:
     cases += convolutions(batch, CONVOLUTIONS, "conv") + convolutions(batch, CONVOLUTIONS_3X3, "conv3")
     # On a GPU with some TB/s, even 64 MB take little longer than a launch. Tensors must be larger to measure bandwidth.
     cases += memory_bound(65536, 1024, 128) if gpu else memory_bound(1024, 1024, 64)
-    cases += attention(8, 12, 2048 if gpu else 512, 64, torch.float32) + attention(
-        8, 12, 2048 if gpu else 512, 64, torch.bfloat16
-    )
-    # Attention of ViT-B/16 and GPT-2, then long sequences of language models.
-    if gpu:
-        for dtype in (torch.float32, torch.bfloat16):
-            cases += attention(64, 12, 197, 64, dtype) + attention(8, 12, 512, 64, dtype, causal=True)
-        cases += attention(8, 12, 2048, 64, torch.bfloat16, causal=True) + attention(4, 16, 2048, 128, torch.bfloat16)
+    for sizes in ATTENTION["gpu" if gpu else "cpu"]:
+        for kind in ("", "causal", "mask"):
+            cases += attention(*sizes, kind)
     if not gpu:
         cases += rows()
-        cases += attention(8, 4, 256, 64, torch.float32) + attention(8, 12, 197, 64, torch.float32)
-        cases += attention(4, 4, 256, 64, torch.float32, causal=True) + attention(1, 8, 2048, 64, torch.float32)
     return cases
 
 

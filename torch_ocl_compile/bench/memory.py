@@ -19,9 +19,15 @@ def measurable(side: str, ocl_device: str) -> bool:
 
 
 def measure(
-    models: list[str], modes: list[str], precisions: list[str], settings: NetworkSettings, say: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
-    """Yields a row for each network, mode, precision and side. `say` is called with what is being done."""
+    models: list[str],
+    modes: list[str],
+    precisions: list[str],
+    settings: NetworkSettings,
+    say: Callable[[str], None],
+    wanted: Callable[..., bool] = lambda *case: True,
+) -> Iterator[list[dict[str, Any]]]:
+    """Yields the rows of each network, mode and precision: a row for each side. `say` is called with what is being done,
+    `wanted` tells of a (precision, network, mode) whether to measure it."""
     for side in settings.sides:
         if not measurable(side, settings.ocl_device):
             raise ToolError(
@@ -31,9 +37,13 @@ def measure(
     for precision in precisions:
         for name in models:
             for mode in modes:
+                if not wanted(precision, name, mode):
+                    continue
+                rows = []
                 for side in settings.sides:
                     say(f"{name}, {mode}, {precision}: {side}")
-                    yield measure_side(side, name, mode, replace(settings, precision=precision))
+                    rows.append(measure_side(side, name, mode, replace(settings, precision=precision)))
+                yield rows
 
 
 def measure_side(side: str, name: str, mode: str, settings: NetworkSettings) -> dict[str, Any]:

@@ -16,18 +16,17 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from torch_ocl_compile.bench import networks
-from torch_ocl_compile.bench.process import SideProcess
-from torch_ocl_compile.bench.results import NAN, add_best, commit
+from torch_ocl_compile.bench.process import SideProcess, SideStopped
+from torch_ocl_compile.bench.results import NAN, add_best
 from torch_ocl_compile.bench.sides import SIDES
 from torch_ocl_compile.errors import ToolError
 
-PRECISIONS = ("highest", "high", "bf16", "fp16")
 MODES = ("inference", "training")
 # Published numbers of earlier OpenCL backends use this batch size.
 FROM_HOST_BATCH = 64
@@ -37,7 +36,7 @@ FROM_HOST_BATCH = 64
 class NetworkSettings:
     """How networks are timed. `precision`: full fp32 (highest), fp32 with TF32 products (high), or autocast.
     `from_host`: inputs are on the host, and each step copies them. `compile_times`: also measures a first call with
-    empty caches, and another with the caches that it left."""
+    empty caches, and another with the caches that it left. `freezing`: sides that can freeze the weights of inference do."""
 
     sides: list[str]
     batch: int = 8
@@ -52,35 +51,54 @@ class NetworkSettings:
     flops: float = NAN  # Peak of the device in operations per second. NaN if unknown.
     bandwidth: float = NAN
     verbose: bool = False
+    freezing: bool = True
 
     def process(
         self, side: str, name: str, mode: str, caches: str | None = None, way: dict[str, str] | None = None
     ) -> SideProcess:
         """`way`: the answer of another process to "choose". The new process runs in the same way from its start."""
-        names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host")
+        names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host", "freezing")
         given = {"side": side, "name": name, "mode": mode} | {key: getattr(self, key) for key in names} | (way or {})
         return SideProcess("network_side.py", given, caches=caches, verbose=self.verbose)
 
 
 def measure(
-    models: list[str], modes: list[str], precisions: list[str], settings: NetworkSettings, say: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
-    """Yields a row for each network, mode, precision and side, as soon as the network is measured. `say` is called with
-    what is being done."""
+    models: list[str],
+    modes: list[str],
+    precisions: list[str],
+    settings: NetworkSettings,
+    say: Callable[[str], None],
+    wanted: Callable[..., bool] = lambda *case: True,
+    build: str | None = None,
+) -> Iterator[list[dict[str, Any]]]:
+    """Yields the rows of each network, mode and precision as soon as it is measured: a row for each side.
+
+    `say` is called with what is being done. `wanted` tells of a (precision, network, mode) whether to measure it. `build`: the
+    code that all rows of ocl must have run; None: that of the first. If a side stops, the other networks are measured, and
+    then SideStopped names those that are missing."""
     if settings.from_host:
         settings = replace(settings, batch=FROM_HOST_BATCH)
-    build: str | None = None
+    stopped = []
     for precision in precisions:
         for name in models:
             for mode in modes:
-                rows = compare(name, mode, replace(settings, precision=precision), say)
+                if not wanted(precision, name, mode):
+                    continue
+                try:
+                    rows = compare(name, mode, replace(settings, precision=precision), say)
+                except SideStopped as error:
+                    stopped.append(f"{name}, {mode}, {precision}: {error}")
+                    say(stopped[-1])
+                    continue
                 for row in rows:
                     row["protocol"] = "from-host" if settings.from_host else "resident"
                     row["roofline"] = fraction_of_roofline(row, settings)
                 add_best(rows)
                 check_build(rows, build)
                 build = next((row["build"] for row in rows if "build" in row), build)
-                yield from rows
+                yield rows
+    if stopped:
+        raise SideStopped("\n".join(stopped))
 
 
 def check_build(rows: list[dict[str, Any]], build: str | None) -> None:
@@ -166,8 +184,3 @@ def fraction_of_roofline(row: dict[str, Any], settings: NetworkSettings) -> floa
     flops, moved = work_of(row["model"], row["mode"], row["batch"], settings.size)
     least = [v for v in (flops / settings.flops, moved / settings.bandwidth) if v == v]
     return float(max(least) * 1e3 / row["ms"]) if least else NAN
-
-
-def settings_of(settings: NetworkSettings, **more: Any) -> dict[str, Any]:
-    """Returns how rows are measured, for a result file. Call it before the measurement, because it reads the commit."""
-    return asdict(settings) | more | {"torch": torch.__version__, "commit": commit()}

@@ -1,6 +1,6 @@
 # torch_ocl_compile/bench/op_side.py: runs single operations on one side, in a process of its own.
-"""Reads commands, one per line, and answers each with a line of JSON: "i N" prepares case N, "t" times it, "e" gives
-its error, "p" gives the device's peak, "s" the settings of the side. ops.py starts this program."""
+"""Reads commands, one per line, and answers each with a line of JSON: "i N PRECISION" prepares case N, "t" times it, "e"
+gives its error, "p" gives the device's peak, "s" the settings of the side. ops.py starts this program."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ else:
     import cases  # type: ignore[no-redef]
     from side import device_of, set_up, settings_in_effect  # type: ignore[no-redef]
     from sides import CHANNELS_LAST, SIDES  # type: ignore[no-redef]
+
+
+# What PyTorch says if the allowed kernels of attention cannot run a case: on CUDA, on the CPU.
+NO_KERNEL = ("No available kernel", "No viable backend")
+# Types of the inputs, by precision. fp32 for the others.
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Layers(torch.nn.Module):
@@ -56,8 +62,7 @@ class Worker:
     """One side. It has one prepared case at a time."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        set_up(settings["side"], settings["threads"], "high" if settings["tf32"] else "highest", inference=True)
-        self.side, self.most_calls = settings["side"], settings["calls"]
+        self.side, self.threads, self.most_calls = settings["side"], settings["threads"], settings["calls"]
         self.kind = SIDES[self.side]
         self.cases = cases.chosen(settings["batch"], settings["groups"], settings["parts"])
         self.device = device_of(self.side, settings["ocl_device"])
@@ -66,10 +71,23 @@ class Worker:
         kind = self.kind
         return torch.compile(call, backend=kind.backend, mode=kind.mode, dynamic=False) if kind.backend else call
 
-    def prepare(self, index: int) -> float:
-        """Compiles a case and decides how often it is called. Returns the seconds of one operation."""
+    def prepare(self, index: int, precision: str = "highest") -> float | None:
+        """Compiles a case and decides how often it is called. Returns the seconds of one operation, or None if the side may
+        use one kernel of attention only and that one cannot run the case."""
+        set_up(self.side, self.threads, precision, freezing=True)
+        self.precision = precision
         case = self.case = self.cases[index]
-        inputs = [x.to(self.device) for x in case.inputs()]
+        inputs = [x.to(self.device) for x in case.inputs(TYPES.get(precision, torch.float32))]
+        if self.kind.attention:
+            try:
+                case.call(*inputs)
+            except RuntimeError as error:
+                if not any(text in str(error) for text in NO_KERNEL):
+                    raise
+                return None
+        return self.prepare_call(case, inputs)
+
+    def prepare_call(self, case: cases.Case, inputs: list[torch.Tensor]) -> float:
         formats = {"": inputs}
         if case.images:
             last = [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]
@@ -115,7 +133,8 @@ class Worker:
         if case.flops > 3e11 or case.group == "attention_grad":
             return float("nan")
         with torch.no_grad():
-            exact: Any = case.call(*(x.double() if x.is_floating_point() else x for x in case.inputs()))
+            given = case.inputs(TYPES.get(self.precision, torch.float32))
+            exact: Any = case.call(*(x.double() if x.is_floating_point() else x for x in given))
             exact = exact[0] if isinstance(exact, (tuple, list)) else exact
             got = self.call(*self.inputs)
             got = got[0] if self.copies > 1 else got
@@ -136,7 +155,7 @@ class Worker:
 
     def settings(self) -> dict[str, Any]:
         """How the prepared case runs. `format` is "" if it has no images."""
-        return settings_in_effect(self.side, self.device) | {"format": self.format}
+        return settings_in_effect(self.side, self.device, self.precision) | {"format": self.format}
 
     def measured_peak(self) -> float:
         """The peak of a CPU device in fp32 operations per second. A multiply-add counts as two. NaN for a GPU, where
@@ -155,8 +174,8 @@ def main() -> None:
     commands: dict[str, Callable[[], Any]] = {
         "t": side.run, "e": side.error, "p": side.measured_peak, "s": side.settings}  # fmt: skip
     for line in sys.stdin:
-        command, _, argument = line.strip().partition(" ")
-        result = side.prepare(int(argument)) if command == "i" else commands[command]()
+        command, *arguments = line.split()
+        result = side.prepare(int(arguments[0]), arguments[1]) if command == "i" else commands[command]()
         print(json.dumps(result), file=answers, flush=True)
 
 

@@ -68,6 +68,10 @@ def on_cores(cores: list[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+class SideStopped(ToolError):
+    """The process of a side has ended, for example because the device has too little memory."""
+
+
 class SideProcess:
     """Runs `program`, a file of this folder. `ask("round")` sends a command and returns the answer.
 
@@ -121,7 +125,7 @@ class SideProcess:
         if self.log is not None:
             self.log.seek(0)
             said = ([line for line in self.log.read().splitlines() if line.strip()] or [""])[-1].strip()
-        raise ToolError(
+        raise SideStopped(
             f"the side {self.side} stopped with status {status}: {said or 'it said nothing'}\n  do: --verbose shows all it says"
         )
 

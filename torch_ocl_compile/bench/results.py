@@ -4,22 +4,23 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import statistics
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
+from torch_ocl_compile.bench.origin import SECTIONS
 from torch_ocl_compile.bench.sides import HEAP, is_ours
 from torch_ocl_compile.errors import ToolError
+
+Rows = list[dict[str, Any]]
 
 FORMAT = 1
 NAN = float("nan")
 
 
 def case_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    if "case" in row:  # a single operation
+        return row["precision"], row["group"], row["case"]
     return row["protocol"], row["precision"], row["model"], row["mode"], row["batch"]
 
 
@@ -63,11 +64,14 @@ def way_of(row: dict[str, Any]) -> str:
 def settings_text(settings: dict[str, Any]) -> str:
     """What settings_in_effect() of a side returned, as one line of text."""
     parts = ["eager"]
+    if settings.get("attention"):
+        parts = [f"eager, attention by {settings['attention']} alone"]
     if settings["backend"]:
         mode = f", mode={settings['mode']!r}" if settings["mode"] else ""
         parts = [f"torch.compile(backend={settings['backend']!r}{mode})"]
     parts += ["freezing"] if settings["freezing"] else []
     parts += ["cudnn.benchmark"] if settings["cudnn_benchmark"] else []
+    parts += ["TF32"] if settings.get("tf32") else []
     cores = settings["cores"]
     named = f"cores {','.join(map(str, cores))}" if len(cores) <= 16 else f"{len(cores)} cores"
     parts.append(f"{settings['threads']} threads on {named}")
@@ -108,7 +112,8 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = repr(content.get("format")) if isinstance(content, dict) else "none"
         raise ToolError(f"{path} is no result of `bench models --save` (format {found}, expected {FORMAT})")
-    content["networks"] = [{k: NAN if v is None else v for k, v in row.items()} for row in content["networks"]]
+    for section in ("networks", "operations"):
+        content[section] = [{k: NAN if v is None else v for k, v in row.items()} for row in content[section]]
     return content
 
 
@@ -125,25 +130,8 @@ def write(content: dict[str, Any], path: Path) -> None:
     path.write_text(json.dumps(plain(content), indent=1, allow_nan=False), encoding="utf-8")
 
 
-def result(
-    networks: list[dict[str, Any]], operations: list[dict[str, Any]], settings: dict[str, Any]
-) -> dict[str, Any]:
-    """Returns the content of a result file, for write()."""
-    return {"format": FORMAT, "when": time.strftime("%Y-%m-%d %H:%M"), "host": platform.platform(),
-            "torch": settings.get("torch"), "commit": settings.get("commit"), "settings": settings, "networks": networks,
-            "operations": operations}  # fmt: skip
-
-
-def commit() -> str | None:
-    """The commit that is measured, with "-dirty" for a changed working tree. None outside of a checkout.
-
-    TORCH_OCL_COMMIT names it on a machine that has a copy of the files without git.
-    """
-    if given := os.environ.get("TORCH_OCL_COMMIT"):
-        return given
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:  # git is not installed.
-        return None
-    return done.stdout.strip() or None
+def result(origin: dict[str, Any], settings: dict[str, Any], **sections: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the content of a result file, for write(). `origin`: of origin.py. `sections`: rows by the name of their
+    section."""
+    assert set(sections) <= set(SECTIONS), sections.keys()
+    return {"format": FORMAT, **origin, "settings": settings, "networks": [], "operations": [], **sections}

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import os
+import platform
+import re
 import resource
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -18,11 +22,31 @@ import torch.nn.functional as F
 
 if __package__:
     from torch_ocl_compile.bench import networks
-    from torch_ocl_compile.bench.sides import ADAM, CHANNELS_LAST, CONTIGUOUS, HEAP, POCL_THREADS, SIDES, is_ours
+    from torch_ocl_compile.bench.sides import (
+        ADAM,
+        ATTENTION,
+        CHANNELS_LAST,
+        CONTIGUOUS,
+        HEAP,
+        POCL_THREADS,
+        PRECISIONS,
+        SIDES,
+        is_ours,
+    )
 else:
     # Programs of sides import this file by its path: an import of torch_ocl_compile would register the device.
     import networks  # type: ignore[no-redef]
-    from sides import ADAM, CHANNELS_LAST, CONTIGUOUS, HEAP, POCL_THREADS, SIDES, is_ours  # type: ignore[no-redef]
+    from sides import (  # type: ignore[no-redef]
+        ADAM,
+        ATTENTION,
+        CHANNELS_LAST,
+        CONTIGUOUS,
+        HEAP,
+        POCL_THREADS,
+        PRECISIONS,
+        SIDES,
+        is_ours,
+    )
 
 NAN = float("nan")
 
@@ -44,6 +68,7 @@ class Settings:
     from_host: bool = False
     format: str = ""
     optimizer: str = ""
+    freezing: bool = True  # Whether a side that can freeze the weights of inference does.
 
 
 class Way(NamedTuple):
@@ -62,28 +87,43 @@ def device_of(side: str, ocl_device: str) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def set_up(side: str, threads: int, precision: str, inference: bool) -> None:
-    """Gives PyTorch the settings of a side. Precision "highest" is full fp32. "high" allows TF32 or similar inside products
-    and convolutions. bf16 and fp16 use autocast."""
+def set_up(side: str, threads: int, precision: str, freezing: bool) -> None:
+    """Gives PyTorch the settings of a side. `freezing`: a compiler that can freeze parameters may do so.
+
+    Precision "highest" is full fp32. "high" allows TF32 or similar inside products and convolutions. bf16 and fp16 use
+    autocast."""
     reduced = precision == "high"
     torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = reduced
     torch.set_float32_matmul_precision("high" if reduced else "highest")
     # cuDNN times its kernels and takes the fastest.
     torch.backends.cudnn.benchmark = True
+    if SIDES[side].attention:
+        for kernel in ATTENTION:
+            getattr(torch.backends.cuda, f"enable_{kernel}_sdp")(kernel == SIDES[side].attention)
     if SIDES[side].freezing:
         from torch._inductor import config
 
         # In training it would take the gradients, which the compiled optimizer reads, for constants.
-        config.freezing = inference
+        config.freezing = freezing
 
 
-def settings_in_effect(side: str, device: torch.device) -> dict[str, Any]:
+def settings_in_effect(side: str, device: torch.device, precision: str) -> dict[str, Any]:
     """How this process runs its side, as PyTorch and the system tell it."""
     kind, on_cuda = SIDES[side], device.type == "cuda"
-    variables = [*kind.environment, *HEAP, *(name for name in POCL_THREADS if is_ours(side) and name in os.environ)]
-    found: dict[str, Any] = {"backend": kind.backend, "mode": kind.mode}
-    found["environment"] = {name: os.environ.get(name) for name in variables}
+    variables = [*kind.environment, *HEAP]
+    if is_ours(side):
+        from torch_ocl_compile.bench.origin import shown_variables
+
+        variables += [*(name for name in POCL_THREADS if name in os.environ), *shown_variables()]
+    found: dict[str, Any] = device_facts(device) | {
+        "backend": kind.backend,
+        "mode": kind.mode,
+        "attention": kind.attention,
+    }
+    found["torch"], found["dtype"] = torch.__version__, PRECISIONS[precision]
+    found["tf32"] = torch.get_float32_matmul_precision() != "highest"
+    found["environment"] = {name: os.environ.get(name) for name in dict.fromkeys(variables)}
     found["threads"] = torch.get_num_threads()
     found["cores"] = sorted(os.sched_getaffinity(0))
     found["cudnn_benchmark"] = torch.backends.cudnn.benchmark if on_cuda else None
@@ -99,6 +139,38 @@ def settings_in_effect(side: str, device: torch.device) -> dict[str, Any]:
     return found
 
 
+def device_facts(device: torch.device) -> dict[str, str | None]:
+    """Name and driver of a device, and the versions of OpenCL, or of CUDA and cuDNN. None: the device has no such thing."""
+    facts: dict[str, str | None] = {"opencl": None, "cuda": None, "cudnn": None}
+    if device.type == "ocl":
+        properties: Any = torch.get_device_module(device).get_device_properties(device)
+        driver, _, opencl = properties.driver.partition(", ")
+        return facts | {"device": f"{properties.name} ({properties.platform_name})", "driver": driver, "opencl": opencl}
+    if device.type == "cuda":
+        versions = {"cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())}
+        return facts | versions | {"device": torch.cuda.get_device_name(device), "driver": cuda_driver()}
+    library = re.search(r"MKL-DNN v[\d.]+|oneDNN v[\d.]+", torch.__config__.show())
+    return facts | {"device": cpu_name(), "driver": library.group(0) if library else "PyTorch's own kernels"}
+
+
+def cuda_driver() -> str:
+    """The version of NVIDIA's driver, or else the largest version of CUDA that it offers."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"\d+\.\d+(\.\d+)?", Path("/proc/driver/nvidia/version").read_text())
+        if found:
+            return found.group(0)
+    core: Any = torch._C
+    return f"of CUDA {core._cuda_getDriverVersion() / 1000:g}"
+
+
+def cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+        if found:
+            return found.group(1).strip()
+    return platform.machine()
+
+
 def autocast(device: torch.device, precision: str) -> Any:
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
     return torch.autocast(device.type, dtype, enabled=dtype is not None)
@@ -112,7 +184,7 @@ class Side:
     """
 
     def __init__(self, settings: Settings) -> None:
-        set_up(settings.side, settings.threads, settings.precision, settings.mode == "inference")
+        set_up(settings.side, settings.threads, settings.precision, settings.freezing and settings.mode == "inference")
         self.settings, self.kind = settings, SIDES[settings.side]
         self.device = device_of(settings.side, settings.ocl_device)
         torch.manual_seed(0)
@@ -221,8 +293,11 @@ class Side:
             torch.cuda.reset_peak_memory_stats()
 
     def round(self) -> float:
-        """Median time of some steps in seconds, after one step that wakes threads and fills caches."""
+        """Median time of some steps in seconds, after one step that wakes threads and fills caches. The peak of memory counts
+        from here, without what compiling and choosing kernels took."""
         self.timed()
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).reset_peak_memory_stats(self.device)
         cpu, faults, start = time.process_time(), page_faults(), time.perf_counter()
         times = [self.timed() for _ in range(self.settings.calls)]
         self.busy_cores = (time.process_time() - cpu) / (time.perf_counter() - start)
@@ -233,7 +308,7 @@ class Side:
         """What is known of the side after its rounds:
 
         - `device`: its name.
-        - `peak_mib`: peak memory of the device.
+        - `peak_mib`: peak memory of the device in the steps of the last round.
         - `error`: in inference, the largest difference from fp64 divided by the largest output.
         - `busy_cores`: CPU time of the process divided by the time of the last round.
         - `page_faults`: page faults of one step of the last round that the system served without reading a file.
@@ -243,13 +318,14 @@ class Side:
         """
         if self.device.type == "cpu":
             # The CPU's allocator keeps no statistics.
-            name, peak = "CPU", NAN
+            peak = NAN
         else:
             module: Any = torch.get_device_module(self.device)
-            name, peak = module.get_device_name(self.device), module.max_memory_allocated(self.device) / 2**20
-        found = {"device": name, "peak_mib": peak, "error": self.error(), "ways_ms": self.ways_ms,
+            peak = module.max_memory_allocated(self.device) / 2**20
+        settings = settings_in_effect(self.settings.side, self.device, self.settings.precision)
+        found = {"device": settings["device"], "peak_mib": peak, "error": self.error(), "ways_ms": self.ways_ms,
                  "busy_cores": self.busy_cores, "page_faults": self.page_faults,
-                 "settings": settings_in_effect(self.settings.side, self.device) | self.way._asdict()}  # fmt: skip
+                 "settings": settings | self.way._asdict()}  # fmt: skip
         if self.device.type == "ocl":
             from torch_ocl_compile import identity
 

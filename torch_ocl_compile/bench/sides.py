@@ -19,6 +19,11 @@ ADAM: dict[str, dict[str, bool]] = {"foreach": {"foreach": True}, "fused": {"fus
 # variables the heap keeps its memory. MALLOC_MMAP_THRESHOLD_ does not do it: some versions of glibc accept at most 32 MiB.
 HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_ARENA_MAX": "1"}
 
+# What an operation may compute in: PyTorch's names of precisions of fp32 products, or a type.
+PRECISIONS = {"highest": "fp32", "high": "TF32", "bf16": "bf16", "fp16": "fp16"}
+# PyTorch's kernels of attention. A side that allows one of them forbids the others.
+ATTENTION = ("flash", "mem_efficient", "cudnn", "math")
+
 # Variables with PoCL's number of threads: up to version 5, since version 6.
 POCL_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
@@ -33,6 +38,7 @@ class SideKind:
     - `optimizers`: names of ADAM.
     - `freezing`: in inference, the compiler may fold the parameters into the graph as constants.
     - `environment`: environment variables of the side's process.
+    - `attention`: the only kernel of PyTorch that attention may use: "flash", "mem_efficient" or "cudnn". "": PyTorch chooses.
     """
 
     title: str
@@ -43,6 +49,7 @@ class SideKind:
     optimizers: tuple[str, ...] = ("foreach", "fused")
     freezing: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    attention: str = ""
 
 
 # torch has one accelerator per process: after `ocl` is registered, CUDA tensors have no backward.
@@ -69,6 +76,11 @@ SIDES: dict[str, SideKind] = {
     "ocl": _ocl("ocl", None, tuned=False),
     "ocl-tuned": _ocl("ocl, tuned", None, tuned=True),
     "ocl-max-autotune": _ocl("ocl, max-autotune", "max-autotune", tuned=True),
+    "eager-flash": SideKind("eager, flash attention", environment=_WITHOUT_OCL, attention="flash"),
+    "eager-efficient": SideKind(
+        "eager, memory-efficient attention", environment=_WITHOUT_OCL, attention="mem_efficient"
+    ),
+    "eager-cudnn": SideKind("eager, cuDNN's attention", environment=_WITHOUT_OCL, attention="cudnn"),
 }
 DEFAULT_SIDES = ("eager", "inductor", "ocl")
 

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,8 +14,9 @@ from torch_ocl_compile.bench import memory, results
 from torch_ocl_compile.bench import models as networks
 from torch_ocl_compile.bench import ops as operations
 from torch_ocl_compile.bench import plot as charts
-from torch_ocl_compile.bench.results import NAN
-from torch_ocl_compile.bench.sides import DEFAULT_SIDES, SIDES, is_ours
+from torch_ocl_compile.bench.results import NAN, Rows
+from torch_ocl_compile.bench.sides import DEFAULT_SIDES, PRECISIONS, SIDES, is_ours
+from torch_ocl_compile.cli.bench_rows import Collector
 from torch_ocl_compile.cli.parts import (
     Command,
     Group,
@@ -25,14 +27,12 @@ from torch_ocl_compile.cli.parts import (
     output_option,
     print_json,
     print_table,
-    progress,
     require_device,
     say,
 )
 from torch_ocl_compile.device import torch_ocl
 
 F = TypeVar("F", bound=Callable[..., Any])
-Rows = list[dict[str, Any]]
 
 
 @click.group("bench", cls=Group)
@@ -64,7 +64,9 @@ def _sides(default: str, batch: int) -> Callable[[F], F]:
                      help="Threads and cores of each side that runs on a CPU.  [default: PyTorch's]"),
         click.option("--ocl-device", default="ocl:0", show_default=True, help="Device of the sides of ocl."),
         click.option("--verbose", is_flag=True, help="Show what the sides print."),
-        output_option(name="--save", help="Also write the rows to a result file."),
+        output_option(name="--save", help="Write a result file, after each network or operation."),
+        click.option("--minutes", type=float, default=float("inf"), show_default=False, help="Begin nothing new after so many."),
+        click.option("--resume", is_flag=True, help="Keep what the file of --save has, and measure the rest."),
         json_option,
     )  # fmt: skip
 
@@ -84,21 +86,10 @@ _networks = _all_of(
                  help="Networks: mlp, lenet, gpt, gpt2 (needs transformers), or of torchvision.models."),
     click.option("--modes", default="inference,training", show_default=True, callback=names_of(*networks.MODES),
                  help="What to run."),
-    click.option("--precision", "precisions", default="highest", show_default=True, callback=names_of(*networks.PRECISIONS),
+    click.option("--precision", "precisions", default="highest", show_default=True, callback=names_of(*PRECISIONS),
                  help="Of all sides: fp32 (highest), fp32 with TF32 products (high), or autocast to bf16 or fp16."),
     click.option("--size", type=click.IntRange(min=1), default=224, show_default=True, help="Image height and width."),
 )  # fmt: skip
-
-
-def _collected(rows: Iterable[dict[str, Any]]) -> Rows:
-    """Collects the rows. If the user interrupts, returns the rows so far."""
-    found: Rows = []
-    try:
-        for row in rows:
-            found.append(row)
-    except KeyboardInterrupt:
-        say("interrupted: these are the results so far")
-    return found
 
 
 @command.command(
@@ -115,8 +106,8 @@ def _collected(rows: Iterable[dict[str, Any]]) -> Rows:
 @click.option("--compile-times", is_flag=True, help="Also time the first call, with empty and with warm caches.")
 @_times(rounds=7, calls=3)
 @_sides(",".join(DEFAULT_SIDES), batch=8)
-def time_models(models: list[str], modes: list[str], precisions: list[str], as_json: bool, save: Path | None,
-                **given: Any) -> int:  # fmt: skip
+def time_models(models: list[str], modes: list[str], precisions: list[str], as_json: bool, save: Path | None, minutes: float,
+                resume: bool, **given: Any) -> int:  # fmt: skip
     """Time whole networks: inference, and training steps with Adam.
 
     \b
@@ -140,14 +131,12 @@ def time_models(models: list[str], modes: list[str], precisions: list[str], as_j
     if any(map(is_ours, given["sides"])):
         require_device()
     settings = networks.NetworkSettings(**given)
-    described = networks.settings_of(settings, models=models, modes=modes, precisions=precisions)
-    with progress("starting") as now:
-        rows = _collected(networks.measure(models, modes, precisions, settings, now))
-    content = results.result(rows, [], described)
-    _show_networks(rows, content, as_json)
-    if save:
-        results.write(content, save)
-    return 0
+    chosen = {"models": models, "modes": modes, "precisions": precisions}
+    rows = Collector("networks", asdict(settings) | chosen, save, minutes, resume)
+    build = next((row["build"] for row in rows.rows if "build" in row), None)
+    content = rows.collect(lambda now: networks.measure(models, modes, precisions, settings, now, rows.wanted, build))
+    _show_networks(rows.rows, content, as_json)
+    return rows.end()
 
 
 def _show_networks(rows: Rows, content: dict[str, Any], as_json: bool) -> None:
@@ -188,49 +177,62 @@ def _show_sides(rows: Rows) -> None:
     examples=[
         "torch-ocl bench ops --groups gemm,conv --sides eager,ocl",
         "torch-ocl bench ops --groups gemm --cases 1024 --batch 8 --json",
+        "torch-ocl bench ops --groups attention --sides eager-flash,eager-efficient,ocl --precision highest,bf16",
     ],
 )
 @click.option(
     "--groups", default="", callback=names, help="gemm, bmm, conv, conv3, memory, attention, rows, ...; all if empty."
 )
 @click.option("--cases", default="", callback=names, help="Parts of the names of the operations; all if empty.")
-@click.option("--tf32", is_flag=True, help="Allow TF32 on every side.")
+@click.option(
+    "--precision",
+    "precisions",
+    default="highest",
+    show_default=True,
+    callback=names_of(*PRECISIONS),
+    help="Of all sides: fp32 (highest), fp32 with TF32 products (high), or inputs of bf16 or fp16.",
+)
 @click.option("--errors/--no-errors", default=True, help="Whether results are compared with fp64.")
 @_times(rounds=5, calls=20)
 @_sides(",".join(DEFAULT_SIDES), batch=64)
-def time_ops(groups: list[str], cases: list[str], as_json: bool, save: Path | None, **given: Any) -> int:
+def time_ops(groups: list[str], cases: list[str], precisions: list[str], as_json: bool, save: Path | None, minutes: float,
+             resume: bool, **given: Any) -> int:  # fmt: skip
     """Time single operations: matrix products, convolutions, attention, softmax, norms, chains of pointwise ops.
 
     \b
     ms        median of the rounds
     ratio     time of the first side over the time of this side
+    to best   time of the fastest other side over the time of this side
     roofline  share of the device's peaks; without --flops, a CPU's is measured
     error     RMSE to fp64, over the RMS of the result
     """
     if any(map(is_ours, given["sides"])):
         require_device()
-    settings = operations.OpSettings(groups=groups, parts=cases, **given)
-    described = operations.settings_of(settings)
-    with progress("timing"):
-        rows = _collected(operations.measure(settings))
-    means = operations.means(rows)
+    settings = operations.OpSettings(groups=groups, parts=cases, precisions=tuple(precisions), **given)
+    rows = Collector("operations", asdict(settings), save, minutes, resume)
+    content = rows.collect(lambda now: operations.measure(settings, rows.wanted))
+    means = operations.means(rows.rows)
     if as_json:
-        print_json({"torch": torch.__version__, "operations": rows, "means": means})
+        print_json(content | {"means": means})
     else:
-        print_table(
-            ["group", "operation", "side", ">ms", ">ratio", ">TFLOP/s", ">GB/s", ">roofline", ">error"],
-            [(r["group"], r["case"], r["side"], f"{r['ms']:.3f}", f"{r['ratio']:.2f}", f"{r['tflops']:.2f}", f"{r['gbytes']:.0f}",
-              f"{r['roofline']:.1%}", number(r["error"], ".1e")) for r in rows],
-        )  # fmt: skip
-        print_table(
-            ["group", "side", ">ratio", ">roofline, least", ">largest"],
-            [(m["group"], m["side"], f"{m['ratio']:.2f}", f"{m['least_roofline']:.1%}", f"{m['largest_roofline']:.1%}") for m in means],
-            title="geometric means",
-        )  # fmt: skip
-        _show_sides(rows)
-    if save:
-        results.write(results.result([], rows, described), save)
-    return 0
+        _show_operations(rows.rows, means)
+    return rows.end()
+
+
+def _show_operations(rows: Rows, means: Rows) -> None:
+    print_table(
+        ["precision", "group", "operation", "side", ">ms", ">ratio", ">to best", ">TFLOP/s", ">GB/s", ">roofline", ">error"],
+        [(PRECISIONS[r["precision"]], r["group"], r["case"], r["side"], f"{r['ms']:.3f}", number(r["ratio"], ".2f"),
+          number(r["against_best"], ".2f"), f"{r['tflops']:.2f}", f"{r['gbytes']:.0f}", f"{r['roofline']:.1%}",
+          number(r["error"], ".1e")) for r in rows],
+    )  # fmt: skip
+    print_table(
+        ["precision", "group", "side", ">ratio", ">to best", ">roofline, least", ">largest"],
+        [(PRECISIONS[m["precision"]], m["group"], m["side"], number(m["ratio"], ".2f"), number(m["against_best"], ".2f"),
+          f"{m['least_roofline']:.1%}", f"{m['largest_roofline']:.1%}") for m in means],
+        title="geometric means",
+    )  # fmt: skip
+    _show_sides(rows)
 
 
 @command.command(
@@ -243,8 +245,8 @@ def time_ops(groups: list[str], cases: list[str], as_json: bool, save: Path | No
 )
 @_networks
 @_sides("ocl", batch=8)
-def measure_memory(models: list[str], modes: list[str], precisions: list[str], as_json: bool, save: Path | None,
-                   **given: Any) -> int:  # fmt: skip
+def measure_memory(models: list[str], modes: list[str], precisions: list[str], as_json: bool, save: Path | None, minutes: float,
+                   resume: bool, **given: Any) -> int:  # fmt: skip
     """Measure the peak of device memory in one step, and what it consists of.
 
     A side of PyTorch needs CUDA, because PyTorch counts no memory on a CPU. The parts of a peak:
@@ -265,19 +267,16 @@ def measure_memory(models: list[str], modes: list[str], precisions: list[str], a
     if any(map(is_ours, given["sides"])):
         require_device()
     settings = networks.NetworkSettings(**given)
-    described = networks.settings_of(settings, models=models, modes=modes, precisions=precisions)
-    with progress("starting") as now:
-        rows = _collected(memory.measure(models, modes, precisions, settings, now))
-    content = results.result([], [], described) | {"memory": rows}
+    chosen = {"models": models, "modes": modes, "precisions": precisions}
+    rows = Collector("memory", asdict(settings) | chosen, save, minutes, resume)
+    content = rows.collect(lambda now: memory.measure(models, modes, precisions, settings, now, rows.wanted))
     if as_json:
         print_json(content)
     else:
-        for row in rows:
+        for row in rows.rows:
             _show_memory(row)
-        _show_sides(rows)
-    if save:
-        results.write(content, save)
-    return 0
+        _show_sides(rows.rows)
+    return rows.end()
 
 
 def _show_memory(row: dict[str, Any]) -> None:

@@ -1,0 +1,176 @@
+# tests/no_device/test_origin.py: result files say where they come from, the page refuses others, and runs can go on.
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from torch_ocl_compile import config
+from torch_ocl_compile.bench import origin, results, side
+from torch_ocl_compile.bench.process import SideStopped
+from torch_ocl_compile.cli.bench_rows import Collector
+from torch_ocl_compile.errors import ToolError
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture
+def page(monkeypatch):
+    """The program benchmarks/page.py, as a module."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import page
+
+    return page
+
+
+def network(model: str, name: str, ms: float, **more: object) -> dict:
+    settings = side.settings_in_effect(name, torch.device("cpu"), "highest") | {"format": "contiguous", "optimizer": ""}
+    if name == "ocl":
+        settings |= {"opencl": "OpenCL 3.0", "driver": "1.2", "device": "a GPU"}
+    return {"model": model, "mode": "inference", "precision": "highest", "protocol": "resident", "batch": 8, "side": name,
+            "ms": ms, "peak_mib": None, "spread": 0.01, "settings": settings, **more}  # fmt: skip
+
+
+def file_with(rows: list[dict], **more: object) -> dict:
+    source = {
+        "when": "2026-11-25 06:00",
+        "commit": "abc1234",
+        "torch": "2.13.0",
+        "host": "Linux",
+        "command": "torch-ocl bench",
+    }
+    return results.result(source, {"rounds": 3, "calls": 2}, networks=rows) | more
+
+
+def test_a_new_file_lacks_nothing():
+    with config.override(commit="abc1234"):
+        content = results.result(
+            origin.origin(), {}, networks=[network("a", name, 1.0) for name in ("eager", "inductor", "ocl")]
+        )
+    assert origin.missing(content) == []
+    assert content["commit"] == "abc1234"
+
+
+@pytest.mark.parametrize("name", [*origin.FIELDS, *origin.NEEDED, "opencl", "freezing"])
+def test_the_page_names_what_a_file_lacks(page, tmp_path, name):
+    content = file_with([network("a", "eager", 2.0), network("a", "ocl", 1.0)])
+    if name in origin.FIELDS:
+        del content[name]
+    else:
+        del content["networks"][1]["settings"][name]
+    if name == "torch":
+        content["torch"] = None
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(SystemExit, match=name):
+        page.read(path)
+    path.write_text(json.dumps(content | {"old": "Measured with an older program."}))
+    assert page.read(path)["old"]
+
+
+def test_the_page_says_where_another_side_is_faster(page):
+    rows = [network("fast", "eager", 4.0), network("fast", "inductor", 8.0), network("fast", "ocl", 2.0)]
+    rows += [network("slow", "eager", 4.0), network("slow", "inductor", 1.0), network("slow", "ocl", 2.0)]
+    text = page.page([file_with(rows)])
+    assert "| a GPU | Inference, fp32 | slow, batch 8 | Inductor | 2.00 times the ms |" in text
+    assert "fast, batch 8 | eager |" not in text
+    assert "| 2026-11-25 06:00 | abc1234 | a GPU | 1.2 | OpenCL 3.0 | 2.13.0 |" in text
+    assert "| a GPU | fp32 | 2 | 1.00 | - |" in page.headline([file_with(rows)])
+
+
+def test_old_files_are_in_no_mean(page):
+    rows = [network("a", "eager", 4.0), network("a", "inductor", 8.0), network("a", "ocl", 2.0)]
+    text = page.page([file_with(rows, old="Measured before the flood.")])
+    assert "**Old:** Measured before the flood." in text and "No run of whole networks" in text
+    assert "|" not in page.headline([file_with(rows, old="Measured before the flood.")])
+
+
+def test_every_section_has_a_table(page):
+    facts = network("a", "ocl", 1.0)["settings"]
+
+    def pair(**rows: tuple[object, object]) -> list[dict]:
+        return [{"model": "a", "mode": "training", "precision": "bf16", "batch": 8, "side": name, "settings": facts,
+                 **{key: value[i] for key, value in rows.items()}} for i, name in enumerate(("eager", "ocl"))]  # fmt: skip
+
+    both = {"group": ("gemm", "gemm"), "case": ("8x8", "8x8")}
+    content = file_with([]) | {
+        "operations": pair(**both, ms=(2.0, 1.0), tflops=(1.0, 2.0), gbytes=(1.0, 2.0), roofline=(0.4, 0.8)),
+        "memory": pair(peak_bytes=(2**20, 2**21)),
+        "startup": pair(cold_s=([4.0, 5.0, 6.0], [1.0, 2.5, 3.0]), second_s=([2.0], [1.0])),
+        "layers": pair(rows=({"host": 1.0, "conv": 4.0}, {"host": 1.0, "conv": 2.0})),
+        "overlap": [{"side": "ocl", "settings": facts, "ms": {"first": 1.0, "second": 1.0, "one stream": 2.0, "two streams": 1.5}}],
+        "collectives": [{"collective": "allreduce", "bytes": 8, "side": name, "gbytes": rate, "settings": facts}
+                        for name, rate in (("ocl", 1.0), ("NCCL (CUDA)", 4.0))],
+    }  # fmt: skip
+    assert origin.missing(content) == []
+    text = page.page([content])
+    for line in ("| 8x8 | 2.00 | 1.00 | 2.00 | 2.00 | 80% |", "| a, batch 8 | 1.00 | 2.00 | 0.50 |", "| a, batch 8 | 5.00 | 2.50 | 2.00 |",
+                 "| conv | 4.00 | 2.00 | 2.00 |", "| 1.00 | 1.00 | 2.00 | 1.50 |", "| 8 bytes | 1.00 | 4.00 | 0.25 |",
+                 "| 8 bytes | NCCL (CUDA) | 0.25 times the rate |", "| eager | 2.00 times the MiB |"):  # fmt: skip
+        assert line in text, text
+
+
+def test_the_commit(monkeypatch, tmp_path):
+    asked = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    known = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    monkeypatch.delenv("TORCH_OCL_COMMIT", raising=False)
+    if known:
+        assert origin.commit() == known
+    # Outside of a checkout, the build's file counts.
+    monkeypatch.setattr(origin, "__file__", str(tmp_path / "torch_ocl_compile" / "bench" / "origin.py"))
+    monkeypatch.setattr(origin._C, "__file__", str(tmp_path / "_C.so"), raising=False)
+    assert origin.commit() is None
+    (tmp_path / "commit.txt").write_text("built12\n")
+    assert origin.commit() == "built12"
+    monkeypatch.setenv("TORCH_OCL_COMMIT", "given12-dirty")
+    assert origin.commit() == "given12-dirty"
+
+
+def test_a_command_has_no_paths_of_the_machine(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/a/bin/torch-ocl", "bench", "models", "--save", "/home/someone/run.json"])
+    monkeypatch.setenv("TORCH_OCL_DISABLE", "warp")
+    monkeypatch.setenv("TORCH_OCL_CACHE_DIR", "/home/someone/cache")
+    assert origin.command() == "TORCH_OCL_DISABLE=warp torch-ocl bench models --save run.json"
+    monkeypatch.setattr(sys, "argv", ["benchmarks/startup.py", "--runs", "3"])
+    assert origin.command() == "TORCH_OCL_DISABLE=warp python benchmarks/startup.py --runs 3"
+
+
+def collector(path: Path, minutes: float = float("inf"), resume: bool = False, **settings: object) -> Collector:
+    return Collector("networks", {"rounds": 3, "flops": float("nan"), **settings}, path, minutes, resume)
+
+
+def test_a_run_that_fails_keeps_its_rows_and_goes_on(tmp_path, capsys):
+    path = tmp_path / "run.json"
+    given = {"sides": ("eager", "ocl")}
+
+    def fails(say):
+        yield [network("a", "eager", 1.0)]
+        raise SideStopped("too little memory")
+
+    with config.override(commit="abc1234"):
+        first = collector(path, models=["a"], **given)
+        first.collect(fails)
+        assert [row["model"] for row in json.loads(path.read_text())["networks"]] == ["a"]
+        with pytest.raises(ToolError, match="too little memory"):
+            first.end()
+        second = collector(path, resume=True, models=["b"], **given)
+        assert not second.wanted("highest", "a", "inference") and second.wanted("highest", "b", "inference")
+        second.collect(lambda say: iter([[network("b", "eager", 1.0)]]))
+        assert [row["model"] for row in json.loads(path.read_text())["networks"]] == ["a", "b"]
+    assert "highest, b, inference: eager 1.000 ms" in capsys.readouterr().err
+    with config.override(commit="def5678"), pytest.raises(ToolError, match="another commit"):
+        collector(path, resume=True, models=["b"], **given)
+    with config.override(commit="abc1234"), pytest.raises(ToolError, match="another sides"):
+        collector(path, resume=True, models=["b"], sides=("ocl",))
+
+
+def test_a_time_limit_begins_nothing_new(tmp_path, capsys):
+    late = collector(tmp_path / "run.json", minutes=0.0)
+    assert not late.wanted("highest", "a", "inference")
+    late.collect(lambda say: iter([]))
+    assert "stopped after 0 minutes" in capsys.readouterr().err and late.end() == 0
