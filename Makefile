@@ -34,7 +34,8 @@ JOBS ?= $(shell nproc)
 conformance: build
 	for device in $(DEVICES); do $(BIN)/python -m tests.conformance run --device $$device --jobs $(JOBS) \
 	  --out build/conformance/$$(echo $$device | tr : _).json $(RECORDED) || exit 1; done
-	$(BIN)/python -m tests.conformance table build/conformance/*.json
+	$(BIN)/python -m tests.conformance keep build/conformance/*.json
+	$(BIN)/python -m tests.conformance table
 	$(BIN)/python -m tests.conformance check build/conformance/*.json
 	$(BIN)/python -m tests.conformance supported
 

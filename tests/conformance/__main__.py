@@ -1,12 +1,12 @@
 # tests/conformance/__main__.py: runs PyTorch's op_db and module_db, compares with expectations, and writes the table.
 """python -m tests.conformance run   --out results.json [--device ocl:0] [--jobs 2] [--match regex] [--all-samples] [--minutes 8]
-python -m tests.conformance table    results.json ...     writes docs/conformance.md
 python -m tests.conformance check    results.json ...     fails if results differ from expected.csv or on_cpu.csv
 python -m tests.conformance accept   results.json ...     writes on_cpu.csv: ops that run on the CPU now are expected to
+python -m tests.conformance keep     results.json ...     keeps what is published of results, in tests/conformance/results
+python -m tests.conformance table                         writes docs/conformance.md, README.md and docs/limits.md from there
 python -m tests.conformance supported                     writes docs/supported.md from what is expected
-python -m tests.conformance inductor --out results.json   what Inductor compiles (inductor.py): two samples, backward where there is one
-python -m tests.conformance list     results.json ...     writes inductor.txt from an inductor run
 
+Results name their date, commit, driver and versions. `keep` joins results of one runtime, for example of different types.
 A run that is interrupted, or stopped by --minutes or --seconds (exit status 3), continues where it stopped when it is called again,
 unless our code or torch has changed."""
 
@@ -18,11 +18,12 @@ import os
 import re
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests import long_runs
-from tests.conformance import expected, table
+from tests.conformance import expected, kept, table
 from tests.conformance.workers import Task, run_all
 from tests.worker_process import ROOT
 
@@ -80,24 +81,24 @@ def newest_source() -> float:
     return max(f.stat().st_mtime for f in files)
 
 
-def run(options: argparse.Namespace, device: str, backend: str) -> int:
+def run(options: argparse.Namespace) -> int:
     import torch
 
-    runtime, fp64 = properties(device) if backend == "ocl" else (backend, True)
-    chosen = tasks(options.match, options.dtypes, options.directions, fp64)
+    from torch_ocl_compile.bench.origin import commit
+
+    found = runtime_of(options.device)
+    chosen = tasks(options.match, options.dtypes, options.directions, found.has_fp64)
     samples = "all" if options.all_samples else "0"
-    if backend == "inductor":
-        graded = {case for case, direction in chosen if direction == "backward"}
-        chosen, samples = [t for t in chosen if t[1] == "backward" or t[0] not in graded], "2"
-    what = {"runtime": runtime, "torch": torch.__version__, "all_samples": options.all_samples}
+    what = {"runtime": found.name, "torch": torch.__version__, "all_samples": options.all_samples}
+    what |= {"commit": commit(), "driver": found.driver, "opencl": found.opencl}
     dtypes = " ".join(options.dtypes) or "all types"
     which = f", {options.match}" if options.match else ""
-    long = long_runs.begin(f"conformance, {dtypes}{which}", device, "cases", options) if backend == "ocl" else None
+    long = long_runs.begin(f"conformance, {dtypes}{which}", options.device, "cases", options)
     seconds = 60 * options.minutes or options.seconds
     journal = Journal(Path(options.out + ".partial"), {**what, "match": options.match, "source": newest_source()})
     left = [t for t in chosen if t not in journal.done()]
     begun = said = time.monotonic()
-    for outcome in run_all(left, [device, backend, samples], options.jobs, options.limit, seconds):
+    for outcome in run_all(left, [options.device, samples], options.jobs, options.limit, seconds):
         journal.add(outcome)
         if time.monotonic() - said > 20:
             said = time.monotonic()
@@ -109,13 +110,13 @@ def run(options: argparse.Namespace, device: str, backend: str) -> int:
     wanted = {*chosen}
     ordered = sorted((o for o in journal.outcomes if (o["case"], o["direction"]) in wanted),
                      key=lambda o: (o["case"], o["direction"] != "forward"))  # fmt: skip
+    what["when"] = time.strftime("%Y-%m-%d %H:%M")
     Path(options.out).write_text(json.dumps({**what, "outcomes": ordered}, indent=1), encoding="utf-8")
     journal.path.unlink()
-    if long:
-        wrong = expected.check([{**what, "outcomes": ordered}])
-        failed = sum(o["status"] == "fail" for o in ordered)
-        note = f"{failed} cases do not pass, as {expected.EXPECTED.name} says" if failed and not wrong else ""
-        long.end(len(ordered), [line.split(" ")[0] for line in wrong], note=note)
+    wrong = expected.check([{**what, "outcomes": ordered}])
+    failed = sum(o["status"] == "fail" for o in ordered)
+    note = f"{failed} cases do not pass, as {expected.EXPECTED.name} says" if failed and not wrong else ""
+    long.end(len(ordered), [line.split(" ")[0] for line in wrong], note=note)
     return 0
 
 
@@ -124,52 +125,69 @@ def say(outcomes: list[dict[str, Any]], number: int, begun: float) -> None:
     print(f"{len(outcomes)}/{number} cases, {failed} fail, {time.monotonic() - begun:.0f} s", flush=True)
 
 
-def properties(device: str) -> tuple[str, bool]:
-    """Returns (the name of the runtime, whether the device has float64)."""
+@dataclass(frozen=True)
+class Runtime:
+    name: str  # Of the device and its platform.
+    driver: str
+    opencl: str
+    has_fp64: bool
+
+
+def runtime_of(device: str) -> Runtime:
     import torch
 
     import torch_ocl_compile  # noqa: F401
 
     found = torch.ocl.get_device_properties(device)
-    return f"{found.name} ({found.platform_name})", found.has_fp64
+    driver, _, opencl = found.driver.partition(", ")
+    return Runtime(f"{found.name} ({found.platform_name})", driver, opencl, found.has_fp64)
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     commands = made.add_subparsers(dest="command", required=True)
-    for name in ("run", "inductor"):
+    command = commands.add_parser("run")
+    command.add_argument("--out", required=True)
+    command.add_argument("--device", default="ocl:0")
+    command.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    command.add_argument("--match", default="", help="regular expression on kind:entry:dtype")
+    command.add_argument("--dtypes", nargs="*", default=[])
+    command.add_argument("--directions", nargs="*", default=["forward", "backward"])
+    command.add_argument("--all-samples", action="store_true")
+    command.add_argument("--limit", type=float, default=300, help="seconds a case")
+    command.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many")
+    long_runs.add_options(command)
+    for name in ("check", "accept", "keep"):
         command = commands.add_parser(name)
-        command.add_argument("--out", required=True)
-        command.add_argument("--device", default="ocl:0" if name == "run" else "cpu")
-        command.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-        command.add_argument("--match", default="", help="regular expression on kind:entry:dtype")
-        command.add_argument("--dtypes", nargs="*", default=[] if name == "run" else ["float32"])
-        command.add_argument("--directions", nargs="*", default=["forward", "backward"])
-        command.add_argument("--all-samples", action="store_true")
-        command.add_argument("--limit", type=float, default=300 if name == "run" else 900, help="seconds a case")
-        command.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many")
-        long_runs.add_options(command)
-    for name in ("table", "check", "accept", "list"):
-        commands.add_parser(name).add_argument("results", nargs="+")
+        command.add_argument("results", nargs="+")
+        if name == "keep":
+            for field in ("when", "commit", "driver", "opencl"):
+                command.add_argument(f"--{field}", help="for results that do not say it")
+    commands.add_parser("table")
     commands.add_parser("supported")
     return made
 
 
 def main() -> int:
     options = parser().parse_args()
-    if options.command in ("run", "inductor"):
-        return run(options, options.device, "ocl" if options.command == "run" else "inductor")
+    if options.command == "run":
+        return run(options)
+    if options.command == "table":
+        table.write()
+        return 0
     if options.command == "supported":
         from tests.conformance import supported
 
         supported.write()
         return 0
     results = [json.loads(Path(path).read_text(encoding="utf-8")) for path in options.results]
-    if options.command in ("table", "accept", "list"):
-        {"table": table.write, "accept": expected.write_on_cpu, "list": expected.write_inductor}[options.command](
-            results
-        )
+    if options.command == "accept":
+        expected.write_on_cpu(results)
+        return 0
+    if options.command == "keep":
+        given = {name: value for name in ("when", "commit", "driver", "opencl") if (value := getattr(options, name))}
+        print(*kept.keep(results, given), sep="\n")
         return 0
     wrong = expected.check(results)
     print("\n".join(wrong) if wrong else "as expected")

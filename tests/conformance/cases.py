@@ -22,7 +22,7 @@ import numpy
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from tests.conformance import inductor, positions
+from tests.conformance import positions
 from tests.conformance.judge import difference, tensors
 
 DTYPES = (
@@ -309,10 +309,10 @@ def evaluate(function: Callable[..., Any], args: tuple[Any, ...], gradient: bool
 
 
 class Eager(dict):  # type: ignore[type-arg]
-    """Counts, within the block, ops that ran outside of a backend's kernels, and compiled graphs."""
+    """Counts, within the block, ops that ran outside of our kernels, and compiled graphs."""
 
-    def __init__(self, backend: str) -> None:
-        self.backend, self.graphs = backend, 0
+    def __init__(self) -> None:
+        self.graphs = 0
 
     def __enter__(self) -> Eager:
         self.before, self.graphs = self._counts(), -self._graphs()
@@ -327,13 +327,11 @@ class Eager(dict):  # type: ignore[type-arg]
     def _graphs(self) -> int:
         from torch_ocl_compile.compile import debug
 
-        return inductor.graphs() if self.backend == "inductor" else debug.compiled_graphs() + debug.loaded_graphs()
+        return int(debug.compiled_graphs() + debug.loaded_graphs())
 
     def _counts(self) -> dict[str, int]:
         from torch_ocl_compile.compile import debug
 
-        if self.backend == "inductor":
-            return inductor.uncompiled()
         found = {f"eager {op}": count for op, count in torch.ocl.fallback_counts().items()}
         for reason, count in debug.fallback_counts().items():
             line = reason.partition("\n")[0]
@@ -341,32 +339,31 @@ class Eager(dict):  # type: ignore[type-arg]
         return found
 
 
-def compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     torch._dynamo.reset()
-    backend: Any = inductor.inductor if name == "inductor" else name
     if isinstance(function, Called):
         made = Called(function.module)
-        compiled_module = torch.compile(function.module, backend=backend, dynamic=False)
+        compiled_module = torch.compile(function.module, backend="ocl", dynamic=False)
         object.__setattr__(made, "module", compiled_module)
         return made
-    return torch.compile(function, backend=backend, dynamic=False)
+    return torch.compile(function, backend="ocl", dynamic=False)
 
 
-def run(case: Case, direction: str, device: str, *, backend: str = "ocl", most: int | None = 0) -> Outcome:
+def run(case: Case, direction: str, device: str, *, most: int | None = 0) -> Outcome:
     """Runs one direction of a case. `most` is the number of samples; 0: the usual number, None: all."""
     started = time.perf_counter()
     outcome = Outcome(case.name, direction, "pass")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            _run(case, outcome, device, backend, SAMPLES[direction] if most == 0 else most)
+            _run(case, outcome, device, SAMPLES[direction] if most == 0 else most)
         finally:
             torch._dynamo.reset()
     outcome.seconds = round(time.perf_counter() - started, 2)
     return outcome
 
 
-def _run(case: Case, outcome: Outcome, device: str, backend: str, most: int | None) -> None:
+def _run(case: Case, outcome: Outcome, device: str, most: int | None) -> None:
     gradient = outcome.direction == BACKWARD
     try:
         chosen = samples(case, gradient, most)
@@ -381,7 +378,7 @@ def _run(case: Case, outcome: Outcome, device: str, backend: str, most: int | No
             why = f"PyTorch itself fails: {first_line(error)}"
             continue
         usable += 1
-        wrong = one_sample(case, outcome, sample, expected, device, backend)
+        wrong = one_sample(case, outcome, sample, expected, device)
         if wrong:
             outcome.status, outcome.reason = "fail", f"{wrong} [{sample.text}]"
             break
@@ -390,22 +387,18 @@ def _run(case: Case, outcome: Outcome, device: str, backend: str, most: int | No
         outcome.status, outcome.reason = "skip", why
 
 
-def one_sample(
-    case: Case, outcome: Outcome, sample: Sample, expected: tuple[Any, Any], device: str, backend: str
-) -> str:
+def one_sample(case: Case, outcome: Outcome, sample: Sample, expected: tuple[Any, Any], device: str) -> str:
     gradient = outcome.direction == BACKWARD
-    eager = Eager(backend)
+    eager = Eager()
     try:
         function, args = sample.make(to_device(device, case.entry))
         with eager:
-            got = evaluate(compiled(function, backend), args, gradient)
+            got = evaluate(compiled(function), args, gradient)
         got = tensors(got[0]), tensors(got[1])
     except Exception as error:
         return f"{type(error).__name__}: {first_line(error)}"
     finally:
         outcome.graphs += eager.graphs
-        if backend == "inductor" and not eager.graphs:
-            eager["no graph"] = 1
         for name, count in eager.items():
             outcome.eager[name] = outcome.eager.get(name, 0) + count
 

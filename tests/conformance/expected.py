@@ -1,11 +1,9 @@
-# tests/conformance/expected.py: the expectations: which cases fail and how, what runs on the CPU, what Inductor compiles.
+# tests/conformance/expected.py: the expectations: which cases fail and how, and what runs on the CPU.
 """expected.csv lists cases that do not pass: kind, entry, dtypes (separated by spaces), direction, where, error,
 reason. `error` is a regular expression that the text of the failure must match.
 
 on_cpu.csv lists what runs on the CPU in cases that pass: kind, entry, dtypes, where, ops (separated by "; "). A case
 fails if another op moves to the CPU.
-
-inductor.txt lists the entries that Inductor compiles on the CPU in float32, one per line.
 
 `where` is a part of "<runtime>, torch <version>", or * for all.
 """
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 FOLDER = Path(__file__).parent
-EXPECTED, ON_CPU, INDUCTOR = FOLDER / "expected.csv", FOLDER / "on_cpu.csv", FOLDER / "inductor.txt"
+EXPECTED, ON_CPU = FOLDER / "expected.csv", FOLDER / "on_cpu.csv"
 
 
 @dataclass(frozen=True)
@@ -186,27 +184,3 @@ def write_on_cpu(results: list[dict[str, Any]]) -> None:
         writer.writeheader()
         for row in sorted(rows, key=lambda r: (r.kind, r.entry, r.where, r.dtypes)):
             writer.writerow(asdict(row))
-
-
-def inductor_entries() -> set[str]:
-    """Returns the entries, "op:add" and so on; empty if the list has not been made."""
-    if not INDUCTOR.exists():
-        return set()
-    return {line for line in INDUCTOR.read_text().splitlines() if line and not line.startswith("#")}
-
-
-def write_inductor(results: list[dict[str, Any]]) -> None:
-    """Writes inductor.txt: the entries that pass in float32 in every direction and are compiled to C++ as a whole."""
-    compiled: dict[str, bool] = {}
-    for result in results:
-        for o in result["outcomes"]:
-            entry, dtype = o["case"].rsplit(":", 1)
-            if dtype == "float32" and o["status"] != "skip":
-                compiled[entry] = compiled.get(entry, True) and o["status"] == "pass" and not o["eager"]
-    lines = [
-        "# Entries whose graphs Inductor compiles to C++ for the CPU, torch "
-        + results[0]["torch"]
-        + ": no op is called as it is, no",
-        "# graph breaks, and there is a graph; matrix products and convolutions of libraries count. python -m tests.conformance list",
-    ]
-    INDUCTOR.write_text("\n".join([*lines, *sorted(e for e, ok in compiled.items() if ok)]) + "\n")

@@ -1,136 +1,128 @@
-# tests/conformance/table.py: writes docs/conformance.md from the results of one or more runtimes.
-"""All numbers are counted from the results. The reasons are those of expected.csv, or else the observed errors."""
+# tests/conformance/table.py: writes docs/conformance.md, and what README.md and docs/limits.md say, from the kept results.
+"""All numbers are counted from the results (kept.py). The reasons are those of expected.csv, or else the observed errors."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
-from tests.conformance.expected import INDUCTOR, failure_of, inductor_entries, op_name, where
+from tests.conformance import kept
 from tests.worker_process import ROOT
 
-Outcome = dict[str, Any]
 PAGE = ROOT / "docs" / "conformance.md"
-COMMAND = "make conformance"
-DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool")
+# Pages with the counts of one runtime, and the text that follows them.
+QUOTES = {
+    ROOT / "README.md": ("- ", "\n  [Supported operators and models](docs/supported.md)."),
+    ROOT / "docs" / "limits.md": (
+        "PyTorch's own operator tests say how complete the backend is.\n",
+        "\n[Conformance](conformance.md) lists the entries that fail or use the CPU.",
+    ),
+}
+QUOTED = "Intel(R) OpenCL"  # A part of the name of this runtime.
+BEGIN, END = "<!-- python -m tests.conformance table -->\n", "<!-- end -->\n"
+HEAD = """\
+# Conformance
+
+<!-- Written by `python -m tests.conformance table` from tests/conformance/results. -->
+
+PyTorch describes its operators in `op_db` and its modules in `module_db`. Each entry has sample inputs. Each sample runs
+compiled with `backend="ocl"`, forward and, where PyTorch has a derivative, backward. The result is compared with PyTorch
+on the CPU (`tests/conformance`, `tests/device/test_opinfo.py`). `make conformance` makes the results and writes this page.
+
+- *passes*: every sample gives PyTorch's dtype, shape and values. Values are compared by `assert_close` with its defaults. A
+  value outside of these may have at most twice PyTorch's own error against fp64. Random results are compared in dtype and shape.
+- *on the device*: the entry passes, and no op of it ran on the CPU.
+- An entry is not counted if PyTorch's own samples fail on the CPU.
+"""
 
 
-def write(results: list[dict[str, Any]]) -> None:
-    PAGE.write_text(page(results))
+def pages() -> dict[Path, str]:
+    """Returns the text of each page that has counts of the kept results."""
+    results = kept.read()
+    made = {PAGE: page(results)}
+    quoted = next(r for r in results if QUOTED in r["runtime"])
+    for path, (before, after) in QUOTES.items():
+        said = sentence(quoted) if before == "- " else sentence(quoted).replace("\n  ", "\n")
+        made[path] = replaced(path.read_text(encoding="utf-8"), f"{before}{said}{after}\n", path.name)
+    return made
+
+
+def write() -> None:
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+
+
+def replaced(text: str, made: str, name: str) -> str:
+    """Returns a page with another text between the two marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin and end, f"{name} needs the lines {BEGIN!r} and {END!r}"
+    return before + begin + made + end + after
+
+
+def sentence(result: dict[str, Any]) -> str:
+    row = next(r for r in result["counts"] if (r["kind"], r["dtype"]) == ("op", "float32"))
+    both, device = (f"{100 * row[key] / row['number']:.1f} %" for key in ("both", "device"))
+    version = ".".join(result["torch"].split(".")[:2])
+    date = ("published " if result.get("old") else "") + result["when"][:10]
+    return (
+        f"Of the {row['number']} entries of PyTorch's `op_db` in fp32, {both} pass forward and backward, and\n  {device} run entirely "
+        f"on the device (torch {version}, Intel's runtime, {date})."
+    )
 
 
 def page(results: list[dict[str, Any]]) -> str:
-    lines = [
-        "# Conformance",
-        "",
-        "PyTorch describes its operators in `op_db` and its modules in `module_db`. Each entry has sample inputs. Each sample runs",
-        'compiled with `backend="ocl"`, forward and, where PyTorch has a derivative, backward. The result is compared with PyTorch',
-        f"on the CPU (`tests/conformance`, `tests/device/test_opinfo.py`). `{COMMAND}` writes this page.",
-        "",
-        "- *passes*: every sample gives PyTorch's dtype, shape and values. Values are compared by `assert_close` with its defaults. A",
-        "  value outside of these may have at most twice PyTorch's own error against fp64. Random results are compared in dtype and shape.",
-        "- *on the device*: the entry passes, and no op of it ran on the CPU.",
-        "- An entry is not counted if PyTorch's own samples fail on the CPU.",
-        "",
-    ]
+    lines = [HEAD]
     for result in results:
-        lines += [f"## {result['runtime']}, torch {result['torch']}", ""]
+        lines += [f"## {result['runtime']}, torch {result['torch']}", "", *origin(result)]
         if result["all_samples"]:
             lines += ["With all samples of every entry.", ""]
-        lines += summary(result["outcomes"])
-        lines += details(result)
+        lines += [*summary(result), *details(result)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def by_entry(outcomes: Iterable[Outcome], dtype: str, kind: str) -> dict[str, list[Outcome]]:
-    """Returns the directions of each entry that PyTorch runs."""
-    found: dict[str, list[Outcome]] = {}
-    for o in outcomes:
-        if o["case"].startswith(f"{kind}:") and o["case"].endswith(f":{dtype}") and o["status"] != "skip":
-            found.setdefault(o["case"].rsplit(":", 1)[0], []).append(o)
-    return found
+def origin(result: dict[str, Any]) -> list[str]:
+    cells = [result.get(name) or "not recorded" for name in ("when", "commit", "torch", "driver", "opencl")]
+    old = [f"**Old:** {result['old']}", ""] if result.get("old") else []
+    return [
+        *old,
+        "| date | commit | torch | driver | OpenCL |",
+        "|---|---|---|---|---|",
+        f"| {' | '.join(cells)} |",
+        "",
+    ]
 
 
-def passes(directions: list[Outcome]) -> bool:
-    return all(o["status"] == "pass" for o in directions)
-
-
-def on_device(directions: list[Outcome]) -> bool:
-    return passes(directions) and not any(o["eager"] for o in directions)
-
-
-def summary(outcomes: list[Outcome]) -> list[str]:
+def summary(result: dict[str, Any]) -> list[str]:
     lines = [
         "| entries | dtype | number | pass forward | pass backward | pass both | on the device |",
         "|---|---|--:|--:|--:|--:|--:|",
     ]
-    compiled = inductor_entries()
-    for kind in ("op", "module"):
-        for dtype in DTYPES:
-            entries = by_entry(outcomes, dtype, kind)
-            if entries:
-                lines.append(row(f"{kind}_db", dtype, entries))
-            if compiled and dtype == "float32" and kind == "op":
-                chosen = {e: d for e, d in entries.items() if e in compiled}
-                lines.append(row(f"{kind}_db, those that Inductor compiles", dtype, chosen))
-                rest = {e: d for e, d in entries.items() if e not in compiled}
-                lines.append(row(f"{kind}_db, the others", dtype, rest))
-    note = (
-        f"Inductor compiles the entries of `{INDUCTOR.relative_to(ROOT)}`, counted in the code that it generates for the CPU: every\n"
-        "graph becomes C++ or calls of a library's products and convolutions, and no graph breaks."
-    )
-    return [*lines, "", *([note, ""] if compiled else [])]
 
-
-def row(title: str, dtype: str, entries: dict[str, list[Outcome]]) -> str:
-    number = len(entries)
-
-    def share(count: int, total: int = number) -> str:
+    def share(count: int, total: int) -> str:
         return f"{count} ({100 * count / total:.1f} %)" if total else "-"
 
-    def passing(direction: str) -> str:
-        found = [o for d in entries.values() for o in d if o["direction"] == direction]
-        return share(sum(o["status"] == "pass" for o in found), len(found))
-
-    both, device = (sum(map(test, entries.values())) for test in (passes, on_device))
-    return f"| {title} | {dtype} | {number} | {passing('forward')} | {passing('backward')} | {share(both)} | {share(device)} |"
-
-
-def details(result: dict[str, Any]) -> list[str]:
-    outcomes, here = result["outcomes"], where(result["runtime"], result["torch"])
-
-    def reason(o: Outcome) -> str:
-        known = failure_of(o["case"], o["direction"], here)
-        return known.reason if known else o["reason"]
-
-    failing = grouped((o for o in outcomes if o["status"] == "fail"), reason)
-    lines = [
-        "### Not passing",
-        "",
-        *(failing or ["Nothing."]),
-        "",
-        "### Passing, with ops that run on the CPU (float32)",
-        "",
-    ]
-    eager: dict[str, set[str]] = {}
-    for o in outcomes:
-        if o["status"] == "pass" and o["eager"] and o["case"].endswith(":float32"):
-            eager.setdefault(o["case"].split(":")[1], set()).update(map(op_name, o["eager"]))
-    lines += ["| entry | what runs on the CPU |", "|---|---|"]
-    lines += [f"| {entry} | {', '.join(sorted(ops))} |" for entry, ops in sorted(eager.items())]
+    for row in result["counts"]:
+        shares = [
+            share(*row["forward"]),
+            share(*row["backward"]),
+            *(share(row[key], row["number"]) for key in ("both", "device")),
+        ]
+        lines.append(f"| {row['kind']}_db | {row['dtype']} | {row['number']} | {' | '.join(shares)} |")
     return [*lines, ""]
 
 
-def grouped(outcomes: Iterable[Outcome], reason: Callable[[Outcome], str]) -> list[str]:
-    """Returns one line per entry and reason, with its dtypes and directions."""
-    found: dict[tuple[str, str], Counter[str]] = {}
-    for o in outcomes:
-        _, entry, dtype = o["case"].split(":")
-        found.setdefault((entry, reason(o).replace("|", "/")), Counter())[f"{dtype} {o['direction']}"] += 1
-    if not found:
-        return []
-    lines = ["| entry | where | why |", "|---|---|---|"]
-    return lines + [
-        f"| {entry} | {', '.join(sorted(where))} | {why} |" for (entry, why), where in sorted(found.items())
+def details(result: dict[str, Any]) -> list[str]:
+    failing = [f"| {entry} | {places} | {why.replace('|', '/')} |" for entry, places, why in result["failing"]]
+    return [
+        "### Not passing",
+        "",
+        *(["| entry | where | why |", "|---|---|---|", *failing] if failing else ["Nothing."]),
+        "",
+        "### Passing, with ops that run on the CPU (float32)",
+        "",
+        "| entry | what runs on the CPU |",
+        "|---|---|",
+        *(f"| {entry} | {', '.join(ops)} |" for entry, ops in result["on_cpu"]),
+        "",
     ]

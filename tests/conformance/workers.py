@@ -71,7 +71,7 @@ def run_all(
             yield outcome
 
 
-def main(answers: int, device: str, backend: str, most: str) -> None:
+def main(answers: int, device: str, most: str) -> None:
     import torch
 
     import torch_ocl_compile  # noqa: F401
@@ -84,9 +84,8 @@ def main(answers: int, device: str, backend: str, most: str) -> None:
     for line in sys.stdin:
         case, direction = line.split()
         try:
-            outcome = cases.run(
-                cases.find(case), direction, device, backend=backend, most=None if most == "all" else int(most)
-            ).as_dict()
+            limit = None if most == "all" else int(most)
+            outcome = cases.run(cases.find(case), direction, device, most=limit).as_dict()
         except Exception as error:
             reason = f"the runner fails: {type(error).__name__}: {cases.first_line(error)}"
             outcome = {"case": case, "direction": direction, "status": "fail", "reason": reason, "eager": {}}
@@ -94,4 +93,4 @@ def main(answers: int, device: str, backend: str, most: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:5])
+    main(int(sys.argv[1]), *sys.argv[2:4])
