@@ -1,7 +1,9 @@
 # Makefile: thin names for the ordinary commands. `make demo` and `make test` need nothing prepared.
 PYTHON ?= python3
-TORCH ?= torch==2.13.0
-TORCHVISION ?= torchvision==0.28.0
+USUAL_TORCH := torch==2.13.0
+USUAL_TORCHVISION := torchvision==0.28.0
+TORCH ?= $(USUAL_TORCH)
+TORCHVISION ?= $(USUAL_TORCHVISION)
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
@@ -109,10 +111,19 @@ bench: build
 setup: $(VENV)/.setup
 build: $(VENV)/.build
 
+# .setup holds the versions that are installed; an empty one stands for the usual ones. Another TORCH installs anew.
+VERSIONS := $(TORCH) $(TORCHVISION)
+INSTALLED := $(shell cat $(VENV)/.setup 2>/dev/null)
+ifneq ($(VERSIONS),$(or $(INSTALLED),$(USUAL_TORCH) $(USUAL_TORCHVISION)))
+$(VENV)/.setup: other_versions
+endif
+.PHONY: other_versions
+other_versions:
+
 $(VENV)/.setup: scripts/install_system.sh scripts/install_python.sh
 	scripts/install_system.sh
 	PYTHON="$(PYTHON)" TORCH="$(TORCH)" TORCHVISION="$(TORCHVISION)" scripts/install_python.sh $(VENV)
-	touch $@
+	echo "$(VERSIONS)" > $@
 
 $(VENV)/.build: $(VENV)/.setup $(SOURCES)
 	$(BIN)/pip install -q --no-build-isolation --no-deps \

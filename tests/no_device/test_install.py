@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -92,3 +93,17 @@ def _mapped() -> list[str]:
     """Lines of /proc/self/maps that name libraries. Listing the devices loads the runtimes first."""
     assert torch.ocl.device_count() > 0
     return sorted({line for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line})
+
+
+@pytest.mark.parametrize("installed, wanted, installs", [
+    ("", "", False), ("", "torch==2.12.1", True), ("torch==2.12.1", "torch==2.12.1", False), ("torch==2.12.1", "", True)])  # fmt: skip
+def test_another_torch_is_installed_into_an_existing_environment(tmp_path, installed, wanted, installs):
+    """`make wheel TORCH=...` used to take the torch that was there."""
+    vision = re.search(r"^USUAL_TORCHVISION := (\S+)$", (ROOT / "Makefile").read_text(), re.M).group(1)
+    (tmp_path / ".setup").write_text(f"{installed} {vision}\n" if installed else "")
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("TORCH", "TORCHVISION", "MAKEFLAGS")
+    }
+    command = ["make", "-n", "wheel", f"VENV={tmp_path}", *([f"TORCH={wanted}"] if wanted else [])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
+    assert ("install_python.sh" in done.stdout) == installs, done.stdout
