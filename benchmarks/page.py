@@ -1,5 +1,5 @@
-# benchmarks/page.py: writes docs/performance.md and the headline of README.md from benchmarks/results/*.json.
-"""python benchmarks/page.py            writes the page, and what README.md says of it
+# benchmarks/page.py: writes docs/performance.md, and the means in README.md and docs/comparison.md, from benchmarks/results/*.json.
+"""python benchmarks/page.py            writes the page, and what other pages quote of it
 python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/device/test_docs.py)
 
 A result file is what `--save` of `torch-ocl bench` and of the programs of this folder writes; `title` and `notes` may be
@@ -38,7 +38,9 @@ from torch_ocl_compile.bench.sides import PRECISIONS, is_ours
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
+PAGE = ROOT / "docs" / "performance.md"
+# Pages that quote the means, and how they link to the page.
+QUOTES = {ROOT / "README.md": "docs/performance.md", ROOT / "docs" / "comparison.md": "performance.md"}
 BEGIN, END = "<!-- python benchmarks/page.py -->\n", "<!-- end -->\n"
 
 HEAD = """\
@@ -188,8 +190,8 @@ def page(files: list[Row]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def headline(files: list[Row]) -> str:
-    """Returns what README.md says: the means of runs against both eager PyTorch and Inductor."""
+def headline(files: list[Row], link: str) -> str:
+    """Returns what README.md and docs/comparison.md say: the means of runs against both eager PyTorch and Inductor."""
     rows = [row for content in files if not content.get("old") for row in network_means(content)]
     chosen = [
         [row[0], row[1], row[3], *row[4:]]
@@ -197,11 +199,10 @@ def headline(files: list[Row]) -> str:
         if row[2] == "Inductor and eager" or row[2] == "eager and Inductor"
     ]
     if not chosen:
-        return "[Performance](docs/performance.md) has measured times beside those of eager PyTorch and Inductor.\n"
+        return f"[Performance]({link}) has measured times beside those of eager PyTorch and Inductor.\n"
     lines = [
         "Time of the faster of eager PyTorch and Inductor, divided by the time of this backend. Above 1, this backend is faster;",
-        "below 1, slower. Geometric means over whole networks; [performance](docs/performance.md) has every number with its",
-        "conditions.",
+        f"below 1, slower. Geometric means over whole networks; [performance]({link}) has every number with its conditions.",
         "",
         *table(["device", "precision", "networks", "inference", "training"], chosen),
     ]
@@ -209,10 +210,10 @@ def headline(files: list[Row]) -> str:
 
 
 def with_headline(text: str, made: str) -> str:
-    """Returns README.md with its headline replaced."""
+    """Returns a page with its headline replaced."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
-    assert begin and end, f"README.md needs the lines {BEGIN!r} and {END!r}"
+    assert begin and end, f"a page needs the lines {BEGIN!r} and {END!r}"
     return before + begin + made + end + after
 
 
@@ -223,7 +224,9 @@ def main() -> None:
     files = [read(path) for path in sorted(RESULTS.glob("*.json"))]
     # Files with whole networks come first.
     files.sort(key=lambda content: not content["networks"])
-    made = {PAGE: page(files), README: with_headline(README.read_text(encoding="utf-8"), headline(files))}
+    made = {PAGE: page(files)}
+    for path, link in QUOTES.items():
+        made[path] = with_headline(path.read_text(encoding="utf-8"), headline(files, link))
     for path, text in made.items():
         if not args.check:
             path.write_text(text, encoding="utf-8")

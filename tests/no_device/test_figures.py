@@ -1,5 +1,5 @@
 # tests/no_device/test_figures.py: each figure of README.md and docs/ has a source, and agrees with it.
-"""A figure is a percentage, a factor, or a number with a unit of time, memory or rate. It comes from one of
+"""A figure is a percentage, a factor, a decimal in a table, or a number with a unit of time, memory or rate. It comes from one of
 
 - a generated page, or a block between `<!-- python ... -->` and `<!-- end -->`; these are compared with their files,
 - figures.json: a constant (`file` contains `text`), a number that was `published` with a commit before results had files, or `why`
@@ -31,6 +31,7 @@ GENERATED = {
 }
 MOST_PUBLISHED = 8  # Old figures without a result file. There must not be more.
 FIGURE = re.compile(
+    r"(?<=\| )\d+\.\d+(?= \|)|"  # a cell of a table
     r"\d[\d.,]* ?%|\b\d[\d.,]* times\b|\b\d[\d.,]* ?(?:ms|us|µs|s|seconds|minutes|hours|[GMTK]i?B(?:/s)?|[TG]FLOP/s|GFLOP)\b"
 )
 BLOCKS = re.compile(r"<!-- python .*?<!-- end -->|```.*?```", re.S)
@@ -68,10 +69,9 @@ def test_no_new_figure_is_without_a_result_file():
 
 
 def test_stale_figures_are_found():
-    text = (
-        "It is 1.9 times as fast, in 40 ms and 2 %.\n<!-- python a.py -->\n99.3 %\n<!-- end -->\n```\n5 s\n```\n7 MiB"
-    )
-    assert figures(text) == ["1.9 times", "40 ms", "2 %", "7 MiB"]
+    text = "| H200 | 2.34 | 1.91 |\nIt is 1.9 times as fast, in 40 ms and 2 %.\n<!-- python a.py -->\n99.3 %\n<!-- end -->\n"
+    text += "```\n5 s\n```\n7 MiB"
+    assert figures(text) == ["2.34", "1.91", "1.9 times", "40 ms", "2 %", "7 MiB"]
 
 
 def test_conformance_pages():

@@ -80,14 +80,14 @@ def test_the_page_says_where_another_side_is_faster(page):
     assert "| a GPU | Inference, fp32 | slow, batch 8 | Inductor | 2.00 times the ms |" in text
     assert "fast, batch 8 | eager |" not in text
     assert "| 2026-11-25 06:00 | abc1234 | a GPU | 1.2 | OpenCL 3.0 | 2.13.0 |" in text
-    assert "| a GPU | fp32 | 2 | 1.00 | - |" in page.headline([file_with(rows)])
+    assert "| a GPU | fp32 | 2 | 1.00 | - |" in page.headline([file_with(rows)], "performance.md")
 
 
 def test_old_files_are_in_no_mean(page):
     rows = [network("a", "eager", 4.0), network("a", "inductor", 8.0), network("a", "ocl", 2.0)]
     text = page.page([file_with(rows, old="Measured before the flood.")])
     assert "**Old:** Measured before the flood." in text and "No run of whole networks" in text
-    assert "|" not in page.headline([file_with(rows, old="Measured before the flood.")])
+    assert "|" not in page.headline([file_with(rows, old="Measured before the flood.")], "performance.md")
 
 
 def test_every_section_has_a_table(page):

@@ -133,7 +133,9 @@ def time_models(models: list[str], modes: list[str], precisions: list[str], as_j
     settings = networks.NetworkSettings(**given)
     chosen = {"models": models, "modes": modes, "precisions": precisions}
     rows = Collector("networks", asdict(settings) | chosen, save, minutes, resume)
-    build = next((row["build"] for row in rows.rows if "build" in row), None)
+    # A clean commit is the same code, even if another machine has built it again. Otherwise the builds must be equal.
+    is_clean = not str(rows.origin["commit"] or "-dirty").endswith("-dirty")
+    build = None if is_clean else next((row["build"] for row in rows.rows if "build" in row), None)
     content = rows.collect(lambda now: networks.measure(models, modes, precisions, settings, now, rows.wanted, build))
     _show_networks(rows.rows, content, as_json)
     return rows.end()
