@@ -41,6 +41,8 @@ WARM_STEPS = 3000
 MOST_GROWTH_MB = 40.0
 # The factor by which the processor time of a step may grow.
 MOST_SLOWDOWN = 1.25
+# What is measured of memory: column of the log -> name.
+MEMORY = {"rss_mb": "the process", "device_mb": "tensors", "reserved_mb": "the allocator"}
 
 
 class Network(nn.Module):
@@ -168,11 +170,11 @@ def problems(folder: Path) -> tuple[list[str], list[str]]:
             continue
         tenth = len(warm) // 10 + 1
         early, late = warm[:tenth], warm[-tenth:]
-        for key in ("rss_mb", "device_mb", "reserved_mb"):
+        for key, name in MEMORY.items():
             growth = statistics.median(r[key] for r in late) - statistics.median(r[key] for r in early)
-            measured.append(f"{key} {early[0][key]:.1f} to {late[-1][key]:.1f} in {len(warm) * REPORT} warm steps")
+            measured.append(f"{name} {early[0][key]:.1f} to {late[-1][key]:.1f} MB in {len(warm) * REPORT} warm steps")
             if growth > MOST_GROWTH_MB:
-                found.append(f"{key} of process {pid} grew by {growth:.0f} MB")
+                found.append(f"{name} grew by {growth:.0f} MB in process {pid}")
         slower = statistics.median(r["cpu_ms"] for r in late) / statistics.median(r["cpu_ms"] for r in early)
         measured.append(f"a step takes {slower:.2f} times the processor time, {late[-1]['cpu_ms']:.2f} ms")
         if slower > MOST_SLOWDOWN:
