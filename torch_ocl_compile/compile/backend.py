@@ -14,6 +14,7 @@ import torch
 from torch_ocl_compile import config
 from torch_ocl_compile.compile import attention_pattern, debug, overlaps, plan_store, repro, times
 from torch_ocl_compile.compile.call import Call, eager_call
+from torch_ocl_compile.compile.float_arguments import float_arguments
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
@@ -22,6 +23,7 @@ from torch_ocl_compile.errors import ConfigError, FallbackError, UnsupportedErro
 from torch_ocl_compile.fx.host_part import graph_device
 from torch_ocl_compile.lowering.checks import Refused
 from torch_ocl_compile.lowering.fallback import record
+from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.lowered import Lowered, PlanOutput
 from torch_ocl_compile.lowering.random import functionalise
@@ -67,7 +69,8 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
             partition_fn=ocl_partition,
             keep_inference_input_mutations=True,
         )
-        compiled = aot(gm, example_inputs)
+        with float_arguments(gm):
+            compiled = aot(gm, example_inputs)
     # AOTAutograd marks `compiled` as a function that takes one list, which it is not. Dynamo's minifier trusts the mark.
     getattr(compiled, "__dict__", {}).pop("_boxed_call", None)
     return compiled
@@ -112,6 +115,7 @@ def compile_or_raise(
     if graph_device(gm.graph).type == "cpu":
         reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
         return whole_graph_eagerly(gm, kind, settings, reason)
+    floats_to_tensors(gm)
     if kind == "inference":
         functionalise(gm)
     try:

@@ -69,8 +69,9 @@ def register() -> None:
     _when_imported("torch_ocl_compile.compile.backend", lambda _: adapt_torch())
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
-    _when_imported("torch._dynamo.variables.optimizer", _spare_inductor)
+    _when_imported("torch._dynamo.variables.optimizer", _register_optimizers)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
+    _when_imported("torch.nn.attention.flex_attention", _allow_flex_attention)
     _when_imported("torch.compiler._cache", _register_artifacts)
     _when_imported("torch.distributed.distributed_c10d", _register_process_group)
     _when_imported("torch.nn.parallel.comm", _register_data_parallel)
@@ -175,6 +176,12 @@ def _register_with_dynamo(module: ModuleType) -> None:
     register_interface(module)
 
 
+def _register_optimizers(module: ModuleType) -> None:
+    from torch_ocl_compile.device.compiled_optimizers import register
+
+    register(module)
+
+
 def _register_fake_rules(module: ModuleType) -> None:
     from torch_ocl_compile.device.fake_rules import register
 
@@ -199,6 +206,12 @@ def _register_parallel_apply(module: ModuleType) -> None:
     register_parallel_apply(module)
 
 
+def _allow_flex_attention(module: ModuleType) -> None:
+    from torch_ocl_compile.device.flex_attention import register
+
+    register(module)
+
+
 def _register_artifacts(module: ModuleType) -> None:
     from torch_ocl_compile.device.artifacts import register
 
@@ -206,8 +219,8 @@ def _register_artifacts(module: ModuleType) -> None:
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
-    """Keeps Dynamo from compiling frames of this package. It may compile only device/current.py, the tools, the code of
-    user kernels, and the networks and operations of bench."""
+    """Keeps Dynamo from compiling frames of this package. It may compile only device/current.py, device/flex_attention.py,
+    the tools, the code of user kernels, and the networks and operations of bench."""
     device = Path(__file__).parent
     for part in pkgutil.iter_modules([str(device.parent)], "torch_ocl_compile."):
         if part.name not in (
@@ -219,16 +232,8 @@ def _keep_dynamo_out(module: ModuleType) -> None:
         ):
             module.add(part.name)
     for part in pkgutil.iter_modules([str(device)], "torch_ocl_compile.device."):
-        if part.name != "torch_ocl_compile.device.current":
+        if part.name not in ("torch_ocl_compile.device.current", "torch_ocl_compile.device.flex_attention"):
             module.add(part.name)
-
-
-def _spare_inductor(module: ModuleType) -> None:
-    """Replaces a function that Dynamo calls for every gradient of a compiled optimizer, to ask whether a CUDA graph
-    knows it. torch's function loads all of Inductor, which takes seconds, before it looks at the device."""
-    asks_cuda = getattr(module, "_is_static_for_cudagraphs", None)
-    if asks_cuda is not None:
-        module.__dict__["_is_static_for_cudagraphs"] = lambda x: asks_cuda(x) if x.is_cuda else True
 
 
 class _AfterImport(MetaPathFinder, Loader):
