@@ -144,6 +144,10 @@ py::dict kernel_dict(const codegen::KernelSource& source) {
   d["text"] = source.text;
   d["local"] = source.local;
   d["groups"] = std::vector<std::string>{source.groups[0].str(), source.groups[1].str(), source.groups[2].str()};
+  std::vector<std::string> arguments;
+  for (const auto& buffer : source.buffers) arguments.push_back(std::to_string(buffer.buffer) + "+" + buffer.offset.str());
+  for (const auto& value : source.ints) arguments.push_back(value.value.str() + (value.wide ? "L" : ""));
+  d["arguments"] = arguments;
   return d;
 }
 
@@ -376,6 +380,7 @@ void bind_exec(py::module_& m) {
   e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true,
         py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>());
   e.def("kernels", &kernels);
+  e.attr("LARGEST_HEAD_SIZE") = kLargestHeadSize;
   e.def("disable_fault", &disable_fault, py::arg("value"));
   e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1);
   e.def("tuning_cases", &tuning_cases, py::arg("graph"), py::arg("device_index"), py::arg("options"));

@@ -36,6 +36,10 @@ enum class KernelOperation : uint8_t {
   k_pack
 };
 
+/// The largest head size that the portable kernels of attention take: a work-group or work-item holds a whole row. Attention
+/// with larger heads runs unfused.
+inline constexpr int64_t kLargestHeadSize = 512;
+
 /// How a kernel multiplies. kTf32: fp32 operands are rounded to TF32. The others multiply in the type of their
 /// operands.
 enum class KernelType : uint8_t { kTf32, kFp32, kBf16, kFp16 };

@@ -1,7 +1,7 @@
 // kernels/conv/item.cl: 2-D convolution forward, and its data gradient (= transposed convolution), as an implicit GEMM,
 // groups included. Item kernel: one work-item = MT register tiles of MR pixels x TN = NV*VW output channels of one
-// group. y[n][k][oh][ow] = sum over c, r, s of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
-// w[k][c][r][s], zero outside x.
+// group. y[n][k][oh][ow] = sum over c, r, s of x[n][c][oh*stride_h - pad_h + r*dilation_h][ow*stride_w - pad_w +
+// s*dilation_w] * w[k][c][r][s], zero outside x.
 //
 //      k ->
 //   p +------------------------+       p = (n, oh, ow) flattened. A tile has MR consecutive pixels.
@@ -17,12 +17,12 @@
 //
 // RUN says what a run is (x is addressed as x[n*x_n + h*x_h + w*x_w + c*x_c], strides in elements):
 //   0  channels of a pixel:      taps (r, s), run = C.      Needs x_c == 1.
-//   1  a filter row of pixels:   taps r,      run = S*C.    Needs x_c == 1, x_w == C (one group), dil_w == 1, and no
-//                                tap that leaves the image: x is a padded copy, pad_h == pad_w == 0. For NHWC with few
-//                                channels.
+//   1  a filter row of pixels:   taps r,      run = S*C.    Needs x_c == 1, x_w == C (one group), dilation_w == 1, and
+//                                no tap that leaves the image: x is a padded copy, pad_h == pad_w == 0. For NHWC with
+//                                few channels.
 // DATA_GRADIENT 1: `x` is dy, C counts the channels of dy (per group), K those of dx, in_* is the size of dy, out_*
 //   that of dx. The weights are packed with c and k exchanged, not flipped. dx[n][k][h][w] = sum over c, r, s with (h +
-//   pad_h - r*dil_h) = stride_h*oh of dy[n][c][oh][ow] * w[c][k][r][s].
+//   pad_h - r*dilation_h) = stride_h*oh of dy[n][c][oh][ow] * w[c][k][r][s].
 //   The pixels of a phase (h % stride_h, w % stride_w) share their taps. A tile has pixels of one phase, so no zeros
 //   are multiplied. RUN must be 0. With stride 1, the forward kernel with flipped weights and pad' = dil*(R-1) - pad
 //   gives the same result.
@@ -32,8 +32,8 @@
 //     c)*PANEL + k % PANEL (k, c within the group);
 //   zeros: C zeros (RUN 0; unused otherwise).
 // Arguments: x, x_offset, w, w_offset, zeros, zeros_offset, with BIAS bias, bias_offset, int batch, C, in_h, in_w, K,
-//   out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, x_h, x_w, x_c, tap_block, long x_n,
-//   EPILOGUE_PARAMS. C, K: channels of ONE group.
+//   out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, x_h, x_w, x_c, tap_block,
+//   long x_n, EPILOGUE_PARAMS. C, K: channels of ONE group.
 // Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
 //   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT. With CHANNELS_FIRST 1 the first two sizes are
 //   exchanged, so that all channels of a pixel are written one after the other. Good if w stays in the L2 cache.
@@ -97,8 +97,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
                                    const int batch, const int C, const int in_h, const int in_w, const int K,
                                    const int out_h, const int out_w, const int groups, const int R, const int S,
                                    const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-                                   const int dil_h, const int dil_w, const int x_h, const int x_w, const int x_c,
-                                   const int tap_block, const long x_n EPILOGUE_PARAMS) {
+                                   const int dilation_h, const int dilation_w, const int x_h, const int x_w,
+                                   const int x_c, const int tap_block, const long x_n EPILOGUE_PARAMS) {
   const int first = PIXELS_ID * (MT * MR);
   const int tiles_k = (K + TN - 1) / TN, group = PANEL_ID / tiles_k, k0 = PANEL_ID % tiles_k * TN;
 #if DATA_GRADIENT
@@ -163,13 +163,13 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
       for (int tap = tap0; tap < tap1; ++tap) {
 #if DATA_GRADIENT
-        const int above = phase_h + pad_h - tap / S * dil_h, left = phase_w + pad_w - tap % S * dil_w;
+        const int above = phase_h + pad_h - tap / S * dilation_h, left = phase_w + pad_w - tap % S * dilation_w;
         if (above % stride_h != 0 || left % stride_w != 0) continue;  // no pixel of the phase uses this tap
         const int shift_h = above / stride_h, shift_w = left / stride_w;
 #elif RUN == 0
-        const int shift_h = tap / S * dil_h - pad_h, shift_w = tap % S * dil_w - pad_w;
+        const int shift_h = tap / S * dilation_h - pad_h, shift_w = tap % S * dilation_w - pad_w;
 #else
-        const int shift_h = tap * dil_h, shift_w = 0;
+        const int shift_h = tap * dilation_h, shift_w = 0;
 #endif
         __global const IN_T* start[MR];
         OCL_NO_UNROLL for (int i = 0; i < MR; ++i) {

@@ -15,11 +15,11 @@
 //   | dy^T    |       | dw                    |  TILE_M filters
 //   +---------+       +-----------------------+
 //
-// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
-//   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split), long dy_n, int dy_h, dy_w, dy_c,
-//   long x_n, int x_h, x_w, x_c (strides in elements; one image has less than 2^31 elements), epilogue.
+// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of dy), R, S,
+//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split), long dy_n, int dy_h,
+//   dy_w, dy_c, long x_n, int x_h, x_w, x_c (strides in elements; one image has less than 2^31 elements), epilogue.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1), splits =
-//   ceil(batch*P*Q / split_pixels).
+//   ceil(batch*out_h*out_w / split_pixels).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s), the sum of one split. k counts over all groups, `filters`
 //   is their number, c is within the group. Store dimension c, VW = 4.
 #ifndef KERNEL_NAME
@@ -81,32 +81,32 @@ typedef struct {
   int n, p, q;
 } GradientPixel;
 
-OCL_INLINE GradientPixel pixel_of(const int m, const int P, const int Q) {
+OCL_INLINE GradientPixel pixel_of(const int m, const int out_h, const int out_w) {
   GradientPixel at;
-  at.q = m % Q;
-  at.p = m / Q % P;
-  at.n = m / Q / P;
+  at.q = m % out_w;
+  at.p = m / out_w % out_h;
+  at.n = m / out_w / out_h;
   return at;
 }
 
-OCL_INLINE GradientPixel next_pixel(GradientPixel at, const GradientPixel by, const int P, const int Q) {
+OCL_INLINE GradientPixel next_pixel(GradientPixel at, const GradientPixel by, const int out_h, const int out_w) {
   at.q += by.q;
-  const int row = at.q >= Q;
-  at.q -= row ? Q : 0;
+  const int row = at.q >= out_w;
+  at.q -= row ? out_w : 0;
   at.p += by.p + row;
-  const int image = at.p >= P;
-  at.p -= image ? P : 0;
+  const int image = at.p >= out_h;
+  at.p -= image ? out_h : 0;
   at.n += by.n + image;
   return at;
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
-    __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
-    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R_,
-    const int S_, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
-    const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
-    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+    __global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides
+    __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
+    const int R_, const int S_, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
+    const int dilation_h, const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w,
+    const int dy_c, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
   __local float4 dy_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
   __local float4 x_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
 #ifdef FILTER_R
@@ -126,7 +126,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring work-groups share filters of dy
   const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
   const int group = get_group_id(1), split = get_group_id(2);
-  const int begin = split * split_pixels, end = min(batch * P * Q, begin + split_pixels);
+  const int begin = split * split_pixels, end = min(batch * out_h * out_w, begin + split_pixels);
 
   // The filters of dy and the column of x that this work-item loads. A column out of range gets a tap that is outside
   // of the image for every pixel.
@@ -139,8 +139,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   dy += dy_offset + (long)(group * K + m0 + dy_m) * (DY_VEC4 ? 1 : dy_c);
   x += x_offset + (long)(group * C + c) * (X_VEC4 ? 1 : x_c);
   int dy_pixel = begin + lane / DY_LANES, x_pixel = begin + lane / X_LANES;
-  GradientPixel dy_at = pixel_of(dy_pixel, P, Q), x_at = pixel_of(x_pixel, P, Q);
-  const GradientPixel dy_by = pixel_of(GROUP_SIZE / DY_LANES, P, Q), x_by = pixel_of(GROUP_SIZE / X_LANES, P, Q);
+  GradientPixel dy_at = pixel_of(dy_pixel, out_h, out_w), x_at = pixel_of(x_pixel, out_h, out_w);
+  const GradientPixel dy_by = pixel_of(GROUP_SIZE / DY_LANES, out_h, out_w),
+                      x_by = pixel_of(GROUP_SIZE / X_LANES, out_h, out_w);
 
   float4 acc[ITEM_M * ITEM_N / 4];
   OCL_UNROLL
@@ -173,7 +174,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
             part[j] = 0.0f;
             if (inside) part[j] = LOAD(dy, at);
           }
-          dy_at = next_pixel(dy_at, dy_by, P, Q);
+          dy_at = next_pixel(dy_at, dy_by, out_h, out_w);
           dy_pixel += GROUP_SIZE / DY_LANES;
         }
         if (!DY_VEC4) dy_held[i] = (float4)(part[0], part[1], part[2], part[3]);
@@ -184,7 +185,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         OCL_UNROLL
         for (int j = 0; j < (X_VEC4 ? 1 : 4); ++j) {
           const int h = x_at.p * stride_h + from_h, w = x_at.q * stride_w + from_w;
-          const int inside = x_pixel < end && h >= 0 && h < H && w >= 0 && w < W;
+          const int inside = x_pixel < end && h >= 0 && h < in_h && w >= 0 && w < in_w;
           const long at = x_at.n * x_n + (h * x_h + w * x_w);
           if (X_VEC4) {
             x_held[i] = (float4)(0.0f);
@@ -193,7 +194,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
             part[j] = 0.0f;
             if (inside) part[j] = LOAD(x, at);
           }
-          x_at = next_pixel(x_at, x_by, P, Q);
+          x_at = next_pixel(x_at, x_by, out_h, out_w);
           x_pixel += GROUP_SIZE / X_LANES;
         }
         if (!X_VEC4) x_held[i] = (float4)(part[0], part[1], part[2], part[3]);

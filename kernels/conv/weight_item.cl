@@ -1,7 +1,7 @@
 // kernels/conv/weight_item.cl: weight gradient of a 2-D convolution, groups included.
-// dw[k][c][r][s] = sum over n, oh, ow of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
-// dy[n][k][oh][ow]. Item kernel: a GEMM with rows j = (r, s, c) flattened, columns k, and the pixels (n, oh, ow) as the
-// inner dimension.
+// dw[k][c][r][s] = sum over n, oh, ow of x[n][c][oh*stride_h - pad_h + r*dilation_h][ow*stride_w - pad_w +
+// s*dilation_w] * dy[n][k][oh][ow]. Item kernel: a GEMM with rows j = (r, s, c) flattened, columns k, and the pixels
+// (n, oh, ow) as the inner dimension.
 //
 //   One work-item: MT tiles of MR rows j x TN = NV*VW columns k of one group, over the pixels of its split.
 //            k ->
@@ -14,11 +14,11 @@
 //   pixel. After a block acc is added to sums[] (private, 4*MT*MR*TN bytes). So sums stay short, and the results are
 //   the same in each run. Nothing is multiplied where a tap leaves the image.
 //
-// Inputs (any strides, in elements; y_c == 1 is the fast case, x_c == 1 reads whole cache lines):
-//   x[n*x_n + h*x_h + w*x_w + c*x_c], dy[n*y_n + oh*y_h + ow*y_w + k*y_c], channels of all groups in one tensor
+// Inputs (any strides, in elements; dy_c == 1 is the fast case, x_c == 1 reads whole cache lines):
+//   x[n*x_n + h*x_h + w*x_w + c*x_c], dy[n*dy_n + oh*dy_h + ow*dy_w + k*dy_c], channels of all groups in one tensor
 // Arguments: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, K, out_h, out_w, groups, R, S, stride_h, stride_w,
-//   pad_h, pad_w, dil_h, dil_w, x_h, x_w, x_c, y_h, y_w, y_c, long x_n, y_n, EPILOGUE_PARAMS. C, K: channels of ONE
-//   group.
+//   pad_h, pad_w, dilation_h, dilation_w, x_h, x_w, x_c, dy_h, dy_w, dy_c, long x_n, dy_n, EPILOGUE_PARAMS. C, K:
+//   channels of ONE group.
 // Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). The blocks of pixels are shared out
 //   evenly among the splits.
 // Epilogue macros: STORE(acc, k, c, r, s), STOREV(acc, k, c, r, s); store dimension k = split*groups*K + g*K + channel
@@ -65,9 +65,9 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
                                    __global const IN_T* restrict dy, const ulong dy_offset, const int batch,
                                    const int C, const int in_h, const int in_w, const int K, const int out_h,
                                    const int out_w, const int groups, const int R, const int S, const int stride_h,
-                                   const int stride_w, const int pad_h, const int pad_w, const int dil_h,
-                                   const int dil_w, const int x_h, const int x_w, const int x_c, const int y_h,
-                                   const int y_w, const int y_c, const long x_n, const long y_n EPILOGUE_PARAMS) {
+                                   const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
+                                   const int dilation_w, const int x_h, const int x_w, const int x_c, const int dy_h,
+                                   const int dy_w, const int dy_c, const long x_n, const long dy_n EPILOGUE_PARAMS) {
   const int panels = (K + TN - 1) / TN, group = get_global_id(0) / panels, k0 = get_global_id(0) % panels * TN,
             cols = min(TN, K - k0);
   const int J = R * S * C, j_first = get_global_id(1) * (MT * MR);
@@ -76,7 +76,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   const int blocks = (pixels + block_pixels - 1) / block_pixels, split = get_global_id(2), splits = get_global_size(2);
   const int block_begin = (long)blocks * split / splits, block_end = (long)blocks * (split + 1) / splits;
   x += x_offset + (long)group * C * x_c;
-  dy += dy_offset + ((long)group * K + k0) * y_c;
+  dy += dy_offset + ((long)group * K + k0) * dy_c;
   float sums[MT * MR * TN], packed[PIXEL_BLOCK * TN];
   // A block consists of segments: image rows or parts of rows. For each segment: the input row, its offset in x, the
   // output columns [begin, end), and the position of column 0 in packed[].
@@ -89,20 +89,20 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
     int segments = 0;
     for (int p = p0; p < p1; ++segments) {  // copies dy of the block to packed[], row by row
       const int row = p / out_w, ow = p % out_w, end = min(p1, p - ow + out_w);
-      __global const IN_T* from = dy + row / out_h * y_n + (long)(row % out_h) * y_h + (long)ow * y_w;
+      __global const IN_T* from = dy + row / out_h * dy_n + (long)(row % out_h) * dy_h + (long)ow * dy_w;
       float* to = packed + (p - p0) * TN;
       segment_h[segments] = row % out_h * stride_h - pad_h;
       segment_x[segments] = row / out_h * x_n + (long)segment_h[segments] * x_h;
       segment_begin[segments] = ow;
       segment_end[segments] = ow + end - p;
       segment_packed[segments] = (p - p0 - ow) * TN;
-      if (y_c == 1 && cols == TN) {
-        for (; p < end; ++p, from += y_w, to += TN) {
+      if (dy_c == 1 && cols == TN) {
+        for (; p < end; ++p, from += dy_w, to += TN) {
           OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(LOADV(from, v * VW), to + v * VW);
         }
       } else {
-        for (; p < end; ++p, from += y_w, to += TN)
-          for (int k = 0; k < TN; ++k) to[k] = k < cols ? LOAD(from, (long)k * y_c) : 0.f;
+        for (; p < end; ++p, from += dy_w, to += TN)
+          for (int k = 0; k < TN; ++k) to[k] = k < cols ? LOAD(from, (long)k * dy_c) : 0.f;
       }
     }
     for (int t = 0; t < MT; ++t) {
@@ -114,8 +114,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       int fast_begin = 0, fast_end = out_w, same_tap = 1;
       const int tap0 = j0 / C;
       OCL_UNROLL for (int i = 0; i < MR; ++i) {
-        const int j = min(j0 + i, J - 1), tap = j / C, left = tap % S * dil_w - pad_w;
-        tap_h[i] = tap / S * dil_h;  // does not decrease as i grows
+        const int j = min(j0 + i, J - 1), tap = j / C, left = tap % S * dilation_w - pad_w;
+        tap_h[i] = tap / S * dilation_h;  // does not decrease as i grows
         from[i] = x + ((long)(j % C) * x_c + (long)tap_h[i] * x_h + (long)left * x_w);
         low[i] = max(0, ceil_div(-left, stride_w));
         high[i] = min(out_w, ceil_div(in_w - left, stride_w));

@@ -1,6 +1,6 @@
 // kernels/conv/weight_packed_item.cl: weight gradient of a dense 2-D convolution with many channels. Item kernel.
-// dw[k][c][r][s] = sum over n, oh, ow of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
-// dy[n][k][oh][ow].
+// dw[k][c][r][s] = sum over n, oh, ow of x[n][c][oh*stride_h - pad_h + r*dilation_h][ow*stride_w - pad_w +
+// s*dilation_w] * dy[n][k][oh][ow].
 //
 // A task is a split of the pixels, a tap (r, s), CB channels c and KB channels k. A work-item takes several tasks. For
 // each task it goes through the split in blocks of PIXEL_BLOCK pixels:
@@ -12,11 +12,11 @@
 // register tiles. The sum over a block is made in registers before it is added to U. So sums stay short, and the
 // results are the same in each run.
 //
-// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*y_n + h*y_h + w*y_w + k]; C % VW == 0, K % VW == 0, C % MR == 0;
+// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*dy_n + h*dy_h + w*dy_w + k]; C % VW == 0, K % VW == 0, C % MR == 0;
 //   zeros: C zeros; scratch: float, PIXEL_BLOCK*(CB + KB + 2*VW) + CB*KB elements for each work-item
 // Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
-//   out_h, out_w, R, S, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, x_h, x_w, y_h, y_w, splits, long x_n, y_n,
-//   EPILOGUE_PARAMS
+//   out_h, out_w, R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, x_h, x_w, dy_h, dy_w, splits, long
+//   x_n, dy_n, EPILOGUE_PARAMS
 // Global size: (items, 1, 1), local (1, 1, 1).
 // Epilogue macros: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an
 //   ordinary reduction adds the splits in order.
@@ -60,9 +60,9 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
                                    __global float* restrict scratch, const ulong scratch_offset, const int batch,
                                    const int C, const int in_h, const int in_w, const int K, const int out_h,
                                    const int out_w, const int R, const int S, const int stride_h, const int stride_w,
-                                   const int pad_h, const int pad_w, const int dil_h, const int dil_w, const int x_h,
-                                   const int x_w, const int y_h, const int y_w, const int splits, const long x_n,
-                                   const long y_n EPILOGUE_PARAMS) {
+                                   const int pad_h, const int pad_w, const int dilation_h, const int dilation_w,
+                                   const int x_h, const int x_w, const int dy_h, const int dy_w, const int splits,
+                                   const long x_n, const long dy_n EPILOGUE_PARAMS) {
   const int item = get_global_id(0), items = get_global_size(0);
   const int blocks_c = (C + CB - 1) / CB, blocks_k = (K + KB - 1) / KB, taps = R * S;
   const int pixels = batch * out_h * out_w, blocks = (pixels + PIXEL_BLOCK - 1) / PIXEL_BLOCK;
@@ -86,11 +86,11 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       const int first = block * PIXEL_BLOCK, count = min(PIXEL_BLOCK, pixels - first);
       int ow = first % out_w, oh = first / out_w % out_h, n = first / out_w / out_h;
       for (int t = 0; t < count; ++t) {
-        const int ih = oh * stride_h - pad_h + tap_r * dil_h, iw = ow * stride_w - pad_w + tap_s * dil_w;
+        const int ih = oh * stride_h - pad_h + tap_r * dilation_h, iw = ow * stride_w - pad_w + tap_s * dilation_w;
         __global const IN_T* from = x + (n * x_n + (long)ih * x_h + (long)iw * x_w + c_first);
         if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) from = zeros;
         for (int c = 0; c < cols_c; c += VW) VSTORE(LOADV(from, c), V + t * PITCH_C + c);
-        from = dy + (n * y_n + (long)oh * y_h + (long)ow * y_w + k_first);
+        from = dy + (n * dy_n + (long)oh * dy_h + (long)ow * dy_w + k_first);
         // beyond the last vector of columns it reads the last one again
         for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW)
           VSTORE(LOADV(from, min(k, cols_k - VW)), D + t * PITCH_K + k);

@@ -14,10 +14,10 @@
 // A work-item copies one chunk of filters and one chunk of columns for some pixels of each step. The tap of its columns
 // never changes. The pixels that it copies are A_PIXEL_STEP pixels apart for dy, and B_PIXEL_STEP for x.
 //
-// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
-//   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K), long dy_n,
-//   int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (the channel strides are 1; C, K and the other strides are
-//   multiples of CHUNK; one image has less than 2^31 elements), epilogue.
+// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of dy), R, S,
+//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K),
+//   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (the channel strides are 1; C, K and the other strides
+//   are multiples of CHUNK; one image has less than 2^31 elements), epilogue.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
 //   VW 2 or as many elements as 16 bytes have.
@@ -52,13 +52,17 @@ typedef struct {
 
 // Returns the place that the tap reads for pixel number `pixel` of dy. image: the image of pixel 0, at the chunk's
 // channels. low_h, low_w: row and column of x that the tap reads for row and column 0 of dy.
-ALWAYS_INLINE PixelWalk pixel_walk(const int pixel, __global const OPERAND_T* image, const long x_n, const int P,
-                                   const int Q, const int stride_h, const int stride_w, const int low_h,
+ALWAYS_INLINE PixelWalk pixel_walk(const int pixel, __global const OPERAND_T* image, const long x_n, const int out_h,
+                                   const int out_w, const int stride_h, const int stride_w, const int low_h,
                                    const int low_w) {
-  const PixelWalk at = {image + pixel / Q / P * x_n,  pixel / Q % P * stride_h + low_h,
-                        pixel % Q * stride_w + low_w, P * stride_h + low_h,
-                        Q * stride_w + low_w,         B_PIXEL_STEP / Q % P * stride_h,
-                        B_PIXEL_STEP % Q * stride_w,  B_PIXEL_STEP / Q / P * x_n};
+  const PixelWalk at = {image + pixel / out_w / out_h * x_n,
+                        pixel / out_w % out_h * stride_h + low_h,
+                        pixel % out_w * stride_w + low_w,
+                        out_h * stride_h + low_h,
+                        out_w * stride_w + low_w,
+                        B_PIXEL_STEP / out_w % out_h * stride_h,
+                        B_PIXEL_STEP % out_w * stride_w,
+                        B_PIXEL_STEP / out_w / out_h * x_n};
   return at;
 }
 // height, width: rows of x that an image of dy covers, and columns that a row of dy covers.
@@ -74,39 +78,40 @@ ALWAYS_INLINE PixelWalk next_pixel(PixelWalk at, const long x_n, const int heigh
   return at;
 }
 
-#define STAGE_PIXELS(to)                                                                                              \
-  {                                                                                                                   \
-    OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < TILE_K / A_PIXEL_STEP; ++i) {                                                                 \
-      const int pixel = a_pixel + i * A_PIXEL_STEP, inside = pixel < last && a_used;                                  \
-      const long from =                                                                                               \
-          DY_DENSE ? (long)pixel * dy_w : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w; \
-      stage_chunk((to) + column_chunk(a_line + i * A_PIXEL_STEP, a_chunk, TILE_M), inside ? dy + from : x, 1,         \
-                  inside ? CHUNK : 0, dy_aligned);                                                                    \
-    }                                                                                                                 \
-    OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < TILE_K / B_PIXEL_STEP; ++i) {                                                                 \
-      const int inside = b_pixel + i * B_PIXEL_STEP < last && (uint)at.h < (uint)H && (uint)at.v < (uint)W;           \
-      stage_chunk((to) + A_ELEMENTS + column_chunk(b_line + i * B_PIXEL_STEP, b_chunk, TILE_N),                       \
-                  inside ? at.image + (at.h * x_h + at.v * x_w) : x, 1, inside ? CHUNK : 0, x_aligned);               \
-      at = next_pixel(at, x_n, P * stride_h, stride_h, Q * stride_w);                                                 \
-    }                                                                                                                 \
-    a_pixel += TILE_K;                                                                                                \
-    b_pixel += TILE_K;                                                                                                \
+#define STAGE_PIXELS(to)                                                                                             \
+  {                                                                                                                  \
+    OCL_UNROLL                                                                                                       \
+    for (int i = 0; i < TILE_K / A_PIXEL_STEP; ++i) {                                                                \
+      const int pixel = a_pixel + i * A_PIXEL_STEP, inside = pixel < last && a_used;                                 \
+      const long from =                                                                                              \
+          DY_DENSE ? (long)pixel * dy_w                                                                              \
+                   : pixel / out_w / out_h * dy_n + pixel / out_w % out_h * (long)dy_h + pixel % out_w * (long)dy_w; \
+      stage_chunk((to) + column_chunk(a_line + i * A_PIXEL_STEP, a_chunk, TILE_M), inside ? dy + from : x, 1,        \
+                  inside ? CHUNK : 0, dy_aligned);                                                                   \
+    }                                                                                                                \
+    OCL_UNROLL                                                                                                       \
+    for (int i = 0; i < TILE_K / B_PIXEL_STEP; ++i) {                                                                \
+      const int inside = b_pixel + i * B_PIXEL_STEP < last && (uint)at.h < (uint)in_h && (uint)at.v < (uint)in_w;    \
+      stage_chunk((to) + A_ELEMENTS + column_chunk(b_line + i * B_PIXEL_STEP, b_chunk, TILE_N),                      \
+                  inside ? at.image + (at.h * x_h + at.v * x_w) : x, 1, inside ? CHUNK : 0, x_aligned);              \
+      at = next_pixel(at, x_n, out_h * stride_h, stride_h, out_w * stride_w);                                        \
+    }                                                                                                                \
+    a_pixel += TILE_K;                                                                                               \
+    b_pixel += TILE_K;                                                                                               \
   }
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
-    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
-    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R,
-    const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
-    const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
-    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+    __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides
+    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
+    const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
+    const int dilation_h, const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w,
+    const int dy_c, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
   LOCAL_STAGES(stages);
   const int width = R * S * C, group = get_group_id(1), split = get_group_id(2), p = get_local_id(0);
   const int2 tile = tile_at(get_group_id(0), (K + TILE_M - 1) / TILE_M, (width + TILE_N - 1) / TILE_N);
   const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
-  const int first = split * split_pixels, last = min(batch * P * Q, first + split_pixels),
+  const int first = split * split_pixels, last = min(batch * out_h * out_w, first + split_pixels),
             steps = max(0, (last - first + TILE_K - 1) / TILE_K);
   const int dy_aligned = CHUNK_ALIGNED(dy_offset), x_aligned = CHUNK_ALIGNED(x_offset);
 
@@ -116,7 +121,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   dy += dy_offset + (long)group * K + m0 + a_chunk * CHUNK;
   x += x_offset;
   PixelWalk at =
-      pixel_walk(b_pixel, x + ((long)group * C + column % C), x_n, P, Q, stride_h, stride_w,
+      pixel_walk(b_pixel, x + ((long)group * C + column % C), x_n, out_h, out_w, stride_h, stride_w,
                  column < width ? column / C / S * dilation_h - pad_h : OUTSIDE, column / C % S * dilation_w - pad_w);
   float total[SUMS];
   MULTIPLY_STEPS(total, stages, steps, 0, 0, STAGE_PIXELS);

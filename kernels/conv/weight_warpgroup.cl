@@ -6,10 +6,10 @@
 // fastest (B = x), depth = pixels of dy. A chunk of x (16 bytes) has channels of one tap, so C is a multiple of CHUNK.
 // A producer of x copies the same columns, and so the same tap, for all pixels.
 //
-// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
-//   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K), long dy_n,
-//   int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (the channel strides are 1; C, K and the other strides are
-//   multiples of CHUNK), epilogue.
+// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of dy), R, S,
+//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K),
+//   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (the channel strides are 1; C, K and the other strides
+//   are multiples of CHUNK), epilogue.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
 //   VW 2 or as many elements as 16 bytes have.
@@ -31,14 +31,14 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
-    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
-    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R,
-    const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
-    const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
-    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+    __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides
+    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
+    const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
+    const int dilation_h, const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w,
+    const int dy_c, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
   PIPELINE(line);
-  const int width = R * S * C, pixels = batch * P * Q, group = get_group_id(1), split = get_group_id(2);
+  const int width = R * S * C, pixels = batch * out_h * out_w, group = get_group_id(1), split = get_group_id(2);
   const int2 tile = tile_at(get_group_id(0), (K + TILE_M - 1) / TILE_M, (width + TILE_N - 1) / TILE_N);
   const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
   const int first = split * split_pixels, last = min(pixels, first + split_pixels);
@@ -64,32 +64,33 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const int low_h = column < width ? column / C / S * dilation_h - pad_h : OUTSIDE,
               low_w = column / C % S * dilation_w - pad_w;
     // The current pixel: its number, and the row, column and address of x that the tap reads.
-    int at = first + x_depth, h = at / Q % P * stride_h + low_h, v = at % Q * stride_w + low_w;
-    __global const OPERAND_T* tap = x + (at / Q / P * x_n + (at / Q % P * stride_h + low_h) * (long)x_h +
-                                         (at % Q * stride_w + low_w) * (long)x_w + column % C);
+    int at = first + x_depth, h = at / out_w % out_h * stride_h + low_h, v = at % out_w * stride_w + low_w;
+    __global const OPERAND_T* tap =
+        x + (at / out_w / out_h * x_n + (at / out_w % out_h * stride_h + low_h) * (long)x_h +
+             (at % out_w * stride_w + low_w) * (long)x_w + column % C);
     // At the end of a row v restarts and the address moves by next_row, at the end of an image by next_image.
-    const int last_v = Q * stride_w + low_w, last_h = P * stride_h + low_h;
-    const long next_row = stride_h * (long)x_h - (long)(Q * stride_w) * x_w,
-               next_image = x_n - (long)(P * stride_h) * x_h;
-#define ADVANCE_PIXEL(by)               \
-  {                                     \
-    at += by;                           \
-    v += by##_v;                        \
-    h += by##_h;                        \
-    tap += by##_x;                      \
-    const int row_ends = v >= last_v;   \
-    v -= row_ends ? Q * stride_w : 0;   \
-    h += row_ends ? stride_h : 0;       \
-    tap += row_ends ? next_row : 0;     \
-    const int image_ends = h >= last_h; \
-    h -= image_ends ? P * stride_h : 0; \
-    tap += image_ends ? next_image : 0; \
+    const int last_v = out_w * stride_w + low_w, last_h = out_h * stride_h + low_h;
+    const long next_row = stride_h * (long)x_h - (long)(out_w * stride_w) * x_w,
+               next_image = x_n - (long)(out_h * stride_h) * x_h;
+#define ADVANCE_PIXEL(by)                   \
+  {                                         \
+    at += by;                               \
+    v += by##_v;                            \
+    h += by##_h;                            \
+    tap += by##_x;                          \
+    const int row_ends = v >= last_v;       \
+    v -= row_ends ? out_w * stride_w : 0;   \
+    h += row_ends ? stride_h : 0;           \
+    tap += row_ends ? next_row : 0;         \
+    const int image_ends = h >= last_h;     \
+    h -= image_ends ? out_h * stride_h : 0; \
+    tap += image_ends ? next_image : 0;     \
   }
 // Splits the distance of `pixels` pixels into images, rows and columns.
-#define DISTANCE(by, pixels)                                                           \
-  const int by = (pixels), by##_v = by % Q * stride_w, by##_h = by / Q % P * stride_h; \
-  const long by##_x = by / Q / P * x_n + by##_h * (long)x_h + by##_v * (long)x_w
-#define X_INSIDE (at < last && (uint)h < (uint)H && (uint)v < (uint)W)
+#define DISTANCE(by, pixels)                                                                       \
+  const int by = (pixels), by##_v = by % out_w * stride_w, by##_h = by / out_w % out_h * stride_h; \
+  const long by##_x = by / out_w / out_h * x_n + by##_h * (long)x_h + by##_v * (long)x_w
+#define X_INSIDE (at < last && (uint)h < (uint)in_h && (uint)v < (uint)in_w)
 #if HALVES
     DISTANCE(x_step, X_PIXEL_STEP);
 #define STAGE_X(held)                                                                                        \
@@ -117,19 +118,20 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   for (int i = 0; i < B_BLOCKS; ++i) \
     store_transposed_block(stage + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
 #endif
-#define STAGE_OPERANDS(held, step)                                                                                    \
-  {                                                                                                                   \
-    __local OPERAND_T* stage = producer_acquire(line, step);                                                          \
-    OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < A_CHUNKS; ++i) {                                                                              \
-      const int depth = a_at + i * (PRODUCERS / (TILE_M / CHUNK)), pixel = first + (step) * TILE_K + depth;           \
-      const int valid = pixel < last ? a_valid : 0;                                                                   \
-      const long from =                                                                                               \
-          DY_DENSE ? (long)pixel * dy_w : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w; \
-      stage_chunk(stage + column_chunk(depth, a_chunk), valid > 0 ? dy + from : x, 1, valid, dy_aligned);             \
-    }                                                                                                                 \
-    STAGE_X(held)                                                                                                     \
-    producer_commit(line, step);                                                                                      \
+#define STAGE_OPERANDS(held, step)                                                                                   \
+  {                                                                                                                  \
+    __local OPERAND_T* stage = producer_acquire(line, step);                                                         \
+    OCL_UNROLL                                                                                                       \
+    for (int i = 0; i < A_CHUNKS; ++i) {                                                                             \
+      const int depth = a_at + i * (PRODUCERS / (TILE_M / CHUNK)), pixel = first + (step) * TILE_K + depth;          \
+      const int valid = pixel < last ? a_valid : 0;                                                                  \
+      const long from =                                                                                              \
+          DY_DENSE ? (long)pixel * dy_w                                                                              \
+                   : pixel / out_w / out_h * dy_n + pixel / out_w % out_h * (long)dy_h + pixel % out_w * (long)dy_w; \
+      stage_chunk(stage + column_chunk(depth, a_chunk), valid > 0 ? dy + from : x, 1, valid, dy_aligned);            \
+    }                                                                                                                \
+    STAGE_X(held)                                                                                                    \
+    producer_commit(line, step);                                                                                     \
   }
 #if HALVES
     for (int step = 0; step < steps; ++step) STAGE_OPERANDS(none, step)

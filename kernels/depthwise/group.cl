@@ -17,16 +17,16 @@
 //        x  . . . . . .      STRIP 4, stride 1, 3x3:  6 columns of x, 3 weights -> 12 products per row
 //        y    o o o o
 //
-// Arguments of 0, 1: x, x_offset, w, w_offset, int channels, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long
-//   x_n, int x_h, x_w, x_c, epilogue. w packed [R][S][channels].
-//   Grid: global (ceil(ceil(channels/4) * strips / 128) * 128, out_h, batch), local (128, 1, 1). strips =
+// Arguments of 0, 1: x, x_offset, w, w_offset, int C, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long
+//   x_n, int x_h, x_w, x_c, epilogue. w packed [R][S][C].
+//   Grid: global (ceil(ceil(C/4) * strips / 128) * 128, out_h, batch), local (128, 1, 1). strips =
 //   ceil(out_w/STRIP) for 0, ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1.
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
-// Arguments of 2: dy, dy_offset, x, x_offset, int batch, channels, in_h, in_w (of x), out_h, out_w (of dy), pad_h,
+// Arguments of 2: dy, dy_offset, x, x_offset, int batch, C, in_h, in_w (of x), out_h, out_w (of dy), pad_h,
 //   pad_w, split_strips (strips of a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue.
-//   Grid: global (ceil(channels/64) * 256, ceil(FILTER_R/ROWS), splits), local (256, 1, 1), splits = ceil(batch * out_h
+//   Grid: global (ceil(C/64) * 256, ceil(FILTER_R/ROWS), splits), local (256, 1, 1), splits = ceil(batch * out_h
 //   * ceil(out_w/STRIP) / split_strips).
-//   Epilogue macros: STORE(acc, split * channels + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
+//   Epilogue macros: STORE(acc, split * C + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
 // Strides are in elements. One image has less than 2^31 elements.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME depthwise_group
@@ -72,12 +72,12 @@
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #if OPERATION == 2
-// [r][s][split * channels + k]
-#define Y_AT(k, r, s) (y_offset + ((ulong)(r) * FILTER_S + (s)) * get_num_groups(2) * channels + (k))
+// [r][s][split * C + k]
+#define Y_AT(k, r, s) (y_offset + ((ulong)(r) * FILTER_S + (s)) * get_num_groups(2) * C + (k))
 #define STORE(acc, k, c, r, s) (y[Y_AT(k, r, s)] = (acc))
 #define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(k, r, s))
 #else
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * channels + (k))  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * C + (k))  // NHWC
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
@@ -112,17 +112,17 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
 #define COLUMNS (LAST_COLUMN - FIRST_COLUMN + 1)
 
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void KERNEL_NAME(
-    __global const IN_T* x, const ulong x_offset,  // [batch, channels, in_h, in_w] by strides
-    __global const IN_T* w, const ulong w_offset,  // [R][S][channels]
-    const int channels, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h,
-    const int pad_w, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
-  const int quads = (channels + 3) / 4;
+    __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] by strides
+    __global const IN_T* w, const ulong w_offset,  // [R][S][C]
+    const int C, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h, const int pad_w,
+    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+  const int quads = (C + 3) / 4;
   const int begin_w = OPERATION == 1 ? -(pad_w % STRIDE_W) : 0;  // column of the first strip
   const int strips = (out_w - begin_w + STRIP - 1) / STRIP;
   const int item = get_global_id(0), h = get_global_id(1), n = get_global_id(2);
   if (item >= quads * strips) return;
   const int k = item % quads * 4, w0 = item / quads * STRIP + begin_w;
-  const int left = channels - k;
+  const int left = C - k;
   x += x_offset + n * x_n + (long)k * (QUADS ? 1 : x_c);
   w += w_offset + k;
   float4 acc[STRIP];
@@ -149,7 +149,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void KERNEL_NAME(
       }
       OCL_UNROLL
       for (int s = 0; s < FILTER_S; ++s) {
-        const float4 weight = load_channels(w, (long)(r * FILTER_S + s) * channels, 1, left, ALIGNED(w_offset));
+        const float4 weight = load_channels(w, (long)(r * FILTER_S + s) * C, 1, left, ALIGNED(w_offset));
         OCL_UNROLL
         for (int i = 0; i < STRIP; ++i) {
 #if OPERATION == 0
@@ -180,15 +180,15 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void KERNEL_NAME(
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W + 1)
 
 __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) void KERNEL_NAME(
-    __global const IN_T* dy, const ulong dy_offset,  // [batch, channels, out_h, out_w] by strides
-    __global const IN_T* x, const ulong x_offset,  // [batch, channels, in_h, in_w] by strides
-    const int batch, const int channels, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int pad_h, const int pad_w, const int split_strips, const long dy_n, const int dy_h, const int dy_w,
-    const int dy_c, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+    __global const IN_T* dy, const ulong dy_offset,  // [batch, C, out_h, out_w] by strides
+    __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] by strides
+    const int batch, const int C, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h,
+    const int pad_w, const int split_strips, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
+    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
   __local float4 partial[WALKERS][LANES];
   const int lane = (int)get_local_id(0) % LANES, walker = (int)get_local_id(0) / LANES;
   const int k = ((int)get_group_id(0) * LANES + lane) * 4, r0 = (int)get_group_id(1) * ROWS, split = get_group_id(2);
-  const int left = channels - k;
+  const int left = C - k;
   const int strips = (out_w + STRIP - 1) / STRIP;
   const int end = min(batch * out_h * strips, (split + 1) * split_strips);
   dy += dy_offset + (long)k * (QUADS ? 1 : dy_c);
@@ -238,9 +238,9 @@ __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) void KERNE
         float4 sum = partial[0][lane];
         for (int i = 1; i < WALKERS; ++i) sum += partial[i][lane];
         if (left >= 4)
-          STOREV(sum, split * channels + k, 0, r0 + r, s);
+          STOREV(sum, split * C + k, 0, r0 + r, s);
         else
-          for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split * channels + k + l, 0, r0 + r, s);
+          for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split * C + k + l, 0, r0 + r, s);
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // all have read partial[], so the next tap may overwrite it
     }

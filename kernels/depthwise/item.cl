@@ -18,14 +18,14 @@
 // are made in registers, then added to totals. If the last block has fewer than VW channels, it starts earlier and ends
 // at C. It then computes some channels that the previous block also has, but stores only its own. C >= VW.
 //
-// Inputs: x (kind 1: dy) is x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 is dy[n*y_n + h*y_h + w*y_w +
-// c].
+// Inputs: x (kind 1: dy) is x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 is dy[n*dy_n + h*dy_h +
+// w*dy_w + c].
 // Arguments of kinds 0 and 1: x, x_offset, w, w_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w,
 //   blocks_per_item, long x_n, EPILOGUE_PARAMS. in_*: size of the tensor that is read, out_*: of the one written.
 //   Global size: (batch*out_h, ceil(ceil(C/VW) / blocks_per_item), 1), local (1, 1, 1).
 //   Epilogue macros: STORE(acc, n, c, h, w), STOREV(acc, n, c, h, w); store dimension c.
-// Arguments of kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w, y_h,
-//   y_w, long x_n, y_n, EPILOGUE_PARAMS. in_*: size of x, out_*: of dy.
+// Arguments of kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w,
+//   dy_h, dy_w, long x_n, dy_n, EPILOGUE_PARAMS. in_*: size of x, out_*: of dy.
 //   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). The batch*out_h rows are shared out evenly among the splits.
 //   Epilogue macros: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension: the first. With splits > 1 an ordinary
 //   reduction adds the splits in order.
@@ -76,8 +76,8 @@
 ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
                                    __global const IN_T* restrict dy, const ulong dy_offset, const int batch,
                                    const int C, const int in_h, const int in_w, const int out_h, const int out_w,
-                                   const int pad_h, const int pad_w, const int x_h, const int x_w, const int y_h,
-                                   const int y_w, const long x_n, const long y_n EPILOGUE_PARAMS) {
+                                   const int pad_h, const int pad_w, const int x_h, const int x_w, const int dy_h,
+                                   const int dy_w, const long x_n, const long dy_n EPILOGUE_PARAMS) {
   const int block = get_global_id(0) * VW, c = min(block, C - VW), rows = batch * out_h;
   const int row_begin = (long)rows * get_global_id(1) / get_global_size(1),
             row_end = (long)rows * (get_global_id(1) + 1) / get_global_size(1);
@@ -86,14 +86,14 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   for (int row = row_begin; row < row_end; ++row) {
     const int n = row / out_h, oh = row % out_h, ih = oh * STRIDE_H - pad_h;
     __global const IN_T* image = x + x_offset + n * x_n + (long)ih * x_h + c;
-    __global const IN_T* gradient = dy + dy_offset + n * y_n + (long)oh * y_h + c;
+    __global const IN_T* gradient = dy + dy_offset + n * dy_n + (long)oh * dy_h + c;
     VEC acc[R * S];
     OCL_UNROLL for (int t = 0; t < R * S; ++t) acc[t] = (VEC)(0.f);
     for (int ow = 0; ow < out_w;) {
       const int iw = ow * STRIDE_W - pad_w;
       if (ow + PX <= out_w && iw >= 0 && iw + COLUMNS <= in_w) {
         VEC d[PX];
-        OCL_UNROLL for (int p = 0; p < PX; ++p) d[p] = LOADV(gradient, (long)(ow + p) * y_w);
+        OCL_UNROLL for (int p = 0; p < PX; ++p) d[p] = LOADV(gradient, (long)(ow + p) * dy_w);
         OCL_UNROLL for (int r = 0; r < R; ++r) if (ih + r * DIL_H >= 0 && ih + r * DIL_H < in_h) {
           VEC column[COLUMNS];
           OCL_UNROLL for (int i = 0; i < COLUMNS; ++i) column[i] =
@@ -103,7 +103,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
         }
         ow += PX;
       } else {
-        const VEC d = LOADV(gradient, (long)ow * y_w);
+        const VEC d = LOADV(gradient, (long)ow * dy_w);
         OCL_UNROLL for (int r = 0; r < R; ++r) if (ih + r * DIL_H >= 0 && ih + r * DIL_H < in_h) {
           OCL_UNROLL for (int s = 0; s < S; ++s) if (iw + s * DIL_W >= 0 && iw + s * DIL_W < in_w) acc[r * S + s] =
               fma(LOADV(image, (long)(r * DIL_H) * x_h + (long)(iw + s * DIL_W) * x_w), d, acc[r * S + s]);

@@ -1,16 +1,16 @@
-// kernels/gemm/dot_item.cl: C[b][m][n] = sum over k of A[b][m][k] * W[b][n][k] for few rows m, such as a Linear layer
-// at batch 1..16. W is read once and in place. Item kernel: one work-item = MT column tiles of NR columns, all M rows.
+// kernels/gemm/dot_item.cl: C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n] for few rows m, such as a Linear layer
+// at batch 1..16. B is read once and in place. Item kernel: one work-item = MT column tiles of NR columns, all M rows.
 //
-//     W row n   |----- k ----->|
-//     W row n+1 |------------->|
+//     B row n   |----- k ----->|
+//     B row n+1 |------------->|
 //     A row m   |------------->|
 // Vectors run along k. acc[MR][NR] are vectors of VW partial sums. At the end the lanes of each vector are added in a
-// fixed order. NR rows of W pass through the cache once for all tiles of MR rows of A.
+// fixed order. NR rows of B pass through the cache once for all tiles of MR rows of A.
 //
-// Inputs: a  A[b][m][k] at a_batch(b) + m*a_row + k;   w  W[b][n][k] at b_batch(b) + n*b_col + k; batches as in
+// Inputs: a  A[b][m][k] at a_batch(b) + m*a_row + k;   b  B[b][k][n] at b_batch(b) + n*b_col + k; batches as in
 //   gemm/item.cl
-// Arguments: a, a_offset, w, w_offset, int M, N, K, a_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner,
-//   EPILOGUE_PARAMS. Global size: (ceil(N / (NR*MT)), batches, 1), local size (1, 1, 1).
+// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, int a_row, long b_outer, b_inner,
+//   int b_col, EPILOGUE_PARAMS. Global size: (ceil(N / (NR*MT)), batches, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n) only.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_dot_item
@@ -19,7 +19,7 @@
 #define MR 4  // rows of A in a register tile: M, if that is at most 8
 #endif
 #ifndef NR
-#define NR 6  // rows of W in a register tile; MR*NR <= 24 of 32 registers (12 of 16)
+#define NR 6  // rows of B in a register tile; MR*NR <= 24 of 32 registers (12 of 16)
 #endif
 #ifndef MT
 #define MT 4  // column tiles per work-item
@@ -31,18 +31,19 @@
 #endif
 
 ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong a_offset,
-                                   __global const IN_T* restrict w, const ulong w_offset, const int M, const int N,
-                                   const int K, const int a_row, const int b_col, const int inner, const long a_outer,
-                                   const long a_inner, const long b_outer, const long b_inner EPILOGUE_PARAMS) {
+                                   __global const IN_T* restrict b, const ulong b_offset, const int M, const int N,
+                                   const int K, const int inner, const long a_outer, const long a_inner,
+                                   const int a_row, const long b_outer, const long b_inner,
+                                   const int b_col EPILOGUE_PARAMS) {
   const int batch = get_global_id(1);
   a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
-  w += w_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
+  b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
   const int vectors = K / VW * VW;
   for (int t = 0; t < MT; ++t) {
     const int n0 = (get_global_id(0) * MT + t) * NR;
     if (n0 >= N) break;
     __global const IN_T* column[NR];
-    OCL_UNROLL for (int j = 0; j < NR; ++j) column[j] = w + (long)min(n0 + j, N - 1) * b_col;
+    OCL_UNROLL for (int j = 0; j < NR; ++j) column[j] = b + (long)min(n0 + j, N - 1) * b_col;
     for (int m = 0; m < M; m += MR) {
       VEC acc[MR][NR];
       __global const IN_T* row[MR];
@@ -67,8 +68,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
           for (int half_width = VW / 2; half_width > 0; half_width /= 2)
             for (int l = 0; l < half_width; ++l) sum[l] += sum[l + half_width];
           __global const IN_T* a_tail = a + (long)(m + i) * a_row;
-          __global const IN_T* w_tail = w + (long)(n0 + j) * b_col;
-          for (int k = vectors; k < K; ++k) sum[0] = fma(LOAD(a_tail, k), LOAD(w_tail, k), sum[0]);
+          __global const IN_T* b_tail = b + (long)(n0 + j) * b_col;
+          for (int k = vectors; k < K; ++k) sum[0] = fma(LOAD(a_tail, k), LOAD(b_tail, k), sum[0]);
           STORE(sum[0], batch, m + i, n0 + j);
         }
     }

@@ -26,8 +26,9 @@
 //      B_IN_PLACE 3:  as 1, but without a copy. Used either if there is one tile of rows (M <= MR), which would use a
 //                     copy once, or if all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
-// Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer,
-//   b_inner, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
+// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, int a_row, a_col, long b_outer,
+//   b_inner, int b_row, b_col, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1,
+//   1, 1).
 // Epilogue macros: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_item
@@ -118,9 +119,9 @@
 
 ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong a_offset,
                                    __global const IN_T* restrict b, const ulong b_offset, const int M, const int N,
-                                   const int K, const int a_row, const int a_col, const int b_row, const int b_col,
-                                   const int inner, const long a_outer, const long a_inner, const long b_outer,
-                                   const long b_inner EPILOGUE_PARAMS) {
+                                   const int K, const int inner, const long a_outer, const long a_inner,
+                                   const int a_row, const int a_col, const long b_outer, const long b_inner,
+                                   const int b_row, const int b_col EPILOGUE_PARAMS) {
   const int first = get_global_id(0) * (MT * MR), n0 = get_global_id(1) * TN, batch = get_global_id(2);
   a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;

@@ -8,7 +8,7 @@
 //       +---------+----------+---+
 // Inputs (strides in elements of IN_T): B[b][k][n] is at b_batch(b) + k*b_row + n with B_LAYOUT 0, at b_batch(b) + k +
 //   n*b_col with 1, at b_batch(b) + k*b_row + n*b_col with 2. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
-// Arguments: b, b_offset, int N, K, b_row, b_col, inner, long b_outer, b_inner, EPILOGUE_PARAMS
+// Arguments: b, b_offset, int N, K, inner, long b_outer, b_inner, int b_row, b_col, EPILOGUE_PARAMS
 // Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
 // Epilogue macros: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
 #ifndef KERNEL_NAME
@@ -76,8 +76,8 @@
 #endif
 
 ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong b_offset, const int N, const int K,
-                                   const int b_row, const int b_col, const int inner, const long b_outer,
-                                   const long b_inner EPILOGUE_PARAMS) {
+                                   const int inner, const long b_outer, const long b_inner, const int b_row,
+                                   const int b_col EPILOGUE_PARAMS) {
   const int panel = get_global_id(0), first = get_global_id(1) * K_RUN, batch = get_global_id(2);
   const int last = min(first + K_RUN, K), n0 = panel * TN;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;

@@ -17,10 +17,10 @@
 //   [16][C][K]. Store dimension k, always single elements.
 //   For the gradient with respect to the input: FLIP 1, C = filters of the forward convolution, K = its channels, w_k
 //   and w_c exchanged.
-// Arguments of the convolution: x, x_offset, u, u_offset, int batch, C, K, H, W (of x), P, Q (of y), pad_h, pad_w, long
-//   x_n, int x_h, x_w, epilogue. The channel stride of x is 1; u is [16][C][K]. The gradient is the same with x = dy
-//   and pad = 2 - pad.
-//   Grid: global (ceil(batch*ceil(P/2)*ceil(Q/2) / 32) * ceil(K/32) * 256, 1, 1), local (256, 1, 1).
+// Arguments of the convolution: x, x_offset, u, u_offset, int batch, C, K, in_h, in_w (of x), out_h, out_w (of y),
+//   pad_h, pad_w, long x_n, int x_h, x_w, epilogue. The channel stride of x is 1; u is [16][C][K]. The gradient is the
+//   same with x = dy and pad = 2 - pad.
+//   Grid: global (ceil(batch*ceil(out_h/2)*ceil(out_w/2) / 32) * ceil(K/32) * 256, 1, 1), local (256, 1, 1).
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
 #ifndef FLIP
 #define FLIP 0  // transform: 1 turns the filter by 180 degrees
@@ -83,7 +83,7 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void KERNEL_NAME(
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * P + (h)) * Q + (w)) * K + (k))
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * K + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
@@ -107,10 +107,10 @@ OCL_INLINE float4 patch_points(const float a, const float b, const float c, cons
 #define LOWER(m0, m1, m2, m3) ((m1) - (m2) - (m3))
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const IN_T* x, const ulong x_offset,  // [batch, C, H, W] with strides x_n, 1, x_h, x_w
+    __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] with strides x_n, 1, x_h, x_w
     __global const IN_T* u, const ulong u_offset,  // [16][C][K]
-    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int pad_h,
-    const int pad_w, const long x_n, const int x_h, const int x_w EPILOGUE_PARAMS) {
+    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
+    const int pad_h, const int pad_w, const long x_n, const int x_h, const int x_w EPILOGUE_PARAMS) {
   __local float4 shared[LOCAL_FLOATS / 4];
   __local float* v_tile = (__local float*)shared;
   __local float* u_tile = (__local float*)shared + 16 * V_POINT;
@@ -118,7 +118,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int k_blocks = (K + CHANNELS - 1) / CHANNELS;
   const int patch0 = (int)get_group_id(0) / k_blocks * PATCHES;  // neighbouring work-groups share patches of x
   const int k0 = (int)get_group_id(0) % k_blocks * CHANNELS;
-  const int rows = (P + 1) / 2, columns = (Q + 1) / 2;
+  const int rows = (out_h + 1) / 2, columns = (out_w + 1) / 2;
   const int patches = batch * rows * columns;
 
   // The patch and channel that this work-item transforms.
@@ -137,33 +137,33 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   float d[4][4];
   float4 u_held[4];
 
-#define FETCH(c0)                                                                                              \
-  {                                                                                                            \
-    OCL_UNROLL                                                                                                 \
-    for (int i = 0; i < 4; ++i) {                                                                              \
-      OCL_UNROLL                                                                                               \
-      for (int j = 0; j < 4; ++j) {                                                                            \
-        const int h = from_h + i, w = from_w + j;                                                              \
-        d[i][j] = 0.0f;                                                                                        \
-        if (h >= 0 && h < H && w >= 0 && w < W && (c0) + v_c < C) d[i][j] = LOAD(x, h * x_h + w * x_w + (c0)); \
-      }                                                                                                        \
-    }                                                                                                          \
-    OCL_UNROLL                                                                                                 \
-    for (int i = 0; i < 4; ++i) {                                                                              \
-      const int e = lane + i * GROUP_SIZE, k = e % (CHANNELS / 4) * 4, c = (c0) + e / (CHANNELS / 4) % C_STEP; \
-      const long at = ((long)(e / (CHANNELS / 4 * C_STEP)) * C + c) * K + k;                                   \
-      u_held[i] = (float4)(0.0f);                                                                              \
-      if (c < C && k0 + k < K) {                                                                               \
-        if (U_VEC4)                                                                                            \
-          u_held[i] = load4(u + at, ALIGNED(u_offset));                                                        \
-        else {                                                                                                 \
-          u_held[i].x = LOAD(u, at);                                                                           \
-          if (k0 + k + 1 < K) u_held[i].y = LOAD(u, at + 1);                                                   \
-          if (k0 + k + 2 < K) u_held[i].z = LOAD(u, at + 2);                                                   \
-          if (k0 + k + 3 < K) u_held[i].w = LOAD(u, at + 3);                                                   \
-        }                                                                                                      \
-      }                                                                                                        \
-    }                                                                                                          \
+#define FETCH(c0)                                                                                                    \
+  {                                                                                                                  \
+    OCL_UNROLL                                                                                                       \
+    for (int i = 0; i < 4; ++i) {                                                                                    \
+      OCL_UNROLL                                                                                                     \
+      for (int j = 0; j < 4; ++j) {                                                                                  \
+        const int h = from_h + i, w = from_w + j;                                                                    \
+        d[i][j] = 0.0f;                                                                                              \
+        if (h >= 0 && h < in_h && w >= 0 && w < in_w && (c0) + v_c < C) d[i][j] = LOAD(x, h * x_h + w * x_w + (c0)); \
+      }                                                                                                              \
+    }                                                                                                                \
+    OCL_UNROLL                                                                                                       \
+    for (int i = 0; i < 4; ++i) {                                                                                    \
+      const int e = lane + i * GROUP_SIZE, k = e % (CHANNELS / 4) * 4, c = (c0) + e / (CHANNELS / 4) % C_STEP;       \
+      const long at = ((long)(e / (CHANNELS / 4 * C_STEP)) * C + c) * K + k;                                         \
+      u_held[i] = (float4)(0.0f);                                                                                    \
+      if (c < C && k0 + k < K) {                                                                                     \
+        if (U_VEC4)                                                                                                  \
+          u_held[i] = load4(u + at, ALIGNED(u_offset));                                                              \
+        else {                                                                                                       \
+          u_held[i].x = LOAD(u, at);                                                                                 \
+          if (k0 + k + 1 < K) u_held[i].y = LOAD(u, at + 1);                                                         \
+          if (k0 + k + 2 < K) u_held[i].z = LOAD(u, at + 2);                                                         \
+          if (k0 + k + 3 < K) u_held[i].w = LOAD(u, at + 3);                                                         \
+        }                                                                                                            \
+      }                                                                                                              \
+    }                                                                                                                \
   }
 
   if (PREFETCH) FETCH(0)
@@ -251,7 +251,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
           const float4 m0 = r ? lower[0] : upper[0], m1 = r ? lower[1] : upper[1], m2 = r ? lower[2] : upper[2],
                        m3 = r ? lower[3] : upper[3];
           const float4 value = s ? LOWER(m0, m1, m2, m3) : UPPER(m0, m1, m2, m3);
-          if (h + r < P && w + s < Q) {
+          if (h + r < out_h && w + s < out_w) {
             if (k + 3 < K)
               STOREV(value, n, k, h + r, w + s);
             else

@@ -12,10 +12,10 @@
 // Products are computed in MR x TN register tiles. The sum over a block is made in registers before it is added to U.
 // So sums stay short, and the results are the same in each run.
 //
-// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*y_n + h*y_h + w*y_w + k]; C % VW == 0, K % VW == 0, C % MR == 0;
+// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*dy_n + h*dy_h + w*dy_w + k]; C % VW == 0, K % VW == 0, C % MR == 0;
 //   zeros: max(C, K) zeros; scratch: float, 16*(TILE_BLOCK*(CB + KB) + CB*KB) elements for each work-item
 // Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
-//   out_h, out_w, pad_h, pad_w, x_h, x_w, y_h, y_w, splits, long x_n, y_n, EPILOGUE_PARAMS
+//   out_h, out_w, pad_h, pad_w, x_h, x_w, dy_h, dy_w, splits, long x_n, dy_n, EPILOGUE_PARAMS
 // Global size: (items, 1, 1), local (1, 1, 1).
 // Epilogue macros: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an
 //   ordinary reduction adds the splits in order.
@@ -79,8 +79,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
                                    __global float* restrict scratch, const ulong scratch_offset, const int batch,
                                    const int C, const int in_h, const int in_w, const int K, const int out_h,
                                    const int out_w, const int pad_h, const int pad_w, const int x_h, const int x_w,
-                                   const int y_h, const int y_w, const int splits, const long x_n,
-                                   const long y_n EPILOGUE_PARAMS) {
+                                   const int dy_h, const int dy_w, const int splits, const long x_n,
+                                   const long dy_n EPILOGUE_PARAMS) {
   const int item = get_global_id(0), items = get_global_size(0);
   const int blocks_c = (C + CB - 1) / CB, blocks_k = (K + KB - 1) / KB;
   const int tiles_h = (out_h + 1) / 2, tiles_w = (out_w + 1) / 2, tiles = batch * tiles_h * tiles_w,
@@ -114,7 +114,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
         }
         OCL_NO_UNROLL for (int i = 0; i < 4; ++i) {
           const int h = oh + i / 2, w = ow + i % 2;
-          pixel[i] = dy + (n * y_n + (long)h * y_h + (long)w * y_w + k_first);
+          pixel[i] = dy + (n * dy_n + (long)h * dy_h + (long)w * dy_w + k_first);
           if (h >= out_h || w >= out_w) pixel[i] = zeros;
         }
         if (++column == tiles_w) {

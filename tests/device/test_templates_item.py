@@ -49,8 +49,8 @@ def gemm(device, a, b, a_layout=0, b_layout=0, **macros):
         p, strides = b, (b.stride(1), b.stride(2), b.stride(0))
     y = poison(batch, M, N)
     k = device.build("gemm/item.cl", "gemm_item", A_COL_MAJOR=a_layout, B_IN_PLACE=b_layout, **m)
-    k((ceil(M, m["MR"] * m["MT"]), ceil(N, tn), batch), a, p, M, N, K, a.stride(1), a.stride(2), strides[0], strides[1],
-      1, Long(a.stride(0)), Long(0), Long(strides[2]), Long(0), y, M, N)
+    k((ceil(M, m["MR"] * m["MT"]), ceil(N, tn), batch), a, p, M, N, K, 1,
+      Long(a.stride(0)), Long(0), a.stride(1), a.stride(2), Long(strides[2]), Long(0), strides[0], strides[1], y, M, N)
     agree(y, a.double() @ b.double(), K)
 
 
@@ -117,7 +117,7 @@ def test_pack(device, layout, VW):
             panels = ceil(N, 2 * VW)
             y = poison(2, panels, K, 2 * VW)
             device.build("pack/item.cl", "pack_item", VW=VW, TN=2 * VW, K_RUN=32, B_LAYOUT=layout)(
-                (panels, ceil(K, 32), 2), b, N, K, b.stride(1), b.stride(2), 1, Long(b.stride(0)), Long(0), y, panels, K)
+                (panels, ceil(K, 32), 2), b, N, K, 1, Long(b.stride(0)), Long(0), b.stride(1), b.stride(2), y, panels, K)
             assert torch.equal(y, pack_panels(b, 2 * VW))
 
 
@@ -127,7 +127,7 @@ def test_gemm_dot(device, M, VW):
     for K, N in ((1, 1), (15, 5), (16, 6), (530, 75)):
         a, w, y, MR = torch.randn(2, M, K), torch.randn(2, N, K), poison(2, M, N), min(M, 4)
         device.build("gemm/dot_item.cl", "gemm_dot_item", VW=VW, MR=MR, NR=24 // MR)(
-            (ceil(N, 24 // MR * 4), 2, 1), a, w, M, N, K, K, K, 1, Long(M * K), Long(0), Long(N * K), Long(0), y, M, N)
+            (ceil(N, 24 // MR * 4), 2, 1), a, w, M, N, K, 1, Long(M * K), Long(0), K, Long(N * K), Long(0), K, y, M, N)
         agree(y, a.double() @ w.double().mT, K)
 
 

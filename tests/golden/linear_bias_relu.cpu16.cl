@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_5497caa5a626
+#define KERNEL_NAME pack_bb2d6939013a
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -262,7 +262,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 //       +---------+----------+---+
 // Inputs (strides in elements of IN_T): B[b][k][n] is at b_batch(b) + k*b_row + n with B_LAYOUT 0, at b_batch(b) + k +
 //   n*b_col with 1, at b_batch(b) + k*b_row + n*b_col with 2. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
-// Arguments: b, b_offset, int N, K, b_row, b_col, inner, long b_outer, b_inner, EPILOGUE_PARAMS
+// Arguments: b, b_offset, int N, K, inner, long b_outer, b_inner, int b_row, b_col, EPILOGUE_PARAMS
 // Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
 // Epilogue macros: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
 #ifndef KERNEL_NAME
@@ -330,8 +330,8 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #endif
 
 ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong b_offset, const int N, const int K,
-                                   const int b_row, const int b_col, const int inner, const long b_outer,
-                                   const long b_inner EPILOGUE_PARAMS) {
+                                   const int inner, const long b_outer, const long b_inner, const int b_row,
+                                   const int b_col EPILOGUE_PARAMS) {
   const int panel = get_global_id(0), first = get_global_id(1) * K_RUN, batch = get_global_id(2);
   const int last = min(first + K_RUN, K), n0 = panel * TN;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
@@ -373,7 +373,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_1009106273c7
+#define KERNEL_NAME gemm_d6da492e8f07
 #define VW 16
 #define MR 6
 #define NV 4
@@ -674,8 +674,9 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 //      B_IN_PLACE 3:  as 1, but without a copy. Used either if there is one tile of rows (M <= MR), which would use a
 //                     copy once, or if all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
-// Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer,
-//   b_inner, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
+// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, int a_row, a_col, long b_outer,
+//   b_inner, int b_row, b_col, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1,
+//   1, 1).
 // Epilogue macros: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_item
@@ -766,9 +767,9 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 
 ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong a_offset,
                                    __global const IN_T* restrict b, const ulong b_offset, const int M, const int N,
-                                   const int K, const int a_row, const int a_col, const int b_row, const int b_col,
-                                   const int inner, const long a_outer, const long a_inner, const long b_outer,
-                                   const long b_inner EPILOGUE_PARAMS) {
+                                   const int K, const int inner, const long a_outer, const long a_inner,
+                                   const int a_row, const int a_col, const long b_outer, const long b_inner,
+                                   const int b_row, const int b_col EPILOGUE_PARAMS) {
   const int first = get_global_id(0) * (MT * MR), n0 = get_global_id(1) * TN, batch = get_global_id(2);
   a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;

@@ -127,8 +127,8 @@ def conv(case: Case) -> torch.Tensor:
 def conv_weight(case: Case) -> torch.Tensor:
     n, groups, strides = case["batch"], 2, ("n", "c", "h", "w")
     c, k, r, s = (case[name] for name in "CKRS")
-    x = case.operand("x", (n, groups * c, case["H"], case["W"]), strides)
-    dy = case.operand("dy", (n, groups * k, case["P"], case["Q"]), strides)
+    x = case.operand("x", (n, groups * c, case["in_h"], case["in_w"]), strides)
+    dy = case.operand("dy", (n, groups * k, case["out_h"], case["out_w"]), strides)
     rest = ((case["stride_h"],) * 2, (case["pad_h"],) * 2, (1, 1), groups)
     return torch.nn.grad.conv2d_weight(x, (groups * k, c, r, s), dy, *rest).permute(0, 2, 3, 1).flatten()
 

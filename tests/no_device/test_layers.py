@@ -24,7 +24,18 @@ CPP_LAYERS = {
     "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
     "torch": {"exec", "codegen", "schedule", "ir", "runtime", "support"},
     "distributed": {"torch", "runtime", "support"},
-    "python": {"distributed", "torch", "exec", "checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
+    "python": {
+        "distributed",
+        "torch",
+        "exec",
+        "checks",
+        "codegen",
+        "schedule",
+        "ir",
+        "runtime",
+        "cache",
+        "support",
+    },
 }
 # Headers of other projects -> the only folders that may include them.
 ONLY = {

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
+from torch_ocl_compile import _C
 from torch_ocl_compile.fx import attention_ops  # noqa: F401  (this import defines torch.ops.ocl.attention)
 from torch_ocl_compile.fx.effects import Effect, effect_of, written
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
@@ -42,7 +43,6 @@ FUNCTIONS: dict[Any, str] = {
 }
 METHODS = {"bmm": "matmul", "__matmul__": "matmul", "swapaxes": "transpose", "view": "reshape"}
 CASTS = {"to", "float", "half", "bfloat16", "type_as", "type"}
-MOST_HEAD_SIZE = 256
 
 
 def kind(node: Any) -> str:
@@ -316,7 +316,7 @@ def _agree(scores: Scores, v: Any, end: Node) -> bool:
 
 def _head_sizes(tensors: Any) -> bool:
     """True if a kernel takes these head sizes. A symbolic size is guarded here, because it decides the kernel."""
-    return all(0 < int(t.shape[-1]) <= MOST_HEAD_SIZE for t in tensors)
+    return all(0 < int(t.shape[-1]) <= _C.exec.LARGEST_HEAD_SIZE for t in tensors)
 
 
 def _broadcasts(shape: Any, to: list[Any]) -> bool:

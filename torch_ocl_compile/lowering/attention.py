@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
@@ -23,8 +24,6 @@ from torch_ocl_compile.lowering.registry import lower
 
 aten = torch.ops.aten
 
-# The largest head size of which one work-group or work-item can hold a row (csrc/schedule/templates/attention_*.cpp).
-MOST_HEAD_SIZE = 512
 KERNEL_TYPES = (ir.DType.kF32, ir.DType.kF16, ir.DType.kBF16)
 
 
@@ -66,7 +65,7 @@ class Attention:
         depths = [self.q.sizes[3], self.v.sizes[3]]
         return (
             self.q.dtype in KERNEL_TYPES
-            and all(d.is_const() and d.constant() <= MOST_HEAD_SIZE for d in depths)
+            and all(d.is_const() and d.constant() <= _C.exec.LARGEST_HEAD_SIZE for d in depths)
             and not any(s.is_const(0) for s in sizes)
         )
 

@@ -8,7 +8,6 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int64_t kMostDepth = 512;  // Largest head size. Wider output rows do not fit into registers.
 constexpr int kTileColumns = 64, kStep = 16, kPad = 4;
 
 /// Returns the bytes of local memory that kernels/attention/group.cl needs for tiles with this many rows.
@@ -20,7 +19,7 @@ int64_t local_bytes(int rows) {
 
 bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  const auto found = attention_parts(context, node, kMostDepth);
+  const auto found = attention_parts(context, node, kLargestHeadSize);
   if (!found) return false;
   const AttentionParts& parts = *found;
   const Caps& caps = context.caps;

@@ -11,8 +11,7 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int64_t kMostDepth = 1024;  // Largest head size. The rows of a tile must fit into private memory.
-constexpr int kBlock = 256;           // Columns in a block of scores.
+constexpr int kBlock = 256;  // Columns in a block of scores.
 
 /// Returns the columns of the scores (keys or queries) in panels [batch][head][panel][depth][width], with zeros at the
 /// end. A pack launch transposes them in registers. If loops write the operand, a generated copy makes the panels
@@ -40,7 +39,7 @@ TemplateLaunch::Input column_panels(TemplateContext& context, const ir::View& vi
 
 bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  const auto found = attention_parts(context, node, kMostDepth);
+  const auto found = attention_parts(context, node, kLargestHeadSize);
   if (!found) return false;
   const AttentionParts& parts = *found;
   const Caps& caps = context.caps;

@@ -64,7 +64,7 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   define_alignment(context, launch);
   launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"R", R}, {"S", S}});
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
-  pass_window(launch, attrs, "dilation");
+  pass_window(launch, attrs);
   pass_image(launch, "x", *image);
   launch.groups = {ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns), groups, phases};
   launch.store_width = 4;

@@ -101,7 +101,9 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.args({{"in_h", image.sizes[0]}, {"in_w", image.sizes[1]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
   launch.args({{"stride_h", conv.stride[0]}, {"stride_w", conv.stride[1]}});
   launch.args({{"pad_h", image.padding[0]}, {"pad_w", image.padding[1]}});
-  launch.args({{"dil_h", conv.dilation[0]}, {"dil_w", conv.dilation[1]}, {"tap_block", (taps + tap_blocks - 1) / tap_blocks}});
+  launch.args({{"dilation_h", conv.dilation[0]},
+               {"dilation_w", conv.dilation[1]},
+               {"tap_block", (taps + tap_blocks - 1) / tap_blocks}});
   pass_image(launch, "x", image.operand);
   const IndexExpr slices = ir::ceildiv(pixels, tile.rows * mt);
   launch.groups = {slices, ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};

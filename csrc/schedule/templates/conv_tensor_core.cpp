@@ -137,7 +137,7 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   define_alignment(context, launch, math->chunk);
   launch.args({{"batch", batch}, {"C", depth}, {"K", K}, {"R", R}, {"S", S}});
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
-  pass_window(launch, attrs, "dilation");
+  pass_window(launch, attrs);
   pass_image(launch, "x", image);
   const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
   // Each phase of a strided data gradient has its own number of taps. So each tile gets a work-group, and the device
@@ -212,9 +212,10 @@ bool choose_conv_weight_tensor_core(TemplateContext& context, TemplateLaunch& la
   if (!multiples(context, math->chunk, {C})) define(launch, "STORED_C", C.constant());
   launch.buffers({{"dy", gradient.input}, {"x", image.input}});
   define_alignment(context, launch, math->chunk);
-  launch.args({{"batch", batch}, {"C", depth}, {"K", K}, {"H", x.sizes[2]}, {"W", x.sizes[3]}, {"P", P}, {"Q", Q}});
+  launch.args(
+      {{"batch", batch}, {"C", depth}, {"K", K}, {"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", P}, {"out_w", Q}});
   launch.args({{"R", R}, {"S", S}, {"split_pixels", split_pixels}});
-  pass_window(launch, attrs, "dilation");
+  pass_window(launch, attrs);
   pass_image(launch, "dy", gradient);
   pass_image(launch, "x", image);
   launch.groups = {ir::ceildiv(R * S * depth, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};

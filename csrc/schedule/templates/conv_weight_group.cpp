@@ -59,9 +59,9 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   }
   launch.buffers({{"dy", gradient.input}, {"x", from.input}});
   define_alignment(context, launch);
-  launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"H", x.sizes[2]}, {"W", x.sizes[3]}, {"P", P}, {"Q", Q}});
+  launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", P}, {"out_w", Q}});
   launch.args({{"R", R}, {"S", S}, {"split_pixels", split_pixels}});
-  pass_window(launch, attrs, "dilation");
+  pass_window(launch, attrs);
   pass_image(launch, "dy", gradient);
   pass_image(launch, "x", from);
   launch.groups = {ir::ceildiv(R * S * C, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};

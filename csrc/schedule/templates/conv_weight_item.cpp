@@ -49,9 +49,9 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.buffers({{"x", input->input}, {"dy", gradient->input}});
   launch.args({{"batch", x.sizes[0]}, {"C", C}, {"K", K}, {"groups", conv.groups}, {"R", R}, {"S", S}});
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", dy.sizes[2]}, {"out_w", dy.sizes[3]}});
-  pass_window(launch, conv, "dil");
+  pass_window(launch, conv);
   pass_image(launch, "x", *input);
-  pass_image(launch, "y", *gradient);
+  pass_image(launch, "dy", *gradient);
   launch.groups = {panels, ir::ceildiv(row_tiles, mt), splits};
   launch.store_width = vw;
   launch.store_dim = 0;

@@ -54,9 +54,9 @@ bool choose_conv_weight_packed_item(TemplateContext& context, TemplateLaunch& la
   launch.scratch_elements = items * (block * (cb + kb + 2 * vw) + cb * kb);
   launch.args({{"batch", x.sizes[0]}, {"C", C}, {"K", K}, {"R", R}, {"S", S}, {"splits", splits}});
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", dy.sizes[2]}, {"out_w", dy.sizes[3]}});
-  pass_window(launch, conv, "dil");
+  pass_window(launch, conv);
   pass_image(launch, "x", *input, false);
-  pass_image(launch, "y", *gradient, false);
+  pass_image(launch, "dy", *gradient, false);
   launch.groups = {items, 1, 1};
   launch.store_width = vw;
   launch.store_dim = 0;

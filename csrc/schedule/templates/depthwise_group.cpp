@@ -64,7 +64,7 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
     define(launch, "QUADS", read_as_quads(context, image, channels));
     launch.buffers({{"x", image.input}, {"w", packed.input}});
     define_alignment(context, launch);
-    launch.args({{"channels", channels}, {"pad_h", attrs.padding[0]}, {"pad_w", attrs.padding[1]}});
+    launch.args({{"C", channels}, {"pad_h", attrs.padding[0]}, {"pad_w", attrs.padding[1]}});
     launch.args({{"in_h", first.sizes[2]}, {"in_w", first.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
     pass_image(launch, "x", image);
     launch.groups = {ir::ceildiv(ir::ceildiv(channels, 4) * strips, 128), node.sizes[2], node.sizes[0]};
@@ -88,7 +88,7 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "QUADS", read_as_quads(context, x, channels) && read_as_quads(context, dy, channels));
   launch.buffers({{"dy", dy.input}, {"x", x.input}});
   define_alignment(context, launch);
-  launch.args({{"batch", first.sizes[0]}, {"channels", channels}, {"split_strips", split_strips}});
+  launch.args({{"batch", first.sizes[0]}, {"C", channels}, {"split_strips", split_strips}});
   launch.args({{"in_h", first.sizes[2]}, {"in_w", first.sizes[3]}, {"out_h", second.sizes[2]}, {"out_w", second.sizes[3]}});
   launch.args({{"pad_h", attrs.padding[0]}, {"pad_w", attrs.padding[1]}});
   pass_image(launch, "dy", dy);

@@ -53,7 +53,7 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
     launch.args({{"batch", x.sizes[0]}, {"C", C}, {"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
     launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", other.sizes[2]}, {"out_w", other.sizes[3]}});
     pass_image(launch, "x", *input, false);
-    pass_image(launch, "y", *gradient, false);
+    pass_image(launch, "dy", *gradient, false);
     launch.groups = {blocks, splits, 1};
     launch.store_dim = 0;
     if (splits > 1) split_output(context, splits, {2, 3, 1, 0});

@@ -49,7 +49,7 @@ void use_dot_product(TemplateContext& context, TemplateLaunch& launch, const Pro
   define(launch, "MR", mr);
   define(launch, "NR", nr);
   define(launch, "MT", mt);
-  launch.buffers({{"a", p.a.input}, {"w", p.b.input}});
+  launch.buffers({{"a", p.a.input}, {"b", p.b.input}});
   launch.args({{"M", p.M}, {"N", p.N}, {"K", p.K}, {"inner", p.inner}, {"a_row", p.a.row}, {"b_col", p.b.col}});
   launch.args({{"a_outer", p.a.outer}, {"a_inner", p.a.inner}, {"b_outer", p.b.outer}, {"b_inner", p.b.inner}});
   launch.groups = {ir::ceildiv(p.N, nr * mt), p.batch, 1};

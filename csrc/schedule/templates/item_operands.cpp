@@ -44,11 +44,10 @@ void pass_image(TemplateLaunch& launch, const std::string& name, const Operand& 
   if (channels) launch.arg(name + "_c", image.strides[1]);
 }
 
-void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv, const std::string& dilation) {
+void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv) {
   launch.args({{"stride_h", conv.stride[0]}, {"stride_w", conv.stride[1]}});
   launch.args({{"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
-  launch.arg(dilation + "_h", conv.dilation[0]);
-  launch.arg(dilation + "_w", conv.dilation[1]);
+  launch.args({{"dilation_h", conv.dilation[0]}, {"dilation_w", conv.dilation[1]}});
 }
 
 namespace {

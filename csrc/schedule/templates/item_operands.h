@@ -41,8 +41,8 @@ struct Operand {
 };
 /// Adds the strides of an image [n, c, h, w] as arguments <name>_n, <name>_h, <name>_w and, if `channels`, <name>_c.
 void pass_image(TemplateLaunch& launch, const std::string& name, const Operand& image, bool channels = true);
-/// Adds stride, padding and dilation of a convolution as arguments. dilation: the name of the dilation's arguments.
-void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv, const std::string& dilation);
+/// Adds stride, padding and dilation of a convolution as arguments.
+void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv);
 /// Returns the view as strided memory; nullopt if it is no strided window. A buffer without strides gets them here: in
 /// `order` if the view covers all of it, otherwise row-major.
 std::optional<Operand> strided_operand(TemplateContext& context, const ir::View& view, const std::vector<int>& order);

@@ -107,7 +107,7 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
   launch.buffers({{"x", image.input}, {"u", transformed(context, w, C, K, data)}});
   define_alignment(context, launch);
   const int pad_h = data ? 2 - attrs.padding[0] : attrs.padding[0], pad_w = data ? 2 - attrs.padding[1] : attrs.padding[1];
-  launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"H", x.sizes[2]}, {"W", x.sizes[3]}, {"P", P}, {"Q", Q}});
+  launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", P}, {"out_w", Q}});
   launch.args({{"pad_h", pad_h}, {"pad_w", pad_w}});
   pass_image(launch, "x", image, false);
   launch.groups = {work_groups, 1, 1};

@@ -57,7 +57,7 @@ bool choose_winograd_weight_item(TemplateContext& context, TemplateLaunch& launc
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", dy.sizes[2]}, {"out_w", dy.sizes[3]}});
   launch.args({{"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
   pass_image(launch, "x", *input, false);
-  pass_image(launch, "y", *gradient, false);
+  pass_image(launch, "dy", *gradient, false);
   launch.groups = {items, 1, 1};
   launch.store_width = vw;
   launch.store_dim = 0;
