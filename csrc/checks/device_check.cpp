@@ -15,7 +15,7 @@
 #include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/hidden_instructions.h"
-#include "csrc/schedule/templates/tensor_core_tiles.h"
+#include "csrc/schedule/families/tensor_cores.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "csrc/checks/check_case.h"
-#include "csrc/schedule/templates/tensor_core_tiles.h"
+#include "csrc/schedule/families/tensor_cores.h"
 #include "csrc/support/error.h"
 
 namespace ocl::checks {

@@ -21,6 +21,11 @@ Kernel::Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<Bu
       wide_(!index32),
       prefix_(std::move(prefix)) {}
 
+const ir::Buffer& Kernel::buffer_of(BufferId id) const {
+  const auto restrided = restrided_.find(id);
+  return restrided == restrided_.end() ? graph().buffers[static_cast<size_t>(id)] : restrided->second;
+}
+
 std::string Kernel::buffer(BufferId id) {
   for (size_t i = 0; i < buffers_.size(); ++i)
     if (buffers_[i].buffer == id) return buffer_names_[i];

@@ -23,6 +23,10 @@ class Kernel {
 
   const schedule::Schedule& schedule() const { return schedule_; }
   const ir::Graph& graph() const { return schedule_.graph; }
+  /// Returns a buffer with its strides: the graph's, or those that use_strides() replaced.
+  const ir::Buffer& buffer_of(ir::BufferId id) const;
+  /// Uses these buffers in place of the graph's.
+  void use_strides(std::map<ir::BufferId, ir::Buffer> buffers) { restrided_ = std::move(buffers); }
   const Dialect& dialect() const { return dialect_; }
   bool wide() const { return wide_; }
   const char* index_type() const { return wide_ ? "long" : "int"; }
@@ -64,6 +68,7 @@ class Kernel {
 
  private:
   const schedule::Schedule& schedule_;
+  std::map<ir::BufferId, ir::Buffer> restrided_;
   Dialect dialect_;
   std::set<ir::BufferId> written_;
   bool wide_;

@@ -93,15 +93,15 @@ constexpr int kFirstStride = 1 << 20;
 /// Replaces constant strides of the nodes' buffers by kernel arguments, so that layers that differ only in size share a
 /// kernel. Equal strides share an argument. Arguments are numbered in the order of the nodes. Returns the values of the
 /// arguments.
-std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std::vector<ir::NodeId>& nodes) {
+std::map<ir::Symbol, IndexExpr> strides_as_arguments(Kernel& kernel, const std::vector<ir::NodeId>& nodes) {
+  const ir::Graph& graph = kernel.graph();
+  std::map<ir::BufferId, ir::Buffer> restrided;
   std::map<int64_t, IndexExpr> symbols;
   std::map<ir::Symbol, IndexExpr> values;
-  std::set<ir::BufferId> done;
   auto visit = [&](ir::BufferId id) {
-    if (!done.insert(id).second) return;
-    ir::Buffer& buffer = graph.buffers[static_cast<size_t>(id)];
-    if (!buffer.strides) return;
-    for (IndexExpr& stride : *buffer.strides) {
+    const auto [buffer, added] = restrided.emplace(id, graph.buffers[static_cast<size_t>(id)]);
+    if (!added || !buffer->second.strides) return;
+    for (IndexExpr& stride : *buffer->second.strides) {
       if (!stride.is_const() || stride.constant() <= 1) continue;
       const int64_t value = stride.constant();
       auto found = symbols.find(value);
@@ -118,6 +118,7 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std
       if (op.code == ir::OpCode::kLoad) visit(op.buffer);
     for (const ir::Store& store : node.stores) visit(store.buffer);
   }
+  kernel.use_strides(std::move(restrided));
   return values;
 }
 
@@ -216,15 +217,14 @@ void add_arguments(KernelSource& source, const schedule::TemplateLaunch& launch,
 
 }  // namespace
 
-KernelSource generate_template(const schedule::Schedule& planned, const schedule::Group& group, const Caps& caps) {
+KernelSource generate_template(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps) {
   const schedule::TemplateLaunch& launch = group.launch;
-  schedule::Schedule schedule = planned;
   std::vector<ir::NodeId> nodes = {group.main};
   nodes.insert(nodes.end(), group.epilogue.begin(), group.epilogue.end());
+  Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
   std::map<ir::Symbol, IndexExpr> strides;
   // On GPUs, constant strides tell the compiler about alignment.
-  if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);
-  Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
+  if (caps.is_cpu) strides = strides_as_arguments(kernel, nodes);
   std::vector<EpilogueMacro> macros = choose_epilogue_macros(schedule.graph, group);
   for (EpilogueMacro& macro : macros) print_body(kernel, group, macro);
 

@@ -73,7 +73,10 @@ IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coor
 }
 
 std::optional<Strided> strided(const Graph& graph, const View& view) {
-  const Buffer& buffer = graph.buffers.at(static_cast<size_t>(view.buffer));
+  return strided(graph, graph.buffers.at(static_cast<size_t>(view.buffer)), view);
+}
+
+std::optional<Strided> strided(const Graph& graph, const Buffer& buffer, const View& view) {
   Ranges ranges = graph.ranges();
   for (size_t i = 0; i < view.sizes.size(); ++i) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(i)}, view.sizes[i]);
   Strided result{{}, linear_offset(buffer, view.coords, ranges)};

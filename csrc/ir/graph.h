@@ -122,7 +122,7 @@ enum class NodeKind : uint8_t {
   kConvolve,   // A convolution or one of its gradients: see ConvolveKind.
   kAttention,  // An attention or a part of its gradient: see AttentionKind.
   // out[b, j, k, c]: matrix a[b] cut into panels j in the order in which a kernel reads them, with zeros beyond its
-  // edges. Only template choosers make such a node, together with its launch.
+  // edges. Only offers of kernels make such a node, together with its launch.
   kPack,
   kCall,  // An aten op that runs eagerly.
 };
@@ -250,12 +250,13 @@ std::vector<BufferId> writes(const Node& node);
 Shape contiguous_strides(const Shape& sizes);
 /// Returns the element offset of `coords`: the sum of coordinate * stride, simplified. The buffer must have strides.
 IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coords, const Ranges& ranges);
-/// Strides and offset of a view in elements. strided() returns nullopt if the view is no strided window. The buffer must have
-/// strides.
+/// Strides and offset of a view in elements. strided() returns nullopt if the view is no strided window. The buffer, by
+/// default the graph's, must have strides.
 struct Strided {
   Shape strides;
   IndexExpr offset;
 };
+std::optional<Strided> strided(const Graph& graph, const Buffer& buffer, const View& view);
 std::optional<Strided> strided(const Graph& graph, const View& view);
 
 }  // namespace ocl::ir

@@ -242,7 +242,13 @@ py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const s
   py::list kernels, origins, groups;
   for (const codegen::KernelSource& source : rendered.kernels) kernels.append(kernel_dict(source));
   for (const schedule::Group& group : rendered.schedule.groups) origins.append(exec::origin_of(rendered.schedule, group));
-  for (const schedule::Group& group : rendered.schedule.groups) groups.append(group.nodes());
+  py::list refused;
+  for (const schedule::Group& group : rendered.schedule.groups) {
+    groups.append(group.nodes());
+    for (const schedule::Refusal& refusal : group.launch.refused)
+      refused.append(std::string(kernel_row(refusal.kernel).name) + ": refused, " + refusal.reason);
+  }
+  d["refused"] = refused;
   d["kernels"] = kernels;
   d["origins"] = origins;
   d["groups"] = groups;  // The nodes of each launch, in order.

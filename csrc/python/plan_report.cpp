@@ -76,6 +76,10 @@ class Reporter {
     d["writes"] = in_memory(written);
     d["fused"] = reasons_of(group);
     d["apart"] = apart_of(group);
+    py::list refused;
+    for (const schedule::Refusal& refusal : group.launch.refused)
+      refused.append(py::make_tuple(kernel_row(refusal.kernel).name, refusal.reason));
+    d["refused"] = refused;
     if (step.launch == ir::kNone) return d;
     const exec::Launch& launch = plan_.launches[static_cast<size_t>(step.launch)];
     d["name"] = launch.source.name;

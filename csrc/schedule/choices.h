@@ -1,4 +1,4 @@
-// csrc/schedule/choices.h: the decisions of a template's chooser that a measurement may replace.
+// csrc/schedule/choices.h: the decisions of a kernel's offer that a measurement may replace.
 #pragma once
 
 #include <map>
@@ -36,7 +36,7 @@ class Choices {
 /// Returns the name of the template (its row in kernels.def), with which a choice's text begins.
 std::string row_of(const std::string& choice);
 
-/// What was measured on a device. A choice that no chooser offers is ignored.
+/// What was measured on a device. A choice that no row offers is ignored.
 struct Measured {
   // The choice for each problem (see problem_of in tunable.h).
   std::map<std::string, std::string> choices;

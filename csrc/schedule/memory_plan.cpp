@@ -2,9 +2,11 @@
 #include "csrc/schedule/memory_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
+#include <string>
 
-#include "csrc/schedule/verify.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
@@ -53,6 +55,32 @@ MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment
   }
   verify(plan, intervals);
   return plan;
+}
+
+void verify(const MemoryPlan& plan, const std::vector<Interval>& intervals) {
+  std::vector<size_t> order(intervals.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return intervals[a].first < intervals[b].first; });
+  std::map<int64_t, size_t> alive;           // Offset -> interval.
+  std::set<std::pair<int, int64_t>> ending;  // Last launch, offset.
+  for (const size_t i : order) {
+    const int64_t begin = plan.offsets[i], end = begin + intervals[i].size_bytes;
+    if (intervals[i].size_bytes <= 0) continue;
+    while (!ending.empty() && ending.begin()->first < intervals[i].first) {
+      alive.erase(ending.begin()->second);
+      ending.erase(ending.begin());
+    }
+    const auto next = alive.lower_bound(begin);
+    const bool overlaps_next = next != alive.end() && next->first < end;
+    const bool overlaps_previous =
+        next != alive.begin() && std::prev(next)->first + intervals[std::prev(next)->second].size_bytes > begin;
+    if (begin < 0 || end > plan.arena_bytes || overlaps_next || overlaps_previous)
+      fail(ErrorKind::kInternal, "the memory plan gives interval " + std::to_string(i) + " the bytes " + std::to_string(begin) +
+                                     " to " + std::to_string(end) +
+                                     ", which another interval has at the same time or the arena has not");
+    alive.emplace(begin, i);
+    ending.emplace(intervals[i].last, begin);
+  }
 }
 
 }  // namespace ocl::schedule

@@ -18,7 +18,10 @@ struct MemoryPlan {
 };
 
 /// Packs buffers into one arena; buffers whose lifetimes overlap do not share memory. Equal input gives equal offsets.
-/// `alignment` is a power of two in bytes. InternalError if a lifetime ends before it begins.
+/// `alignment` is a power of two in bytes. InternalError if a lifetime ends before it begins. The result is verified.
 MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment);
+/// Throws InternalError if two intervals that are alive at the same time overlap, or if an interval is outside the
+/// arena.
+void verify(const MemoryPlan& plan, const std::vector<Interval>& intervals);
 
 }  // namespace ocl::schedule

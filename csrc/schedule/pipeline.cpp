@@ -1,4 +1,4 @@
-// csrc/schedule/pipeline.cpp: the list of passes. Read this first. A pass is a function void(Schedule&, const Caps&).
+// csrc/schedule/pipeline.cpp: the list of passes. Read this first.
 #include "csrc/schedule/pipeline.h"
 
 #include <algorithm>
@@ -47,20 +47,20 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
-    {"simplify", simplify_graph, kAlways, kGraphRules},
-    {"layout", choose_layout, kAlways, kGraphRules},
+    {"simplify", with_caps<simplify_graph>, kAlways, kGraphRules},
+    {"layout", with_caps<choose_layout>, kAlways, kGraphRules},
     {"choose_template", choose_template, kAlways, kGraphRules},
-    {"conv_statistics", conv_statistics, kFusing, kGraphRules},
-    {"share_copies", share_copies, kAlways, kGraphRules},
-    {"split_reductions", split_reductions, kAlways, kGraphRules},
-    {"inline_maps", inline_maps, kFusing, kGraphRules},
-    {"fuse", fuse, kFusing, kGroupedRules, true},
-    {"one_group_per_node", one_group_per_node, kNotFusing, kGroupedRules, true},
-    {"loop_order", loop_order, kAlways, kGroupedRules},
-    {"batch", batch, kFusing, kNothing},  // The launches have no order yet.
-    {"linearize", linearize, kAlways, kGroupedRules},
-    {"place_buffers", place_buffers, kAlways, kPlacedRules, true},
-    {"choose_index_width", choose_index_width, kAlways, kPlacedRules},
+    {"conv_statistics", with_caps<conv_statistics>, kFusing, kGraphRules},
+    {"share_copies", with_caps<share_copies>, kAlways, kGraphRules},
+    {"split_reductions", with_caps<split_reductions>, kAlways, kGraphRules},
+    {"inline_maps", with_caps<inline_maps>, kFusing, kGraphRules},
+    {"fuse", with_caps<fuse>, kFusing, kGroupedRules, true},
+    {"one_group_per_node", with_caps<one_group_per_node>, kNotFusing, kGroupedRules, true},
+    {"loop_order", with_caps<loop_order>, kAlways, kGroupedRules},
+    {"batch", with_caps<batch>, kFusing, kNothing},  // The launches have no order yet.
+    {"linearize", with_caps<linearize>, kAlways, kGroupedRules},
+    {"place_buffers", with_caps<place_buffers>, kAlways, kPlacedRules, true},
+    {"choose_index_width", with_caps<choose_index_width>, kAlways, kPlacedRules},
 };
 
 struct Order {
@@ -68,13 +68,13 @@ struct Order {
 };
 
 constexpr Order kOrder[] = {
-    {"layout", "choose_template", "a chooser reads the strides of its operands"},
+    {"layout", "choose_template", "an offer depends on the strides of its operands"},
     {"layout", "split_reductions", "a reduction is cut by which of its loops is contiguous"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
     {"choose_template", "conv_statistics", "only some kernels of convolutions can store statistics"},
     {"conv_statistics", "split_reductions", "a reduction is recognised as long as it is whole"},
-    {"choose_template", "inline_maps", "a chooser's packing copies and partial sums fuse like any node"},
-    {"choose_template", "share_copies", "choosers ask for copies one by one"},
+    {"choose_template", "inline_maps", "an offer's packing copies and partial sums fuse like any node"},
+    {"choose_template", "share_copies", "offers ask for copies one by one"},
     {"share_copies", "inline_maps", "otherwise a copy's producer would be computed again for each reader"},
     {"split_reductions", "inline_maps", "partial and final steps take producers and consumers of their own"},
     {"inline_maps", "fuse", "what is computed again where it is read needs no group"},
@@ -116,19 +116,16 @@ Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options
   Schedule schedule;
   schedule.graph = std::move(graph);
   schedule.keeps_parameters = options.keeps_parameters;
-  schedule.measured = options.measured;
-  schedule.tunables = options.tunables;
+  const PassContext context{caps, options.measured, options.tunables};
   for (const Pass& pass : kPasses) {
     if (pass.when == (options.fuse ? kNotFusing : kFusing)) continue;
     const auto start = std::chrono::steady_clock::now();
-    pass.run(schedule, caps);
+    pass.run(schedule, context);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     const bool verified = options.verify && pass.holds != kNothing;
     if (options.trace) options.trace->push_back({pass.name, time.count(), verified});
     if (verified || pass.always_verified) verify_after(pass, schedule, verified);
   }
-  schedule.measured = nullptr;
-  schedule.tunables = nullptr;
   return schedule;
 }
 

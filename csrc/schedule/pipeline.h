@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "csrc/schedule/schedule.h"
+#include "csrc/schedule/tunable.h"
 
 namespace ocl::schedule {
 

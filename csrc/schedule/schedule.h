@@ -7,7 +7,6 @@
 
 #include "csrc/ir/graph.h"
 #include "csrc/schedule/template.h"
-#include "csrc/schedule/tunable.h"
 #include "csrc/support/caps.h"
 
 namespace ocl::schedule {
@@ -110,8 +109,6 @@ struct Schedule {
   std::vector<ir::BufferId> allocations;          // kOutput: the buffer that allocation i holds.
   std::vector<std::string> log;                   // Decisions with reasons, for explain.
   bool keeps_parameters = false;                  // Copy of Options::keeps_parameters.
-  const Measured* measured = nullptr;             // Options::measured; set only while the passes run.
-  std::vector<Tunable>* tunables = nullptr;       // Options::tunables; set only while the passes run.
 };
 
 /// The bytes that a group reads and writes, and its floating-point operations, as expressions of the size symbols.

@@ -3,17 +3,21 @@
 
 #include <array>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "csrc/ir/graph.h"
-#include "csrc/schedule/choices.h"
-#include "csrc/support/caps.h"
+#include "csrc/support/kernels.h"
 
 namespace ocl::schedule {
+
+/// Why a kernel does not compute a node: "K = 7 is no multiple of 8".
+struct Refusal {
+  KernelId kernel{};
+  std::string reason;
+};
 
 /// The launch of a template: macros, inputs, integer arguments and grid. It has no outputs: the epilogue macros store
 /// the results of the node and its epilogue.
@@ -71,47 +75,9 @@ struct TemplateLaunch {
     int64_t groups = 0;  // Work-groups that run at the same time.
   };
   Statistics statistics;
+  std::vector<Refusal> refused;  // The kernels that were asked before this one, and why they refused.
   // Size of the workspace in f32 elements, passed as the last input. 0: there is none.
   int64_t scratch_elements = 0;
 };
-
-/// The interface of a chooser. A chooser looks at graph.nodes[node] (kContract, kConvolve or kAttention). It returns
-/// false to decline, or fills `launch`.
-///
-/// It may insert helper nodes in front of the node, such as packing copies, filter transforms, or a layout conversion
-/// of an operand. For a split, it may replace the node's output by a partial buffer with a leading slice dimension,
-/// followed by an ordinary Reduce. Choosers run before fusion, so these nodes are fused and batched like others. A
-/// chooser sets the strides of buffers that it needs in a certain layout.
-///
-/// Where its cost model may be wrong (a tile, a split, a run of tiles), it offers a few alternatives to `choices.pick`,
-/// its own preference first, and uses the one that is returned. So every alternative must be correct.
-struct TemplateContext {
-  ir::Graph& graph;
-  ir::NodeId node;
-  KernelId kernel;  // The kernel that is being chosen.
-  const Caps& caps;
-  /// Helper nodes to insert in front of the node, in program order.
-  std::vector<ir::Node>& before;
-  /// Launches of helper nodes with a kernel of their own (kPack), by position in `before`.
-  std::map<size_t, TemplateLaunch>& before_launches;
-  std::vector<ir::Node>& after;
-  Choices& choices;
-  // True if the plan keeps results that depend only on parameters. They then cost nothing from the second call on.
-  bool keeps_parameters = false;
-};
-using TemplateChooser = bool (*)(TemplateContext&, TemplateLaunch&);
-
-/// A row of kernels/kernels.def and its chooser. The choosers are called in the order of the rows; the first that
-/// accepts the node is used.
-struct TemplateRow {
-  KernelId kernel;
-  TemplateChooser choose;
-  const char* name() const { return kernel_row(kernel).name; }
-  /// True if the row is for this kind of device and may be used.
-  bool is_for(const Caps& caps) const {
-    return caps.is_cpu == (kernel_row(kernel).level == KernelLevel::k_item) && caps.kernels.has(kernel);
-  }
-};
-const std::vector<TemplateRow>& template_rows();
 
 }  // namespace ocl::schedule

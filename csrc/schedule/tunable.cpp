@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "csrc/schedule/choose_template.h"
+#include "csrc/schedule/families/offer.h"
 #include "csrc/schedule/layout.h"
 
 namespace ocl::schedule {
@@ -139,20 +139,20 @@ std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps) {
   Schedule laid_out;  // The schedule as choose_template finds it: after the layout pass.
   laid_out.graph = alone;
   choose_layout(laid_out, caps);
-  const auto node = static_cast<ir::NodeId>(
+  const auto id = static_cast<ir::NodeId>(
       std::find_if(laid_out.graph.nodes.begin(), laid_out.graph.nodes.end(), takes_template) - laid_out.graph.nodes.begin());
-  if (node == static_cast<ir::NodeId>(laid_out.graph.nodes.size())) return found;
+  if (id == static_cast<ir::NodeId>(laid_out.graph.nodes.size())) return found;
   for (const TemplateRow& row : template_rows()) {
-    if (!row.is_for(caps)) continue;
-    const auto ask = [&](const std::string& wanted, const std::string& knob, TemplateChoice& chosen) {
-      ir::Graph graph = laid_out.graph;
-      if (!try_row(row, wanted, graph, node, caps, false, chosen)) return false;
-      if (seen.insert(signature(chosen)).second) found.push_back({chosen.text, knob});
-      return true;
+    if (!row.is_for(caps) || !row.computes(laid_out.graph.nodes[static_cast<size_t>(id)])) continue;
+    const Request request{laid_out.graph, id, row.kernel, caps};
+    const auto add = [&](const std::variant<Offer, Refusal>& answer, const std::string& knob) {
+      const auto* offer = std::get_if<Offer>(&answer);
+      if (offer && seen.insert(signature(*offer)).second) found.push_back({offer->text(), knob});
     };
-    TemplateChoice first, other;
-    if (!ask("", "", first)) continue;
-    for (const auto& [text, knob] : turned(row, first)) ask(text, knob, other);
+    const std::variant<Offer, Refusal> first = answer(row, request, "");
+    add(first, "");
+    if (const auto* offer = std::get_if<Offer>(&first))
+      for (const auto& [text, knob] : turned(*offer)) add(answer(row, request, text), knob);
   }
   return found;
 }

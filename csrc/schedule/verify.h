@@ -1,7 +1,6 @@
 // csrc/schedule/verify.h: checks a schedule after nodes are grouped, and after buffers have memory.
 #pragma once
 
-#include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/schedule.h"
 
 namespace ocl::schedule {
@@ -14,9 +13,5 @@ enum class ScheduleLevel : uint8_t {
 /// Throws InternalError that names the broken rule and the group or buffer, with the schedule's text. Takes time in
 /// proportion to the schedule's size.
 void verify(const Schedule& schedule, ScheduleLevel level);
-
-/// Throws InternalError if two intervals that are alive at the same time overlap, or if an interval is outside the
-/// arena.
-void verify(const MemoryPlan& plan, const std::vector<Interval>& intervals);
 
 }  // namespace ocl::schedule

@@ -92,15 +92,15 @@ const std::vector<KernelRow>& kernel_rows() {
 #define FP32 \
   { {KernelType::kFp32, 0} }
 #define FILES(...) {__VA_ARGS__}
-#define OCL_KERNEL(name, family, level, operation, base, chooser, types, files, arguments) \
-  {KernelId::k_##name,                                                                     \
-   KernelId::k_##base,                                                                     \
-   #name,                                                                                  \
-   #family,                                                                                \
-   KernelLevel::k_##level,                                                                 \
-   KernelOperation::k_##operation,                                                         \
-   types,                                                                                  \
-   files,                                                                                  \
+#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
+  {KernelId::k_##name,                                                                   \
+   KernelId::k_##base,                                                                   \
+   #name,                                                                                \
+   #family,                                                                              \
+   KernelLevel::k_##level,                                                               \
+   KernelOperation::k_##operation,                                                       \
+   types,                                                                                \
+   files,                                                                                \
    parse_arguments(arguments)},
   static const auto* rows = new std::vector<KernelRow>{
 #include "kernels/kernels.def"

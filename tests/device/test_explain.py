@@ -58,6 +58,16 @@ def test_what_was_fused_and_why_no_more(ocl_device):
     assert [k.why_no_more for k in alone.graphs[0].kernels] == [[ALONE]]
 
 
+def test_why_special_kernels_refused(ocl_device):
+    """The object, the text and the JSON name each hand-written kernel that comes first in the table, and its reason."""
+    x, w = torch.ones(1, 16, 9, 9, device=ocl_device), torch.ones(16, 16, 5, 5, device=ocl_device)
+    it = explain(nn.functional.conv2d, x, w, runs=0)
+    (conv,) = (k for k in it.graphs[0].kernels if k.kind == "conv_forward")
+    assert any(re.fullmatch(r"winograd_\w+: refused, it is for filters of 3 x 3, not 5 x 5", r) for r in conv.refused)
+    assert all(reason in str(it) for reason in conv.refused)
+    assert conv.refused in [k["refused"] for g in it.as_dict()["graphs"] for k in g["kernels"]]
+
+
 def test_memory(ocl_device):
     """The graph has two intermediate results of 4 MB. The first is still needed when the second is written."""
 

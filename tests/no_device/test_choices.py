@@ -114,3 +114,38 @@ def test_nearby_sizes_share_a_problem():
 
     assert problem(1000) == problem(1024) != problem(1001)
     assert problem(8) != problem(9) and problem(512) != problem(1024)
+
+
+REFUSED: dict[str, Any] = {
+    "warpgroup": (torch.mm, [(256, 7), (7, 64)], "gemm_warpgroup: refused, K = 7 is below 16"),
+    "warp": (torch.mm, [(256, 64), (64, 10)], "gemm_warp: refused, N = 10 is below 24"),
+    "gpu": (
+        lambda x, w: F.conv2d(x, w, stride=2),
+        [(2, 32, 28, 28), (64, 32, 3, 3)],
+        "winograd_group: refused, it is for one group, stride 1 and dilation 1",
+    ),
+    "cpu16": (
+        lambda x, w: F.conv2d(x, w),
+        [(2, 32, 28, 28), (64, 32, 5, 5)],
+        "winograd_item: refused, it is for filters of 3 x 3, not 5 x 5",
+    ),
+}
+
+
+@pytest.mark.parametrize("caps", REFUSED)
+def test_a_launch_says_why_special_kernels_refused(caps):
+    function, shapes, want = REFUSED[caps]
+    graphs: list[ir.Graph] = []
+    with torch.no_grad():
+        compiled(function, graphs, dynamic=False)(*(torch.randn(s) for s in shapes))
+    refused = render(graphs[0], caps)["refused"]
+    assert any(line.startswith(want) for line in refused), refused
+
+
+@pytest.mark.parametrize("caps", CAPS)
+@pytest.mark.parametrize("case", CASES)
+def test_every_refusal_has_a_reason(case, caps):
+    rows = {row["name"] for row in _C.exec.kernels()}
+    for line in render(graph_of(case), caps)["refused"]:
+        kernel, reason = line.split(": refused, ", 1)
+        assert kernel in rows and len(reason.split()) >= 3, line

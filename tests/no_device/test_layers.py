@@ -134,6 +134,51 @@ def test_cpp_layers(folder):
     assert not wrong, "\n".join(wrong)
 
 
+# Files of csrc (a header with its .cpp) that include each other. The list may only become shorter.
+CIRCLES = {
+    "codegen/batch codegen/body codegen/kernel codegen/kernel_source codegen/nest codegen/template_kernel",
+    "codegen/expr codegen/writer",
+    "exec/guard_zones exec/kept exec/launch_info exec/observer exec/plan exec/tune",
+    "ir/dtype ir/facts ir/graph",
+    "ir/index_expr ir/index_terms",
+    "runtime/address_range runtime/allocator runtime/cuda_driver runtime/cuda_memory runtime/device runtime/event "
+    "runtime/memory_history runtime/queue runtime/slab runtime/slab_memory runtime/wrong_runtimes",
+    "runtime/batches runtime/build_error runtime/compiles_at_launch runtime/program",
+    "runtime/compile runtime/hidden_instructions",
+    "torch/eager torch/stored_plans",
+}
+
+
+def file_circles():
+    """Returns the groups of files that reach each other by includes."""
+    graph: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "csrc").rglob("*")):
+        if path.suffix in {".h", ".cpp"}:
+            unit = re.sub(r"_(linux|windows)$", "", path.relative_to(ROOT / "csrc").with_suffix("").as_posix())
+            names = {name[5:-2] for name in includes(path) if re.fullmatch(r"csrc/.*\.h", name)}
+            graph.setdefault(unit, set()).update(names - {unit})
+
+    def reached(unit):
+        found, todo = set(), [unit]
+        while todo:
+            for name in graph.get(todo.pop(), ()):
+                if name not in found:
+                    found.add(name)
+                    todo.append(name)
+        return found
+
+    reach = {unit: reached(unit) for unit in graph}
+    return {
+        " ".join(sorted(x for x in reach[unit] if unit in reach.get(x, ()))) for unit in graph if unit in reach[unit]
+    }
+
+
+def test_files_have_no_new_circle():
+    found = file_circles()
+    assert found <= CIRCLES, f"new circles of includes: {found - CIRCLES}"
+    assert found == CIRCLES, f"take these out of CIRCLES, they are gone: {CIRCLES - found}"
+
+
 # What only files for one operating system may contain: headers of the system, and macros that name a system.
 SYSTEM = re.compile(
     r"^\s*#\s*include\s*<((sys|net|arpa|linux)/.*|(unistd|fcntl|dlfcn|poll|pthread|signal|spawn|elf|link|windows|io|psapi|aclapi|sddl)\.h)>"

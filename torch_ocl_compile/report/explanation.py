@@ -38,7 +38,7 @@ class Explanation(Findings):
             {"label": g.label, "aten_nodes": g.aten_nodes, "launches": len(g.kernels), "eager_calls": g.eager_calls,
              "time_us": g.time_us, "peak_bytes": g.memory.peak,
              "kernels": [{"name": k.name, "ops": k.nodes, "origin": k.origin, "bytes": k.bytes, "flops": k.flops,
-                          "time_us": k.time_us, "fused": k.fused, "why_no_more": k.why_no_more} for k in g.kernels]}
+                          "time_us": k.time_us, "fused": k.fused, "why_no_more": k.why_no_more, "refused": k.refused} for k in g.kernels]}
             for g in self.graphs
         ]  # fmt: skip
         breaks = [{"reason": b.reason, "place": b.place, "code": b.code} for b in self.breaks]
@@ -52,6 +52,7 @@ class Explanation(Findings):
             for k in graph.kernels:
                 time = "" if k.time_us is None else f", {k.time_us:.0f} us"
                 lines.append(f"  {k.name}: {k.nodes} ops, {k.origin}{time}")
+                lines += [f"    {refusal}" for refusal in k.refused]
         users = dict.fromkeys(record.title for record in self.outside if record.kind == "user")
         lines += [f"your kernel: {title}" for title in users]
         lines += [f"graph break: {b.place} {b.reason}" for b in self.breaks]

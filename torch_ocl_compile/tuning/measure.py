@@ -1,6 +1,6 @@
 # torch_ocl_compile/tuning/measure.py: measures kernel variants on the device and stores the fastest correct one.
-"""It tunes the contractions, convolutions and attentions of a graph that have no measurement yet. Each candidate of the
-templates' choosers runs alone on random inputs, and is compared with the variant that the compiler's cost model
+"""It tunes the contractions, convolutions and attentions of a graph that have no measurement yet. Each candidate that the
+kernels offer runs alone on random inputs, and is compared with the variant that the compiler's cost model
 prefers. A candidate that does not build, fails, exceeds the deadline or gives another result is disabled for the
 driver. OpenCL cannot cancel a kernel. After a kernel that does not end, the process tunes no more, and keeps the queue
 and the memory that this kernel uses.

@@ -1,0 +1,30 @@
+// csrc/schedule/families/attention/fits.cpp: what the portable kernels of attention require, with reasons.
+#include "csrc/schedule/families/attention/operands.h"
+
+namespace ocl::schedule {
+namespace {
+
+int64_t head_size(const Draft& d) {
+  return std::max(typical(d.node().operands[0].sizes[3], 0), typical(d.node().operands[2].sizes[3], 0));
+}
+
+}  // namespace
+
+const Fit kKnownHeads = {
+    [](const Draft& d) { return constants({d.node().operands[0].sizes[3], d.node().operands[2].sizes[3]}); },
+    [](const Draft&) { return std::string("its head size is known only at run time"); }};
+
+Refused why_not_attention_item(const Draft& draft) {
+  static const Fit rows[] = {kLoadable,
+                             kKnownHeads,
+                             {[](const Draft& d) { return head_size(d) <= kLargestHeadSize; },
+                              [](const Draft& d) {
+                                return "heads of " + std::to_string(head_size(d)) + " are larger than " +
+                                       std::to_string(kLargestHeadSize);
+                              }}};
+  return first_refusal(rows, draft);
+}
+
+Refused why_not_attention_group(const Draft& draft) { return why_not_attention_item(draft); }
+
+}  // namespace ocl::schedule

@@ -1,0 +1,127 @@
+// csrc/schedule/families/attention/offer_tensor_core.cpp: offers tensor core kernels for attention and its gradients.
+#include <cmath>
+
+#include "csrc/schedule/families/attention/operands.h"
+#include "csrc/schedule/families/tensor_cores.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp;
+
+/// A tile: rows of a work-group (64 per consumer warpgroup), columns of a step, and the size to which head sizes are
+/// padded. Warp kernels pad head sizes to a multiple of 32 up to `depth`.
+struct AttentionTile {
+  KernelLevel level;
+  int pass;          // The kernel's macro PASS (see AttentionParts).
+  int chunk, terms;  // See TensorCoreMath.
+  int rows, columns, depth, stages;
+  // The last product of a step runs during the softmax of the next step. That needs more registers.
+  bool overlap = false;
+  int resident;  // Work-groups that are resident on a compute unit.
+  int warp_rows = 0;
+  // Rows per second on a full device, relative to the first tile with the same level, pass, chunk and terms.
+  double rate;
+  const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
+  TensorCoreTile tile() const { return {rows, columns, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
+  std::string name() const { return tile().name(); }
+};
+#define ATTENTION_TILE(...) AttentionTile{__VA_ARGS__},
+constexpr AttentionTile kTiles[] = {
+#include "csrc/schedule/families/attention/tiles.def"
+};
+#undef ATTENTION_TILE
+
+// The cost of starting and ending a work-group, as the number of pairs (query, key) that take the same time: a
+// constant, and a part for each row.
+constexpr double kStartPairs = 12e3, kRowPairs = 200;
+
+/// Returns the tiles that support the head sizes.
+std::vector<AttentionTile> tiles_for(const TensorCoreMath& math, const AttentionParts& parts) {
+  const int64_t depth = std::max(parts.depth, parts.depth2);
+  std::vector<AttentionTile> tiles;
+  for (const AttentionTile& tile : kTiles)
+    if (tile.level == math.level && tile.pass == parts.pass && tile.chunk == math.chunk && tile.terms == math.terms &&
+        depth <= tile.depth && (depth > 64 || tile.depth <= 64))
+      tiles.push_back(tile);
+  return tiles;
+}
+
+/// Returns the tile with the lowest cost, in full waves, for the scores of all batches and heads.
+AttentionTile choose_attention_tile(Draft& draft, const TensorCoreMath& math, const AttentionParts& parts) {
+  const int64_t rows = typical(parts.rows(), 512), columns = typical(parts.columns(), 512);
+  const int64_t others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
+  const Caps& caps = draft.caps;
+  std::vector<std::pair<double, AttentionTile>> ranked;
+  for (const AttentionTile& tile : tiles_for(math, parts)) {
+    const int64_t tiles = (rows + tile.rows - 1) / tile.rows * others;
+    const int64_t steps = (columns + tile.columns - 1) / tile.columns;
+    const double pairs = static_cast<double>(tile.rows * tile.columns * steps) / tile.rate;
+    const double time = pairs + (kStartPairs + kRowPairs * tile.rows) / tile.resident;
+    ranked.emplace_back(static_cast<double>((tiles + caps.units - 1) / caps.units) * time, tile);
+  }
+  return pick_tile(draft.choices(), std::move(ranked));
+}
+
+int64_t rows_of_scores(const Draft& d) { return typical(attention_parts(d).rows(), 512); }
+
+}  // namespace
+
+Refused why_not_attention_tensor_core(const Draft& draft) {
+  static const Fit rows[] = {
+      kLoadable,
+      kKnownHeads,
+      kMultiplied,
+      {[](const Draft& d) { return d.node().attention.scale > 0 && std::isfinite(d.node().attention.scale); },
+       [](const Draft& d) { return "the scale " + std::to_string(d.node().attention.scale) + " is not positive and finite"; }},
+      {[](const Draft& d) { return rows_of_scores(d) >= 24; },
+       [](const Draft& d) {
+         return std::to_string(rows_of_scores(d)) + " rows of scores are below 24: most of a tile would be empty";
+       }},
+      {[](const Draft& d) { return !tiles_for(*tensor_core_math(d), attention_parts(d)).empty(); },
+       [](const Draft& d) {
+         const AttentionParts parts = attention_parts(d);
+         return std::string("it has no tile for ") + tensor_core_math(d)->name + " with heads of " +
+                std::to_string(std::max(parts.depth, parts.depth2));
+       }}};
+  return first_refusal(rows, draft);
+}
+
+void offer_attention_tensor_core(Draft& draft) {
+  const AttentionParts parts = attention_parts(draft);
+  const TensorCoreMath math = *tensor_core_math(draft);
+  const AttentionTile tile = choose_attention_tile(draft, math, parts);
+  const bool warps = math.level == kWarp, gradient = parts.pass > 0;
+
+  TemplateLaunch& launch = draft.launch();
+  use_tensor_cores(draft, math, tile.tile());
+  if (!warps) define(launch, "OVERLAP", tile.overlap);
+  define(launch, "TILE_C", tile.columns);
+  define(launch, "DEPTH_TILE", warps ? (std::max(parts.depth, parts.depth2) + 31) / 32 * 32 : tile.depth);
+  define(launch, "STAGES", tile.stages);
+  if (gradient && math.chunk == 8 && !warps)
+    define(launch, "LAG", tile.stages - 3);  // With overlap, a consumer holds one stage while it waits for another.
+  define_attention(draft, parts);
+  if (!gradient) launch.store_aligned = true;
+
+  std::vector<IndexExpr> rows_of;
+  using Named = std::pair<const char*, const ir::View*>;
+  const std::vector<Named> operands =
+      gradient ? std::vector<Named>{{"a", parts.a}, {"b", parts.b}, {"a2", parts.a2}, {"b2", parts.b2}}
+               : std::vector<Named>{{"q", parts.a}, {"k", parts.b}, {"v", parts.w}};
+  for (const auto& [name, view] : operands) {
+    const Operand operand = attention_rows(draft, *view, math.chunk);
+    add_rows_arguments(draft, name, operand);
+    for (int d = 0; d < 3; ++d)
+      if (!view->sizes[d].is_const(1)) rows_of.push_back(operand.strides[d]);
+  }
+  define(launch, "DIRECT", multiples(draft, math.chunk, rows_of));
+  define_alignment(draft, math.chunk);
+  if (gradient) add_statistics_arguments(draft, parts);
+  add_mask_arguments(draft, parts);
+  launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
+}
+
+}  // namespace ocl::schedule

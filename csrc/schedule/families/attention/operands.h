@@ -1,0 +1,49 @@
+// csrc/schedule/families/attention/operands.h: shared by the offers of attention: the roles of the operands, and the
+// arguments that all attention kernels take.
+#pragma once
+
+#include "csrc/schedule/families/tiles.h"
+
+namespace ocl::schedule {
+
+/// The operands of an Attention node by their role in a kernel. Rows are queries; in the gradient of keys and values,
+/// rows are keys. An operand that the pass does not have is null.
+struct AttentionParts {
+  const ir::View *a = nullptr, *b = nullptr,
+                 *w = nullptr;  // a, b: rows and columns of the scores. w: the rows that p (or ds) multiplies.
+  // The operands of the second product of a gradient.
+  const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;
+  const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr;
+  int pass = 0;  // The macro PASS. 0: forward. 1: gradient of the queries. 2: of keys and values; the rows are then keys.
+  ir::IndexExpr batch, heads, heads_per_kv, queries, keys;
+  int64_t depth = 0, depth2 = 0;  // depth: head size of q and k. depth2: head size of v.
+  ir::IndexExpr rows() const { return pass == 2 ? keys : queries; }
+  ir::IndexExpr columns() const { return pass == 2 ? queries : keys; }
+  ir::IndexExpr row_heads() const { return pass == 2 ? ir::floordiv(heads, heads_per_kv) : heads; }
+};
+
+/// The condition that the head sizes are known.
+extern const Fit kKnownHeads;
+/// Returns the operands of the node, whose head sizes must be known. They point into the graph.
+AttentionParts attention_parts(const Draft& draft);
+
+/// Returns an operand with contiguous rows, in place or as a copy. The kernel may read each row up to the next multiple
+/// of `readable_multiple` elements; a copy has zeros there.
+Operand attention_rows(Draft& draft, const ir::View& view, int readable_multiple);
+
+/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT and NAN_ROWS. Sets the coordinates of the stores. Adds the arguments
+/// heads, heads_per_kv, queries and keys.
+void define_attention(Draft& draft, const AttentionParts& parts);
+
+/// Adds the arguments of an operand [batch, head, row]: the buffer `name` and its strides <name>_batch, <name>_head,
+/// <name>_row.
+void add_rows_arguments(Draft& draft, const std::string& name, const Operand& rows);
+
+/// Adds the arguments sums and delta with their strides. The stride between queries is 1 and is no argument.
+void add_statistics_arguments(Draft& draft, const AttentionParts& parts);
+
+/// Adds the arguments of a mask with its strides, and of dropout's random state, if the attention has them. Defines
+/// MASK.
+void add_mask_arguments(Draft& draft, const AttentionParts& parts);
+
+}  // namespace ocl::schedule

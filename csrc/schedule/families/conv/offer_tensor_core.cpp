@@ -1,0 +1,199 @@
+// csrc/schedule/families/conv/offer_tensor_core.cpp: offers tensor core kernels for convolution and its gradients.
+#include "csrc/schedule/families/conv/window.h"
+#include "csrc/schedule/families/tensor_cores.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+/// Returns the channels of a group in an image that channels_in_chunks() returns.
+IndexExpr padded_channels(const Window& window, int chunk) {
+  return window.groups.is_const(1) ? ir::ceildiv(window.C, chunk) * chunk : window.C;
+}
+
+/// Returns an image with contiguous channels whose number is a multiple of `chunk`: in place, or a copy padded with
+/// zeros.
+Operand channels_in_chunks(Draft& draft, const ir::View& x, int chunk) {
+  const IndexExpr& channels = x.sizes[1];
+  if (multiples(draft, chunk, {channels})) {
+    const Operand image = channels_last_image(draft, x);
+    if (multiples(draft, chunk, {image.strides[0], image.strides[2], image.strides[3]})) return image;
+    return dense_copy(draft, x, kChannelsLast);
+  }
+  const IndexExpr padded = ir::ceildiv(channels, chunk) * chunk, c = IndexExpr::loop(3);
+  const Operand copy = copied_operand(draft, x, {x.sizes[0], x.sizes[2], x.sizes[3], padded},
+                                      {IndexExpr::loop(0), c, IndexExpr::loop(1), IndexExpr::loop(2)}, {{c, channels}});
+  return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
+}
+
+/// Chooses the number of slices of the sum over pixels. More slices fill the device, but each costs writing and adding
+/// `results` elements. tiles: number of tiles of the result. Times are those of an H200; their ratios hold on other
+/// devices too. The choice is the knob "splits".
+int64_t choose_pixel_splits(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, int64_t tiles, int64_t pixels,
+                            double results) {
+  // Bytes per element of a slice: writing and reading it (8 bytes) runs at 4/7 of the rate of a copy.
+  constexpr double kSliceBytes = 14;
+  const Caps& caps = draft.caps;
+  const int64_t most = std::clamp<int64_t>(pixels / 512, 1, 256);
+  const double whole = 2.0 * static_cast<double>(pixels) * tile.rows * tile.columns / (math.flops * tile.rate);
+  int64_t best = 1;
+  double least = 0;
+  for (int64_t splits = 1; splits <= most; ++splits) {
+    const int64_t waves = (tiles * splits + caps.units - 1) / caps.units;
+    const double time = whole * static_cast<double>(waves) / static_cast<double>(splits) +
+                        (splits > 1 ? kSliceBytes * results * static_cast<double>(splits) / caps.memory_bytes_per_second : 0);
+    if (splits > 1 && time >= least) continue;
+    least = time;
+    best = splits;
+  }
+  return draft.choices().pick("splits", {best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)});
+}
+
+double elements_of(const ir::Shape& sizes) {
+  double elements = 1;
+  for (const IndexExpr& size : sizes) elements *= static_cast<double>(typical(size, 64));
+  return elements;
+}
+
+/// True if packing the filters saves more time than it costs. Knob "filters".
+bool packs_filters(Draft& draft, const TensorCoreMath& math) {
+  const ir::Node& node = draft.node();
+  const ir::View &x = node.operands[0], &w = node.operands[1];
+  // Number of elements that are each multiplied by all elements of one filter.
+  const double made = elements_of(node.convolve.kind == ir::ConvolveKind::kData ? x.sizes : node.sizes);
+  const double products = made * elements_of(w.sizes) / elements_of({w.sizes[0]});
+  // With filters in place, the producers' work and the bandwidth of local memory limit the speed.
+  const double element = 16.0 / math.chunk, in_place = 2 * products / (1.2 * math.product * draft.caps.units),
+               packed = in_place / (math.terms == 3 ? 1.2 : 1.4),
+               memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / draft.caps.memory_bytes_per_second;
+  const double saved = std::max(in_place, memory) - std::max(packed, memory);
+  const double moved = is_kept(draft, w) ? 0 : elements_of(w.sizes) * element * (math.terms == 3 ? 3 : 2);
+  std::vector<std::string> ways = {"packed", "in place"};
+  // Pack only if the saving exceeds the cost of packing by one launch. Short convolutions lose time waiting for whole
+  // blocks.
+  if (saved <= moved / draft.caps.memory_bytes_per_second + draft.caps.launch_seconds) std::swap(ways[0], ways[1]);
+  return products >= static_cast<double>(kMinPackedProducts) && ways[draft.choices().pick("filters", ways)] == "packed";
+}
+
+/// Returns the filters [groups * K][R][S][C], packed in blocks as the second operand of each group's product.
+TemplateLaunch::Input filter_blocks(Draft& draft, const Operand& filters, const IndexExpr& groups, const IndexExpr& K,
+                                    int terms) {
+  const IndexExpr group = IndexExpr::loop(0), d = IndexExpr::loop(1), k = IndexExpr::loop(2);
+  const ir::Shape sizes = draft.buffer(filters.input.buffer).sizes;
+  const IndexExpr S = sizes[2], C = sizes[3], depth = sizes[1] * S * C;
+  ir::View view;
+  view.buffer = filters.input.buffer;
+  view.sizes = {groups, depth, K};
+  view.coords = {group * K + k, ir::floordiv(d, S * C), ir::mod(ir::floordiv(d, C), S), ir::mod(d, C)};
+  return packed_blocks(draft, view, {filters.input, K * depth, 0, 1, depth}, 1, ProductOperand::kB, terms).input;
+}
+
+}  // namespace
+
+void offer_conv_tensor_core(Draft& draft) {
+  const TensorCoreMath math = *tensor_core_math(draft);
+  const ir::Node& node = draft.node();
+  const ir::ConvolveAttrs& attrs = node.convolve;
+  const ir::View &x = node.operands[0], &w = node.operands[1];
+  const Window window(node);
+  const IndexExpr &C = window.C, &K = window.K;
+
+  const Operand image = channels_in_chunks(draft, x, math.chunk);
+  const IndexExpr depth = padded_channels(window, math.chunk);
+  const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
+  std::vector<IndexExpr> from = {k, c, r, s};
+  if (window.data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
+  const Operand filters = copied_operand(draft, w, {node.sizes[1], window.R, window.S, depth}, from, {{c, C}});
+  const TensorCoreTile tile = choose_tensor_core_tile(draft, tensor_core_tiles(math, false), typical(window.pixels, 50176),
+                                                      typical(K, 64), attrs.groups * window.phases);
+
+  TemplateLaunch& launch = draft.launch();
+  launch.kind = window.kind();
+  use_tensor_core_tile(draft, math, tile, K);
+  // A step of packed filters is 8 chunks. With several phases, which each use only some of the taps, a step must not
+  // contain chunks of two taps.
+  const bool packed = allows_variant(draft, math, KernelOperation::k_conv_packed) &&
+                      (window.phases == 1 || multiples(draft, 8 * math.chunk, {depth})) && packs_filters(draft, math);
+  if (packed) {
+    define(launch, "B_PACKED", 1);
+    launch.variant += ", filters packed";
+  }
+  define(launch, "DATA_GRADIENT", window.data);
+  launch.buffers(
+      {{"x", image.input}, {"w", packed ? filter_blocks(draft, filters, window.groups, K, math.terms) : filters.input}});
+  define_alignment(draft, math.chunk);
+  pass_sizes(draft, window, depth);
+  pass_image(launch, "x", image);
+  const IndexExpr tiles = ir::ceildiv(window.pixels, tile.rows) * ir::ceildiv(K, tile.columns);
+  // Each phase of a strided data gradient has its own number of taps. So each tile gets a work-group, and the device
+  // balances them.
+  launch.groups = {window.phases > 1 ? tiles : persistent_groups(draft.caps, tiles, tile, attrs.groups), window.groups,
+                   window.phases};
+  store_along(launch, 1, launch.store_width);
+  launch.store_aligned = attrs.groups == 1 || multiples(draft, launch.store_width, {K});
+  draft.lay_out(node.outputs[0], kChannelsLast);
+  // Warp kernels have no producers that run ahead. So, if they fit, two work-groups share a compute unit and overlap
+  // their work.
+  const int64_t at_once = resident_groups(draft.caps, tile) * (math.level == KernelLevel::k_warp ? 2 : 1);
+  if (!window.data && allows_variant(draft, math, KernelOperation::k_conv_statistics))
+    launch.statistics = {tensor_core_kernel(KernelOperation::k_conv_statistics, math.level),
+                         std::nullopt,
+                         window.pixels,
+                         tile.rows,
+                         tile.columns,
+                         at_once};
+}
+
+namespace {
+
+/// Returns the tile for a weight gradient: the one that computes least outside of rows x columns. Slices fill the
+/// device in any case. For warp kernels the choice is the knob "tile".
+TensorCoreTile weight_tile(Draft& draft, const TensorCoreMath& math, int64_t rows, int64_t columns, int64_t groups) {
+  if (math.level == KernelLevel::k_warpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
+  return choose_tensor_core_tile(draft, tensor_core_tiles(math, false), rows, columns, groups * draft.caps.units);
+}
+
+}  // namespace
+
+void offer_conv_weight_tensor_core(Draft& draft) {
+  const TensorCoreMath math = *tensor_core_math(draft);
+  const ir::Node& node = draft.node();
+  const ir::ConvolveAttrs& attrs = node.convolve;
+  const Window window(node);
+  const ir::Shape& out = node.operands[1].sizes;
+  const IndexExpr &C = window.C, &K = window.K, depth = padded_channels(window, math.chunk);
+  const Operand image = channels_in_chunks(draft, node.operands[0], math.chunk),
+                gradient = channels_in_chunks(draft, node.operands[1], math.chunk);
+  const ir::Ranges ranges = draft.graph.ranges();
+  const bool dense = ir::simplify(gradient.strides[3] * out[3], ranges) == gradient.strides[2] &&
+                     ir::simplify(gradient.strides[2] * out[2], ranges) == gradient.strides[0];
+
+  const int64_t rows = K.constant(), columns = typical(window.R * window.S * depth, 576),
+                pixels = typical(window.pixels, 50176);
+  const TensorCoreTile tile = weight_tile(draft, math, rows, columns, attrs.groups);
+  const int64_t wanted = choose_pixel_splits(draft, math, tile, count_tiles(tile, rows, columns, attrs.groups), pixels,
+                                             static_cast<double>(rows) * static_cast<double>(columns));
+  const PixelSlices slices = pixel_slices(window.pixels, wanted, 64);
+
+  TemplateLaunch& launch = draft.launch();
+  launch.kind = window.kind();
+  const int producers = weight_producers(math.chunk, tile);
+  use_tensor_core_tile(draft, math, tile, C, producers);
+  if (producers != 128) define(launch, "PRODUCERS", producers);
+  launch.variant += in_slices(slices.count);
+  define(launch, "DY_DENSE", dense);
+  if (!multiples(draft, math.chunk, {C})) define(launch, "STORED_C", C.constant());
+  launch.buffers({{"dy", gradient.input}, {"x", image.input}});
+  define_alignment(draft, math.chunk);
+  pass_sizes(draft, window, depth);
+  launch.arg("split_pixels", slices.pixels);
+  pass_image(launch, "dy", gradient);
+  pass_image(launch, "x", image);
+  launch.groups = {ir::ceildiv(window.R * window.S * depth, tile.columns) * ir::ceildiv(K, tile.rows), window.groups,
+                   slices.count};
+  store_along(launch, 1, launch.store_width);
+  store_slices(draft, slices.count);
+}
+
+}  // namespace ocl::schedule

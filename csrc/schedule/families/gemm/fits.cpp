@@ -1,0 +1,95 @@
+// csrc/schedule/families/gemm/fits.cpp: what the kernels of matrix products require, with reasons.
+#include <cmath>
+
+#include "csrc/schedule/families/tensor_cores.h"
+
+namespace ocl::schedule {
+namespace {
+
+ProductSizes sizes(const Draft& d) { return product_sizes(d.node()); }
+
+/// The seconds that it takes to pack the operands, and the bytes of the larger packed one. Kept operands cost no time.
+std::pair<double, double> packing(const Draft& d, const TensorCoreMath& math) {
+  const ProductSizes p = sizes(d);
+  const int element = 16 / math.chunk;
+  double seconds = 0, bytes = 0;
+  for (const bool first : {true, false}) {
+    const ir::View& view = d.node().operands[first ? 0 : 1];
+    const bool batched = std::any_of(view.coords.begin(), view.coords.end(), [](const ir::IndexExpr& e) {
+      return e.uses(ir::SymbolKind::kLoop) && ir::substitute(e, {{ir::IndexExpr::loop(0).symbol(), ir::IndexExpr(0)}}) != e;
+    });
+    const double count = static_cast<double>(batched ? p.batches : 1);
+    const double read = count * static_cast<double>(first ? p.rows : p.columns) * static_cast<double>(p.depth) * element;
+    const double written = read * (!first && math.terms == 3 ? 2 : 1);
+    bytes = std::max(bytes, written);
+    if (!is_kept(d, view)) seconds += (read + written) / d.caps.memory_bytes_per_second + d.caps.launch_seconds;
+  }
+  return {seconds, bytes};
+}
+
+/// The microseconds of the fastest plan with packed operands, or with operands in place.
+double fastest(const Draft& d, const TensorCoreMath& math, bool packed) {
+  return tile_plans(d.caps, math, sizes(d), packed)[0].seconds;
+}
+
+std::string text(const ProductSizes& p) {
+  return std::to_string(p.rows) + " x " + std::to_string(p.columns) + " x " + std::to_string(p.depth);
+}
+
+}  // namespace
+
+Refused why_not_gemm_item(const Draft& draft) {
+  static const Fit rows[] = {kLoadable};
+  return first_refusal(rows, draft);
+}
+
+Refused why_not_gemm_group(const Draft& draft) { return why_not_gemm_item(draft); }
+
+Refused why_not_gemm_tensor_core(const Draft& draft) {
+  static const Fit rows[] = {
+      kMultiplied,
+      {[](const Draft& d) { return sizes(d).rows >= 24; },
+       [](const Draft& d) { return "M = " + std::to_string(sizes(d).rows) + " is below 24: most of a tile would be empty"; }},
+      {[](const Draft& d) { return sizes(d).columns >= 24; },
+       [](const Draft& d) {
+         return "N = " + std::to_string(sizes(d).columns) + " is below 24: most of a tile would be empty";
+       }},
+      {[](const Draft& d) { return sizes(d).depth >= 16; },
+       [](const Draft& d) { return "K = " + std::to_string(sizes(d).depth) + " is below 16: most of a step would be empty"; }}};
+  return first_refusal(rows, draft);
+}
+
+Refused why_not_gemm_packed_tensor_core(const Draft& draft) {
+  static const Fit rows[] = {
+      kMultiplied,
+      {[](const Draft& d) { return d.caps.kernels.has(d.kernel, tensor_core_math(d)->type); },
+       [](const Draft& d) {
+         return std::string("packed operands of type ") + name(tensor_core_math(d)->type) + " are not used on this device";
+       }},
+      {[](const Draft& d) {
+         const ProductSizes p = sizes(d);
+         return std::min({p.rows, p.columns, p.depth}) >= 64 && static_cast<double>(p.rows) * static_cast<double>(p.columns) *
+                                                                        static_cast<double>(p.depth) *
+                                                                        static_cast<double>(p.batches) >=
+                                                                    static_cast<double>(kMinPackedProducts);
+       },
+       [](const Draft& d) { return "a product of " + text(sizes(d)) + " is too small to pack its operands first"; }},
+      {[](const Draft& d) {
+         const double most = static_cast<double>(std::min(d.caps.max_alloc_bytes, d.caps.global_bytes / 16));
+         return packing(d, *tensor_core_math(d)).second <= most;
+       },
+       [](const Draft&) { return std::string("the packed operands would take too much memory"); }},
+      {[](const Draft& d) {
+         const TensorCoreMath math = *tensor_core_math(d);
+         return fastest(d, math, true) + packing(d, math).first < fastest(d, math, false);
+       },
+       [](const Draft& d) {
+         const TensorCoreMath math = *tensor_core_math(d);
+         const auto microseconds = [](double seconds) { return std::to_string(std::llround(seconds * 1e6)) + " us"; };
+         return "packing the operands takes about " + microseconds(packing(d, math).first) + " and saves " +
+                microseconds(fastest(d, math, false) - fastest(d, math, true));
+       }}};
+  return first_refusal(rows, draft);
+}
+
+}  // namespace ocl::schedule

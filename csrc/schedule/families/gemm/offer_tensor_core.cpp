@@ -1,0 +1,52 @@
+// csrc/schedule/families/gemm/offer_tensor_core.cpp: offers tensor core kernels for matrix products, with operands in place
+// or packed first.
+#include "csrc/schedule/families/gemm/matrices.h"
+#include "csrc/schedule/families/tensor_cores.h"
+
+namespace ocl::schedule {
+
+using ir::IndexExpr;
+namespace {
+
+/// Chooses the tile and the number of slices. Returns the tile.
+TensorCoreTile use_plan(Draft& draft, const TensorCoreMath& math, bool packed) {
+  const TilePlan plan = choose_tile_plan(draft, math, product_sizes(draft.node()), packed);
+  if (plan.splits > 1) split_depth(draft, plan.splits);
+  draft.launch().kind = "gemm";
+  use_tensor_core_tile(draft, math, plan.tile, draft.node().sizes[2], packed ? 32 : 128);
+  draft.launch().variant += (packed ? " packed" : "") + in_slices(plan.splits);
+  const ir::Shape& sizes = draft.node().sizes;
+  const IndexExpr tiles_of_one = ir::ceildiv(sizes[1], plan.tile.rows) * ir::ceildiv(sizes[2], plan.tile.columns);
+  draft.launch().groups = {persistent_groups(draft.caps, tiles_of_one, plan.tile, sizes[0]), 1, sizes[0]};
+  return plan.tile;
+}
+
+}  // namespace
+
+void offer_gemm_tensor_core(Draft& draft) {
+  const TensorCoreMath math = *tensor_core_math(draft);
+  use_plan(draft, math, false);
+  pass_matrices(draft, math.chunk);
+}
+
+void offer_gemm_packed_tensor_core(Draft& draft) {
+  const TensorCoreMath math = *tensor_core_math(draft);
+  use_plan(draft, math, true);
+  const ir::Node& node = draft.node();
+  const IndexExpr inner = inner_batch(draft);
+  const auto blocks = [&](ProductOperand role) {
+    const ir::View& view = node.operands[role == ProductOperand::kA ? 0 : 1];
+    return packed_blocks(draft, view, matrices(draft, view, inner), inner, role, math.terms);
+  };
+  const Blocks a = blocks(ProductOperand::kA), b = blocks(ProductOperand::kB);
+  TemplateLaunch& launch = draft.launch();
+  define(launch, "PACKED", 1);
+  define(launch, "A_ROWS", a.form != BlockForm::kColumns);
+  define(launch, "B_ROWS", b.form != BlockForm::kColumns);
+  launch.buffers({{"a", a.input}, {"b", b.input}});
+  launch.args({{"M", node.sizes[1]}, {"N", node.sizes[2]}, {"K", node.reduce_sizes[0]}});
+  launch.args({{"a_batch", a.batch}, {"b_batch", b.batch}});
+  store_along(launch, 2, launch.store_width, 3);
+}
+
+}  // namespace ocl::schedule

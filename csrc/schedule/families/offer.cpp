@@ -1,0 +1,131 @@
+// csrc/schedule/families/offer.cpp: combines the rows of kernels/kernels.def with their families, and asks them.
+#include "csrc/schedule/families/offer.h"
+
+#include <algorithm>
+
+#include "csrc/schedule/layout.h"
+
+namespace ocl::schedule {
+
+#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
+  Refused why_not_##offer(const Draft& draft);                                           \
+  void offer_##offer(Draft& draft);
+#include "kernels/kernels.def"
+#undef OCL_KERNEL
+
+/// Rows that are only launched by other rows are never asked.
+Refused why_not_none(const Draft&) { return "it is launched by another kernel's row"; }
+void offer_none(Draft&) {}
+
+const std::vector<TemplateRow>& template_rows() {
+  static const std::vector<TemplateRow> rows = [] {
+#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
+  {KernelId::k_##name, why_not_##offer, offer_##offer},
+    std::vector<TemplateRow> all = {
+#include "kernels/kernels.def"
+    };
+#undef OCL_KERNEL
+    std::erase_if(all, [](const TemplateRow& row) { return row.make == offer_none; });
+    return all;
+  }();
+  return rows;
+}
+
+bool TemplateRow::computes(const ir::Node& node) const {
+  const KernelRow& row = kernel_row(kernel);
+  switch (row.operation) {
+    case KernelOperation::k_gemm:
+    case KernelOperation::k_gemm_packed:
+      return node.kind == ir::NodeKind::kContract;
+    case KernelOperation::k_conv:
+      return node.kind == ir::NodeKind::kConvolve && node.convolve.kind != ir::ConvolveKind::kWeight;
+    case KernelOperation::k_conv_weight:
+      return node.kind == ir::NodeKind::kConvolve && node.convolve.kind == ir::ConvolveKind::kWeight;
+    case KernelOperation::k_attention:  // The portable kernels also compute the gradients.
+      return node.kind == ir::NodeKind::kAttention &&
+             (!row.on_tensor_cores() || node.attention.kind == ir::AttentionKind::kForward);
+    default:
+      return row.operation == KernelOperation::k_attention_gradient && node.kind == ir::NodeKind::kAttention &&
+             node.attention.kind != ir::AttentionKind::kForward;
+  }
+}
+
+std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& request, const std::string& wanted) {
+  Draft draft({request.graph, request.id, row.kernel, request.caps, request.keeps_parameters},
+              row_of(wanted) == row.name() ? Choices(wanted) : Choices());
+  if (Refused reason = row.why_not(draft)) return Refusal{row.kernel, std::move(*reason)};
+  row.make(draft);
+  return std::move(draft.offer);
+}
+
+const ir::Buffer& Draft::buffer(ir::BufferId buffer) const {
+  const auto number = static_cast<size_t>(buffer);
+  if (number >= graph.buffers.size()) return offer.buffers[number - graph.buffers.size()];
+  const auto laid_out = offer.layouts.find(buffer);
+  return laid_out == offer.layouts.end() ? graph.buffers[number] : laid_out->second;
+}
+
+ir::BufferId Draft::add(ir::Buffer buffer) {
+  offer.buffers.push_back(std::move(buffer));
+  return static_cast<ir::BufferId>(graph.buffers.size() + offer.buffers.size() - 1);
+}
+
+void Draft::lay_out(ir::BufferId id, const std::vector<int>& order) {
+  if (buffer(id).strides) return;
+  ir::Buffer laid_out = buffer(id);
+  laid_out.strides = dense_strides(laid_out.sizes, order);
+  if (static_cast<size_t>(id) < graph.buffers.size())
+    offer.layouts.emplace(id, std::move(laid_out));
+  else
+    offer.buffers[static_cast<size_t>(id) - graph.buffers.size()] = std::move(laid_out);
+}
+
+namespace {
+
+/// True if a dimension is 0. There is nothing to compute then, and the cost models divide by the sizes.
+bool is_empty(const ir::Node& node) {
+  const auto zero = [](const ir::Shape& sizes) {
+    return std::any_of(sizes.begin(), sizes.end(),
+                       [](const ir::IndexExpr& size) { return size.is_const() && size.constant() == 0; });
+  };
+  return zero(node.sizes) || zero(node.reduce_sizes) ||
+         std::any_of(node.operands.begin(), node.operands.end(), [&](const ir::View& operand) { return zero(operand.sizes); });
+}
+
+}  // namespace
+
+bool takes_template(const ir::Node& node) {
+  const bool kind =
+      node.kind == ir::NodeKind::kContract || node.kind == ir::NodeKind::kConvolve || node.kind == ir::NodeKind::kAttention;
+  return kind && !is_empty(node);
+}
+
+std::string signature(const Offer& offer) {
+  const TemplateLaunch& launch = offer.launch;
+  std::string text = kernel_row(launch.kernel).name;
+  const auto add = [&](const std::string& part) { text.append(" ").append(part); };
+  add(std::to_string(offer.before.size()));
+  add(std::to_string(offer.splits));
+  add(std::to_string(launch.scratch_elements));
+  for (const auto& [name, value] : launch.defines) add(name + "=" + value);
+  for (const TemplateLaunch::Int& value : launch.ints) add(value.value.str());
+  for (const ir::IndexExpr& groups : launch.groups) add(groups.str());
+  for (const int local : launch.local) add(std::to_string(local));
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> turned(const Offer& offer) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const Choices::Knob& knob : offer.choices.knobs())
+    for (size_t option = 0; option < knob.options.size(); ++option) {
+      if (option == knob.taken) continue;
+      const std::string setting = knob.name + "=" + knob.options[option];
+      std::string text = offer.row;
+      for (const Choices::Knob& other : offer.choices.knobs())
+        text += " " + (&other == &knob ? setting : other.name + "=" + other.options[other.taken]);
+      texts.emplace_back(text, setting);
+    }
+  return texts;
+}
+
+}  // namespace ocl::schedule

@@ -1,0 +1,206 @@
+// csrc/schedule/families/tensor_cores.cpp: chooses a tile for tensor cores and sets the macros of its launch.
+#include "csrc/schedule/families/tensor_cores.h"
+
+#include <array>
+
+namespace ocl::schedule {
+
+using ir::IndexExpr;
+namespace {
+
+constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp;
+
+/// A row of tiles.def. A chunk or a number of terms of 0 stands for any.
+struct ProductTile {
+  KernelLevel level;
+  bool packed = false;
+  int chunk = 0, terms = 0;
+  int rows, columns, warp_rows = 0, warp_columns = 0;
+  double rate;
+  const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
+};
+#define PRODUCT_TILE(...) ProductTile{__VA_ARGS__},
+constexpr ProductTile kProductTiles[] = {
+#include "csrc/schedule/families/tiles.def"
+};
+#undef PRODUCT_TILE
+
+}  // namespace
+
+std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
+  const ir::Node& node = draft.node();
+  const ir::DType type = draft.buffer(node.operands[0].buffer).dtype;
+  // The other operands of attention (statistics, mask, random state) may have any dtype.
+  const size_t operands = node.kind != ir::NodeKind::kAttention                ? node.operands.size()
+                          : node.attention.kind == ir::AttentionKind::kForward ? 3
+                                                                               : 4;
+  for (size_t i = 0; i < operands; ++i)
+    if (draft.buffer(node.operands[i].buffer).dtype != type) return std::nullopt;
+  struct Row {
+    ir::DType type;
+    TensorCoreMath math;
+  };
+  // TF32 is first. If it is not allowed, float32 is multiplied by split TF32. The rates of warp kernels are estimates.
+  static const std::array<Row, 8> rows = {
+      {{ir::DType::kF32, {KernelType::kTf32, kWarpgroup, "tf32", 1, 4, 1.5e12, 1e12}},
+       {ir::DType::kF32, {KernelType::kFp32, kWarpgroup, "split tf32", 3, 4, 0.6e12, 0.65e12}},
+       {ir::DType::kBF16, {KernelType::kBf16, kWarpgroup, "bf16", 1, 8, 4e12, 2.65e12}},
+       {ir::DType::kF16, {KernelType::kFp16, kWarpgroup, "f16", 1, 8, 4e12, 2.65e12}},
+       {ir::DType::kF32, {KernelType::kTf32, kWarp, "tf32", 1, 4, 1e12, 1e12}},
+       {ir::DType::kF32, {KernelType::kFp32, kWarp, "split tf32", 3, 4, 0.5e12, 0.5e12}},
+       {ir::DType::kBF16, {KernelType::kBf16, kWarp, "bf16", 1, 8, 2.5e12, 2.5e12}},
+       {ir::DType::kF16, {KernelType::kFp16, kWarp, "f16", 1, 8, 2.5e12, 2.5e12}}}};
+  const KernelRow& kernel = kernel_row(draft.kernel);
+  for (const Row& row : rows) {
+    if (row.type != type || row.math.level != kernel.level || !draft.caps.kernels.has(kernel.base, row.math.type)) continue;
+    if (row.math.type == KernelType::kTf32 && !node.reduced_precision) continue;
+    TensorCoreMath math = row.math;
+    math.wide = allows_variant(
+        draft, math, node.kind == ir::NodeKind::kContract ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
+    return math;
+  }
+  return std::nullopt;
+}
+
+const Fit kMultiplied = {[](const Draft& d) { return tensor_core_math(d).has_value(); },
+                         [](const Draft& d) {
+                           const ir::DType type = d.buffer(d.node().operands[0].buffer).dtype;
+                           for (const ir::View& other : d.node().operands)
+                             if (const ir::DType second = d.buffer(other.buffer).dtype;
+                                 second != type && ir::is_floating(second))
+                               return std::string("the operands are ") + ir::name(type) + " and " + ir::name(second);
+                           return std::string("it does not multiply ") + ir::name(type) + " on this device";
+                         }};
+
+bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperation form) {
+  for (const KernelRow& row : kernel_rows())
+    if (row.operation == form && row.level == math.level) return draft.caps.kernels.has(row.id, math.type);
+  return false;
+}
+
+std::string TensorCoreTile::name() const {
+  const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
+  return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
+}
+
+std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed) {
+  std::vector<TensorCoreTile> tiles;
+  for (const ProductTile& row : kProductTiles) {
+    if (row.level != math.level || (row.level == kWarpgroup && row.packed != packed)) continue;
+    if ((row.chunk != 0 && row.chunk != math.chunk) || (row.terms != 0 && row.terms != math.terms)) continue;
+    if (row.columns <= 128 || math.wide || math.chunk == 4)
+      tiles.push_back({row.rows, row.columns, row.rate, row.warp_rows, row.warp_columns});
+  }
+  return tiles;
+}
+
+int weight_producers(int chunk, const TensorCoreTile& tile) {
+  return tile.warp_rows == 0 && chunk == 4 && tile.columns == 128 ? 256 : 128;
+}
+
+ProductSizes product_sizes(const ir::Node& node) {
+  return {typical(node.sizes[1], 512), typical(node.sizes[2], 512), typical(node.reduce_sizes[0], 512),
+          typical(node.sizes[0], 8), constants(node.sizes) && constants(node.reduce_sizes)};
+}
+
+namespace {
+
+// Fewest elements of the inner dimension in a slice.
+constexpr int64_t kMinSliceDepth = 256;
+
+bool splits_into(const ProductSizes& problem, int64_t splits, int chunk) {
+  if (splits == 1) return true;
+  return problem.fixed && problem.depth % (splits * chunk) == 0 && problem.depth / splits >= kMinSliceDepth;
+}
+
+/// Returns the estimated time in seconds: full waves of tiles, then the sum of the slices.
+double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCoreTile& tile, const ProductSizes& p,
+                  int64_t splits) {
+  const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
+  const double products =
+      tile_cost(caps, tile, p.rows, p.columns, p.batches * splits) * 2 * static_cast<double>(steps * step) / math.product;
+  if (splits == 1) return products;
+  const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
+  // With slices, the kernel cannot run the epilogue. So the epilogue costs another pass over the result.
+  return products + 2 * static_cast<double>(splits + 1) * part / caps.memory_bytes_per_second + caps.launch_seconds;
+}
+
+}  // namespace
+
+std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed) {
+  std::vector<TilePlan> plans;
+  for (const TensorCoreTile& tile : tensor_core_tiles(math, packed)) {
+    TilePlan best{tile, 1, seconds_of(caps, math, tile, problem, 1)};
+    for (int64_t splits = 2; splits <= 64; ++splits) {
+      if (!splits_into(problem, splits, math.chunk)) continue;
+      const double seconds = seconds_of(caps, math, tile, problem, splits);
+      if (seconds < best.seconds) best = {tile, splits, seconds};
+    }
+    plans.push_back(best);
+  }
+  std::stable_sort(plans.begin(), plans.end(), [](const TilePlan& a, const TilePlan& b) { return a.seconds < b.seconds; });
+  return plans;
+}
+
+TilePlan choose_tile_plan(Draft& draft, const TensorCoreMath& math, const ProductSizes& problem, bool packed) {
+  std::vector<std::pair<double, TilePlan>> ranked;
+  for (const TilePlan& plan : tile_plans(draft.caps, math, problem, packed)) ranked.emplace_back(plan.seconds, plan);
+  TilePlan plan = pick_tile(draft.choices(), std::move(ranked));
+  std::vector<int64_t> splits = {plan.splits};
+  int64_t more = plan.splits + 1;
+  while (more <= 64 && !splits_into(problem, more, math.chunk)) ++more;
+  if (plan.splits > 1) splits.push_back(1);
+  if (more <= 64) splits.push_back(more);
+  if (problem.fixed) plan.splits = draft.choices().pick("splits", splits);
+  return plan;
+}
+
+TensorCoreTile choose_tensor_core_tile(Draft& draft, const std::vector<TensorCoreTile>& tiles, int64_t rows, int64_t columns,
+                                       int64_t others) {
+  std::vector<std::pair<double, TensorCoreTile>> ranked;
+  for (const TensorCoreTile& tile : tiles) ranked.emplace_back(tile_cost(draft.caps, tile, rows, columns, others), tile);
+  return pick_tile(draft.choices(), std::move(ranked));
+}
+
+int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile) {
+  // Two of the smallest work-groups fit on a compute unit.
+  return caps.units * (tile.rows == 64 && tile.columns == 64 ? 2 : 1);
+}
+
+IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const TensorCoreTile& tile, const IndexExpr& others) {
+  if (tile.warp_rows != 0) return tiles;
+  const int64_t resident = resident_groups(caps, tile);
+  if (!tiles.is_const() || !others.is_const()) return ir::min(tiles, ir::max(ir::floordiv(resident, others), 1));
+  // If there were more work-groups than are resident, the last ones would wait until others have computed all their
+  // tiles.
+  const auto waves = [&](int64_t groups) {
+    return ((tiles.constant() + groups - 1) / groups) * ((groups * others.constant() + resident - 1) / resident);
+  };
+  int64_t best = 1;
+  for (int64_t groups = 2; groups <= std::min(tiles.constant(), resident); ++groups)
+    if (waves(groups) <= waves(best)) best = groups;
+  return best;
+}
+
+void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, int producers, int store_width) {
+  TemplateLaunch& launch = draft.launch();
+  launch.variant = tile.name() + " " + math.name;
+  define_types(draft, launch, store_width);
+  define(launch, "TILE_M", tile.rows);
+  define(launch, "TILE_N", tile.columns);
+  define(launch, "TERMS", math.terms);
+  launch.local = {tile.rows / 64 * 128 + producers, 1, 1};
+  launch.store_width = store_width;
+  if (math.level != kWarp) return;
+  define(launch, "WARP_M", tile.warp_rows);
+  define(launch, "WARP_N", tile.warp_columns);
+  launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32, 1, 1};
+}
+
+void use_tensor_core_tile(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, const IndexExpr& columns,
+                          int producers) {
+  use_tensor_cores(draft, math, tile, producers, multiples(draft, math.chunk, {columns}) ? math.chunk : 2);
+  draft.launch().store_aligned = true;
+}
+
+}  // namespace ocl::schedule

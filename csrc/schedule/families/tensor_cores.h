@@ -1,0 +1,84 @@
+// csrc/schedule/families/tensor_cores.h: how tensor core kernels multiply, their tiles, and the cost model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "csrc/schedule/families/tiles.h"
+
+namespace ocl::schedule {
+
+/// How tensor cores multiply the operands of a node, how fast, and what the kernels require of the operands.
+struct TensorCoreMath {
+  KernelType type;
+  KernelLevel level;  // Warpgroup (wgmma) or warp (mma).
+  const char* name;   // Part of a variant's name, such as "split tf32".
+  int terms;          // Products that make up one product of floats: 3 for split TF32, otherwise 1.
+  int chunk;          // Elements in 16 bytes. Strides and contiguous channels must be multiples of it.
+  double flops;       // Highest number of multiply-adds per second of one compute unit of an H200.
+  // Multiply-adds per second of one compute unit that a matrix product reaches in tiles of 128 x 128 with operands in
+  // place.
+  double product;
+  bool wide = false;  // Tiles of 256 columns may be used.
+};
+/// Returns how the kernel that is asked would multiply the node's operands; nullopt if it cannot on this device.
+std::optional<TensorCoreMath> tensor_core_math(const Draft& draft);
+/// The condition that tensor_core_math() returns a value.
+extern const Fit kMultiplied;
+/// True if the device may use `form`, a variant of the kernel that is asked.
+bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperation form);
+
+/// The tile of the output that a work-group computes. A consumer warpgroup has 64 of its rows; a warp has warp_rows x
+/// warp_columns.
+struct TensorCoreTile {
+  int rows, columns;
+  double rate;  // Speed on a full device, relative to tiles of 128 x 128 with operands in place.
+  int warp_rows = 0, warp_columns = 0;
+  std::string name() const;  // "128x128", "128x128/64x32".
+};
+
+/// Returns the tiles of kernels with packed operands, or with operands in place.
+std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
+/// Returns the number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers
+/// split and transpose them.
+int weight_producers(int chunk, const TensorCoreTile& tile);
+
+/// The sizes of a batch of matrix products, for the cost model.
+struct ProductSizes {
+  int64_t rows, columns, depth, batches;
+  bool fixed;  // All sizes are known now, so the inner dimension may be split.
+};
+/// One way to compute a product: the tile, the number of slices, and the estimated time.
+struct TilePlan {
+  TensorCoreTile tile;
+  int64_t splits;
+  double seconds;
+  std::string name() const { return tile.name(); }
+};
+/// Operands of products with fewer multiply-adds than this are never packed.
+inline constexpr int64_t kMinPackedProducts = int64_t{1} << 27;
+ProductSizes product_sizes(const ir::Node& node);
+/// Returns the best plan for each tile, fastest first.
+std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
+/// Chooses one of tile_plans() by the knobs "tile" and "splits".
+TilePlan choose_tile_plan(Draft& draft, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
+
+/// Returns the tile with the lowest tile_cost. The choice is the knob "tile".
+TensorCoreTile choose_tensor_core_tile(Draft& draft, const std::vector<TensorCoreTile>& tiles, int64_t rows, int64_t columns,
+                                       int64_t others);
+/// resident_groups returns the number of work-groups of this tile that run at the same time. persistent_groups returns
+/// the number of work-groups of a launch over `tiles` tiles, if `others` such launches share the device. It is at most
+/// the number of resident work-groups; a warp kernel has one work-group per tile.
+int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile);
+ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const TensorCoreTile& tile,
+                                const ir::IndexExpr& others);
+/// Sets tile, terms and local size of the launch.
+void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, int producers = 128,
+                      int store_width = 2);
+/// Does what use_tensor_cores does, for a kernel that stores vectors along rows of `columns` elements. Chooses the
+/// width of these vectors.
+void use_tensor_core_tile(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, const ir::IndexExpr& columns,
+                          int producers = 128);
+
+}  // namespace ocl::schedule

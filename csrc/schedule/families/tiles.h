@@ -1,0 +1,74 @@
+// csrc/schedule/families/tiles.h: tiles of the portable kernels, and how a tile is chosen.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "csrc/schedule/families/operands.h"
+
+namespace ocl::schedule {
+
+/// Returns the value of `e` if it is constant, otherwise `otherwise`. Use it for choices of speed, never of
+/// correctness.
+int64_t typical(const ir::IndexExpr& e, int64_t otherwise);
+/// True if all expressions are constants.
+bool constants(const std::vector<ir::IndexExpr>& sizes);
+/// " in 4 slices"; "" for one slice.
+std::string in_slices(int64_t splits);
+
+/// Largest number of alternatives that a knob offers: the best ones by the cost model.
+inline constexpr size_t kMostOptions = 3;
+/// Sorts pairs of cost and tile, and offers the cheapest tiles as the knob "tile". Returns the one that is taken.
+template <class Tile>
+Tile pick_tile(Choices& choices, std::vector<std::pair<double, Tile>> ranked) {
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (const auto& [cost, tile] : ranked)
+    if (names.size() < kMostOptions) names.push_back(tile.name());
+  return ranked[choices.pick("tile", names)].second;
+}
+
+/// A register tile of a CPU kernel: rows, and vectors of columns.
+struct ItemTile {
+  int registers;  // Vector registers of the CPUs that the tile is for: 32 with 16 floats and on NEON, 16 on AVX2.
+  int rows, vectors;
+  double cost;         // Time per element of the output, relative to the best tile.
+  const char* source;  // Where the cost comes from: "measured" or "estimate".
+  std::string name() const { return std::to_string(rows) + "x" + std::to_string(vectors); }
+};
+/// Returns the tile with the lowest cost for rows x columns: the area of all tiles, which may reach beyond the output,
+/// times the tile's cost. The choice is the knob "tile".
+ItemTile choose_item_tile(Draft& draft, int64_t rows, int64_t columns);
+/// Returns the number of tiles of a work-item: `max_tiles`, halved until at least 4 work-items per core are left.
+/// tiles: number of all tiles; other_items: number of work-items in the other dimensions. The choice is the knob "run".
+int choose_tiles_per_item(Draft& draft, int64_t tiles, int64_t other_items, int max_tiles);
+
+/// The tile of the output that a work-group computes, and the block of it that a work-item computes
+/// (kernels/gemm/group.cl). A step takes 16 elements of the inner dimension.
+struct GroupTile {
+  int rows, columns, item_rows, item_columns;
+  double rate;         // Speed on a full device, relative to the best tile of the kernel.
+  const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
+  int items() const { return rows / item_rows * (columns / item_columns); }
+  std::string name() const { return std::to_string(rows) + "x" + std::to_string(columns); }
+};
+/// Returns the number of tiles of `others` outputs of rows x columns.
+template <class Tile>
+int64_t count_tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t others) {
+  return (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
+}
+/// Returns the cost of `others` outputs of rows x columns, rounded up to full waves of tiles: output elements per compute
+/// unit, divided by the tile's rate.
+template <class Tile>
+double tile_cost(const Caps& caps, const Tile& tile, int64_t rows, int64_t columns, int64_t others) {
+  const int64_t waves = (count_tiles(tile, rows, columns, others) + caps.units - 1) / caps.units;
+  return static_cast<double>(waves) * tile.rows * tile.columns / tile.rate;
+}
+/// Returns the tile of `among` with the lowest tile_cost. The choice is the knob "tile".
+GroupTile choose_group_tile(Draft& draft, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others);
+/// Defines TILE_M, TILE_N, TILE_K, ITEM_M and ITEM_N. Defines SUM_STEPS for sums of `depth` products. Sets the local
+/// size.
+void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);
+
+}  // namespace ocl::schedule

@@ -1,0 +1,16 @@
+// csrc/schedule/families/winograd/filters.h: sizes of Winograd's convolution F(2x2, 3x3), and its transformed filters.
+#pragma once
+
+#include "csrc/schedule/families/tiles.h"
+
+namespace ocl::schedule {
+
+/// The channels of the operand with pixels that the kernel reads, and of the output; for a weight gradient, of x and of dy.
+std::pair<ir::IndexExpr, ir::IndexExpr> winograd_channels(const ir::Node& node);
+/// Number of patches of 2 x 2 outputs.
+ir::IndexExpr winograd_patches(const ir::Node& node);
+int64_t winograd_weight_patches(const ir::Node& node);
+/// Work-groups of kernels/winograd/group.cl: 32 patches by 32 channels each.
+ir::IndexExpr winograd_groups(const ir::Node& node);
+
+}  // namespace ocl::schedule

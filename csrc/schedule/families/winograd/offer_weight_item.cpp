@@ -1,0 +1,49 @@
+// csrc/schedule/families/winograd/offer_weight_item.cpp: offers kernels/winograd/weight_item.cl, weight gradients of 3x3
+// convolutions with stride 1 on CPUs.
+#include "csrc/schedule/families/winograd/filters.h"
+
+namespace ocl::schedule {
+
+void offer_winograd_weight_item(Draft& draft) {
+  const ir::Node& node = draft.node();
+  const ir::ConvolveAttrs& conv = node.convolve;
+  const ir::View &x = node.operands[0], &dy = node.operands[1];
+  const int64_t K = node.sizes[0].constant(), C = node.sizes[1].constant(), tiles = winograd_weight_patches(node);
+  const Caps& caps = draft.caps;
+  const int vw = caps.vector_floats, mr = vw == 8 ? 4 : 8, nv = 2;
+  const Operand input = channels_last_image(draft, x), gradient = channels_last_image(draft, dy);
+
+  // 16 * cb * kb sums and a block of transformed tiles must fit into the L2 cache. Long blocks load and store the sums
+  // less often; short blocks have smaller rounding errors.
+  const int64_t cb = C <= 64 ? 64 : 128, kb = K <= 64 ? 64 : 128, block = cb * kb > 64 * 128 ? 32 : 48;
+  // The tiles of a slice should stay in the L3 cache, because every pair (c, k) of channel blocks reads them.
+  const int64_t blocks = (tiles + block - 1) / block, pairs = (C + cb - 1) / cb * ((K + kb - 1) / kb);
+  const int64_t wanted = (4 * static_cast<int64_t>(caps.units) + pairs - 1) / pairs;
+  const int64_t pixels = typical(dy.sizes[0], 8) * typical(dy.sizes[2], 28) * typical(dy.sizes[3], 28);
+  const int64_t bytes = 4 * pixels * (C + K), cached = bytes / (int64_t{8} << 20) + 1;
+  const int64_t splits = std::clamp<int64_t>(std::max(wanted, cached), 1, std::max<int64_t>(1, blocks / 4));
+  const int64_t items = std::min<int64_t>(2 * static_cast<int64_t>(caps.units), splits * pairs);
+
+  TemplateLaunch& launch = draft.launch();
+  launch.kind = "conv_weight";
+  launch.variant = "F(2,3) " + std::to_string(cb) + "x" + std::to_string(kb) + ", blocks of " + std::to_string(block) +
+                   (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
+  define_types(draft, launch, vw);
+  define(launch, "MR", mr);
+  define(launch, "NV", nv);
+  define(launch, "CB", cb);
+  define(launch, "KB", kb);
+  define(launch, "TILE_BLOCK", block);
+  launch.buffers({{"x", input.input}, {"dy", gradient.input}, {"zeros", zero_row(draft, std::max(C, K))}});
+  launch.scratch_elements = items * 16 * (block * (cb + kb) + cb * kb);
+  launch.args({{"batch", x.sizes[0]}, {"C", C}, {"K", K}, {"splits", splits}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", dy.sizes[2]}, {"out_w", dy.sizes[3]}});
+  launch.args({{"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
+  pass_image(launch, "x", input, false);
+  pass_image(launch, "dy", gradient, false);
+  launch.groups = {items, 1, 1};
+  store_along(launch, 0, vw);
+  if (splits > 1) split_output(draft, splits, {2, 3, 1, 0});
+}
+
+}  // namespace ocl::schedule
