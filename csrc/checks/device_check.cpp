@@ -10,12 +10,11 @@
 #include <mutex>
 #include <tuple>
 
-#include "csrc/checks/check_case.h"
+#include "csrc/checks/check_text.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/hidden_instructions.h"
-#include "csrc/schedule/families/tensor_cores.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 
@@ -87,13 +86,13 @@ cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
 
 void collect_texts(const CheckCase& check, Programs& programs) {
   for (const CheckCase& pack : check.packs) collect_texts(pack, programs);
-  programs.emplace(check.text(), programs.size());
+  programs.emplace(text_of(check), programs.size());
 }
 
 /// Enqueues the packs of a case, then the case itself. Returns the buffer of the case's results, with guards around them;
 /// nullptr if a launch fails. `before` has the initial contents of that buffer.
 cl_mem enqueue(Bench& bench, const Programs& programs, const CheckCase& check, const std::vector<float>& before) {
-  const cl_program program = bench.programs[programs.at(check.text())].get();
+  const cl_program program = bench.programs[programs.at(text_of(check))].get();
   if (program == nullptr) return nullptr;
   cl_int status = CL_SUCCESS;
   bench.kernels.emplace_back(clCreateKernel(program, "checked_kernel", &status));
@@ -175,8 +174,8 @@ std::string fault_of(runtime::Device& device, const KernelAndType& subject, std:
   build_all(*bench, device, programs);
   std::string fault;
   for (CheckCase& check : cases) {
-    const std::string name = std::string("it, with ") + check.defines[0] + " and " + check.defines[1] + ",";
-    if (bench->programs[programs.at(check.text())].get() == nullptr) fault = name + " does not build";
+    const std::string name = "it, as " + check.variant + ",";
+    if (bench->programs[programs.at(text_of(check))].get() == nullptr) fault = name + " does not build";
     if (!fault.empty()) break;
     check.fill(check);
     const std::vector<float> results = results_of(*bench, programs, check);
@@ -198,7 +197,7 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   const std::tuple known{device.index(), subject.row.id, subject.checked.type};
   if (const auto found = verdicts->find(known); found != verdicts->end()) return found->second;
 
-  std::vector<CheckCase> cases = check_cases(subject.row, subject.checked.type);
+  std::vector<CheckCase> cases = schedule::check_cases(subject.row, subject.checked.type);
   Programs programs;
   for (const CheckCase& check : cases) collect_texts(check, programs);
   std::string key = std::to_string(subject.checked.tolerance);
@@ -269,7 +268,8 @@ bool needs(const ir::Graph& graph, const KernelAndType& subject, const Caps& cap
       std::none_of(graph.nodes.begin(), graph.nodes.end(), takes_statistics))
     return false;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
-    if (!is_of(node, row.operation) || graph.buffers[node.operands[0].buffer].dtype != storage_of(subject.checked.type))
+    if (!is_of(node, row.operation) ||
+        graph.buffers[node.operands[0].buffer].dtype != schedule::storage_of(subject.checked.type))
       return false;
     if (subject.checked.type == KernelType::kTf32) return node.reduced_precision;
     const bool rounds = node.reduced_precision && caps.kernels.has(row.base, KernelType::kTf32);

@@ -4,8 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "csrc/codegen/writer.h"
-#include "csrc/ir/graph.h"
+#include "csrc/codegen/type.h"
 
 namespace ocl::codegen {
 

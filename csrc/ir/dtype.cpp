@@ -1,8 +1,6 @@
 // csrc/ir/dtype.cpp: names, sizes and promotion of element types.
 #include "csrc/ir/dtype.h"
 
-#include "csrc/ir/facts.h"
-#include "csrc/ir/graph.h"
 #include "csrc/support/error.h"
 
 namespace ocl::ir {

@@ -15,5 +15,8 @@ bool is_floating(DType t);
 bool is_integral(DType t, bool with_bool);
 /// Returns the type in which a body computes: f32 for f16 and bf16, otherwise the type itself.
 DType compute_type(DType t);
+/// Returns PyTorch's promotion of the dtypes of two tensors that have dimensions: bool < integers < floating point. u8 with i8
+/// gives i16, f16 with bf16 gives f32.
+DType promote(DType a, DType b);
 
 }  // namespace ocl::ir

@@ -27,9 +27,6 @@ struct OpTypes {
   DType value = DType::kF32;
 };
 OpTypes op_types(OpCode code, const std::vector<DType>& operands);
-/// Returns PyTorch's promotion of the dtypes of two tensors that have dimensions: bool < integers < floating point. u8 with i8
-/// gives i16, f16 with bf16 gives f32.
-DType promote(DType a, DType b);
 
 /// A row of reductions.def. Its lists are split into entries.
 struct ReductionFacts {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <set>
 
-#include "csrc/checks/check_case.h"
+#include "csrc/checks/check_text.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/plan.h"
 #include "csrc/exec/tune.h"
@@ -330,7 +330,7 @@ std::string disable_fault(const std::string& value) {
   return "";
 }
 
-/// Returns the check cases of csrc/checks for one type of a kernel, with expected results. `only` is the number of a single
+/// Returns the check cases for one type of a kernel, with expected results. `only` is the number of a single
 /// case, or -1 for all.
 py::list check_cases(const std::string& kernel, const std::string& type, int only) {
   py::list list;
@@ -338,7 +338,7 @@ py::list check_cases(const std::string& kernel, const std::string& type, int onl
     for (const KernelRow::Checked& checked : row.types) {
       if (row.name != kernel || name(checked.type) != type) continue;
       int number = 0;
-      for (checks::CheckCase& check : checks::check_cases(row, checked.type)) {
+      for (checks::CheckCase& check : schedule::check_cases(row, checked.type)) {
         if (number++ != only && only >= 0) continue;
         check.fill(check);
         py::dict d;
@@ -347,7 +347,7 @@ py::list check_cases(const std::string& kernel, const std::string& type, int onl
           inputs.append(py::bytes(reinterpret_cast<const char*>(input.data()), input.size()));
         for (const auto& value : check.arguments)
           std::visit([&](auto x) { arguments.append(py::make_tuple(x, sizeof(x) == 8)); }, value);
-        d["text"] = check.text();
+        d["text"] = checks::text_of(check);
         d["defines"] = check.defines;
         d["inputs"] = inputs;
         d["offset"] = check.offset;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/runtime/cl.h"
+#include "csrc/runtime/binary.h"
 
 namespace ocl::runtime {
 
@@ -28,9 +28,5 @@ std::vector<Built> compile_all(cl_context context, cl_device_id device, const st
                                const std::function<void(size_t)>& done = {});
 // The number of threads in which a GPU's driver compiles at once.
 inline constexpr size_t kCompilerThreads = 8;
-/// Makes a program from a binary of the same device and driver. Returns a null handle if the driver refuses it.
-ProgramHandle load_binary(cl_context context, cl_device_id device, const std::string& options, const std::string& binary);
-/// Returns the program's binary, or "" if the driver gives none.
-std::string binary_of(cl_program program);
 
 }  // namespace ocl::runtime

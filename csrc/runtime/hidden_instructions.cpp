@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "csrc/runtime/compile.h"
+#include "csrc/runtime/binary.h"
 
 namespace ocl::runtime {
 namespace {

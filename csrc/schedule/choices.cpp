@@ -14,6 +14,12 @@ Choices::Choices(const std::string& wanted) {
   }
 }
 
+Choices Choices::exactly(const std::string& wanted) {
+  Choices choices(wanted);
+  choices.exact_ = true;
+  return choices;
+}
+
 size_t Choices::pick(const std::string& knob, const std::vector<std::string>& options) {
   size_t taken = 0;
   if (const auto found = wanted_.find(knob); found != wanted_.end()) {
@@ -25,6 +31,7 @@ size_t Choices::pick(const std::string& knob, const std::vector<std::string>& op
 }
 
 int64_t Choices::pick(const std::string& knob, const std::vector<int64_t>& options) {
+  if (const auto found = wanted_.find(knob); exact_ && found != wanted_.end()) return std::stoll(found->second);
   std::vector<int64_t> distinct;
   std::vector<std::string> names;
   for (const int64_t option : options)

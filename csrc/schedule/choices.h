@@ -21,6 +21,9 @@ class Choices {
   Choices() = default;
   /// Takes the options that `wanted` names, if they are offered, and the cost model's preference for other knobs.
   explicit Choices(const std::string& wanted);
+  /// Takes the options that `wanted` names, even if the cost model would not offer them. For check cases.
+  static Choices exactly(const std::string& wanted);
+  bool exact() const { return exact_; }
   /// Returns the index of the option to take. options[0] is the cost model's preference.
   size_t pick(const std::string& knob, const std::vector<std::string>& options);
   /// Returns the number to take. Equal numbers count as one option.
@@ -30,6 +33,7 @@ class Choices {
 
  private:
   std::map<std::string, std::string> wanted_;
+  bool exact_ = false;
   std::vector<Knob> knobs_;
 };
 

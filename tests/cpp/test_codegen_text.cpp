@@ -8,6 +8,7 @@
 #include "csrc/codegen/dialect.h"
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/codegen/op_library.h"
+#include "csrc/codegen/writer.h"
 #include "csrc/ir/parse.h"
 #include "csrc/support/error.h"
 

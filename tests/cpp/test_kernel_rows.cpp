@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "csrc/checks/check_case.h"
+#include "csrc/checks/check_text.h"
 #include "csrc/ir/builder.h"
 #include "csrc/schedule/families/offer.h"
 #include "csrc/schedule/pipeline.h"
@@ -71,9 +71,9 @@ TEST_CASE("a new row is all that a kernel needs") {
   CHECK(chosen(without) == "gemm_scratch_warp");
 
   for (const KernelRow::Checked& checked : row.types) {
-    const std::vector<checks::CheckCase> cases = checks::check_cases(row, checked.type);
+    const std::vector<checks::CheckCase> cases = schedule::check_cases(row, checked.type);
     CHECK(!cases.empty());
-    for (const checks::CheckCase& check : cases) CHECK(check.text().find("void KERNEL_NAME") != std::string::npos);
+    for (const checks::CheckCase& check : cases) CHECK(checks::text_of(check).find("void KERNEL_NAME") != std::string::npos);
   }
 }
 

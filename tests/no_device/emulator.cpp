@@ -24,7 +24,7 @@
 #include <deque>
 #include <vector>
 
-#include "csrc/checks/reference.h"
+#include "csrc/schedule/families/reference.h"
 
 using uint = unsigned;
 using ulong = unsigned long;
@@ -400,7 +400,7 @@ static float kept(const long* state, ulong draw, int word) {
 
 /// Returns the largest error, relative to the sum of the terms' magnitudes; infinite for NaN. Prints the first result
 /// whose error is not allowed.
-static double largest_error(const std::vector<float>& got, const ocl::checks::Sums& want, double allowed) {
+static double largest_error(const std::vector<float>& got, const ocl::schedule::Sums& want, double allowed) {
   double worst = 0;
   for (size_t i = 0; i < want.exact.size(); ++i) {
     const double error = std::fabs(got[i] - want.exact[i]) / (want.sizes[i] + 1e-30);

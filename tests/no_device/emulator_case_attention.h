@@ -43,7 +43,7 @@ int run_case(int, char** argv) {
 #endif
       y.data(), 0);
   });
-  const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, WIDTH, 0.125, CAUSAL};
+  const ocl::schedule::Attention shape{batch, heads, group, queries, keys, DEPTH, WIDTH, 0.125, CAUSAL};
   // Maps the index of a query or key in [b, h, l] to its row in [b, l, h, d].
   const auto rows_of = [](const std::vector<float>& x, ulong offset, int length, int heads, long size) {
     return [=, &x](size_t r) {
@@ -52,10 +52,10 @@ int run_case(int, char** argv) {
   };
   const auto bias = [&](int head, int i, int j) { return extra.bias(head, i, j); };
   const auto factor = [&](size_t row, int j) { return extra.factor(row, j); };
-  const ocl::checks::Sums want = ocl::checks::attention(
-      shape, ocl::checks::AttentionOperands{rows_of(q, offset, queries, heads, padded(DEPTH)),
-                                            rows_of(k_, offset, keys, k_heads, padded(DEPTH)),
-                                            rows_of(v, offset, keys, k_heads, padded(WIDTH)), nullptr, bias, factor});
+  const ocl::schedule::Sums want = ocl::schedule::attention(
+      shape, ocl::schedule::AttentionOperands{rows_of(q, offset, queries, heads, padded(DEPTH)),
+                                              rows_of(k_, offset, keys, k_heads, padded(DEPTH)),
+                                              rows_of(v, offset, keys, k_heads, padded(WIDTH)), nullptr, bias, factor});
   const double worst = largest_error(y, want, TOLERANCE);
   std::printf("largest error %g, allowed %g\n", worst, TOLERANCE);
   return !(worst <= TOLERANCE);

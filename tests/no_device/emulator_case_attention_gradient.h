@@ -61,11 +61,11 @@ int run_case(int, char** argv) {
   const auto bias = [&](int head, int i, int j) { return extra.bias(head, i, j); };
   const auto factor = [&](size_t row, int j) { return extra.factor(row, j); };
   const auto rows_of = [](const Operand& x) { return [&x](size_t r) { return x.row(r); }; };
-  const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, DEPTH2, 0.125, CAUSAL};
-  auto gradients = ocl::checks::attention_gradients(
-      shape, ocl::checks::AttentionOperands{rows_of(q), rows_of(key), rows_of(value), rows_of(dout), bias, factor}, true);
+  const ocl::schedule::Attention shape{batch, heads, group, queries, keys, DEPTH, DEPTH2, 0.125, CAUSAL};
+  auto gradients = ocl::schedule::attention_gradients(
+      shape, ocl::schedule::AttentionOperands{rows_of(q), rows_of(key), rows_of(value), rows_of(dout), bias, factor}, true);
   // Pass 1 computes the gradient of q. Pass 2 computes the gradient of k, followed by that of v.
-  ocl::checks::Sums want = PASS == 1 ? gradients.q : gradients.k;
+  ocl::schedule::Sums want = PASS == 1 ? gradients.q : gradients.k;
   if (PASS == 2) want.append(gradients.v);
   std::vector<float> sums = gradients.largest, delta = gradients.deltas;
   sums.insert(sums.end(), gradients.totals.begin(), gradients.totals.end());

@@ -17,7 +17,7 @@ extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, BIAS_TYPES int
 
 /// Returns the number of wrong statistics. Slice i has the statistics of the tiles i, i + slices, i + 2 * slices and so
 /// on.
-static long wrong_statistics(ocl::checks::Sums values, const float* got, size_t channels, size_t slices) {
+static long wrong_statistics(ocl::schedule::Sums values, const float* got, size_t channels, size_t slices) {
 // The values are rounded to halves, as the kernel stores them.
 #if HALVES_HOST
   for (double& x : values.exact) {
@@ -25,7 +25,7 @@ static long wrong_statistics(ocl::checks::Sums values, const float* got, size_t 
     x = widen(reinterpret_cast<const char*>(&bits));
   }
 #endif
-  const ocl::checks::Sums want = ocl::checks::channel_statistics(values, channels, TILE_M, slices);
+  const ocl::schedule::Sums want = ocl::schedule::channel_statistics(values, channels, TILE_M, slices);
   const size_t block = slices * channels;
   std::vector<double> largest(block);
   for (size_t at = 0; at < values.exact.size(); ++at) {
@@ -95,7 +95,7 @@ static OPERAND_T_HOST* filters_at(std::vector<char>& bytes) { return reinterpret
 
 /// The sizes from the command line, and random tensors: x [batch][H][W][GC], w [GK][R][S][C], dy [batch][P][Q][GK].
 struct Case {
-  ocl::checks::Convolution shape;
+  ocl::schedule::Convolution shape;
   // P and Q: height and width of dy. GC and GK: channels and filters of all groups together.
   int P, Q, GC, GK;
   std::vector<float> x, w, dy;
@@ -117,13 +117,13 @@ static size_t tiles(long n, int of) { return static_cast<size_t>((n + of - 1) / 
 
 #ifdef WEIGHT
 /// Returns the kernel's result; `want` gets the reference.
-static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
-  const ocl::checks::Convolution& s = c.shape;
+static std::vector<float> computed(Case& c, ocl::schedule::Sums& want) {
+  const ocl::schedule::Convolution& s = c.shape;
   const int batch = s.batch, C = s.C, K = s.K, H = s.H, W = s.W, R = s.R, S = s.S;
   const int stride = s.stride, pad = s.pad, dilation = s.dilation, groups = s.groups;
   const int GC = c.GC, GK = c.GK, P = c.P, Q = c.Q;
   const int splits = 3, split_pixels = (batch * P * Q + splits * 64 - 1) / (splits * 64) * 64;
-  want = ocl::checks::convolution_weight_gradient(c.shape, c.x, c.dy, 1, batch * P * Q);
+  want = ocl::schedule::convolution_weight_gradient(c.shape, c.x, c.dy, 1, batch * P * Q);
   std::vector<float> slices(c.w.size() * splits, -1e30f);
   auto a = stored(c.dy), b = stored(c.x);
   launch(tiles(R * S * C, TILE_N) * tiles(K, TILE_M), groups, splits, GROUP_ITEMS, [&] {
@@ -136,14 +136,14 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
 }
 #elif DATA_GRADIENT
 /// Returns the kernel's result; `want` gets the reference.
-static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
-  const ocl::checks::Convolution& s = c.shape;
+static std::vector<float> computed(Case& c, ocl::schedule::Sums& want) {
+  const ocl::schedule::Convolution& s = c.shape;
   const int batch = s.batch, C = s.C, K = s.K, H = s.H, W = s.W, R = s.R, S = s.S;
   const int stride = s.stride, pad = s.pad, dilation = s.dilation, groups = s.groups;
   const int GK = c.GK, P = c.P, Q = c.Q;
-  want = ocl::checks::convolution_data_gradient(c.shape, c.w, c.dy);
+  want = ocl::schedule::convolution_data_gradient(c.shape, c.w, c.dy);
   // Filters [GC][R][S][K].
-  const std::vector<float> turned = ocl::checks::filters_channel_first(c.shape, c.w);
+  const std::vector<float> turned = ocl::schedule::filters_channel_first(c.shape, c.w);
   auto a = stored(c.dy);
   auto b = filters_of(turned, groups, C, R * S * K);
   std::vector<float> got(c.x.size(), -1e30f);
@@ -167,8 +167,8 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
 #endif
 /// Returns the kernel's result, followed by `slices` slices of statistics; `want` gets the reference of the result
 /// only. `all` is the number of work-groups if the kernel stores statistics.
-static std::vector<float> computed(Case& c, ocl::checks::Sums& want, int slices, size_t all) {
-  const ocl::checks::Convolution& s = c.shape;
+static std::vector<float> computed(Case& c, ocl::schedule::Sums& want, int slices, size_t all) {
+  const ocl::schedule::Convolution& s = c.shape;
   const int batch = s.batch, C = s.C, K = s.K, H = s.H, W = s.W, R = s.R, S = s.S;
   const int stride = s.stride, pad = s.pad, dilation = s.dilation, groups = s.groups;
   const int GC = c.GC, GK = c.GK;
@@ -182,7 +182,7 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want, int slices,
   // One work-group computes all tiles.
   all = 1;
 #endif
-  want = ocl::checks::convolution(c.shape, c.x, c.w);
+  want = ocl::schedule::convolution(c.shape, c.x, c.w);
   auto a = stored(c.x);
   auto b = filters_of(c.w, groups, K, R * S * C);
   std::vector<float> got(c.dy.size() + static_cast<size_t>(3) * slices * GK, -1e30f);
@@ -201,7 +201,7 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want, int slices,
 
 int run_case(int, char** argv) {
   Case c(argv);
-  ocl::checks::Sums want;
+  ocl::schedule::Sums want;
   long wrong = 0;
 #if STATISTICS
   const int slices = std::atoi(argv[12]);

@@ -31,7 +31,7 @@ int run_case(int, char** argv) {
   launch(tiles, 1, batch, GROUP_ITEMS, [&] {
     k(x.data(), offset, y.data(), offset, M, N, K, 1, a_size, 0, a_row, a_col, b_size, 0, b_row, b_col, c.data(), 0);
   });
-  const ocl::checks::Sums want = ocl::checks::matrix_products(
+  const ocl::schedule::Sums want = ocl::schedule::matrix_products(
       batch, M, N, K, [&](int i, int m, int d) { return a[offset + i * a_size + m * a_row + d * a_col]; },
       [&](int i, int d, int n) { return b[offset + i * b_size + d * b_row + n * b_col]; });
   long wrong = 0;

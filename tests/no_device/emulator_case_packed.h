@@ -58,7 +58,7 @@ int run_case(int, char** argv) {
     k(pa.data(), 32, pb.data(), 32, M, N, K, (M + 63) / 64 * static_cast<long>(steps) * 2048,
       shared ? 0 : (N + 63) / 64 * static_cast<long>(steps) * b_pieces * 2048, c.data(), 0);
   });
-  const ocl::checks::Sums want = ocl::checks::matrix_products(
+  const ocl::schedule::Sums want = ocl::schedule::matrix_products(
       batch, M, N, K, [&](int i, int m, int d) { return a[offset + i * a_size + m * a_row + d * a_col]; },
       [&](int i, int d, int n) { return b[offset + (shared ? 0 : i) * b_size + d * b_row + n * b_col]; });
   // Results are exact except for the products of low parts, which the kernel leaves out.

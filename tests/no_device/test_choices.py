@@ -116,6 +116,20 @@ def test_nearby_sizes_share_a_problem():
     assert problem(8) != problem(9) and problem(512) != problem(1024)
 
 
+def test_filters_can_be_kept_in_place():
+    """The options of a choice have no spaces, so each can be followed."""
+    x, w = torch.randn(16, 256, 28, 28), torch.randn(256, 256, 3, 3)
+    graphs: list[ir.Graph] = []
+    with torch.no_grad():
+        compiled(lambda x, w: F.conv2d(x, w, padding=1), graphs, dynamic=False)(x, w)
+    problem, _, candidates = the_case(graphs[0], CAPS["warpgroup"])
+    for choice in (choice for choice, _ in candidates):
+        assert all("=" in word for word in choice.split()[1:]), choice
+        log = _C.exec.render(graphs[0], CAPS["warpgroup"], True, {problem: choice})["log"]
+        packed = any("filters packed" in line for line in log)
+        assert "filters=" not in choice or packed == ("filters=packed" in choice), choice
+
+
 REFUSED: dict[str, Any] = {
     "warpgroup": (torch.mm, [(256, 7), (7, 64)], "gemm_warpgroup: refused, K = 7 is below 16"),
     "warp": (torch.mm, [(256, 64), (64, 10)], "gemm_warp: refused, N = 10 is below 24"),

@@ -112,7 +112,7 @@ def conv(case: Case) -> torch.Tensor:
     window = ((case["stride_h"],) * 2, (case["pad_h"],) * 2, (1, 1), groups)
     x = case.operand("x", (n, groups * c, case["in_h"], case["in_w"]), strides)
     w = case.buffers["w"].double().view(groups, k, r, s, c).permute(0, 1, 4, 2, 3)
-    if "DATA_GRADIENT" in case.defines:
+    if case.defines["DATA_GRADIENT"] == "1":
         shape = (n, groups * k, case["out_h"], case["out_w"])
         y = torch.nn.grad.conv2d_input(shape, w.transpose(1, 2).flatten(0, 1), x, *window)
     else:

@@ -58,26 +58,22 @@ std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& reque
   return std::move(draft.offer);
 }
 
-const ir::Buffer& Draft::buffer(ir::BufferId buffer) const {
-  const auto number = static_cast<size_t>(buffer);
-  if (number >= graph.buffers.size()) return offer.buffers[number - graph.buffers.size()];
-  const auto laid_out = offer.layouts.find(buffer);
-  return laid_out == offer.layouts.end() ? graph.buffers[number] : laid_out->second;
+const ir::Buffer& Draft::buffer(ir::BufferId id) const {
+  if (id >= offer.first_buffer) return offer.buffers[static_cast<size_t>(id - offer.first_buffer)];
+  const auto laid_out = offer.layouts.find(id);
+  return laid_out == offer.layouts.end() ? graph.buffers[static_cast<size_t>(id)] : laid_out->second;
 }
 
 ir::BufferId Draft::add(ir::Buffer buffer) {
   offer.buffers.push_back(std::move(buffer));
-  return static_cast<ir::BufferId>(graph.buffers.size() + offer.buffers.size() - 1);
+  return offer.first_buffer + static_cast<ir::BufferId>(offer.buffers.size()) - 1;
 }
 
 void Draft::lay_out(ir::BufferId id, const std::vector<int>& order) {
-  if (buffer(id).strides) return;
+  if (buffer(id).strides) return;  // New buffers have strides.
   ir::Buffer laid_out = buffer(id);
   laid_out.strides = dense_strides(laid_out.sizes, order);
-  if (static_cast<size_t>(id) < graph.buffers.size())
-    offer.layouts.emplace(id, std::move(laid_out));
-  else
-    offer.buffers[static_cast<size_t>(id) - graph.buffers.size()] = std::move(laid_out);
+  offer.layouts.emplace(id, std::move(laid_out));
 }
 
 namespace {

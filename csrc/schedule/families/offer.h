@@ -42,7 +42,8 @@ struct Offer {
   ir::Node node;          // The node as the kernel computes it. A split along K changes its operands and sizes.
   // Buffers of the graph that had no strides, with the strides that the kernel needs.
   std::map<ir::BufferId, ir::Buffer> layouts;
-  std::vector<ir::Buffer> buffers;  // New buffers. The first one's number is the graph's number of buffers.
+  ir::BufferId first_buffer = 0;    // The graph's number of buffers, which is the number of the first new one.
+  std::vector<ir::Buffer> buffers;  // New buffers.
   std::vector<Preparation> before;  // In program order.
   // If the node is computed in slices: their number and the new buffer that holds them. Their sum follows the node.
   int64_t splits = 1;
@@ -70,6 +71,7 @@ class Draft : public Request {
     offer.choices = std::move(choices);
     offer.node = graph.nodes[static_cast<size_t>(id)];
     offer.row = kernel_row(kernel).name;
+    offer.first_buffer = static_cast<ir::BufferId>(graph.buffers.size());
     offer.launch.kernel = kernel;
   }
   Offer offer;

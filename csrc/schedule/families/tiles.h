@@ -25,7 +25,7 @@ Tile pick_tile(Choices& choices, std::vector<std::pair<double, Tile>> ranked) {
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (const auto& [cost, tile] : ranked)
-    if (names.size() < kMostOptions) names.push_back(tile.name());
+    if (names.size() < kMostOptions || choices.exact()) names.push_back(tile.name());
   return ranked[choices.pick("tile", names)].second;
 }
 

@@ -11,23 +11,6 @@ using ir::IndexExpr;
 
 constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp;
 
-/// A tile: rows of a work-group (64 per consumer warpgroup), columns of a step, and the size to which head sizes are
-/// padded. Warp kernels pad head sizes to a multiple of 32 up to `depth`.
-struct AttentionTile {
-  KernelLevel level;
-  int pass;          // The kernel's macro PASS (see AttentionParts).
-  int chunk, terms;  // See TensorCoreMath.
-  int rows, columns, depth, stages;
-  // The last product of a step runs during the softmax of the next step. That needs more registers.
-  bool overlap = false;
-  int resident;  // Work-groups that are resident on a compute unit.
-  int warp_rows = 0;
-  // Rows per second on a full device, relative to the first tile with the same level, pass, chunk and terms.
-  double rate;
-  const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
-  TensorCoreTile tile() const { return {rows, columns, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
-  std::string name() const { return tile().name(); }
-};
 #define ATTENTION_TILE(...) AttentionTile{__VA_ARGS__},
 constexpr AttentionTile kTiles[] = {
 #include "csrc/schedule/families/attention/tiles.def"
@@ -41,11 +24,8 @@ constexpr double kStartPairs = 12e3, kRowPairs = 200;
 /// Returns the tiles that support the head sizes.
 std::vector<AttentionTile> tiles_for(const TensorCoreMath& math, const AttentionParts& parts) {
   const int64_t depth = std::max(parts.depth, parts.depth2);
-  std::vector<AttentionTile> tiles;
-  for (const AttentionTile& tile : kTiles)
-    if (tile.level == math.level && tile.pass == parts.pass && tile.chunk == math.chunk && tile.terms == math.terms &&
-        depth <= tile.depth && (depth > 64 || tile.depth <= 64))
-      tiles.push_back(tile);
+  std::vector<AttentionTile> tiles = attention_tiles(math, parts.pass);
+  std::erase_if(tiles, [&](const AttentionTile& tile) { return depth > tile.depth || (depth <= 64 && tile.depth > 64); });
   return tiles;
 }
 
@@ -68,6 +48,14 @@ AttentionTile choose_attention_tile(Draft& draft, const TensorCoreMath& math, co
 int64_t rows_of_scores(const Draft& d) { return typical(attention_parts(d).rows(), 512); }
 
 }  // namespace
+
+std::vector<AttentionTile> attention_tiles(const TensorCoreMath& math, int pass) {
+  std::vector<AttentionTile> tiles;
+  for (const AttentionTile& tile : kTiles)
+    if (tile.level == math.level && tile.pass == pass && tile.chunk == math.chunk && tile.terms == math.terms)
+      tiles.push_back(tile);
+  return tiles;
+}
 
 Refused why_not_attention_tensor_core(const Draft& draft) {
   static const Fit rows[] = {

@@ -2,7 +2,7 @@
 // arguments that all attention kernels take.
 #pragma once
 
-#include "csrc/schedule/families/tiles.h"
+#include "csrc/schedule/families/tensor_cores.h"
 
 namespace ocl::schedule {
 
@@ -26,6 +26,26 @@ struct AttentionParts {
 extern const Fit kKnownHeads;
 /// Returns the operands of the node, whose head sizes must be known. They point into the graph.
 AttentionParts attention_parts(const Draft& draft);
+
+/// A tile: rows of a work-group (64 per consumer warpgroup), columns of a step, and the size to which head sizes are
+/// padded. Warp kernels pad head sizes to a multiple of 32 up to `depth`.
+struct AttentionTile {
+  KernelLevel level;
+  int pass;          // The kernel's macro PASS (see AttentionParts).
+  int chunk, terms;  // See TensorCoreMath.
+  int rows, columns, depth, stages;
+  // The last product of a step runs during the softmax of the next step. That needs more registers.
+  bool overlap = false;
+  int resident;  // Work-groups that are resident on a compute unit.
+  int warp_rows = 0;
+  // Rows per second on a full device, relative to the first tile with the same level, pass, chunk and terms.
+  double rate;
+  const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
+  TensorCoreTile tile() const { return {rows, columns, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
+  std::string name() const { return tile().name(); }
+};
+/// Returns the tiles of tensor core kernels for a pass.
+std::vector<AttentionTile> attention_tiles(const TensorCoreMath& math, int pass);
 
 /// Returns an operand with contiguous rows, in place or as a copy. The kernel may read each row up to the next multiple
 /// of `readable_multiple` elements; a copy has zeros there.

@@ -69,11 +69,12 @@ bool packs_filters(Draft& draft, const TensorCoreMath& math) {
                memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / draft.caps.memory_bytes_per_second;
   const double saved = std::max(in_place, memory) - std::max(packed, memory);
   const double moved = is_kept(draft, w) ? 0 : elements_of(w.sizes) * element * (math.terms == 3 ? 3 : 2);
-  std::vector<std::string> ways = {"packed", "in place"};
+  std::vector<std::string> ways = {"packed", "in_place"};
   // Pack only if the saving exceeds the cost of packing by one launch. Short convolutions lose time waiting for whole
   // blocks.
   if (saved <= moved / draft.caps.memory_bytes_per_second + draft.caps.launch_seconds) std::swap(ways[0], ways[1]);
-  return products >= static_cast<double>(kMinPackedProducts) && ways[draft.choices().pick("filters", ways)] == "packed";
+  if (products < static_cast<double>(kMinPackedProducts) && !draft.choices().exact()) ways = {"in_place"};
+  return ways[draft.choices().pick("filters", ways)] == "packed";
 }
 
 /// Returns the filters [groups * K][R][S][C], packed in blocks as the second operand of each group's product.

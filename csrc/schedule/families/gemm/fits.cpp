@@ -27,7 +27,7 @@ std::pair<double, double> packing(const Draft& d, const TensorCoreMath& math) {
   return {seconds, bytes};
 }
 
-/// The microseconds of the fastest plan with packed operands, or with operands in place.
+/// The seconds of the fastest plan with packed operands, or with operands in place.
 double fastest(const Draft& d, const TensorCoreMath& math, bool packed) {
   return tile_plans(d.caps, math, sizes(d), packed)[0].seconds;
 }

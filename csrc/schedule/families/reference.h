@@ -1,4 +1,4 @@
-// csrc/checks/reference.h: products, convolutions and attention in double precision. The device checks and the tests
+// csrc/schedule/families/reference.h: products, convolutions and attention in double precision. The device checks and the tests
 // that run kernels in software share this reference. It needs only the standard library.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace ocl::checks {
+namespace ocl::schedule {
 
 /// Sums in double precision. `sizes` has, for each sum, the sum of the absolute values of its terms. Rounding errors are
 /// proportional to it.
@@ -254,4 +254,4 @@ AttentionGradients attention_gradients(const Attention& a, const Operands& o, bo
   return g;
 }
 
-}  // namespace ocl::checks
+}  // namespace ocl::schedule

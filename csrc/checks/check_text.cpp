@@ -1,0 +1,27 @@
+// csrc/checks/check_text.cpp: assembles the program of a check case, and compares results.
+#include "csrc/checks/check_text.h"
+
+#include <cmath>
+
+#include "csrc/codegen/kernel_files.h"
+
+namespace ocl::checks {
+
+std::string text_of(const CheckCase& check) {
+  // Plans store whole tiles with STOREA, which needs alignment. Here the results may be unaligned, so STOREA becomes
+  // STOREV. WAIT_TRIES limits how long the kernel waits for a barrier, so that it always ends.
+  std::string text =
+      "#define KERNEL_NAME checked_kernel\n#define WAIT_TRIES 100000\n#define STORES_ALIGNED 1\n#define STOREA STOREV\n";
+  for (const std::string& macro : check.defines) text += "#define " + macro + "\n";
+  text += codegen::kernel_file("base/types");
+  for (const char* file : kernel_row(check.kernel).files) text += std::string("\n") + codegen::kernel_file(file);
+  return text;
+}
+
+bool is_right(const CheckCase& check, const std::vector<float>& results, size_t from, double tolerance) {
+  for (size_t i = 0; i < check.results.exact.size(); ++i)
+    if (!(std::fabs(results[from + i] - check.results.exact[i]) <= tolerance * check.results.sizes[i])) return false;
+  return true;
+}
+
+}  // namespace ocl::checks
