@@ -62,10 +62,8 @@ std::optional<DType> result_fits(const ir::Op& op, const std::vector<Value>& arg
   return same ? args.back().fits : std::nullopt;
 }
 
-}  // namespace
-
-std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool is_cpu) {
-  const std::string text = with_suffix(row, type, is_cpu);
+/// Returns the text with its placeholders replaced.
+std::string filled(const std::string& text, const std::map<std::string, std::string>& with) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
     if (text[i] != '$') {
@@ -75,11 +73,40 @@ std::string op_text(const std::string& row, Type type, const std::map<std::strin
     size_t end = i + 1;
     while (end < text.size() && is_identifier(text, end)) ++end;
     const auto found = with.find(text.substr(i + 1, end - i - 1));
-    OCL_ASSERT(found != with.end(), "unknown placeholder in the row '" + row + "'");
+    OCL_ASSERT(found != with.end(), "unknown placeholder in the row '" + text + "'");
     result += found->second;
     i = end;
   }
   return result;
+}
+
+/// True if C leaves overflow of + - * undefined for the type. Smaller scalars are computed in int, which holds every
+/// result.
+bool may_overflow(Type type) {
+  return ir::is_integral(type.dtype, false) && type.dtype != DType::kU8 && (type.width > 1 || lane_bytes(type.dtype) >= 4);
+}
+
+/// Prints the negation of a vector of signed integers for a CPU. Intel's compiler (2026.22) takes -x < 0 for x > 0 in
+/// vectors if -x has a second use, which is wrong for the least integer. Unsigned types do not help there.
+std::string negation_text(const std::string& x, Type type) {
+  const auto lanes = [&](const std::string& scalar) { return broadcast_text(scalar, type.dtype, type.width); };
+  return "(" + x + " == " + lanes(extreme(type.dtype, false)) + " ? " + x + " : sub_sat(" + lanes("0") + ", " + x + "))";
+}
+
+/// Prints a row of + - * for signed integers: computed in the unsigned type, so that it wraps around as in PyTorch.
+std::string wrapping_text(const std::string& row, Type type, std::map<std::string, std::string> with, bool is_cpu) {
+  OCL_ASSERT(row.find_first_not_of("$+-* ()abxy0123456789") == std::string::npos,
+             "a row for integers is + - * alone, or functions of kernels/base/ops.cl, which wrap: " + row);
+  if (row == "(-$0)" && type.width > 1 && is_cpu) return negation_text(with.at("0"), type);
+  for (auto& [name, text] : with) text = "as_u" + type_name(type) + "(" + text + ")";
+  return "as_" + type_name(type) + (row[0] == '(' ? filled(row, with) : "(" + filled(row, with) + ")");
+}
+
+}  // namespace
+
+std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool is_cpu) {
+  if (may_overflow(type) && row.find_first_of("+-*") != std::string::npos) return wrapping_text(row, type, with, is_cpu);
+  return filled(with_suffix(row, type, is_cpu), with);
 }
 
 BodyPrinter::BodyPrinter(Kernel& kernel, const ir::Ranges& ranges)
@@ -228,7 +255,7 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
   else if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)
     // C computes small integers in int.
     text = "(" + type_name({types.value, 1}) + ")" + text;
-  else if (row.text[0] == '(')
+  else if (row.text[0] == '(' && text[0] == '(')
     text = text.substr(1, text.size() - 2);
   Value result = define(level, types.value, width, text);
   result.fits = result_fits(op, args);

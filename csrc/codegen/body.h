@@ -30,7 +30,8 @@ struct Value {
 };
 
 /// Fills the placeholders of a row's text (ops.def, reductions.def). `with` maps "0", "x", "a1", ... to texts.
-/// Functions of kernels/base/ops.cl get the suffix for `type`.
+/// Functions of kernels/base/ops.cl get the suffix for `type`. Sums, differences and products of signed integers are
+/// computed in the unsigned type of the same size.
 std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool is_cpu);
 
 class BodyPrinter {

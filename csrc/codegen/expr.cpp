@@ -177,10 +177,9 @@ std::string literal(const Literal& literal) {
       std::snprintf(text, sizeof text, "%a%s", value, dtype == DType::kF32 ? "f" : "");
     return text;
   }
-  const int64_t value = scalar.is_float ? static_cast<int64_t>(scalar.f) : scalar.i;
+  const int64_t value = ir::wrapped(scalar.is_float ? static_cast<int64_t>(scalar.f) : scalar.i, dtype);
   if (dtype == DType::kI64) return value == INT64_MIN ? "LONG_MIN" : std::to_string(value) + "L";
   if (dtype == DType::kI32 && value == INT32_MIN) return "INT_MIN";
-  if (dtype == DType::kU8) return std::to_string(value & 255);
   return std::to_string(value);
 }
 

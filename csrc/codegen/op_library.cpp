@@ -158,6 +158,7 @@ class Instance {
       if (t == "T") return type_name(type_);
       if (t == "N") return lanes(integer);
       if (t == "U") return lanes("u" + integer);
+      if (t == "W") return type_.width == 1 && lane_bytes(same) < 4 ? "uint" : lanes("u" + integer);
       if (t == "M") return lanes("int");
       static const std::set<std::string> types = {"char", "uchar", "short", "ushort", "int",
                                                   "uint", "long",  "ulong", "float",  "double"};

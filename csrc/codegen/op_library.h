@@ -5,6 +5,7 @@
 //   T  the type          N  integers of T's size (the result of comparing two T)        M  int lanes (masks and bools)
 //   U  unsigned N        REAL(x)  the constant x in T                                   convert_T, as_N, ...  the builtins for
 //                                                                                       these types
+//   W  unsigned type in which T wraps around: U, or uint for a scalar smaller than int
 //   Other type names become vectors of the same width (float -> float16), except in `for (int ...)`.
 //   op_<name> inside a function is the instance for the same T. opi_<name> is the version for integer types; op_<name> is the
 //   version for floating point.

@@ -60,7 +60,7 @@ int BodyBuilder::constant(Scalar value, DType dtype) {
   op.dtype = compute_type(dtype);
   op.constant = value;
   if (is_floating(dtype) && !value.is_float) op.constant = {true, static_cast<double>(value.i), 0};
-  if (!is_floating(dtype) && value.is_float) op.constant = {false, 0, static_cast<int64_t>(value.f)};
+  if (!is_floating(dtype)) op.constant = {false, 0, wrapped(value.is_float ? static_cast<int64_t>(value.f) : value.i, dtype)};
   if (dtype == DType::kBool) op.constant = {false, 0, value.is_float ? value.f != 0 : value.i != 0};
   return append(node_, std::move(op));
 }

@@ -18,7 +18,7 @@ View as_view(const Value& x) { return {x.buffer, x.sizes, x.coords}; }
 Scalar convert(const Scalar& s, DType dtype) {
   if (dtype == DType::kBool) return {false, 0, s.is_float ? s.f != 0 : s.i != 0};
   if (is_floating(dtype)) return {true, s.is_float ? s.f : static_cast<double>(s.i), 0};
-  return {false, 0, s.is_float ? static_cast<int64_t>(s.f) : s.i};
+  return {false, 0, wrapped(s.is_float ? static_cast<int64_t>(s.f) : s.i, dtype)};
 }
 
 /// True if the value is all of its buffer: element (i0, i1, ...) of the value is element (i0, i1, ...) of the buffer.

@@ -31,6 +31,23 @@ bool is_floating(DType t) { return row(t).category == 2; }
 bool is_integral(DType t, bool with_bool) { return row(t).category == 1 || (with_bool && t == DType::kBool); }
 DType compute_type(DType t) { return t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t; }
 
+int64_t wrapped(int64_t value, DType t) {
+  switch (t) {
+    case DType::kBool:
+      return value != 0;
+    case DType::kU8:
+      return static_cast<uint8_t>(value);
+    case DType::kI8:
+      return static_cast<int8_t>(value);
+    case DType::kI16:
+      return static_cast<int16_t>(value);
+    case DType::kI32:
+      return static_cast<int32_t>(value);
+    default:
+      return value;
+  }
+}
+
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (row(a).category != row(b).category) return row(a).category > row(b).category ? a : b;

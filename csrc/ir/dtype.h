@@ -18,5 +18,8 @@ DType compute_type(DType t);
 /// Returns PyTorch's promotion of the dtypes of two tensors that have dimensions: bool < integers < floating point. u8 with i8
 /// gives i16, f16 with bf16 gives f32.
 DType promote(DType a, DType b);
+/// Returns the integer that a buffer of the dtype holds after `value` is stored: value modulo 2^bits, for bool whether it is
+/// not 0.
+int64_t wrapped(int64_t value, DType t);
 
 }  // namespace ocl::ir

@@ -24,25 +24,7 @@ bool is_lossless(DType from, DType to) {
 
 namespace {
 
-/// Wraps an integer to the width of the dtype (two's complement).
-int64_t wrap(int64_t value, DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return value != 0;
-    case DType::kU8:
-      return static_cast<uint8_t>(value);
-    case DType::kI8:
-      return static_cast<int8_t>(value);
-    case DType::kI16:
-      return static_cast<int16_t>(value);
-    case DType::kI32:
-      return static_cast<int32_t>(value);
-    default:
-      return value;
-  }
-}
-
-Scalar integer(int64_t value, DType dtype) { return {false, 0, wrap(value, dtype)}; }
+Scalar integer(int64_t value, DType dtype) { return {false, 0, wrapped(value, dtype)}; }
 Scalar real(double value, DType dtype) {
   return {true, dtype == DType::kF64 ? value : static_cast<double>(static_cast<float>(value)), 0};
 }
@@ -61,7 +43,7 @@ std::optional<Scalar> fold_cast(const Scalar& x, DType to) {
 /// folded.
 std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType operand, DType result) {
   const bool f = is_floating(operand);
-  const auto wrapped = [&](uint64_t v) { return integer(static_cast<int64_t>(v), result); };
+  const auto modulo = [&](uint64_t v) { return integer(static_cast<int64_t>(v), result); };
   const uint64_t a = static_cast<uint64_t>(x[0].i), b = x.size() > 1 ? static_cast<uint64_t>(x[1].i) : 0;
   const double p = x[0].f, q = x.size() > 1 ? x[1].f : 0;
   const auto compare = [&](auto test) {
@@ -69,15 +51,15 @@ std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType oper
   };
   switch (code) {
     case OpCode::k_add:
-      return f ? real(p + q, result) : wrapped(a + b);
+      return f ? real(p + q, result) : modulo(a + b);
     case OpCode::k_sub:
-      return f ? real(p - q, result) : wrapped(a - b);
+      return f ? real(p - q, result) : modulo(a - b);
     case OpCode::k_mul:
-      return f ? real(p * q, result) : wrapped(a * b);
+      return f ? real(p * q, result) : modulo(a * b);
     case OpCode::k_neg:
-      return f ? real(-p, result) : wrapped(0 - a);
+      return f ? real(-p, result) : modulo(0 - a);
     case OpCode::k_abs:
-      return f ? real(std::fabs(p), result) : wrapped(x[0].i < 0 ? 0 - a : a);
+      return f ? real(std::fabs(p), result) : modulo(x[0].i < 0 ? 0 - a : a);
     case OpCode::k_div:
       return operand == DType::kF64 ? real(p / q, result) : real(static_cast<float>(p) / static_cast<float>(q), result);
     case OpCode::k_minimum:
@@ -207,6 +189,10 @@ class BodySimplifier {
       default:
         break;
     }
+    if (const int x = negated(op); x != kNone) {
+      op.code = OpCode::k_neg;
+      op.args = {x};
+    }
     if (const int earlier = trivial(op); earlier != kNone) return earlier;
     if (std::all_of(op.args.begin(), op.args.end(), [&](int arg) { return is_constant(arg); })) {
       std::vector<Scalar> values;
@@ -267,6 +253,15 @@ class BodySimplifier {
       default:
         return kNone;
     }
+  }
+
+  /// Returns x if the op is the integer 0 - x, x * -1 or -1 * x, otherwise kNone.
+  int negated(const Op& op) const {
+    if (!is_integral(op.dtype, false)) return kNone;
+    const auto& a = op.args;
+    if (op.code == OpCode::k_sub && is_number(a[0], 0)) return a[1];
+    if (op.code == OpCode::k_mul) return is_number(a[0], -1) ? a[1] : (is_number(a[1], -1) ? a[0] : kNone);
+    return kNone;
   }
 
   int involution(const Op& op) const {

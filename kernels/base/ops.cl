@@ -5,7 +5,9 @@
 //
 // Rules for a function:
 //   Types: T is the value's type; N is a signed integer of T's size, which comparing two T gives; U is unsigned N; M is
-//   int, for masks (0/1 in scalars, 0/-1 in vectors).
+//   int, for masks (0/1 in scalars, 0/-1 in vectors). W is the unsigned type that integers T are added in: U, or uint
+//   for a scalar that is smaller.
+//   Integers use opi_add, opi_sub, opi_mul and opi_shl in place of + - * and <<, because C leaves overflow undefined.
 //   There is no `if` on values. Use c ? a : b, with c of type N and both branches of the same type.
 //   REAL(x) is a constant, OCL_LANES the width of the vector. There are no native_ or fast functions.
 //   Functions are separated by empty lines. op_NAME serves floating point, and integers if there is no opi_NAME.
@@ -21,12 +23,14 @@
 #define N int
 #define M int
 #define U uint
+#define W uint
 #define REAL(x) ((T)(x))
 #define OCL_LANES 1
 #define convert_T convert_float
 #define convert_N convert_int
 #define convert_M convert_int
 #define convert_U convert_uint
+#define convert_W convert_uint
 #define as_T as_float
 #define as_N as_int
 #define as_U as_uint
@@ -312,8 +316,22 @@ OCL_INLINE T opi_index_mod(T a, T b) {
   return r < (T)(0) ? r + b : r;
 }
 
+// Sum, difference and product modulo 2^bits, as in PyTorch. For a scalar that is smaller than int, U would not do: C
+// multiplies two ushort as int.
+OCL_INLINE T opi_add(T a, T b) {
+  return convert_T(convert_W(a) + convert_W(b));
+}
+
+OCL_INLINE T opi_sub(T a, T b) {
+  return convert_T(convert_W(a) - convert_W(b));
+}
+
+OCL_INLINE T opi_mul(T a, T b) {
+  return convert_T(convert_W(a) * convert_W(b));
+}
+
 OCL_INLINE T opi_abs(T x) {
-  return x < (T)(0) ? (T)(-x) : x;
+  return x < (T)(0) ? opi_sub((T)(0), x) : x;
 }
 
 OCL_INLINE T opi_sign(T x) {
@@ -329,30 +347,30 @@ OCL_INLINE T opi_relu(T x) {
 OCL_INLINE T opi_truncdiv(T a, T b) {
   const T safe = ((b == (T)(0)) | ((b == (T)(-1)) & (b < (T)(0)))) ? (T)(1) : b;
   const T q = a / safe;
-  return b == (T)(0) ? (T)(0) : (((b == (T)(-1)) & (b < (T)(0))) ? as_T((U)((U)(0) - as_U(a))) : q);
+  return b == (T)(0) ? (T)(0) : (((b == (T)(-1)) & (b < (T)(0))) ? opi_sub((T)(0), a) : q);
 }
 
 OCL_INLINE T opi_floordiv(T a, T b) {
   const T q = opi_truncdiv(a, b);
-  const T r = (T)(a - (T)(q * b));
-  return ((b != (T)(0)) & (r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? (T)(q - (T)(1)) : q;
+  const T r = opi_sub(a, opi_mul(q, b));
+  return ((b != (T)(0)) & (r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? opi_sub(q, (T)(1)) : q;
 }
 
 OCL_INLINE T opi_fmod(T a, T b) {
-  return b == (T)(0) ? (T)(0) : (T)(a - (T)(opi_truncdiv(a, b) * b));
+  return b == (T)(0) ? (T)(0) : opi_sub(a, opi_mul(opi_truncdiv(a, b), b));
 }
 
 OCL_INLINE T opi_remainder(T a, T b) {
   const T r = opi_fmod(a, b);
-  return ((r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? (T)(r + b) : r;
+  return ((r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? opi_add(r, b) : r;
 }
 
 // Computes the power by squaring, with wrap-around. A negative exponent gives 1 or -1 for the bases 1 and -1, else 0.
 OCL_INLINE T opi_pow(T x, T y) {
   T result = (T)(1), square = x, left = y < (T)(0) ? (T)(0) : y;
   for (int bit = 0; bit < 63; ++bit) {
-    result = (left & (T)(1)) != (T)(0) ? (T)(result * square) : result;
-    square = (T)(square * square);
+    result = (left & (T)(1)) != (T)(0) ? opi_mul(result, square) : result;
+    square = opi_mul(square, square);
     left = left >> (T)(1);
   }
   const T odd = (T)(y & (T)(1));
@@ -379,7 +397,7 @@ OCL_INLINE T opi_fmax(T a, T b) {
 // Shifts outside 0 .. width-1 move every bit out.
 OCL_INLINE T opi_shl(T a, T b) {
   const T width = (T)(sizeof(a) / OCL_LANES * 8);
-  return ((b < (T)(0)) | (b >= width)) ? (T)(0) : (T)(a << (b & (T)(width - (T)(1))));
+  return ((b < (T)(0)) | (b >= width)) ? (T)(0) : convert_T(convert_W(a) << convert_W(b & (T)(width - (T)(1))));
 }
 
 OCL_INLINE T opi_shr(T a, T b) {

@@ -46,6 +46,21 @@ TEST_CASE("IEEE results survive") {
         "  v0 = load f32 b0[i0]\n  store b3[i0] = v0\n");
 }
 
+TEST_CASE("integers wrap around") {
+  const std::string undone =
+      "  v0 = load i64 b2[i0]\n  v1 = constant i64 3\n  v2 = mul i64 v0 v1\n  v3 = floordiv i64 v2 v1\n  store b3[i0] = v3\n";
+  CHECK(body(undone, "i64") == undone);  // The product may have wrapped around.
+  CHECK(body("  v0 = constant i32 2147483647\n  v1 = constant i32 1\n  v2 = add i32 v0 v1\n  store b3[i0] = v2\n", "i32") ==
+        "  v0 = constant i32 -2147483648\n  store b3[i0] = v0\n");
+  CHECK(body("  v0 = constant i8 -128\n  v1 = neg i8 v0\n  v2 = abs i8 v1\n  store b3[i0] = v2\n", "i8") ==
+        "  v0 = constant i8 -128\n  store b3[i0] = v0\n");
+  CHECK(body("  v0 = load i64 b2[i0]\n  v1 = constant i64 -1\n  v2 = mul i64 v0 v1\n  store b3[i0] = v2\n", "i64") ==
+        "  v0 = load i64 b2[i0]\n  v1 = neg i64 v0\n  store b3[i0] = v1\n");
+  Builder builder;
+  CHECK(builder.constant({false, 0, 300}, DType::kI8, {}).constant.i == 44);
+  CHECK(builder.constant({false, 0, 1LL << 40}, DType::kI32, {}).constant.i == 0);
+}
+
 TEST_CASE("casts: lossless chains shorten, rounding ones stay") {
   CHECK(body("  v0 = load f32 b1[i0]\n  v1 = cast f64 v0\n  v2 = cast f32 v1\n  store b3[i0] = v2\n") ==
         "  v0 = load f32 b1[i0]\n  store b3[i0] = v0\n");

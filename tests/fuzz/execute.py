@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.fuzz.program import Program
-from tests.fuzz.values import distinct, make, special
+from tests.fuzz.values import distinct, limits, make, special
 
 Namespace = dict[str, Any]
 
@@ -49,7 +49,7 @@ class Seen:
 
 def namespace(device: str, n: int, k: int) -> Namespace:
     return {
-        "torch": torch, "F": F, "math": math, "make": make, "distinct": distinct, "special": special,
+        "torch": torch, "F": F, "math": math, "make": make, "distinct": distinct, "special": special, "limits": limits,
         "device": device, "n": n, "k": k,
     }  # fmt: skip
 

@@ -225,6 +225,8 @@ class Maker(Draw):
         # Convolutions get no infinities: kernels that transform tiles compute inf - inf, which is NaN, and PyTorch's
         # kernels differ among themselves.
         maker = "special" if self.chance(3) and dtype in FLOATS and len(shape) < 3 else "make"
+        if dtype in INTEGERS and self.chance(30):
+            maker = "limits"
         rank, view = len(shape), ""
         base = list(shape)
         how = self.integer(0, 11)

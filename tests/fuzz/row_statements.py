@@ -21,6 +21,8 @@ UNDEFINED_BY_INFINITY = ("conv", "group_norm", "batch_norm", "instance_norm", "s
 # Ops whose CPU gradient at NaN depends on the position of the element: vectorised code compares the other way round
 # than the code for the remaining elements.
 GRADIENT_UNDEFINED_BY_NAN = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
+# PyTorch's CPU kernel ends the process if it divides the least int32 or int64 by -1 and truncates.
+TRAPS = ("div_trunc",)
 
 
 class RowMaker(Maker):
@@ -101,7 +103,7 @@ class RowMaker(Maker):
         `source` is the variable from which x is made by lines that have not run yet.
         """
         source = source or x
-        limited = leaf.limited or op.name.startswith(UNDEFINED_BY_NAN)
+        limited = leaf.limited or op.name in TRAPS or op.name.startswith(UNDEFINED_BY_NAN)
         if self.settings.gradient and op.name.startswith(GRADIENT_UNDEFINED_BY_NAN):
             limited = limited or self._has_nan(source)
         if op.name.startswith(UNDEFINED_BY_INFINITY):

@@ -15,7 +15,9 @@ from typing import Any
 from tests.fuzz.program import EAGER, Program, assigned, cleaned, names_in
 
 Fails = Callable[[Program], bool]
-SHAPE = re.compile(r"(make|special|distinct)\(device, \(([^()]*(?:\([^()]*\)[^()]*)*)\), (torch\.\w+), ([^()]*)\)")
+SHAPE = re.compile(
+    r"(make|special|limits|distinct)\(device, \(([^()]*(?:\([^()]*\)[^()]*)*)\), (torch\.\w+), ([^()]*)\)"
+)
 
 
 def shrink(program: Program, fails: Fails, seconds: float = 90.0) -> Program:
@@ -133,8 +135,8 @@ def _simpler_inputs(program: Program) -> Iterator[Program]:
 
         if text[made.end() :] not in ("", ".requires_grad_()"):
             yield changed(_contiguous(program, i))
-        if made[1] == "special":
-            yield changed(text.replace("special(", "make("))
+        if made[1] in ("special", "limits"):
+            yield changed(text.replace(f"{made[1]}(", "make("))
         if ".requires_grad_()" in text:
             yield changed(text.replace(".requires_grad_()", ""))
         if made[3] not in ("torch.float32", "torch.int64"):

@@ -30,3 +30,14 @@ def special(device: str, shape: tuple[int, ...], dtype: torch.dtype, seed: int) 
     for i, value in enumerate((float("nan"), float("inf"), -float("inf"), -0.0)):
         x = torch.where(which == i, value, x).to(dtype)
     return x.to(device)
+
+
+def limits(device: str, shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """Integers of the whole range, half of them near its ends: sums and products wrap around. Booleans as `make`."""
+    if dtype is torch.bool:
+        return make(device, shape, dtype, seed)
+    generator = torch.Generator().manual_seed(seed)
+    ends = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, torch.iinfo(dtype).max // 3])
+    near = ends[torch.randint(0, 3, shape, generator=generator)] + torch.randint(-3, 4, shape, generator=generator)
+    any_bits = torch.randint(-(2**63), 2**63 - 1, shape, generator=generator)
+    return torch.where(torch.rand(shape, generator=generator) < 0.5, near, any_bits).to(dtype).to(device)

@@ -12,7 +12,7 @@ OCL_INLINE long op_maximum_i64(long a, long b) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pointwise_25d9ef5a19cc(
+void pointwise_62e4ba1beed9(
     __global const long* in0, const ulong in0_offset,
     __global const float* in1, const ulong in1_offset,
     __global float* out0, const ulong out0_offset,
@@ -26,7 +26,7 @@ void pointwise_25d9ef5a19cc(
     const int i0 = row;
     const long v0 = in0[i0];
     const int v1 = v0 < 0L;
-    const long v2 = v0 + 9L;
+    const long v2 = as_long(as_ulong(v0) + as_ulong(9L));
     const long v3 = v1 ? v2 : v0;
     const long v4 = op_minimum_i64(v3, 8L);
     const long v5 = op_maximum_i64(0L, v4);

@@ -12,7 +12,7 @@ OCL_INLINE long op_maximum_i64(long a, long b) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void pointwise_bdee88c3fcea(
+void pointwise_b0eb00ff808e(
     __global const long* in0, const ulong in0_offset,
     __global const float* in1, const ulong in1_offset,
     __global float* out0, const ulong out0_offset) {
@@ -24,7 +24,7 @@ void pointwise_bdee88c3fcea(
     const int i0 = (at / 2);
     const long v0 = in0[i0];
     const int v1 = v0 < 0L;
-    const long v2 = v0 + 9L;
+    const long v2 = as_long(as_ulong(v0) + as_ulong(9L));
     const long v3 = v1 ? v2 : v0;
     const long v4 = op_minimum_i64(v3, 8L);
     const long v5 = op_maximum_i64(0L, v4);

@@ -23,7 +23,10 @@ def _nonzero(divisor: Tensor) -> Tensor:
 
 
 def _truncdiv(a: Tensor, b: Tensor) -> Tensor:
-    return torch.where(b == 0, 0, torch.div(a, _nonzero(b), rounding_mode="trunc"))
+    # PyTorch's CPU kernel ends the process if it divides the least integer by -1.
+    by_minus_one = (b < 0) & (b == -1)
+    quotient = torch.div(a, torch.where(by_minus_one, 1, _nonzero(b)), rounding_mode="trunc")
+    return torch.where(b == 0, 0, torch.where(by_minus_one, -quotient, quotient))
 
 
 def _floordiv(a: Tensor, b: Tensor) -> Tensor:
