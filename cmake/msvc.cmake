@@ -10,5 +10,5 @@ if(OCL_WERROR)
   list(APPEND OCL_WARNINGS /WX)
 endif()
 set(OCL_EVERY_CALL $<$<CONFIG:Release>:/Ob3>)
-set(OCL_SYSTEM_INCLUDE /external:I)
+set(OCL_LAST_INCLUDE /external:I)
 set(OCL_BUILD_ID /DEBUG /OPT:REF /OPT:ICF)  # build_id() of csrc/support reads the GUID that identifies the .pdb file

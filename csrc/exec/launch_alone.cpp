@@ -11,10 +11,10 @@ namespace ocl::exec {
 namespace {
 
 /// Device memory of the regions. The destructor frees it.
-struct Memory {
+struct Regions {
   runtime::Device& device;
   std::vector<void*> addresses;
-  ~Memory() {
+  ~Regions() {
     for (void* address : addresses) device.allocator().free(address);
   }
 };
@@ -28,7 +28,7 @@ void launch_alone(runtime::Device& device, const LoneLaunch& launch, const runti
   const runtime::KernelHandle kernel = programs.front()->create_kernel(launch.name);
   constexpr int kStream = 0;
   runtime::Queue& queue = device.queue(kStream);
-  Memory memory{device, {}};
+  Regions memory{device, {}};
   for (const LoneLaunch::Region& region : launch.regions) {
     memory.addresses.push_back(device.allocator().allocate(std::max<size_t>(region.bytes, 1), kStream));
     const runtime::Location at = device.allocator().resolve(memory.addresses.back());

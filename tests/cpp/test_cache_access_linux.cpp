@@ -1,5 +1,4 @@
 // tests/cpp/test_cache_access_linux.cpp: the cache is used only if nobody else can change its file or its folders.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -1,6 +1,5 @@
 // tests/cpp/test_cache_access_windows.cpp: the cache is used only if nobody else can change its file or its folders.
 // Wine stores an access control list as Unix permissions, so only a part of this is tested there.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <aclapi.h>
 #include <doctest/doctest.h>
 #include <sddl.h>

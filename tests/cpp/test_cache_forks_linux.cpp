@@ -1,5 +1,4 @@
 // tests/cpp/test_cache_forks_linux.cpp: a process that uses the cache forks.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>

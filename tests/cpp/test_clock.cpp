@@ -1,5 +1,4 @@
 // tests/cpp/test_clock.cpp: times of a device's clock as unix time.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include "csrc/runtime/clock.h"

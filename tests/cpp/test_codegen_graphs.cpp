@@ -1,6 +1,5 @@
 // tests/cpp/test_codegen_graphs.cpp: whole graphs, scheduled and generated for CPUs and GPUs, run on every OpenCL
 // device and compared with a slow evaluator.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <cstdlib>

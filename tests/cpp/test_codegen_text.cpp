@@ -1,6 +1,5 @@
 // tests/cpp/test_codegen_text.cpp: the writer, the spelling of constants and indices, library functions, and canonical
 // kernel texts. It needs no device.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,5 +1,4 @@
 // tests/cpp/test_ir_graph.cpp: graphs made with the builder: views, nodes, outputs, text, verification.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include "csrc/ir/builder.h"

@@ -1,6 +1,5 @@
 // tests/cpp/test_ir_index.cpp: canonical form, simplification and bounds of index expressions. tests/fuzz has random
 // ones.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <initializer_list>

@@ -1,5 +1,4 @@
 // tests/cpp/test_ir_simplify.cpp: what simplify(graph) removes, and what it must not remove.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include "csrc/ir/builder.h"

@@ -1,6 +1,5 @@
 // tests/cpp/test_kernel_rows.cpp: a new row is enough for a kernel to be listed, chosen, checked and disabled. This
 // program is built with a copy of kernels/kernels.def that has one more row, scratch_row.def (CMakeLists.txt).
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // tests/cpp/test_runtime_device_linux.cpp: listing and selection of devices. Both happen once, so each case runs in a forked
 // process.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>

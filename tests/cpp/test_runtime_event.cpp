@@ -1,5 +1,4 @@
 // tests/cpp/test_runtime_event.cpp: events: waiting, times, errors; memory that several streams use; on every device.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -1,6 +1,5 @@
 // tests/cpp/test_runtime_program.cpp: what is compiled, what comes from memory or from a stored binary, and how
 // failures are reported.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <filesystem>

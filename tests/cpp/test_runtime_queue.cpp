@@ -1,5 +1,4 @@
 // tests/cpp/test_runtime_queue.cpp: copies, fills, launches, events and recording; on every device.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // tests/cpp/test_schedule_fuse.cpp: the number of launches of small graphs on CPUs and GPUs, and their order.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // tests/cpp/test_schedule_fuzz.cpp: random graphs compute the same before and after scheduling, in the planned memory.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <iostream>

@@ -1,5 +1,4 @@
 // tests/cpp/test_schedule_memory_plan.cpp: buffers whose lifetimes overlap never share memory; others do.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <random>

@@ -1,6 +1,5 @@
 // tests/cpp/test_schedule_verify.cpp: violates each rule of a schedule; verify() must find the violation and name the
 // rule.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // tests/cpp/test_support_linux.cpp: forks, permissions of files, and a standard error output that is a pipe.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
