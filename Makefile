@@ -1,4 +1,5 @@
-# Makefile: thin names for the ordinary commands. `make demo` and `make test` need nothing prepared.
+# Makefile: thin names for the ordinary commands. `make demo` and `make test` need nothing prepared. `make demo` installs only what it
+# needs; other targets install what the tests, the documentation and the benchmarks need besides.
 PYTHON ?= python3
 USUAL_TORCH := torch==2.13.0
 USUAL_TORCHVISION := torchvision==0.28.0
@@ -16,24 +17,24 @@ RECORD ?=
 RECORDED = $(if $(RECORD),--record $(RECORD))
 
 .PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress process_ends torch_distributed fuzz fresh oclgrind docs lint bench clean
-.PHONY: setup build
+.PHONY: setup build tests_setup
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
 
-test: build $(VENV)/.cpp_tests
+test: tests_setup build $(VENV)/.cpp_tests
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j 2
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 # Every case on every device; `make test` takes samples on all but the first.
-sweep: build
+sweep: tests_setup build
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --sweep tests
 
 # PyTorch's op_db and module_db on each device of DEVICES, compared with what is expected; writes docs/conformance.md
 # and docs/supported.md.
 DEVICES ?= $(shell $(BIN)/python -c "import torch, torch_ocl_compile; print(*(f'ocl:{i}' for i in range(torch.ocl.device_count())))")
 JOBS ?= $(shell nproc)
-conformance: build
+conformance: tests_setup build
 	for device in $(DEVICES); do $(BIN)/python -m tests.conformance run --device $$device --jobs $(JOBS) \
 	  --out build/conformance/$$(echo $$device | tr : _).json $(RECORDED) || exit 1; done
 	$(BIN)/python -m tests.conformance keep build/conformance/*.json
@@ -43,45 +44,45 @@ conformance: build
 
 # The core, the extension and part of the device tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 sanitizer = PYTHON=$(abspath $(BIN))/python $(if $(RECORD),$(BIN)/python -m tests.long_runs run --what "$(1)" $(RECORDED) --)
-sanitize: $(if $(RECORD),build,setup)
+sanitize: tests_setup $(if $(RECORD),build)
 	$(call sanitizer,AddressSanitizer and UndefinedBehaviorSanitizer) scripts/sanitize.sh address,undefined
 	$(call sanitizer,ThreadSanitizer) scripts/sanitize.sh thread
 
 # The C++ core for Windows, built with mingw-w64, and its tests in Wine. Debian: g++-mingw-w64-x86-64-posix, wine, wine64, tcl, dpkg-dev.
-windows: setup
+windows: tests_setup
 	PATH=$(abspath $(BIN)):$$PATH VIRTUAL_ENV=$(abspath $(VENV)) WERROR=$(WERROR) scripts/windows.sh
 
 # Random plans, eager ops, copies and frees over streams, threads and devices; results are compared with a sequential
 # run.
 MINUTES ?= 60
-stress: build
+stress: tests_setup build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stress --minutes $(MINUTES) $(RECORDED)
 
 # COUNT processes (300) that work on DEVICE and end in different ways: by signals, exceptions, forks, while kernels run.
 process_ends: COUNT = 300
-process_ends: build
+process_ends: tests_setup build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.process_ends --count $(COUNT) --device $(DEVICE) $(RECORDED)
 
 # PyTorch's own tests of NCCL's process group, run with the process group ocl. Needs two devices; takes ten minutes.
-torch_distributed: build
+torch_distributed: tests_setup build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.torch_distributed --jobs $(JOBS)
 
 # Random programs on DEVICE against PyTorch on the CPU (docs/testing.md): COUNT of them, made from SEED; failures as scripts in build/fuzz.
 COUNT ?= 20000
 SEED ?= $(shell date +%Y%m%d)
 DEVICE ?= ocl:0
-fuzz: build
+fuzz: tests_setup build
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --out build/fuzz $(RECORDED)
 
 # 300 programs of a new seed, as CI runs them. Up to TOLERATE failing programs are a warning with their scripts (docs/testing.md).
 TOLERATE ?= 3
-fresh: build
+fresh: tests_setup build
 	$(BIN)/python -m tests.fuzz --count 300 --seed fresh --device $(DEVICE) --jobs $(JOBS) --minutes 8 --shrink 3 --shrink-seconds 20 \
 	  --tolerate $(TOLERATE) --out build/fuzz
 
 # Runs every portable kernel template under Oclgrind, which reports data races, accesses out of bounds and uninitialised
 # reads.
-oclgrind: build
+oclgrind: tests_setup build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.oclgrind $(RECORDED)
 
 # A wheel for the Python and the torch of $(VENV), in dist/. Installing it needs no compiler, no headers and no system
@@ -95,21 +96,22 @@ try-wheel: wheel
 	TORCH="$(TORCH)" scripts/wheel/try.sh dist/*.whl docs/first_run.md
 
 # The documentation site, in build/site. A broken link is an error, and so is a page that mkdocs.yml does not list.
-docs: setup
+docs: tests_setup
 	$(BIN)/python -m mkdocs build --strict
 
 # The versions are those of pyproject.toml: another version formats otherwise.
 LINTERS := $(shell grep -oE '"(ruff|mypy|clang-format)==[^"]+"' pyproject.toml)
-lint: setup
+lint: tests_setup
 	$(BIN)/pip install -q --disable-pip-version-check $(LINTERS)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 	find csrc tests kernels -name '*.h' -o -name '*.cpp' -o -path 'kernels/*.cl' | xargs -P 2 -n 40 $(BIN)/clang-format --dry-run -Werror
 
-bench: build
+bench: tests_setup build
 	$(BIN)/python -m torch_ocl_compile bench models --models alexnet,resnet18 --compile-times
 
 setup: $(VENV)/.setup
 build: $(VENV)/.build
+tests_setup: $(VENV)/.tests_setup
 
 # .setup holds the versions that are installed; an empty one stands for the usual ones. Another TORCH installs anew.
 VERSIONS := $(TORCH) $(TORCHVISION)
@@ -122,15 +124,20 @@ other_versions:
 
 $(VENV)/.setup: scripts/install_system.sh scripts/install_python.sh
 	scripts/install_system.sh
-	PYTHON="$(PYTHON)" TORCH="$(TORCH)" TORCHVISION="$(TORCHVISION)" scripts/install_python.sh $(VENV)
+	PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/install_python.sh $(VENV)
 	echo "$(VERSIONS)" > $@
+
+$(VENV)/.tests_setup: $(VENV)/.setup
+	scripts/install_system.sh tests
+	TORCHVISION="$(TORCHVISION)" scripts/install_python.sh $(VENV) tests
+	touch $@
 
 $(VENV)/.build: $(VENV)/.setup $(SOURCES)
 	$(BIN)/pip install -q --no-build-isolation --no-deps \
 	  --config-settings=build-dir=$(BUILD) --config-settings=cmake.define.OCL_WERROR=$(WERROR) -e .
 	touch $@
 
-$(VENV)/.cpp_tests: $(VENV)/.build $(wildcard tests/cpp/*)
+$(VENV)/.cpp_tests: $(VENV)/.build $(VENV)/.tests_setup $(wildcard tests/cpp/*)
 	$(BIN)/cmake -S . -B $(BUILD) -DOCL_TESTS=ON
 	$(BIN)/cmake --build $(BUILD) --target cpp_tests
 	touch $@

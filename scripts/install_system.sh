@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
-# scripts/install_system.sh: system packages that pip cannot bring: headers, the OpenCL loader, test runtimes. Installs them as root
-# on Debian and Ubuntu; otherwise says what to install.
+# scripts/install_system.sh [tests]: system packages that pip cannot bring: a compiler, headers, the OpenCL loader; with "tests" what the
+# tests need besides, such as other OpenCL runtimes. Installs them as root on Debian and Ubuntu; otherwise says what to install.
 set -euo pipefail
 
-needed=(ocl-icd-libopencl1 opencl-headers opencl-clhpp-headers libsqlite3-dev)
-tests=(ccache doctest-dev pocl-opencl-icd mesa-opencl-icd oclgrind)
 have() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
 
 if ! command -v dpkg-query >/dev/null; then
@@ -12,17 +10,22 @@ if ! command -v dpkg-query >/dev/null; then
     "headers and doctest with your package manager, then run make again." >&2
   exit 0
 fi
-python_packages=()
-python3 -c 'import ensurepip, venv' 2>/dev/null || python_packages+=(python3-venv)
-ls /usr/include/python3*/Python.h "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"/Python.h >/dev/null 2>&1 \
-  || python_packages+=(python3-dev)
-command -v c++ >/dev/null || python_packages+=(g++)
-# The emulator in tests/no_device compiles kernels for the host with any version of Clang. PoCL installs one on some
-# systems.
-compgen -c clang | grep -E '^clang(-[0-9]+)?$' >/dev/null || tests+=(clang)
-missing=()
-for package in "${needed[@]}" "${tests[@]}"; do have "$package" || missing+=("$package"); done
-missing+=("${python_packages[@]}")
+# The build needs `needed`; it and the tests run without `wanted`, slower or with skips.
+missing=() needed=()
+if [ "${1:-}" != tests ]; then
+  needed=(ocl-icd-libopencl1 opencl-headers opencl-clhpp-headers libsqlite3-dev)
+  wanted=(ccache)  # not with the tests: a build that finds it later compiles everything anew
+  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+  ls /usr/include/python3*/Python.h "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"/Python.h >/dev/null 2>&1 \
+    || missing+=(python3-dev)
+  command -v c++ >/dev/null || missing+=(g++)
+else
+  wanted=(doctest-dev pocl-opencl-icd mesa-opencl-icd oclgrind)
+  # The emulator in tests/no_device compiles kernels for the host with any version of Clang. PoCL installs one on some
+  # systems.
+  compgen -c clang | grep -E '^clang(-[0-9]+)?$' >/dev/null || wanted+=(clang)
+fi
+for package in "${needed[@]}" "${wanted[@]}"; do have "$package" || missing+=("$package"); done
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" -ne 0 ]; then
   echo "Missing packages. Run:  sudo apt-get install ${missing[*]}" >&2
