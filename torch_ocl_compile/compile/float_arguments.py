@@ -40,10 +40,11 @@ def _change_autograd() -> None:
     """Lets AOTAutograd skip the pass that makes constants of floats."""
     from torch._functorch._aot_autograd import graph_compile
 
-    make_constants: Any = graph_compile.tensorify_python_scalars
+    functions: dict[str, Any] = vars(graph_compile)
+    make_constants = functions["tensorify_python_scalars"]
 
     @functools.wraps(make_constants)
     def tensorify_python_scalars(*args: Any, **kwargs: Any) -> Any:
         return None if _keeps_floats.get() else make_constants(*args, **kwargs)
 
-    graph_compile.__dict__["tensorify_python_scalars"] = tensorify_python_scalars
+    functions["tensorify_python_scalars"] = tensorify_python_scalars
