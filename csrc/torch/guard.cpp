@@ -98,12 +98,13 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
 
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12
   c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    // The types of compiled kernels. Tensors of other types can be stored, but their ops run on the CPU.
     c10::DeviceCapability capability;
-    at_boundary([&] {
-      if (has_fp64(device.index() < 0 ? current_device() : device.index())) return;
-      capability.capability_data.supported_scalar_types.has_Double = 0;
-      capability.capability_data.supported_scalar_types.has_ComplexDouble = 0;
-    });
+    capability.capability_data.capability_bits = 0;
+    auto& types = capability.capability_data.supported_scalar_types;
+    types.has_Bool = types.has_Byte = types.has_Char = types.has_Short = types.has_Int = types.has_Long = 1;
+    types.has_Half = types.has_BFloat16 = types.has_Float = 1;
+    at_boundary([&] { types.has_Double = has_fp64(index_of(device)); });
     return capability;
   }
 #endif

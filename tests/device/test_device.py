@@ -10,6 +10,7 @@ from own_process import run_python
 from torch import nn
 
 import torch_ocl_compile
+from torch_ocl_compile.dtypes import IR_DTYPES
 
 pytestmark = pytest.mark.sampled(every=1)  # Runtimes differ here, so all cases run on every device.
 
@@ -201,6 +202,18 @@ def test_seed_before_first_use():
     """
     status, _, err = run_python(program, fresh=True)
     assert status == 0, err
+
+
+def test_capability_lists_the_types_that_have_kernels(ocl_device):
+    types = torch.ocl.get_device_capability(ocl_device)["supported_dtypes"]
+    held = {dtype for dtype in IR_DTYPES if dtype != torch.float64}
+    assert types - {torch.float64} == held
+    assert (torch.float64 in types) == torch.ocl.get_device_properties(ocl_device).has_fp64
+    torch.ocl.reset_fallback_counts()
+    for dtype in types - {torch.bool}:
+        x = torch.ones(3, device=ocl_device).to(dtype)
+        assert (x + x).float().tolist() == [2.0] * 3
+    assert torch.ocl.fallback_counts() == {}
 
 
 # Fallback

@@ -129,7 +129,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
-    """Returns the dtypes that the device can hold."""
+    """Returns the dtypes for which the device has kernels. Tensors of other dtypes can be stored; their ops run on the CPU."""
     return torch.accelerator.get_device_capability(_index(device))
 
 
