@@ -44,6 +44,36 @@ def test_which_ops_are_lowered(dtype: torch.dtype, compiled: bool, ocl_device: s
     assert [t.dtype for t in got] == [dtype] * 5 + [torch.float32] * 7 + [torch.float32] * 3 + [dtype] * 3
 
 
+RESAMPLING = {
+    "nearest": (1, 2, 3),
+    "nearest-exact": (1, 2, 3),
+    "linear": (1,),
+    "bilinear": (2,),
+    "bicubic": (2,),
+    "trilinear": (3,),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("dtype", LOW, ids=["bf16", "fp16"])
+def test_interpolation_gives_float32(dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
+    """As in autocast of CUDA. Compiled functions gave the type of the argument."""
+    for mode, dims in RESAMPLING.items():
+        for dim in dims:
+            for source in (dtype, torch.float32):
+                torch._dynamo.reset()
+                x = torch.ones(1, 2, *[4] * dim, device=ocl_device, dtype=source)
+
+                def call(x: torch.Tensor, mode: str = mode) -> torch.Tensor:
+                    return F.interpolate(x, scale_factor=2, mode=mode)
+
+                with torch.autocast("ocl", dtype=dtype):
+                    assert (torch.compile(call, backend="ocl") if compiled else call)(x).dtype == torch.float32
+    image = torch.ones(1, 2, 4, 4, device=ocl_device, dtype=dtype)
+    with torch.autocast("ocl", dtype=dtype):
+        assert F.interpolate(image, size=(3, 3), mode="bilinear", antialias=True).dtype == torch.float32
+
+
 def test_autocast_can_be_left(ocl_device: str) -> None:
     x = torch.randn(4, 4, device=ocl_device)
     with torch.autocast("ocl", dtype=torch.bfloat16):
