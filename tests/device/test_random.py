@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._functorch import config as functorch_config
 from torch.utils.checkpoint import checkpoint
 
 from torch_ocl_compile import config
@@ -164,6 +165,40 @@ def test_recomputed_dropout_has_the_same_mask(compiled: bool, ocl_device: str) -
         total.backward()
         torch.testing.assert_close(x.grad.cpu() * 3, y.detach().cpu())
         assert 0.4 < (y == 0).float().mean().item() < 0.6
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.2, 1.0])
+def test_memory_budget_keeps_the_masks(budget: float, ocl_device: str) -> None:
+    """With a budget of 0, torch recomputes everything but inputs. The random state must still be saved."""
+    torch._dynamo.reset()
+
+    def two_dropouts(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(F.dropout(x, 0.5).square().exp() - 1, 0.5)
+
+    x = (torch.rand(64, 64, device=ocl_device) + 0.2).requires_grad_()
+    with functorch_config.patch(activation_memory_budget=budget):
+        y = torch.compile(two_dropouts, backend="ocl")(x)
+        y.sum().backward()
+    assert torch.equal(x.grad != 0, y != 0)
+
+
+def test_memory_budget_keeps_overwritten_inputs(ocl_device: str) -> None:
+    def gradient(device: str, compiled: bool) -> torch.Tensor:
+        torch._dynamo.reset()
+        scale = torch.full((4,), 3.0, device=device)
+
+        def step(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+            y = x.sin() * (scale * 1.0)  # Recomputed from an input that is overwritten below.
+            scale.add_(1)
+            return y.exp()
+
+        x = torch.linspace(0, 1, 4).to(device).requires_grad_()
+        with functorch_config.patch(activation_memory_budget=0.0):
+            (torch.compile(step, backend="ocl") if compiled else step)(x, scale.clone()).sum().backward()
+        assert x.grad is not None
+        return x.grad.cpu()
+
+    torch.testing.assert_close(gradient(ocl_device, True), gradient("cpu", False))
 
 
 def test_eager_and_compiled_draw_alike(ocl_device: str) -> None:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -15,6 +18,7 @@ from torch_ocl_compile.lowering.random import functionalise, own_attention
 aten = torch.ops.aten
 POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
 # In training these ops use the statistics of the batch. The running statistics affect only their own update.
+LEAST_BUDGET = 1e-9  # A fraction of the activations.
 BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batch_norm_backward.default}
 
 
@@ -24,7 +28,19 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     own_attention(joint)
     pool_by_offsets(joint)
     keep_overwritten(joint)
-    return min_cut_rematerialization_partition(joint, joint_inputs, **settings)
+    with saves_are_kept(joint):
+        return min_cut_rematerialization_partition(joint, joint_inputs, **settings)
+
+
+@contextmanager
+def saves_are_kept(joint: torch.fx.GraphModule) -> Iterator[None]:
+    """Replaces a memory budget of 0 by the smallest other one. With 0, torch saves nothing but inputs, not even values
+    marked MUST_SAVE: backward would draw other random numbers, and read inputs that forward has overwritten."""
+    for node in joint.graph.nodes:
+        if node.meta.get("memory_budget") == 0:
+            node.meta["memory_budget"] = LEAST_BUDGET
+    with functorch_config.patch(activation_memory_budget=functorch_config.activation_memory_budget or LEAST_BUDGET):
+        yield
 
 
 @graph_pass
