@@ -74,6 +74,8 @@ def register() -> None:
     _when_imported("torch.nn.attention.flex_attention", _allow_flex_attention)
     _when_imported("torch.compiler._cache", _register_artifacts)
     _when_imported("torch.distributed.distributed_c10d", _register_process_group)
+    _when_imported("torch.multiprocessing.reductions", _refuse_other_processes)
+    _when_imported("multiprocessing.queues", _check_queues)
     _when_imported("torch.nn.parallel.comm", _register_data_parallel)
     _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
     atexit.register(_end)
@@ -192,6 +194,18 @@ def _register_process_group(module: ModuleType) -> None:
     from torch_ocl_compile.device.distributed import register_with
 
     register_with(module)
+
+
+def _refuse_other_processes(module: ModuleType) -> None:
+    from torch_ocl_compile.device.process_queues import refuse_storages
+
+    refuse_storages()
+
+
+def _check_queues(module: ModuleType) -> None:
+    from torch_ocl_compile.device.process_queues import check_queues
+
+    check_queues(module)
 
 
 def _register_data_parallel(module: ModuleType) -> None:
