@@ -23,6 +23,14 @@ FAMILIES = {
     "torch, Tensor": "",
 }
 OWN = {"mlp", "lenet"}  # Networks of test_models.py that are from torch_ocl_compile/bench, not from torchvision.
+FOOT = """
+## Results that differ from the CPU's
+
+`aten._embedding_bag` returns the sums and three tensors for its backward pass. These three have the sizes that they have on CUDA:
+the bag of each index (always one number for each index), the sizes of the bags (one for each offset) and the indices of the maxima
+(empty unless the mode is `max`). On the CPU they are shorter or longer in some modes. `F.embedding_bag` and `nn.EmbeddingBag` do not
+return them.
+"""
 HEAD = """\
 # Supported operators and models
 
@@ -103,7 +111,7 @@ def page() -> str:
         chosen = [name for name in left if name.startswith(prefix)]
         left = [name for name in left if name not in chosen]
         lines += [f"### {title}", "", *listed("op", chosen)]
-    lines += ["## Modules", "", *listed("module", entries("module"))]
+    lines += ["## Modules", "", *listed("module", entries("module")), FOOT.strip()]
     return "\n".join(lines).rstrip() + "\n"
 
 
