@@ -12,6 +12,7 @@
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/eager.h"
 #include "csrc/torch/generator.h"
+#include "csrc/torch/refused_layouts.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace ocl::aten {
@@ -232,6 +233,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 
 int64_t choose_sdp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor&, double, bool,
                    std::optional<double>, bool) {
+  if (q.is_nested() || k.is_nested() || v.is_nested()) refuse_nested("scaled_dot_product_attention");
   // The caller's torch.nn.attention.sdpa_kernel(...) decides first. The op also needs 4-D operands with equal batches, and as
   // many heads in k as in v.
   const bool fits = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.sym_size(0) == k.sym_size(0) &&

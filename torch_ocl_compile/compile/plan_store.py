@@ -62,7 +62,7 @@ _prefixes: dict[str, str] = {}  # AOTAutograd's key of a graph -> prefix of its 
 def lookup(gm: torch.fx.GraphModule, settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
     """Wraps one call of AOTAutograd. Yields whether graphs may be found and stored."""
     config.configure_core()
-    reason = _reason_against(settings)
+    reason = _reason_against(settings, inputs)
     key = prefix = ""
     if not reason:
         try:
@@ -82,7 +82,9 @@ def lookup(gm: torch.fx.GraphModule, settings: dict[str, Any], inputs: Sequence[
         _lookup.key, _lookup.prefix = before
 
 
-def _reason_against(settings: dict[str, Any]) -> str:
+def _reason_against(settings: dict[str, Any], inputs: Sequence[Any]) -> str:
+    if any(isinstance(x, torch.Tensor) and x.is_nested for x in inputs):
+        return "torch makes no key for nested tensors"
     if settings.get("interpret"):
         return "the option interpret runs them op by op"
     if config.get("dump"):

@@ -145,10 +145,12 @@ class Symbols:
 
 
 def symbol_range(expr: Any, shape_env: Any) -> ir.Range:
-    """Returns the inclusive bounds that PyTorch knows for a size."""
+    """Returns the inclusive bounds that PyTorch knows for a size. UnsupportedError for the ragged size of a jagged tensor."""
     low, high = 0, _UNBOUNDED
     if shape_env is not None:
         bounds = shape_env.bound_sympy(expr)
+        if bounds is None:
+            raise UnsupportedError(f"{expr} is the ragged size of a nested (jagged) tensor, which has no index form")
         low = int(bounds.lower) if bounds.lower.is_Integer else -_UNBOUNDED
         high = int(bounds.upper) if bounds.upper.is_Integer else _UNBOUNDED
     return ir.Range(max(low, -_UNBOUNDED), min(high, _UNBOUNDED))
