@@ -1,22 +1,17 @@
 // csrc/torch/copy.cpp: copies between host and devices, with any dtypes and strides. If both sides are dense with equal
 // layouts, a copy is one transfer. Within a device, kernels/base/copy.cl handles strides and conversions. Conversions
-// that it lacks (complex, 8-bit floats) go through the host.
+// that it lacks (complex, 8-bit floats) go through the host, which is counted as an op that ran on the CPU.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <numeric>
+#include <string>
 
-#include "csrc/codegen/kernel_files.h"
-#include "csrc/runtime/history.h"
-#include "csrc/runtime/program.h"
+#include "csrc/torch/copy_kernel.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
+#include "csrc/torch/fallback.h"
 #include "csrc/torch/host_allocator.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -25,193 +20,6 @@ namespace ocl::aten {
 namespace {
 
 constexpr size_t kStagedBytes = 1 << 20;  // Pageable host data up to this many bytes is staged, so the caller need not wait.
-constexpr int kMaxDims = 8;               // Limit of kernels/base/copy.cl.
-
-/// The struct `Shape` of kernels/base/copy.cl.
-struct Shape {
-  uint64_t size[kMaxDims], src_stride[kMaxDims], dst_stride[kMaxDims];
-  uint64_t places, dims;
-};
-
-/// Returns the name of an element type in kernels/base/copy.cl; nullptr if the kernel cannot convert it.
-const char* kernel_type(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kBool:
-      return "boolean";
-    case at::kByte:
-      return "u8";
-    case at::kChar:
-      return "i8";
-    case at::kShort:
-      return "i16";
-    case at::kInt:
-      return "i32";
-    case at::kLong:
-      return "i64";
-    case at::kUInt16:
-      return "u16";
-    case at::kUInt32:
-      return "u32";
-    case at::kUInt64:
-      return "u64";
-    case at::kHalf:
-      return "f16";
-    case at::kBFloat16:
-      return "bf16";
-    case at::kFloat:
-      return "f32";
-    case at::kDouble:
-      return "f64";
-    default:
-      return nullptr;
-  }
-}
-
-/// Returns the names of both element types; ("", "") if the kernel cannot do this conversion.
-std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarType dst, int device) {
-  if (src == dst) {
-    const std::string raw = "raw" + std::to_string(at::elementSize(src));
-    return {raw, raw};
-  }
-  const char *from = kernel_type(src), *to = kernel_type(dst);
-  if (from == nullptr || to == nullptr) return {};
-  if ((src == at::kDouble || dst == at::kDouble) && !has_fp64(device)) return {};
-  return {from, to};
-}
-
-struct CopyKernel {
-  std::shared_ptr<runtime::Program> program;
-  runtime::KernelHandle kernel;
-  std::string name;
-  std::array<size_t, 3> local;
-  size_t chunk;
-  std::mutex mutex;  // Held from setting the arguments until the launch is enqueued.
-};
-
-/// Settings for building copy kernels.
-struct BuildContext {
-  std::mutex mutex;
-  runtime::BinaryStore store;
-  std::string failed_dir;
-  std::function<void()> configure;  // Sets the other members.
-};
-BuildContext& build_context() {
-  static auto* instance = new BuildContext;  // Never destroyed, because threads may outlive static destruction.
-  return *instance;
-}
-
-/// Calls `configure`, then returns the store and the folder. Holds no lock during `configure`, because it may take the GIL.
-std::pair<runtime::BinaryStore, std::string> configured_context() {
-  BuildContext& context = build_context();
-  std::unique_lock lock(context.mutex);
-  if (const std::function<void()> configure = context.configure) {
-    lock.unlock();
-    configure();
-    lock.lock();
-  }
-  return {context.store, context.failed_dir};
-}
-
-CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const std::string& dst, bool wide) {
-  static std::mutex mutex;
-  static auto* kernels = new std::map<std::tuple<int, std::string, std::string, bool>, std::unique_ptr<CopyKernel>>;
-  std::unique_lock lock(mutex);
-  std::unique_ptr<CopyKernel>& entry = (*kernels)[{device.index(), src, dst, wide}];
-  if (entry) return *entry;
-  lock.unlock();
-  const auto [store, failed_dir] = configured_context();
-  lock.lock();
-  if (entry) return *entry;  // Another thread has built it.
-  auto fresh = std::make_unique<CopyKernel>();
-  fresh->name = "copy_" + src + "_" + dst + (wide ? "_wide" : "");
-  fresh->chunk = device.caps().is_cpu ? 1024 : 1;
-  fresh->local = device.caps().is_cpu ? std::array<size_t, 3>{1, 16, 1} : std::array<size_t, 3>{32, 4, 1};
-  std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n#define CHUNK " +
-                     std::to_string(fresh->chunk) + "\n";
-  if (wide) text += "#define PLACE ulong\n";
-  if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
-  if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
-  text += codegen::kernel_file("base/copy");
-  fresh->program = runtime::build_programs(
-                       device, {{fresh->name, text, "aten::copy_ from " + src + " to " + dst, fresh->local}}, store, failed_dir)
-                       .front();
-  fresh->kernel = fresh->program->create_kernel(fresh->name);
-  entry = std::move(fresh);
-  return *entry;
-}
-
-/// Drops dimensions of size 1, sorts the other dimensions from the innermost of `dst`, and merges neighbours where both strides
-/// allow it. Returns false if more than kMaxDims dimensions remain.
-bool merge_dims(const at::Tensor& src, const at::Tensor& dst, Shape& shape) {
-  std::vector<int64_t> order;
-  for (int64_t k = dst.dim() - 1; k >= 0; --k)
-    if (dst.size(k) != 1) order.push_back(k);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return dst.stride(a) < dst.stride(b); });
-  shape = {};
-  int dims = 0;
-  for (const int64_t k : order) {
-    const uint64_t size = dst.size(k), s = src.stride(k), d = dst.stride(k);
-    if (dims > 0) {
-      const int last = dims - 1;
-      if (s == shape.src_stride[last] * shape.size[last] && d == shape.dst_stride[last] * shape.size[last]) {
-        shape.size[last] *= size;
-        continue;
-      }
-    }
-    if (dims == kMaxDims) return false;
-    shape.size[dims] = size;
-    shape.src_stride[dims] = s;
-    shape.dst_stride[dims] = d;
-    ++dims;
-  }
-  if (dims == 0) {
-    shape.size[0] = 1;
-    dims = 1;
-  }
-  for (int k = dims; k < kMaxDims; ++k) shape.size[k] = 1;
-  shape.dims = dims;
-  shape.places = 1;
-  for (int k = 1; k < dims; ++k) shape.places *= shape.size[k];
-  return true;
-}
-
-size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
-
-/// Describes a copy for recordings.
-runtime::LaunchInfoPtr copy_info(const CopyKernel& copy, const at::Tensor& src, const at::Tensor& dst, const Shape& shape,
-                                 const std::array<size_t, 3>& global) {
-  auto info = std::make_shared<runtime::LaunchInfo>();
-  info->kernel = copy.name, info->kind = "copy", info->origin = "aten::copy_";
-  info->global = global, info->local = copy.local, info->ops = 1;
-  info->bytes = static_cast<int64_t>(shape.size[0] * shape.places * (src.element_size() + dst.element_size()));
-  info->title = "copy ";
-  for (uint64_t k = shape.dims; k > 0; --k)
-    info->title.append(std::to_string(shape.size[k - 1])).append(k > 1 ? "x" : " @ aten::copy_");
-  info->title += ", " + runtime::amount(static_cast<double>(info->bytes), "B") + ": " + copy.name;
-  return info;
-}
-
-void launch_copy(runtime::Device& device, const std::pair<std::string, std::string>& types, const at::Tensor& src,
-                 const at::Tensor& dst, const Shape& shape) {
-  const bool wide = shape.places >= (uint64_t{1} << 32);
-  CopyKernel& copy = copy_kernel(device, types.first, types.second, wide);
-  const runtime::Location from = location(src), to = location(dst);
-  const uint64_t src_offset = from.offset_bytes / src.element_size(), dst_offset = to.offset_bytes / dst.element_size();
-  const std::array<size_t, 3> global{round_up((shape.size[0] + copy.chunk - 1) / copy.chunk, copy.local[0]),
-                                     round_up(shape.places, copy.local[1]), 1};
-  runtime::Queue& queue = current_queue(device.index());
-  const std::lock_guard lock(copy.mutex);
-  const auto set = [&](cl_uint slot, size_t bytes, const void* value) {
-    OCL_CHECK(clSetKernelArg(copy.kernel.get(), slot, bytes, value), copy.name + " on " + device.describe());
-  };
-  set(0, sizeof(cl_mem), &from.mem);
-  set(1, sizeof src_offset, &src_offset);
-  set(2, sizeof(cl_mem), &to.mem);
-  set(3, sizeof dst_offset, &dst_offset);
-  set(4, sizeof shape, &shape);
-  queue.launch(copy.kernel.get(), 2, global, copy.local, nullptr, 0,
-               runtime::wanted() ? copy_info(copy, src, dst, shape, global) : nullptr);
-}
 
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   if (a.dim() != b.dim()) return false;
@@ -278,8 +86,8 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   if (!src.is_non_overlapping_and_dense()) {
     // Convert on the device if the result can be downloaded straight into `dst`. Otherwise the device only makes the
     // elements dense, and the host converts them.
-    const bool direct = dst.is_non_overlapping_and_dense() &&
-                        !kernel_types(src.scalar_type(), dst.scalar_type(), src.device().index()).first.empty();
+    const bool direct =
+        dst.is_non_overlapping_and_dense() && has_copy_kernel(src.scalar_type(), dst.scalar_type(), src.device().index());
     const at::Tensor dense =
         direct ? at::empty_strided(dst.sizes(), dst.strides(), dst.options().device(src.device()).pinned_memory(false))
                : contiguous_like(src, src.scalar_type(), src.device());
@@ -290,6 +98,8 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   download(src, host, false);
   dst.copy_(host);
 }
+
+std::string dtype_name(const at::Tensor& t) { return std::string(c10::getDtypeNames(t.scalar_type()).first); }
 
 void within_device(const at::Tensor& src, const at::Tensor& dst) {
   runtime::Device& device = device_at(dst.device().index());
@@ -302,9 +112,8 @@ void within_device(const at::Tensor& src, const at::Tensor& dst) {
     if (overlap) return within_device(src.clone(), dst);
     return current_queue(device.index()).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, bytes);
   }
-  const auto types = kernel_types(src.scalar_type(), dst.scalar_type(), device.index());
-  Shape shape;
-  if (!types.first.empty() && merge_dims(src, dst, shape)) return launch_copy(device, types, src, dst, shape);
+  if (has_copy_kernel(src.scalar_type(), dst.scalar_type(), device.index())) return launch_copy(src, dst);
+  count_host_copy("aten::copy_ from " + dtype_name(src) + " to " + dtype_name(dst), src);
   const at::Tensor host = contiguous_like(src, src.scalar_type(), at::kCPU);
   device_to_host(src, host, false);
   host_to_device(host, dst, false);
@@ -341,17 +150,6 @@ void check_location(const at::Tensor& t) {
 
 }  // namespace
 
-void set_build_context(runtime::BinaryStore store, std::string failed_dir) {
-  const std::lock_guard lock(build_context().mutex);
-  build_context().store = std::move(store);
-  build_context().failed_dir = std::move(failed_dir);
-}
-
-void set_configure(std::function<void()> configure) {
-  const std::lock_guard lock(build_context().mutex);
-  build_context().configure = std::move(configure);
-}
-
 runtime::Location location(const at::Tensor& tensor) {
   check_location(tensor);
   if (tensor.numel() == 0) return {};
@@ -372,6 +170,12 @@ struct Writes {
   }
 };
 
+/// Returns `t`, conjugated if `view` has the conjugate bit and negated if it has the negative bit.
+at::Tensor with_bits_of(const at::Tensor& view, const at::Tensor& t) {
+  const at::Tensor conjugated = view.is_conj() ? t.conj() : t;
+  return view.is_neg() ? conjugated._neg_view() : conjugated;
+}
+
 }  // namespace
 
 void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
@@ -381,14 +185,22 @@ void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking
   if (from.is_conj() == dst.is_conj() && from.is_neg() == dst.is_neg())
     return copy_physical(physical(from), physical(dst), non_blocking);
   // One side is a lazy conjugate or negative view. The host resolves it.
-  at::Tensor host = contiguous_like(from, from.scalar_type(), at::kCPU);
-  copy_physical(physical(from), host, false);
-  if (from.is_conj()) host = host.conj();
-  if (from.is_neg()) host = host._neg_view();
-  host = host.to(dst.scalar_type());
-  if (dst.is_conj()) host = host.conj();
-  if (dst.is_neg()) host = host._neg_view();
-  copy_physical(host.resolve_conj().resolve_neg(), physical(dst), false);
+  if (from.device() == dst.device())
+    count_host_copy("aten::copy_ of a " + std::string(from.is_conj() == dst.is_conj() ? "negative" : "conjugate") +
+                        " view of " + dtype_name(from),
+                    from);
+  at::Tensor host = from;
+  if (from.device().is_privateuseone()) {
+    host = contiguous_like(from, from.scalar_type(), at::kCPU);
+    copy_physical(physical(from), host, false);
+    host = with_bits_of(from, host);
+  }
+  if (!dst.device().is_privateuseone()) {
+    dst.copy_(host);
+    return;
+  }
+  host = with_bits_of(dst, host.to(dst.scalar_type()));
+  copy_physical(host.resolve_conj().resolve_neg().to(at::kCPU), physical(dst), false);
 }
 
 namespace {
@@ -412,15 +224,16 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) return self;
-  const at::Tensor host = at::empty({}, self.options().device(at::kCPU)).fill_(value);
+  const at::Tensor number = at::empty({}, self.options().device(at::kCPU)).fill_(value);
+  const at::Tensor host = with_bits_of(self, number).resolve_conj().resolve_neg(), memory = physical(self);
   at_boundary([&] {
     runtime::Queue& queue = current_queue(self.device().index());
     const Writes writes{self};
-    if (self.is_non_overlapping_and_dense() && !self.is_conj() && !self.is_neg()) {
-      const runtime::Location to = location(self);
+    if (self.is_non_overlapping_and_dense()) {
+      const runtime::Location to = location(memory);
       return queue.fill(to.mem, to.offset_bytes, self.nbytes(), host.const_data_ptr(), self.element_size());
     }
-    copy_tensor(host.to(self.device()), self, true);
+    copy_tensor(host.to(self.device()), memory, true);
   });
   return self;
 }
@@ -443,8 +256,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("zero_", zero);
 }
 
-// copy_tensor() resolves these bits itself. torch's own resolution would call this function again, endlessly.
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
-TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+// copy_tensor() resolves these bits itself. torch's own resolution would call _copy_from again, endlessly, and would let
+// _copy_from_and_resize write to a copy of its target.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
+}
 
 }  // namespace ocl::aten

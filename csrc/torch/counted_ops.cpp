@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "csrc/torch/errors.h"
 #include "csrc/torch/fallback.h"
 
 namespace ocl::aten {
@@ -67,6 +68,9 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
 
 at::Tensor take(const at::Tensor& self, const at::Tensor& index) {
   TORCH_CHECK(index.scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ", index.scalar_type());
+  TORCH_CHECK(self.device() == index.device(),
+              "take(): self, index and out expected to be in the same device, but got self on ", self.device(),
+              " and index on ", index.device());
   TORCH_CHECK_INDEX(self.numel() > 0 || index.numel() == 0, "take(): tried to take from an empty tensor");
   const at::Tensor wrapped = at::where(index < 0, index + self.numel(), index);
   return self.reshape({-1}).index_select(0, wrapped.reshape({-1})).view(index.sizes());
@@ -79,28 +83,64 @@ bool has_mask(const OptionalTensors& indices) {
   return false;
 }
 
-/// Runs the op with its masks replaced by the indices of their true elements.
-template <int kIndices>
+bool all_on(at::Device device, const OptionalTensors& tensors) {
+  for (const std::optional<at::Tensor> t : tensors)
+    if (t.has_value() && t->defined() && t->device() != device) return false;
+  return true;
+}
+
+/// Returns the indices on `device`. Those on the CPU are copied there, as for CUDA tensors. ConfigError for other devices.
+OptionalTensors moved(const c10::OperatorHandle& op, at::Device device, const OptionalTensors& indices) {
+  OptionalTensors here;
+  for (const std::optional<at::Tensor> index : indices) {
+    if (!index.has_value() || !index->defined() || index->device() == device) {
+      here.push_back(index);
+      continue;
+    }
+    if (!index->is_cpu() || !device.is_privateuseone())
+      at_boundary([&] {
+        fail(ErrorKind::kConfig, c10::toString(op.operator_name()) + ": the indexed tensor is on " + device.str() +
+                                     ", an index on " + index->device().str() +
+                                     ".\n  do: move the index, for example index.to('" + device.str() +
+                                     "'). Only an index on the CPU is moved by itself");
+      });
+    here.push_back(index->to(device));
+  }
+  return here;
+}
+
+/// Runs the op with its indices on the device of the indexed tensor, and with masks replaced by the indices of their true
+/// elements. For a mask on the CPU, these are found there.
 void with_places(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t first = stack->size() - op.schema().arguments().size();
-  const OptionalTensors indices = (*stack)[first + kIndices].toOptionalTensorList();
+  const at::Tensor self = (*stack)[first].toTensor();
+  OptionalTensors indices = (*stack)[first + 1].toOptionalTensorList();
   if (has_mask(indices)) {
     OptionalTensors places;
-    for (at::Tensor& place : at::native::expandTensors((*stack)[first].toTensor(), at::IOptTensorListRef(indices)))
+    for (at::Tensor& place : at::native::expandTensors(self, at::IOptTensorListRef(indices)))
       places.push_back(place.defined() ? std::optional(std::move(place)) : std::nullopt);
-    (*stack)[first + kIndices] = std::move(places);
+    indices = std::move(places);
+    (*stack)[first + 1] = indices;
   }
+  if (!all_on(self.device(), indices)) (*stack)[first + 1] = moved(op, self.device(), indices);
   fallback(op, stack);
 }
 
 /// Writes values at indices. A number on the CPU that is written where a mask is true may have any dtype, as on all devices.
+/// A number may be on any device.
 void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t first = stack->size() - op.schema().arguments().size();
   at::Tensor self = (*stack)[first].toTensor();
+  const OptionalTensors indices = (*stack)[first + 1].toOptionalTensorList();
   const at::Tensor values = (*stack)[first + 2].toTensor();
+  if (values.dim() == 0 && values.device() != self.device() && !values.is_cpu()) {
+    (*stack)[first + 2] = values.to(self.device());
+    if (self.is_cpu() && all_on(self.device(), indices)) return op.callBoxed(stack);
+    return with_places(op, stack);
+  }
   const bool accumulate = (*stack)[first + 3].toBool();
-  const auto [is_fill, mask] = at::native::canDispatchToMaskedFill(self, (*stack)[first + 1].toOptionalTensorList(), values);
-  if (accumulate || !is_fill) return with_places<1>(op, stack);
+  const auto [is_fill, mask] = at::native::canDispatchToMaskedFill(self, indices, values);
+  if (accumulate || !is_fill) return with_places(op, stack);
   self.masked_fill_(mask, values.item());
   torch::jit::drop(*stack, op.schema().arguments().size());
   torch::jit::push(*stack, std::move(self));
@@ -188,7 +228,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("nonzero", nonzero);
   m.impl("masked_select", masked_select);
   m.impl("take", take);
-  m.impl("index.Tensor", torch::CppFunction::makeFromBoxedFunction<&with_places<1>>());
+  m.impl("index.Tensor", torch::CppFunction::makeFromBoxedFunction<&with_places>());
+  m.impl("index.Tensor_out", torch::CppFunction::makeFromBoxedFunction<&with_places>());
   m.impl("_index_put_impl_", torch::CppFunction::makeFromBoxedFunction<&index_put>());
   m.impl("_unique", unique);
   m.impl("_unique2", unique2);

@@ -191,7 +191,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
       if (is_host_scalar(t)) {
         result.has_floats |= t.unsafeGetTensorImpl()->is_wrapped_number() && t.is_floating_point();
         result.supported &= !t.is_complex();
-      } else if (t.device().is_privateuseone() && t.layout() == at::kStrided && !t.is_complex()) {
+      } else if (t.device().is_privateuseone() && t.layout() == at::kStrided && !t.is_complex() && !t.is_neg()) {
         const void* address = t.numel() > 0 ? t.const_data_ptr() : static_cast<const void*>(t.unsafeGetTensorImpl());
         for (auto [it, end] = data.equal_range(address); it != end; ++it)
           if (is_same(result.leaves[it->second].toTensor(), t)) same = it->second;

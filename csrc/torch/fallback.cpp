@@ -47,9 +47,9 @@ int device_in(const torch::jit::Stack& stack, size_t arguments) {
   return current_device();
 }
 
-// Ops whose index or length arguments may be CPU tensors on every device.
-constexpr std::array<std::string_view, 6> kMixedDevices = {"aten::index",      "aten::index_put",     "aten::_index_put_impl_",
-                                                           "aten::index_put_", "aten::_unsafe_index", "aten::_ctc_loss"};
+// Ops whose length arguments may be CPU tensors on every device. Indices on the CPU are moved before they get here, see
+// counted_ops.cpp.
+constexpr std::array<std::string_view, 1> kMixedDevices = {"aten::_ctc_loss"};
 
 /// Throws ConfigError if arguments are on different devices. A CPU tensor without dimensions counts as a number.
 void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
@@ -82,14 +82,18 @@ uint64_t counters_for(const torch::jit::Stack& stack, size_t arguments) {
   return static_cast<uint64_t>(most);
 }
 
+/// Returns dtype and sizes of a tensor, such as "float32[2, 3]".
+std::string describe(const at::Tensor& t) {
+  std::string text = std::string(c10::getDtypeNames(t.scalar_type()).first) + "[";
+  for (int64_t d = 0; d < t.dim(); ++d) text += (d ? ", " : "") + std::to_string(t.size(d));
+  return text + "]";
+}
+
 /// Returns the tensors among the arguments as a text, such as "float32[2, 3], float32[3]".
 std::string describe_tensors(const torch::jit::Stack& stack, size_t arguments) {
   std::string text;
   const auto add = [&](const at::Tensor& t) {
-    if (!t.defined()) return;
-    text.append(text.empty() ? "" : ", ").append(c10::getDtypeNames(t.scalar_type()).first).append("[");
-    for (int64_t d = 0; d < t.dim(); ++d) text += (d ? ", " : "") + std::to_string(t.size(d));
-    text += "]";
+    if (t.defined()) text.append(text.empty() ? "" : ", ").append(describe(t));
   };
   for (size_t i = stack.size() - arguments; i < stack.size(); ++i) {
     if (stack[i].isTensor()) {
@@ -102,11 +106,12 @@ std::string describe_tensors(const torch::jit::Stack& stack, size_t arguments) {
 }
 
 /// Throws FallbackError.
-[[noreturn]] void forbid(const std::string& op, const std::string& tensors) {
-  const std::string message =
-      op + " on (" + tensors + ") would run on the CPU, which the option fallback=error (TORCH_OCL_FALLBACK) forbids.\n" +
-      "  why:   torch_ocl_compile.eager.reasons() says what was missing\n" +
-      "  do:    leave the option out, use other ops, or call it in a function compiled with backend='ocl'";
+[[noreturn]] void forbid(const std::string& op, const std::string& tensors,
+                         const std::string& why = "torch_ocl_compile.eager.reasons() says what was missing",
+                         const std::string& remedy = "use other ops, or call it in a function compiled with backend='ocl'") {
+  const std::string message = op + " on (" + tensors +
+                              ") would run on the CPU, which the option fallback=error (TORCH_OCL_FALLBACK) forbids.\n" +
+                              "  why:   " + why + "\n" + "  do:    leave the option out, " + remedy;
   const pybind11::gil_scoped_acquire gil;
   const pybind11::object cls = pybind11::module_::import("torch_ocl_compile.errors").attr("FallbackError");
   PyErr_SetString(cls.ptr(), message.c_str());
@@ -196,6 +201,13 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (outcome == Outcome::kRefused) count_fallback(name);
 }
 
+void count_host_copy(const std::string& op, const at::Tensor& src) {
+  if (g_forbidden)
+    forbid(op, describe(src), "no kernel does this copy, so it goes through the host",
+           "or convert the tensor on the CPU, before it is moved to the device");
+  count_fallback(op);
+}
+
 void count_fallback(const std::string& op) {
   bool first = false;
   {
@@ -227,19 +239,21 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 
 /// Registers ops that torch would decompose if the device had no kernels for them, although one plan can compute each. These
 /// are ops on lists of tensors, norms, and gradients that the decomposition would round after each step. ldexp is among them
-/// because torch 2.11, for integer exponents, looks for kernels only among its own.
+/// because torch 2.11, for integer exponents, looks for kernels only among its own, and conj_physical_ because every version
+/// does.
 /// cat is among them because torch would call cat.out with a new tensor, and a plan for all sizes cannot know that this
 /// tensor has the size of the result.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 9> kWhole = {"aten::native_layer_norm",
-                                                      "aten::native_group_norm",
-                                                      "aten::embedding",
-                                                      "aten::mish_backward",
-                                                      "aten::silu_backward",
-                                                      "aten::native_channel_shuffle",
-                                                      "aten::ldexp",
-                                                      "aten::ldexp_",
-                                                      "aten::cat"};
+  constexpr std::array<std::string_view, 10> kWhole = {"aten::native_layer_norm",
+                                                       "aten::native_group_norm",
+                                                       "aten::embedding",
+                                                       "aten::mish_backward",
+                                                       "aten::silu_backward",
+                                                       "aten::native_channel_shuffle",
+                                                       "aten::ldexp",
+                                                       "aten::ldexp_",
+                                                       "aten::conj_physical_",
+                                                       "aten::cat"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const bool whole =
         op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();

@@ -14,6 +14,10 @@ namespace ocl::aten {
 /// results.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+/// Counts a copy of `src` within its device that goes through the host, under the name `op`. FallbackError if that is
+/// forbidden.
+void count_host_copy(const std::string& op, const at::Tensor& src);
+
 std::map<std::string, int64_t> fallback_counts();
 void reset_fallback_counts();
 void set_fallback_warnings(bool on);

@@ -19,6 +19,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
+from torch_ocl_compile.dtypes import IR_DTYPES
+
 FOLDER = Path(__file__).parent
 EXPECTED, ON_CPU = FOLDER / "expected.csv", FOLDER / "on_cpu.csv"
 
@@ -90,8 +94,15 @@ def failure_of(case: str, direction: str, where: str) -> Failure | None:
 
 
 def op_name(eager: str) -> str:
-    """Returns what ran on the CPU, without the reason: "aten.cumsum.default: no lowering" -> "aten.cumsum.default"."""
+    """Returns what ran on the CPU, without the reason: "aten.cumsum.default: no lowering" -> "aten.cumsum.default".
+
+    A copy through the host has the name of the dtype that no kernel can copy, as a whole graph with this dtype has.
+    """
     name = eager.removeprefix("eager ").replace("aten::", "aten.")
+    copied = re.fullmatch(r"aten\.copy_ (?:from|of a \w+ view of) (\w+)(?: to (\w+))?", name)
+    for dtype in copied.groups("") if copied else ():
+        if dtype and getattr(torch, dtype) not in IR_DTYPES:
+            return f"dtype torch.{dtype} has no kernels"
     if name.startswith("the whole"):
         return name.partition(": ")[2].partition(": input")[0]
     return name.partition(":")[0]

@@ -20,7 +20,7 @@ from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
 from torch_ocl_compile.decompositions.table import LateTable
 from torch_ocl_compile.errors import ConfigError, FallbackError, UnsupportedError
-from torch_ocl_compile.fx.host_part import graph_device
+from torch_ocl_compile.fx.host_part import graph_device, tensors_of
 from torch_ocl_compile.lowering.checks import Refused
 from torch_ocl_compile.lowering.fallback import record
 from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
@@ -116,6 +116,9 @@ def compile_or_raise(
         reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
         return whole_graph_eagerly(gm, kind, settings, reason)
     floats_to_tensors(gm)
+    if negative := lazy_negative(gm):
+        reason = f"{negative} is a lazy negative view, such as z.conj().imag; call resolve_neg() first"
+        return whole_graph_eagerly(gm, kind, settings, reason)
     if kind == "inference":
         functionalise(gm)
     try:
@@ -144,6 +147,12 @@ def compile_or_raise(
     times.keep(label, size, plan.timings(), tracing=tracing, lowering=lowering, tuning=tuning)
     body = Body(kind=kind, fx_nodes=fx_nodes, lowered=lowered, settings=settings, strides=plan.output_strides())
     return CompiledGraph(Call(lowered, plan).boxed(), body=body)
+
+
+def lazy_negative(gm: torch.fx.GraphModule) -> str:
+    """Returns the name of an input whose memory has the opposite sign of its numbers; "" if there is none."""
+    inputs = [n for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")]
+    return next((n.name for n in inputs if any(t.is_neg() for t in tensors_of(n.meta.get("val")))), "")
 
 
 def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, reason: str) -> CompiledGraph:

@@ -123,7 +123,8 @@ def strides_of(fake: Any) -> tuple[int, ...] | None:
 
 
 def restrided(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
-    """Returns x, or a copy of it if its strides are not the traced ones."""
+    """Returns x, or a copy of it if its strides are not the traced ones, or if it is a lazy negative view."""
+    x = x.resolve_neg()
     if strides is None or x.numel() == 0:
         return x if strides is not None else x.contiguous()
     if all(have == want or size == 1 for have, want, size in zip(x.stride(), strides, x.shape, strict=True)):

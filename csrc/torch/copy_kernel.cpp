@@ -1,0 +1,245 @@
+// csrc/torch/copy_kernel.cpp: builds and launches kernels/base/copy.cl, which copies within a device, with any strides and
+// conversions of dtypes.
+#include "csrc/torch/copy_kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "csrc/codegen/kernel_files.h"
+#include "csrc/runtime/history.h"
+#include "csrc/runtime/program.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace ocl::aten {
+
+namespace {
+
+constexpr int kMaxDims = 8;  // Limit of kernels/base/copy.cl.
+
+/// The struct `Shape` of kernels/base/copy.cl.
+struct Shape {
+  uint64_t size[kMaxDims], src_stride[kMaxDims], dst_stride[kMaxDims];
+  uint64_t places, dims;
+};
+
+/// Returns the name of an element type in kernels/base/copy.cl; nullptr if the kernel cannot convert it.
+const char* kernel_type(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kBool:
+      return "boolean";
+    case at::kByte:
+      return "u8";
+    case at::kChar:
+      return "i8";
+    case at::kShort:
+      return "i16";
+    case at::kInt:
+      return "i32";
+    case at::kLong:
+      return "i64";
+    case at::kUInt16:
+      return "u16";
+    case at::kUInt32:
+      return "u32";
+    case at::kUInt64:
+      return "u64";
+    case at::kHalf:
+      return "f16";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kFloat:
+      return "f32";
+    case at::kDouble:
+      return "f64";
+    default:
+      return nullptr;
+  }
+}
+
+/// Returns the names of both element types; ("", "") if the kernel cannot do this conversion.
+std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarType dst, int device) {
+  if (src == dst) {
+    const std::string raw = "raw" + std::to_string(at::elementSize(src));
+    return {raw, raw};
+  }
+  const char *from = kernel_type(src), *to = kernel_type(dst);
+  if (from == nullptr || to == nullptr) return {};
+  if ((src == at::kDouble || dst == at::kDouble) && !has_fp64(device)) return {};
+  return {from, to};
+}
+
+struct CopyKernel {
+  std::shared_ptr<runtime::Program> program;
+  runtime::KernelHandle kernel;
+  std::string name;
+  std::array<size_t, 3> local;
+  size_t chunk;
+  std::mutex mutex;  // Held from setting the arguments until the launch is enqueued.
+};
+
+/// Settings for building copy kernels.
+struct BuildContext {
+  std::mutex mutex;
+  runtime::BinaryStore store;
+  std::string failed_dir;
+  std::function<void()> configure;  // Sets the other members.
+};
+BuildContext& build_context() {
+  static auto* instance = new BuildContext;  // Never destroyed, because threads may outlive static destruction.
+  return *instance;
+}
+
+/// Calls `configure`, then returns the store and the folder. Holds no lock during `configure`, because it may take the GIL.
+std::pair<runtime::BinaryStore, std::string> configured_context() {
+  BuildContext& context = build_context();
+  std::unique_lock lock(context.mutex);
+  if (const std::function<void()> configure = context.configure) {
+    lock.unlock();
+    configure();
+    lock.lock();
+  }
+  return {context.store, context.failed_dir};
+}
+
+CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const std::string& dst, bool wide) {
+  static std::mutex mutex;
+  static auto* kernels = new std::map<std::tuple<int, std::string, std::string, bool>, std::unique_ptr<CopyKernel>>;
+  std::unique_lock lock(mutex);
+  std::unique_ptr<CopyKernel>& entry = (*kernels)[{device.index(), src, dst, wide}];
+  if (entry) return *entry;
+  lock.unlock();
+  const auto [store, failed_dir] = configured_context();
+  lock.lock();
+  if (entry) return *entry;  // Another thread has built it.
+  auto fresh = std::make_unique<CopyKernel>();
+  fresh->name = "copy_" + src + "_" + dst + (wide ? "_wide" : "");
+  fresh->chunk = device.caps().is_cpu ? 1024 : 1;
+  fresh->local = device.caps().is_cpu ? std::array<size_t, 3>{1, 16, 1} : std::array<size_t, 3>{32, 4, 1};
+  std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n#define CHUNK " +
+                     std::to_string(fresh->chunk) + "\n";
+  if (wide) text += "#define PLACE ulong\n";
+  if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
+  if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
+  text += codegen::kernel_file("base/copy");
+  fresh->program = runtime::build_programs(
+                       device, {{fresh->name, text, "aten::copy_ from " + src + " to " + dst, fresh->local}}, store, failed_dir)
+                       .front();
+  fresh->kernel = fresh->program->create_kernel(fresh->name);
+  entry = std::move(fresh);
+  return *entry;
+}
+
+/// Drops dimensions of size 1, sorts the other dimensions from the innermost of `dst`, and merges neighbours where both strides
+/// allow it. Returns false if more than kMaxDims dimensions remain.
+bool merge_dims(const at::Tensor& src, const at::Tensor& dst, Shape& shape) {
+  std::vector<int64_t> order;
+  for (int64_t k = dst.dim() - 1; k >= 0; --k)
+    if (dst.size(k) != 1) order.push_back(k);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return dst.stride(a) < dst.stride(b); });
+  shape = {};
+  int dims = 0;
+  for (const int64_t k : order) {
+    const uint64_t size = dst.size(k), s = src.stride(k), d = dst.stride(k);
+    if (dims > 0) {
+      const int last = dims - 1;
+      if (s == shape.src_stride[last] * shape.size[last] && d == shape.dst_stride[last] * shape.size[last]) {
+        shape.size[last] *= size;
+        continue;
+      }
+    }
+    if (dims == kMaxDims) return false;
+    shape.size[dims] = size;
+    shape.src_stride[dims] = s;
+    shape.dst_stride[dims] = d;
+    ++dims;
+  }
+  if (dims == 0) {
+    shape.size[0] = 1;
+    dims = 1;
+  }
+  for (int k = dims; k < kMaxDims; ++k) shape.size[k] = 1;
+  shape.dims = dims;
+  shape.places = 1;
+  for (int k = 1; k < dims; ++k) shape.places *= shape.size[k];
+  return true;
+}
+
+size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+/// Describes a copy for recordings.
+runtime::LaunchInfoPtr copy_info(const CopyKernel& copy, const at::Tensor& src, const at::Tensor& dst, const Shape& shape,
+                                 const std::array<size_t, 3>& global) {
+  auto info = std::make_shared<runtime::LaunchInfo>();
+  info->kernel = copy.name, info->kind = "copy", info->origin = "aten::copy_";
+  info->global = global, info->local = copy.local, info->ops = 1;
+  info->bytes = static_cast<int64_t>(shape.size[0] * shape.places * (src.element_size() + dst.element_size()));
+  info->title = "copy ";
+  for (uint64_t k = shape.dims; k > 0; --k)
+    info->title.append(std::to_string(shape.size[k - 1])).append(k > 1 ? "x" : " @ aten::copy_");
+  info->title += ", " + runtime::amount(static_cast<double>(info->bytes), "B") + ": " + copy.name;
+  return info;
+}
+
+void enqueue(runtime::Device& device, const std::pair<std::string, std::string>& types, const at::Tensor& src,
+             const at::Tensor& dst, const Shape& shape) {
+  const bool wide = shape.places >= (uint64_t{1} << 32);
+  CopyKernel& copy = copy_kernel(device, types.first, types.second, wide);
+  const runtime::Location from = location(src), to = location(dst);
+  const uint64_t src_offset = from.offset_bytes / src.element_size(), dst_offset = to.offset_bytes / dst.element_size();
+  const std::array<size_t, 3> global{round_up((shape.size[0] + copy.chunk - 1) / copy.chunk, copy.local[0]),
+                                     round_up(shape.places, copy.local[1]), 1};
+  runtime::Queue& queue = current_queue(device.index());
+  const std::lock_guard lock(copy.mutex);
+  const auto set = [&](cl_uint slot, size_t bytes, const void* value) {
+    OCL_CHECK(clSetKernelArg(copy.kernel.get(), slot, bytes, value), copy.name + " on " + device.describe());
+  };
+  set(0, sizeof(cl_mem), &from.mem);
+  set(1, sizeof src_offset, &src_offset);
+  set(2, sizeof(cl_mem), &to.mem);
+  set(3, sizeof dst_offset, &dst_offset);
+  set(4, sizeof shape, &shape);
+  queue.launch(copy.kernel.get(), 2, global, copy.local, nullptr, 0,
+               runtime::wanted() ? copy_info(copy, src, dst, shape, global) : nullptr);
+}
+/// Returns the dimension with the fewest elements, of those with more than one.
+int64_t shortest_dim(const at::Tensor& t) {
+  int64_t shortest = -1;
+  for (int64_t d = 0; d < t.dim(); ++d)
+    if (t.size(d) > 1 && (shortest < 0 || t.size(d) < t.size(shortest))) shortest = d;
+  return shortest;
+}
+
+}  // namespace
+
+bool has_copy_kernel(at::ScalarType src, at::ScalarType dst, int device) {
+  return !kernel_types(src, dst, device).first.empty();
+}
+
+void launch_copy(const at::Tensor& src, const at::Tensor& dst) {
+  runtime::Device& device = device_at(dst.device().index());
+  Shape shape;
+  if (merge_dims(src, dst, shape))
+    return enqueue(device, kernel_types(src.scalar_type(), dst.scalar_type(), device.index()), src, dst, shape);
+  // More dimensions than the kernel has: one copy for each index of one dimension.
+  const int64_t dim = shortest_dim(dst);
+  for (int64_t i = 0; i < dst.size(dim); ++i) launch_copy(src.select(dim, i), dst.select(dim, i));
+}
+
+void set_build_context(runtime::BinaryStore store, std::string failed_dir) {
+  const std::lock_guard lock(build_context().mutex);
+  build_context().store = std::move(store);
+  build_context().failed_dir = std::move(failed_dir);
+}
+
+void set_configure(std::function<void()> configure) {
+  const std::lock_guard lock(build_context().mutex);
+  build_context().configure = std::move(configure);
+}
+}  // namespace ocl::aten

@@ -1,0 +1,15 @@
+// csrc/torch/copy_kernel.h: copies within a device by a kernel, with any strides and most conversions of dtypes.
+#pragma once
+
+#include <ATen/ATen.h>
+
+namespace ocl::aten {
+
+/// True if a kernel copies elements of dtype `src` to dtype `dst` on this device.
+bool has_copy_kernel(at::ScalarType src, at::ScalarType dst, int device);
+
+/// Enqueues a copy from src to dst, which have equal sizes and are on one device. has_copy_kernel() must be true for their
+/// dtypes.
+void launch_copy(const at::Tensor& src, const at::Tensor& dst);
+
+}  // namespace ocl::aten
