@@ -115,6 +115,41 @@ def test_strides(ocl_device, name):
     assert not torch.ocl.fallback_counts()
 
 
+NEW = {
+    "fill_": lambda x: x.clone().fill_(2),
+    "fill_ with a tensor": lambda x: x.clone().fill_(torch.tensor(3.0, device=x.device)),
+    "zero_": lambda x: x.clone().zero_(),
+    "full_like": lambda x: torch.full_like(x, 2),
+    "full_like of another type": lambda x: torch.full_like(x, 2, dtype=torch.float32),
+    "zeros_like": torch.zeros_like,
+    "ones_like": torch.ones_like,
+    "empty_like": lambda x: torch.empty_like(x).copy_(x),
+    "rand_like": torch.rand_like,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", NEW)
+def test_new_tensors_keep_the_strides_of_one_element(ocl_device, name, dynamic):
+    """The stride of a dimension with one element decides whether a later op takes the tensor for channels-last."""
+    torch._dynamo.reset()
+
+    def all_of(operands):
+        backwards = [x[torch.arange(x.shape[0] - 1, -1, -1, device=x.device)] for x in operands]
+        return [F.pad(NEW[name](x), (0, 1, 2, 0), value=1) for x in backwards]
+
+    given = [
+        layout(torch.randn(shape).bfloat16())
+        for shape in ((16, 4, 1, 33), (4, 3, 5, 1), (2, 1, 4, 6), (1, 4, 6), (4, 1))
+        for layout in LAYOUTS
+    ]
+    ours = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=ocl_device).copy_(x) for x in given]
+    for run in (torch.compile(all_of, backend="ocl", dynamic=dynamic), all_of):
+        for x, got, want in zip(given, run(ours), all_of(given), strict=True):
+            assert got.dtype == want.dtype and strides(got) == strides(want), (x.shape, x.stride())
+            assert torch.equal(got.cpu(), want) or name == "rand_like"
+
+
 # Ops for which torch 2.11 traces other strides than eager mode returns.
 OVERLAPPING = {
     "select_scatter": lambda x: torch.select_scatter(x, x[0] * 2, 0, 1),

@@ -92,6 +92,18 @@ IN_FORMAT = (
     "aten.nll_loss2d_forward.default",
 )
 
+# New tensors like another one. The decompositions keep the format of its strides, but not the strides of dimensions of one
+# element.
+LIKE = (
+    "aten.full_like.default",
+    "aten.ones_like.default",
+    "aten.rand_like.default",
+    "aten.randint_like.default",
+    "aten.randint_like.low_dtype",
+    "aten.randn_like.default",
+    "aten.zeros_like.default",
+)
+
 # Elementwise ops. On the CPU all operands together decide the strides; the decompositions give other strides.
 POINTWISE = (
     "aten.heaviside.default",
@@ -116,6 +128,10 @@ def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
         target = overload(name)
         if target in table:
             table[target] = _as_operands(table[target])
+    for name in LIKE:
+        target = overload(name)
+        if target in table:
+            table[target] = _like(table[target])
     for names, rule in ((IN_FORMAT, _of_contiguous), (OF_CONTIGUOUS_LAST, _of_contiguous_last)):
         for name in names:
             target = overload(name)
@@ -137,6 +153,21 @@ def _as_operands(decomposition: Callable[..., Any]) -> Callable[..., Any]:
         if made is NotImplemented or all(x.is_contiguous() for x in operands):
             return made
         strides = elementwise_strides(*operands)
+        if made.stride() == strides:
+            return made
+        return aten.copy(torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device), made)
+
+    return run
+
+
+def _like(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(decomposition)
+    def run(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        made = decomposition(x, *args, **kwargs)
+        kept = kwargs.get("memory_format") in (None, torch.preserve_format)
+        if made is NotImplemented or not kept or x.is_contiguous():
+            return made
+        strides = torch.empty_like(x).stride()
         if made.stride() == strides:
             return made
         return aten.copy(torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device), made)

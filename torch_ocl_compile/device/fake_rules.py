@@ -11,6 +11,8 @@ it a fake or meta function). Where the rules for ocl differ:
   step. On ocl, results have the strides that they have on the CPU.
 - Scatter: before torch 2.13, torch's rule gives a result with overlapping elements if the tensor has overlapping
   elements. On ocl, the result has memory for each element.
+- New tensors like another one, and `fill`: torch's rule gives dimensions of one element other strides than the eager op.
+  A later op may then take the tensor for channels-last. On ocl, they have the strides of the other tensor.
 - Norms: in torch 2.11, torch's rule keeps dimensions of size 1 that are counted from the end. On ocl, they are removed.
 """
 
@@ -23,6 +25,7 @@ from typing import Any
 
 import torch
 from torch._prims_common import suggest_memory_format
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ocl_compile.decompositions.result_layouts import elementwise_strides
 
@@ -42,6 +45,16 @@ POINTWISE = (
     aten.logical_or.default,
     aten.logical_xor.default,
 )
+LIKE = (
+    aten.empty_like.default,
+    aten.fill.Scalar,
+    aten.fill.Tensor,
+    aten.full_like.default,
+    aten.ones_like.default,
+    aten.rand_like.default,
+    aten.randn_like.default,
+    aten.zeros_like.default,
+)
 SCATTERS = (aten.select_scatter.default, aten.slice_scatter.default, aten.diagonal_scatter.default)
 ATTENTION = (aten._scaled_dot_product_fused_attention_overrideable.default,)
 ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_backward.default,)
@@ -53,6 +66,8 @@ def register(fake_impls: ModuleType) -> None:
     batch_norms_save_nothing_in_evaluation()
     for op in SCATTERS:
         traced_as(fake_impls, op, functools.partial(scatter, op))
+    for op in LIKE:
+        traced_as(fake_impls, op, functools.partial(like, op))
     traced_as(fake_impls, aten.linalg_vector_norm.default, vector_norm)
     traced_as(fake_impls, aten.ldexp.Tensor, ldexp)
     traced_as(fake_impls, aten.pow.Tensor_Scalar, power)
@@ -152,6 +167,21 @@ def scatter(op: Any, x: torch.Tensor, *others: Any) -> Any:
     share memory by a stride of 0.
     """
     return op(x.clone(), *others) if torch._debug_has_internal_overlap(x) == 1 else NotImplemented
+
+
+def like(op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Makes the new tensor with the strides of x, if x is dense and not contiguous and some of its dimensions have one
+    element."""
+    if kwargs.get("memory_format") not in (None, torch.preserve_format):
+        return NotImplemented
+    single = [statically_known_true(n == 1) for n in x.shape]
+    if not any(single) or x.is_contiguous():
+        return NotImplemented
+    dense = zip(single, x.stride(), elementwise_strides(x), strict=True)
+    if not all(one or statically_known_true(stride == packed) for one, stride, packed in dense):
+        return NotImplemented
+    made = op(x.contiguous(), *args, **kwargs)
+    return aten.copy(torch.empty_strided(x.shape, x.stride(), dtype=made.dtype, device=made.device), made)
 
 
 def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **kwargs: Any) -> Any:
