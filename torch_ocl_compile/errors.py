@@ -10,6 +10,7 @@ import torch
 
 __all__ = [
     "BuildError",
+    "CompilerCrashError",
     "ConfigError",
     "DeviceError",
     "FallbackError",
@@ -48,6 +49,16 @@ class DeviceError(OclError):
 class BuildError(DeviceError):
     """The driver's fault: a kernel did not build. The message names the kernel, the device, and the folder with source
     and log."""
+
+
+class CompilerCrashError(BuildError):
+    """The driver's fault: its compiler ended, with its process, on a kernel, also without optimisation and on simpler
+    kernels. The ops then run on the CPU, so a user meets this error only with the option fallback=error, or with a kernel
+    of their own. `ops`: the (op, source line) of what the kernels compute."""
+
+    def __init__(self, message: str, ops: list[tuple[str, str]] | None = None) -> None:
+        super().__init__(message)
+        self.ops = list(ops or ())
 
 
 class ToolError(OclError):

@@ -193,43 +193,41 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
 
 }  // namespace
 
-std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
-                                const PlanOptions& options) {
-  auto plan = std::make_unique<Plan>();
-  plan->device = &device;
-  plan->label = options.label;
-  plan->op = options.op;
-  plan->arena_purpose = std::make_shared<const std::string>("intermediate results of " + options.label);
-  plan->results_purpose = std::make_shared<const std::string>("results of " + options.label);
-  plan->kept_purpose = std::make_shared<const std::string>("packed weights of " + options.label);
+void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+               const PlanOptions& options) {
+  plan.device = &device;
+  plan.label = options.label;
+  plan.op = options.op;
+  plan.arena_purpose = std::make_shared<const std::string>("intermediate results of " + options.label);
+  plan.results_purpose = std::make_shared<const std::string>("results of " + options.label);
+  plan.kept_purpose = std::make_shared<const std::string>("packed weights of " + options.label);
   const std::string text = options.dump_dir.empty() ? "" : graph.str();
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   Caps caps = caps_for(device, options);
   const double check_start = seconds();
   if (!caps.is_cpu) caps = checks::checked_kernels(device, store, graph, caps);
-  plan->check_seconds = seconds() - check_start;
-  make_schedule(*plan, std::move(graph), caps, options);
-  add_intervals(*plan);
+  plan.check_seconds = seconds() - check_start;
+  make_schedule(plan, std::move(graph), caps, options);
+  add_intervals(plan);
 
   const double generate_start = seconds();
-  const std::vector<runtime::KernelText> texts = add_steps(*plan, caps, options);
+  const std::vector<runtime::KernelText> texts = add_steps(plan, caps, options);
   // An observed plan keeps no results, so that every call runs and checks every step.
-  plan->most_kept_bytes = options.check || options.guard_zones ? 0 : options.most_kept_bytes;
-  mark_kept(*plan);
-  plan->codegen_seconds = seconds() - generate_start;
+  plan.most_kept_bytes = options.check || options.guard_zones ? 0 : options.most_kept_bytes;
+  mark_kept(plan);
+  plan.codegen_seconds = seconds() - generate_start;
 
   const double build_start = seconds();
-  plan->programs = runtime::build_programs(device, texts, store, options.failed_dir);
-  for (size_t i = 0; i < plan->launches.size(); ++i) {
-    Launch& launch = plan->launches[i];
-    launch.kernel = plan->programs[i]->create_kernel(launch.source.name);
+  plan.programs = runtime::build_programs(device, texts, store, options.failed_dir);
+  for (size_t i = 0; i < plan.launches.size(); ++i) {
+    Launch& launch = plan.launches[i];
+    launch.kernel = plan.programs[i]->create_kernel(launch.source.name);
     launch.name_id = runtime::kernel_name_id(launch.source.name);
   }
-  plan->build_seconds = seconds() - build_start;
-  for (const ir::Output& output : plan->schedule.graph.outputs) plan->output_sources.push_back(source_of(*plan, output.buffer));
-  plan->guard_bytes = options.guard_zones ? kGuardBytes : 0;
-  add_observers(*plan, options.check);
-  return plan;
+  plan.build_seconds = seconds() - build_start;
+  for (const ir::Output& output : plan.schedule.graph.outputs) plan.output_sources.push_back(source_of(plan, output.buffer));
+  plan.guard_bytes = options.guard_zones ? kGuardBytes : 0;
+  add_observers(plan, options.check);
 }
 
 }  // namespace ocl::exec

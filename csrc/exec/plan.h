@@ -126,10 +126,10 @@ struct Plan {
   Live<Plan> live;
 };
 
-/// Schedules the graph, generates and builds its kernels. Throws the core's errors. An error of a pass or a kernel
-/// names the aten ops.
-std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
-                                const PlanOptions& options);
+/// Fills an empty plan: schedules the graph, generates and builds its kernels. If it throws CompilerCrash, the plan has the
+/// schedule and the launches. Call make_plan (make_plan.h), which handles that.
+void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+               const PlanOptions& options);
 
 /// Returns the device's caps, restricted to the kernels that the options allow. ConfigError for an unknown name in `disable`.
 Caps caps_for(const runtime::Device& device, const PlanOptions& options);

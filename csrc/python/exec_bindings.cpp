@@ -6,6 +6,7 @@
 
 #include "csrc/checks/check_text.h"
 #include "csrc/exec/executor.h"
+#include "csrc/exec/make_plan.h"
 #include "csrc/exec/plan.h"
 #include "csrc/exec/tune.h"
 #include "csrc/python/pch.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/kernel_text.h"
 
 namespace ocl::runtime {
 

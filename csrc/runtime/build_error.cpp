@@ -50,8 +50,8 @@ std::string save_failure(const std::string& failed_dir, const KernelText& text, 
 
 }  // namespace
 
-void raise_build_error(const Device& device, const KernelText& text, cl_int status, const std::string& log,
-                       const std::string& failed_dir) {
+std::string build_error_message(const Device& device, const KernelText& text, cl_int status, const std::string& log,
+                                const std::string& failed_dir) {
   const std::string saved = save_failure(failed_dir, text, log);
   std::string message = "kernel " + text.name + " does not build on " + device.describe() + " (" + status_name(status) + ", " +
                         std::to_string(status) + ")";
@@ -59,7 +59,12 @@ void raise_build_error(const Device& device, const KernelText& text, cl_int stat
   message += "\n  log:   " + log_excerpt(log);
   message += saved.empty() ? "\n  do:    " : "\n  do:    source and full log are in " + saved + "; ";
   message += "`python -m torch_ocl_compile doctor` checks this driver";
-  fail(ErrorKind::kBuild, message);
+  return message;
+}
+
+void raise_build_error(const Device& device, const KernelText& text, cl_int status, const std::string& log,
+                       const std::string& failed_dir) {
+  fail(ErrorKind::kBuild, build_error_message(device, text, status, log, failed_dir));
 }
 
 }  // namespace ocl::runtime

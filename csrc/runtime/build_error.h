@@ -4,10 +4,13 @@
 #include <string>
 
 #include "csrc/runtime/device.h"
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/kernel_text.h"
 
 namespace ocl::runtime {
 
+/// Saves source and log as raise_build_error does, and returns its message.
+std::string build_error_message(const Device& device, const KernelText& text, cl_int status, const std::string& log,
+                                const std::string& failed_dir);
 /// Throws kBuild. Saves source and log in `failed_dir`/<kernel>/, unless `failed_dir` is "".
 [[noreturn]] void raise_build_error(const Device& device, const KernelText& text, cl_int status, const std::string& log,
                                     const std::string& failed_dir);

@@ -203,7 +203,7 @@ std::vector<WorkerResult> build_in_workers(const Device& device, const std::vect
         WorkerResult& result = results[longest_first[i]];
         const os::Message request = {flags, sources[longest_first[i]]};
         Outcome outcome = Outcome::kDied;
-        for (int attempt = 0; attempt < tries && outcome == Outcome::kDied; ++attempt)
+        for (int attempt = 0; attempt < tries && outcome == Outcome::kDied && !is_caused_by_text(result.death); ++attempt)
           outcome = build_one(device, worker, request, longest, result);
         if (outcome != Outcome::kDied) result.death.clear();
         if (outcome == Outcome::kNoWorker) return;

@@ -37,8 +37,9 @@ struct WorkerResult {
 };
 /// True if the program text caused the end of the process; false if the system killed it because memory ran out.
 bool is_caused_by_text(const std::string& death);
-/// Compiles the texts, the longest first. If the compiler's process dies, a text is tried up to `tries` times.
-/// Calls `done` with the position of each text that was built, from several threads. Thread-safe.
+/// Compiles the texts, the longest first. If the system kills the compiler's process, a text is tried up to `tries` times. A
+/// text that caused the process's end is not tried again. Calls `done` with the position of each text that was built, from
+/// several threads. Thread-safe.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
                                            int tries, bool wants_log, const std::function<void(size_t)>& done = {});
 

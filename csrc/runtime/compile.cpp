@@ -24,6 +24,12 @@ std::string options_for(const std::string& source, const std::string& options) {
 
 }  // namespace
 
+std::string without_optimisation(const std::string& source) {
+  const std::string option = std::string(kOptionsMarker) + "-cl-opt-disable";
+  if (source.starts_with(kOptionsMarker)) return option + " " + source.substr(sizeof(kOptionsMarker) - 1);
+  return option + "\n" + source;
+}
+
 Built compile(cl_context context, cl_device_id device, const std::string& options, const std::string& source, bool wants_log) {
   Built built;
   const char* text = source.data();

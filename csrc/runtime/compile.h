@@ -13,6 +13,9 @@ namespace ocl::runtime {
 /// device's options.
 inline constexpr char kOptionsMarker[] = "//@options ";
 
+/// Returns the text with an option that switches the compiler's optimisation off.
+std::string without_optimisation(const std::string& source);
+
 /// A program, or what went wrong while it was built.
 struct Built {
   ProgramHandle handle;

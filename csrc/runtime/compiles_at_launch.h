@@ -3,9 +3,11 @@
 
 #include <string>
 
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/kernel_text.h"
 
 namespace ocl::runtime {
+
+class Device;
 
 /// True for a runtime that compiles a kernel at its first launch, such as PoCL. If such a runtime is asked for a binary before
 /// the launch, it also compiles the kernel in a general form that the launch does not use. That takes twice the time and saves

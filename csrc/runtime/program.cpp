@@ -16,6 +16,7 @@
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/compile.h"
+#include "csrc/runtime/compiler_crash.h"
 #include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/device.h"
 #include "csrc/support/hash.h"
@@ -32,8 +33,6 @@ constexpr size_t kPrefixDigits = 16;
 constexpr size_t kMaxKernelsPerProgram = 16;
 // An entry of a kernel that begins with this character contains the key of its program.
 constexpr char kReference[] = "@";
-// An entry that begins with this character says how the compiler's process ended.
-constexpr char kDeath[] = "!";
 
 using Clock = std::chrono::steady_clock;
 // A process that has claimed a kernel may be suspended. Other processes build the kernel themselves if they see no progress for
@@ -87,7 +86,8 @@ class Build {
         store_(store),
         failed_dir_(failed_dir),
         prefix_(store_prefix(device)),
-        programs_(texts.size()) {
+        programs_(texts.size()),
+        crashes_(device, texts, keys_, store) {
     for (const KernelText& text : texts) keys_.push_back(key_of(text.name, text.text));
   }
   ~Build() { release_claims(); }
@@ -102,6 +102,7 @@ class Build {
         build_missing();
       }
     }
+    crashes_.raise(failed_dir_);
     for (size_t i = 0; i < programs_.size(); ++i)
       if (!programs_[i]) programs_[i] = programs_[first_[keys_[i]]];
     return std::move(programs_);
@@ -131,7 +132,7 @@ class Build {
   Indices missing() {
     Indices indices;
     for (size_t i = 0; i < keys_.size(); ++i)
-      if (!programs_[i] && (first_.try_emplace(keys_[i], i).first->second == i)) indices.push_back(i);
+      if (!programs_[i] && !crashes_.contains(i) && (first_.try_emplace(keys_[i], i).first->second == i)) indices.push_back(i);
     return indices;
   }
 
@@ -140,8 +141,7 @@ class Build {
     std::map<std::string, Indices> stored;  // Key of a program -> its kernels.
     for (size_t i : wanted) {
       const std::string entry = store_.find(keys_[i]);
-      if (entry.starts_with(kDeath)) raise_compiler_crash(i, entry.substr(1), true);
-      if (entry.starts_with(kReference)) stored[entry.substr(1)].push_back(i);
+      if (!crashes_.is_crash(i, entry) && entry.starts_with(kReference)) stored[entry.substr(1)].push_back(i);
     }
     for (const auto& [program_key, indices] : stored) {
       const std::string binary = store_.find(program_key);
@@ -175,7 +175,7 @@ class Build {
       for (size_t i : pending)
         if (claim(i) || !waits) claimed.push_back(i);
       load_stored(claimed);  // Another process may have stored them before it ended its claim.
-      std::erase_if(claimed, [&](size_t i) { return programs_[i] != nullptr; });
+      std::erase_if(claimed, [&](size_t i) { return programs_[i] != nullptr || crashes_.contains(i); });
       build(claimed);
       release_claims();
       const Indices left = missing();
@@ -238,6 +238,7 @@ class Build {
     std::vector<Indices> single;
     for (size_t i : alone) single.push_back({i});
     if (!single.empty()) finish_workers(single, workers, alone, error);
+    build_unoptimised(workers, error);
     // The error is thrown last, so that everything else that was built is kept.
     if (error) std::rethrow_exception(error);
   }
@@ -263,8 +264,8 @@ class Build {
       try {
         if (here)
           finish_batch(batches[b], compile_for(device_, sources[b]));
-        else if (!result.death.empty())
-          raise_compiler_crash(batches[b][0], result.death, remember_death(batches[b][0], result.death));
+        else if (!result.answered)
+          crashes_.first(batches[b][0], result.death, failed_dir_);
         else if (!good)
           raise_build_error(device_, texts_[batches[b][0]], result.status, result.log, failed_dir_);
         else
@@ -289,18 +290,29 @@ class Build {
     for (size_t i : batch) keep(i, program);
   }
 
-  /// Throws the error of a kernel whose compilation ended the compiler's process twice. The kernel's entry in the store says
-  /// how the process ended, so that this driver is not given the kernel again.
-  [[noreturn]] void raise_compiler_crash(size_t index, const std::string& death, bool remembered) {
-    const char* next = remembered ? "; this kernel is not tried again until `python -m torch_ocl_compile cache clear`" : "";
-    raise_build_error(device_, texts_[index], CL_BUILD_PROGRAM_FAILURE, "the compiler's process ended twice: " + death + next,
-                      failed_dir_);
-  }
-
-  bool remember_death(size_t index, const std::string& death) {
-    if (!store_.store || !is_caused_by_text(death)) return false;
-    store_.store(keys_[index], kDeath + death);
-    return true;
+  /// Builds the kernels on which the compiler's process ended a second time, without optimisation.
+  void build_unoptimised(size_t workers, std::exception_ptr& error) {
+    const std::map<size_t, std::string> again = crashes_.take_first();
+    if (again.empty()) return;
+    std::vector<std::string> sources;
+    for (const auto& [i, how] : again) sources.push_back(without_optimisation(texts_[i].text));
+    const std::vector<WorkerResult> results = build_in_workers(device_, sources, workers, 2, log_enabled(LogLevel::kDebug));
+    size_t next = 0;
+    for (const auto& [i, how] : again) {
+      const std::string& source = sources[next];
+      const WorkerResult& result = results[next++];
+      if (!result.answered) {
+        crashes_.second(i, how, result.death);
+        continue;
+      }
+      try {
+        if (result.status != CL_SUCCESS) raise_build_error(device_, texts_[i], result.status, result.log, failed_dir_);
+        crashes_.warn(i, how);
+        finish_worker_batch({i}, source, result);
+      } catch (const Error&) {
+        if (!error) error = std::current_exception();
+      }
+    }
   }
 
   void finish_batch(const Indices& batch, Built built) {
@@ -394,6 +406,7 @@ class Build {
   std::vector<std::string> keys_;
   std::set<size_t> claimed_;                       // Kernels that other processes wait for.
   std::unordered_map<std::string, size_t> first_;  // Key -> index of the first text with that key.
+  CompilerCrashes crashes_;
 };
 
 }  // namespace

@@ -2,33 +2,18 @@
 // source's path.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "csrc/runtime/cl.h"
+#include "csrc/runtime/kernel_text.h"
 #include "csrc/support/live.h"
 
 namespace ocl::runtime {
 
 class Device;
-
-/// A line of a program text that separates its prelude from its kernel. Above the line is the prelude (types, macros, helper
-/// functions), which other texts repeat word for word; below it is the kernel. Texts with equal preludes and no #define below
-/// the line are built as one program, which takes a third of the time of building each alone.
-inline constexpr char kKernelMarker[] = "//@kernel\n";
-
-/// A kernel to build: a complete program text that defines exactly one kernel, `name`.
-struct KernelText {
-  std::string name;
-  std::string text;
-  // "group 4 of the forward graph: aten.relu, aten.sum (model.py:61)", for messages.
-  std::string where;
-  std::array<size_t, 3> local{1, 1, 1};  // The local size of its launches.
-};
 
 /// A built program. Each call site creates its own cl_kernel from it.
 class Program {
@@ -42,16 +27,6 @@ class Program {
   Device& device_;
   ProgramHandle handle_;
   Live<Program> live_;
-};
-
-/// Functions that find and store binaries. exec passes functions of the cache, so that runtime does not depend on SQLite. Any
-/// function may be empty.
-struct BinaryStore {
-  std::function<std::string(const std::string& key)> find;  // Returns "" if there is no entry.
-  std::function<void(const std::string& key, const std::string& binary)> store;
-  // Tells other processes that this one builds the kernel `key`. Returns false if another process is building it.
-  std::function<bool(const std::string& key)> claim;
-  std::function<void(const std::string& key)> release;  // Ends a claim.
 };
 
 /// Returns the prefix of all keys for this device, its driver and its build options.
@@ -74,6 +49,8 @@ BuildCounters build_counters();
 /// and a hash of the text. A program with several kernels is stored once, and the entry of each kernel refers to it.
 /// Thread-safe. Throws kBuild with kernel, device, `where` and log. Source and log are saved in `failed_dir`/<kernel>/, unless
 /// `failed_dir` is "".
+/// A kernel on which the compiler's process ends is built a second time without optimisation, with a warning. If the process
+/// ends again, the store remembers it, and CompilerCrash is thrown after everything else is built.
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir);
 /// Drops the programs in memory that are not in use. The next build looks into the store again.

@@ -82,7 +82,7 @@ class Batcher {
   }
 
   bool candidate(const Group& group) const {
-    if (group.kind != GroupKind::kLoops) return false;
+    if (group.kind != GroupKind::kLoops || is_alone(schedule_, group.nodes()[0])) return false;
     const double elements = typical_product(schedule_.graph, group.sizes);
     if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(group);
     const double steps = typical_product(schedule_.graph, group.reduce_sizes);

@@ -26,6 +26,11 @@ std::vector<ir::NodeId> Group::nodes() const {
   return result;
 }
 
+bool is_alone(const Schedule& schedule, ir::NodeId node) {
+  const ir::Origin& origin = schedule.graph.nodes[node].origin;
+  return !schedule.alone.empty() && schedule.alone.contains({origin.op, origin.source});
+}
+
 namespace {
 
 /// Returns the sizes of the forward output and of the filter.

@@ -147,6 +147,9 @@ class Fuser {
   const char* merge(int a, int b, bool connected) {
     if (!parameters_.empty() && parameters_[clusters_[a].members[0].node] != parameters_[clusters_[b].members[0].node])
       return "one depends on parameters alone, and its result is kept between calls";
+    for (const int cluster : {a, b})
+      if (is_alone(schedule_, clusters_[cluster].members[0].node))
+        return "the driver's compiler ended on a kernel of one of them";
     if (clusters_[a].members.size() + clusters_[b].members.size() > 200) return "one kernel would have more than 200 nodes";
     if (!connected && clusters_[b].members[0].node < clusters_[a].members[0].node && clusters_[a].main == ir::kNone)
       std::swap(a, b);

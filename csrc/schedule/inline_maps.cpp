@@ -100,6 +100,7 @@ class Inliner {
   /// True if p's inputs have the same values when c runs, and if the combined kernel is not too large.
   bool legal(NodeId p, NodeId c) const {
     const Node &producer = graph_.nodes[p], &consumer = graph_.nodes[c];
+    if (is_alone(schedule_, p) || is_alone(schedule_, c)) return false;
     // The result of p is kept between calls, so c must not compute it again.
     if (!parameters_.empty() && parameters_[p] && !parameters_[c] && !trivial(p)) return false;
     if (!is_loop_nest(consumer) || producer.body.ops.size() + consumer.body.ops.size() > kMaxBodyOps) return false;

@@ -87,7 +87,8 @@ class GroupLoops {
       }
   }
 
-  void choose_vector_width(const Caps& caps) {
+  /// `scalar`: no vectors.
+  void choose_vector_width(const Caps& caps, bool scalar) {
     group_.vector_width = 1;
     if (group_.strategy == LoopStrategy::kColumn) {
       group_.columns =
@@ -96,7 +97,7 @@ class GroupLoops {
     }
     const bool row = group_.strategy == LoopStrategy::kRow;
     const ir::Shape& sizes = row ? group_.reduce_sizes : group_.sizes;
-    if (sizes.empty()) return;
+    if (sizes.empty() || scalar) return;
     const size_t innermost = row ? group_.sizes.size() + sizes.size() - 1 : sizes.size() - 1;
     bool contiguous = false, broken = false;
     for (const AccessStrides& access : accesses_) {
@@ -280,7 +281,7 @@ void loop_order(Schedule& schedule, const Caps& caps) {
     GroupLoops loops(schedule.graph, group);
     loops.order();
     loops.collapse();
-    loops.choose_vector_width(caps);
+    loops.choose_vector_width(caps, is_alone(schedule, group.nodes()[0]));
     loops.at_least_one_loop();
   }
 }

@@ -1,7 +1,9 @@
 // csrc/schedule/pipeline.h: makes a schedule from a graph. pipeline.cpp lists the passes.
 #pragma once
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "csrc/schedule/schedule.h"
@@ -18,6 +20,9 @@ struct PassTrace {
 struct Options {
   bool verify = false;  // Run ir::verify between passes.
   bool fuse = true;     // False: one launch per node, for debugging.
+  // (op, source line) of nodes that get kernels of their own, without vectors, because the driver's compiler ended on a kernel
+  // of theirs.
+  std::set<std::pair<std::string, std::string>> alone;
   // Results that depend only on parameters are kept between calls, so they get launches of their own.
   bool keeps_parameters = false;
   std::vector<PassTrace>* trace = nullptr;

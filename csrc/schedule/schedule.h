@@ -2,7 +2,9 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "csrc/ir/graph.h"
@@ -101,15 +103,19 @@ struct Placement {
 };
 
 struct Schedule {
-  ir::Graph graph;                                // The graph after the passes. Every buffer that exists has strides.
-  std::map<ir::NodeId, TemplateLaunch> launches;  // The hand-written kernels that choose_template gave to nodes.
-  std::vector<Group> groups;                      // The groups in launch order.
-  std::vector<Placement> placements;              // One per buffer.
-  std::vector<Lifetime> lifetimes;                // Lifetimes of buffers with placement kArena.
-  std::vector<ir::BufferId> allocations;          // kOutput: the buffer that allocation i holds.
-  std::vector<std::string> log;                   // Decisions with reasons, for explain.
-  bool keeps_parameters = false;                  // Copy of Options::keeps_parameters.
+  ir::Graph graph;                                      // The graph after the passes. Every buffer that exists has strides.
+  std::map<ir::NodeId, TemplateLaunch> launches;        // The hand-written kernels that choose_template gave to nodes.
+  std::vector<Group> groups;                            // The groups in launch order.
+  std::vector<Placement> placements;                    // One per buffer.
+  std::vector<Lifetime> lifetimes;                      // Lifetimes of buffers with placement kArena.
+  std::vector<ir::BufferId> allocations;                // kOutput: the buffer that allocation i holds.
+  std::vector<std::string> log;                         // Decisions with reasons, for explain.
+  bool keeps_parameters = false;                        // Copy of Options::keeps_parameters.
+  std::set<std::pair<std::string, std::string>> alone;  // Copy of Options::alone.
 };
+
+/// True if the node must have a kernel of its own, because of Options::alone.
+bool is_alone(const Schedule& schedule, ir::NodeId node);
 
 /// The bytes that a group reads and writes, and its floating-point operations, as expressions of the size symbols.
 struct Work {

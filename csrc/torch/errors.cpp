@@ -3,7 +3,10 @@
 
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
+
+#include "csrc/support/compiler_crash.h"
 
 namespace ocl::aten {
 
@@ -32,7 +35,13 @@ const char* class_name(ErrorKind kind) {
 }  // namespace
 
 void set_python_error(const Error& error) {
-  const pybind11::object cls = pybind11::module_::import("torch_ocl_compile.errors").attr(class_name(error.kind()));
+  const pybind11::module_ errors = pybind11::module_::import("torch_ocl_compile.errors");
+  if (const auto* crash = dynamic_cast<const CompilerCrash*>(&error)) {
+    const pybind11::object cls = errors.attr("CompilerCrashError"), raised = cls(crash->what(), crash->ops);
+    PyErr_SetObject(cls.ptr(), raised.ptr());
+    return;
+  }
+  const pybind11::object cls = errors.attr(class_name(error.kind()));
   PyErr_SetString(cls.ptr(), error.what());
 }
 

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <type_traits>
 
+#include "csrc/exec/make_plan.h"
 #include "csrc/ir/parse.h"
 #include "csrc/ir/verify.h"
+#include "csrc/support/compiler_crash.h"
 #include "csrc/support/log.h"
 #include "csrc/torch/device_state.h"
 
@@ -219,7 +221,11 @@ StoredOp compiled_from(const std::string& entry, const c10::OperatorHandle& op, 
     exec::PlanOptions options = context.options;
     options.label = "stored plan of " + name;
     options.op = name.substr(0, name.find('.'));
-    plan->plan = exec::make_plan(std::move(graph), device_at(device), context.binaries, options);
+    try {
+      plan->plan = exec::make_plan(std::move(graph), device_at(device), context.binaries, options);
+    } catch (const CompilerCrash&) {
+      return {StoredOp::State::kDamaged};  // The op is compiled anew, which finds out that it has no kernels.
+    }
   }
   compiled.plan = std::move(plan);
   return {StoredOp::State::kServes, std::move(compiled)};

@@ -16,6 +16,7 @@ int main() {
   const auto fails = [&](const std::string& text) {
     if (text.find("deadly") == std::string::npos) return;
     if (mode == "crash") std::abort();
+    if (mode == "crash optimised" && text.find("-cl-opt-disable") == std::string::npos) std::abort();
     if (mode == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
     if (mode == "garbage" && channel->send_bytes(std::string(100, 'x'))) ocl::os::end_process(0);
   };

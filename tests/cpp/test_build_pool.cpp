@@ -20,6 +20,7 @@
 #include "csrc/runtime/program.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/support/child.h"
+#include "csrc/support/compiler_crash.h"
 #include "csrc/support/log.h"
 #include "tests/cpp/other_process.h"
 #include "tests/cpp/runtime_devices.h"
@@ -166,13 +167,14 @@ TEST_CASE("a kernel that ends its compiler is named, is not tried again, and oth
       CAPTURE(mode);
       Store store;
       const auto texts = fresh_texts(6, "deadly");
+      CHECK_THROWS_AS(build_programs(device, texts, store.functions(), ""), CompilerCrash);
       const std::string message = error_of(device, texts, store.functions());
       CHECK(message.find("kernel k3 does not build") != std::string::npos);
       const std::string how = mode == "crash" ? kAborted : mode == "hang" ? "no answer for" : "an answer that is not one";
       CHECK(message.find(how) != std::string::npos);
       const auto begin = std::chrono::steady_clock::now();
       CHECK(error_of(device, texts, store.functions()).find(how) != std::string::npos);
-      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(500));
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2500));
       const int64_t built = build_counters().built;
       std::vector<KernelText> others = texts;
       others.erase(others.begin() + 3);
@@ -180,6 +182,28 @@ TEST_CASE("a kernel that ends its compiler is named, is not tried again, and oth
       CHECK(build_counters().built == built);
     });
   }
+}
+
+TEST_CASE("a kernel that ends its compiler is built without optimisation, with one warning") {
+  const WithPool pool(2, "crash optimised");
+  for_each_with_binaries([&](Device& device) {
+    std::vector<std::string> warnings;
+    set_log_sink([&](LogLevel level, const char*, const std::string& message) {
+      if (level == LogLevel::kWarning) warnings.push_back(message);
+    });
+    Store store;
+    auto texts = fresh_texts(6, "deadly");
+    texts[1].text = "//@options -DUNUSED\n" + texts[1].text + "// deadly\n";
+    check_values(device, build_programs(device, texts, store.functions(), ""), texts);
+    CHECK(warnings.size() == 2);
+    for (const std::string& warning : warnings) CHECK(warning.find(kAborted) != std::string::npos);
+    forget_programs();
+    const int64_t built = build_counters().built;
+    check_values(device, build_programs(device, texts, store.functions(), ""), texts);
+    CHECK(build_counters().built == built);
+    CHECK(warnings.size() == 2);
+    set_log_sink({});
+  });
 }
 
 TEST_CASE("where no worker starts, this process compiles") {

@@ -14,6 +14,13 @@ FELL_BACK = "runs on the CPU, with copies both ways"
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def build_worker() -> str:
+    """Returns the path of the program that compiles kernels. It is beside the extension."""
+    from torch_ocl_compile import _C
+
+    return str(Path(_C.__file__).parent / "ocl_build_worker")
+
+
 def run_python(program: str, fresh: bool = False, **env: str) -> tuple[int, str, str]:
     """Runs `program` after `import torch_ocl_compile`. Returns (exit status, stdout, stderr).
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from own_process import ROOT
+from own_process import ROOT, build_worker
 from stored_graphs import messages, own_cache  # noqa: F401  (a fixture)
 
 from tests import fork_server
@@ -29,7 +29,7 @@ ERASE = "\r\x1b[K"
 def run_on_terminal(device: str, folder: Path, terminal: bool = True, **env: str) -> str:
     """Returns what the program writes to stderr, which is a terminal or a pipe."""
     worker = folder / "worker"
-    worker.write_text(f"#!/bin/sh\nsleep 3\nexec {ROOT / 'torch_ocl_compile' / 'ocl_build_worker'}\n")
+    worker.write_text(f"#!/bin/sh\nsleep 3\nexec {build_worker()}\n")
     worker.chmod(0o700)
     given = {"TEST_DEVICE": device, "TEST_WORKER": str(worker), "TORCH_OCL_CACHE_DIR": str(folder / "cache"),
              "TORCH_OCL_BUILD_WORKERS": "1", "PYTHONPATH": str(ROOT), "TERM": "xterm"}  # fmt: skip

@@ -141,7 +141,6 @@ CIRCLES = {
     "ir/index_expr ir/index_terms",
     "runtime/address_range runtime/allocator runtime/cuda_driver runtime/cuda_memory runtime/device runtime/event "
     "runtime/memory_history runtime/queue runtime/slab runtime/slab_memory runtime/wrong_runtimes",
-    "runtime/batches runtime/build_error runtime/compiles_at_launch runtime/program",
     "torch/eager torch/stored_plans",
 }
 

@@ -19,7 +19,7 @@ from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
 from torch_ocl_compile.decompositions.table import LateTable
-from torch_ocl_compile.errors import ConfigError, FallbackError, UnsupportedError
+from torch_ocl_compile.errors import CompilerCrashError, ConfigError, FallbackError, UnsupportedError
 from torch_ocl_compile.fx.host_part import graph_device, tensors_of
 from torch_ocl_compile.lowering.checks import Refused
 from torch_ocl_compile.lowering.fallback import record
@@ -121,25 +121,39 @@ def compile_or_raise(
         return whole_graph_eagerly(gm, kind, settings, reason)
     if kind == "inference":
         functionalise(gm)
-    try:
-        lowered = lower_module(
-            gm, **boundaries(kind), fallback=str(settings.get("fallback", "eager")), debug=bool(settings.get("debug"))
-        )
-    except FallbackError:
-        raise
-    except Refused as error:  # Running the graph raises PyTorch's own error.
-        log.info("%s is not compiled: %s", label, error)
-        return CompiledGraph(eager_call(gm), reason=f"it is not compiled: {error}")
-    except UnsupportedError as error:
-        return whole_graph_eagerly(gm, kind, settings, str(error))
-    check_device(lowered.device)
-    debug.dump(label, "graph.txt", lowered.graph.str)
-    lowering = watch.lap()
-    measure_kernels(lowered, settings)
-    tuning = watch.lap() if settings.get("max_autotune") else 0.0
-    if kind != "inference":  # In training, weights change at each step.
-        settings = {**settings, "kept_weights_mb": 0}
-    plan = make_plan(lowered, settings, label)
+    crashing: set[tuple[str, str]] = set()
+    while True:
+        try:
+            lowered = lower_module(
+                gm,
+                **boundaries(kind),
+                fallback=str(settings.get("fallback", "eager")),
+                debug=bool(settings.get("debug")),
+                crashing=crashing,
+            )
+        except FallbackError:
+            raise
+        except Refused as error:  # Running the graph raises PyTorch's own error.
+            log.info("%s is not compiled: %s", label, error)
+            return CompiledGraph(eager_call(gm), reason=f"it is not compiled: {error}")
+        except UnsupportedError as error:
+            return whole_graph_eagerly(gm, kind, settings, str(error))
+        check_device(lowered.device)
+        debug.dump(label, "graph.txt", lowered.graph.str)
+        lowering = watch.lap()
+        measure_kernels(lowered, settings)
+        tuning = watch.lap() if settings.get("max_autotune") else 0.0
+        if kind != "inference":  # In training, weights change at each step.
+            settings = {**settings, "kept_weights_mb": 0}
+        try:
+            plan = make_plan(lowered, settings, label)
+            break
+        except CompilerCrashError as error:
+            if settings.get("fallback") == "error":
+                raise
+            if crashing.issuperset(error.ops):  # Those ops are no kernels any more, so what crashes is between them.
+                return whole_graph_eagerly(gm, kind, settings, str(error))
+            crashing.update(error.ops)
     if kind == "forward":
         report_strides(plan, lowered)
     fx_nodes = len(gm.graph.nodes)

@@ -22,7 +22,7 @@ from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.conditions import Conditions
 from torch_ocl_compile.eager.op_trace import Level, OpTrace, Return, Untraceable
 from torch_ocl_compile.eager.tracing_thread import tracing_thread
-from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.errors import CompilerCrashError, UnsupportedError
 from torch_ocl_compile.lowering.checks import Refused
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.lowered import Lowered
@@ -67,6 +67,8 @@ def compile_op(name: str, overload: str, args: list[Any], same: list[int], level
         reason, refused, lasting = error, True, True
     except UnsupportedError as error:
         reason, lasting = error, True
+    except CompilerCrashError as error:
+        reason, lasting = error, False
     text = f"{type(reason).__name__}: {reason}"
     log.debug("%s is not compiled (%s): %s", label, Level(level).name.lower(), text)
     return EagerPlan(refused=refused, reason=text, lasting=lasting and _lasts(name))

@@ -21,6 +21,11 @@ from torch_ocl_compile.lowering.context import Context, ir_dtype
 
 log = logging.getLogger(__name__)
 
+REMEDY = (
+    "  do:    leave the option out (the op then runs on the CPU and is counted in torch.ocl.fallback_counts()),\n"
+    "         use other ops, or add a lowering: docs/adding_an_op.md"
+)
+
 # (op, reason) -> number of fallback nodes over all graphs.
 FALLBACKS: Counter[tuple[str, str]] = Counter()
 
@@ -30,6 +35,13 @@ def record(op: str, reason: str) -> None:
     FALLBACKS[op, reason] += 1
     if FALLBACKS[op, reason] == 1:
         log.warning("%s runs eagerly: %s", op, reason)
+
+
+def reason_for(lowering: Callable[..., Any] | None, crashes: bool) -> str:
+    """Returns why an op with this lowering, if it has one, becomes a fallback."""
+    if crashes:
+        return "the driver's compiler ends on its kernel"
+    return "no lowering" if lowering is None else "no lowering for these arguments"
 
 
 def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

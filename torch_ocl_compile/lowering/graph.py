@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +20,7 @@ from torch_ocl_compile.fx.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.bounds import Checked, find_outside
 from torch_ocl_compile.lowering.checks import Refused, refuse_bad_arguments
 from torch_ocl_compile.lowering.context import Context, ir_dtype
-from torch_ocl_compile.lowering.fallback import lower_call, record
+from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.lowered import (
     Argument,
@@ -54,10 +54,6 @@ NO_EFFECT = {
     "aten.sym_constrain_range.default",
     "aten.sym_constrain_range_for_size.default",
 }
-FALLBACK_REMEDY = (
-    "  do:    leave the option out (the op then runs on the CPU and is counted in torch.ocl.fallback_counts()),\n"
-    "         use other ops, or add a lowering: docs/adding_an_op.md"
-)
 CPU_CONSTANTS = {aten.full.default, aten.scalar_tensor.default, aten.lift_fresh_copy.default}
 
 
@@ -79,13 +75,15 @@ def lower_module(
     written_back: Mapping[int, int] = MappingProxyType({}),
     fallback: str = "eager",
     debug: bool = False,
+    crashing: Collection[tuple[str, str]] = (),
 ) -> Lowered:
     """Lowers a graph. UnsupportedError if it cannot be lowered.
 
     `saved_from`: results from this position on may have any strides. `separate_views`: results that are views of one tensor
     get separate memory. `parameters`, `donated`: positions of such inputs. `aliases`: positions of results that are
-    views of inputs. `written_back`: result position -> position of the input into which the caller copies it."""
-    lowering = _Lowering(gm, saved_from, separate_views, set(parameters), set(donated), fallback, debug)
+    views of inputs. `written_back`: result position -> position of the input into which the caller copies it.
+    `crashing`: (op, source line) of nodes that run eagerly, because the driver's compiler ends on their kernels."""
+    lowering = _Lowering(gm, saved_from, separate_views, set(parameters), set(donated), fallback, debug, crashing)
     return lowering.run(set(aliases), written_back)
 
 
@@ -109,6 +107,7 @@ class _Lowering:
         donated: set[int],
         fallback: str,
         debug: bool,
+        crashing: Collection[tuple[str, str]],
     ) -> None:
         self.gm = gm
         self.saved_from = saved_from
@@ -116,7 +115,7 @@ class _Lowering:
         self.parameters = parameters
         self.donated = donated
         self.fallback = fallback
-        self.debug = debug
+        self.debug, self.crashing = debug, crashing
         self.expressions: dict[Any, ir.Value] = {}
         self.outside: list[tuple[Checked, ir.Value]] = []
         self.builder = ir.Builder()
@@ -264,7 +263,7 @@ class _Lowering:
             self.builder.origin = origin(node)
             return self.apply(node, args, kwargs)
         except FallbackError as error:
-            raise FallbackError(f"{error}\n{describe(node)}\n{FALLBACK_REMEDY}") from error
+            raise FallbackError(f"{error}\n{describe(node)}\n{REMEDY}") from error
         except Refused:
             raise
         except OclError as error:
@@ -286,12 +285,13 @@ class _Lowering:
             for bound, found in find_outside(self.context, target, args, kwargs):
                 self.outside.append((Checked(bound.dim, str(bound.size), describe(node)), found))
         lowering = find(target) or lowering_of(target)
-        result = NotImplemented if lowering is None else lowering(self.context, *args, **kwargs)
+        crashes = (self.builder.origin.op, self.builder.origin.source) in self.crashing
+        result = NotImplemented if lowering is None or crashes else lowering(self.context, *args, **kwargs)
         if result is not NotImplemented:
             return result
-        reason = "no lowering" if lowering is None else "no lowering for these arguments"
+        reason = reason_for(lowering, crashes)
         if self.fallback == "error":
-            raise FallbackError(f"{name} has {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly.")
+            raise FallbackError(f"{name}: {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly.")
         record(name, reason)
         self.fallbacks.append((name, reason))
         return lower_call(self.context, target, args, kwargs)

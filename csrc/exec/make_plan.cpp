@@ -1,0 +1,86 @@
+// csrc/exec/make_plan.cpp: see make_plan.h.
+#include "csrc/exec/make_plan.h"
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "csrc/support/compiler_crash.h"
+#include "csrc/support/kernels.h"
+#include "csrc/support/log.h"
+
+namespace ocl::exec {
+namespace {
+
+/// Warns once for each kernel and step.
+void warn(const Plan& plan, const Launch& launch, const std::string& step) {
+  static std::mutex mutex;
+  static auto* said = new std::set<std::string>;  // Never destroyed, because threads may outlive static destruction.
+  {
+    const std::lock_guard lock(mutex);
+    if (!said->insert(launch.source.name + launch.origin + step).second) return;
+  }
+  log_message(LogLevel::kWarning, "exec",
+              "the compiler of " + plan.device->describe() + " ended on kernel " + launch.source.name +
+                  ", also without optimisation; " + step + "\n  where: " + plan.label + ": " + launch.origin);
+}
+
+/// Removes the hand-written kernel of a group. Returns false if the project cannot do without it.
+bool disable(const schedule::Group& group, const Plan& plan, PlanOptions& options) {
+  PlanOptions without = options;
+  without.disable += (options.disable.empty() ? "" : ",") + std::string(kernel_row(group.launch.kernel).name);
+  try {
+    caps_for(*plan.device, without);
+  } catch (const Error&) {
+    return false;
+  }
+  options.disable = without.disable;
+  return true;
+}
+
+/// Changes `options` so that the next plan has simpler kernels in place of those in `crash`. Returns false if nothing simpler
+/// is left for one of them; then crash.ops has its ops. `plan` has the schedule and the launches.
+bool avoid_crash(const Plan& plan, CompilerCrash& crash, PlanOptions& options) {
+  const size_t kernels = crash.kernels.size();
+  using Ops = std::set<std::pair<std::string, std::string>>;
+  Ops hopeless;
+  for (size_t k = 0; k < kernels; ++k) {
+    const Launch& launch = plan.launches[crash.kernels[k]];
+    const schedule::Group& group = plan.schedule.groups[static_cast<size_t>(launch.group)];
+    Ops ops;
+    for (const ir::NodeId id : group.nodes()) {
+      const ir::Node& node = plan.schedule.graph.nodes[id];
+      ops.emplace(node.origin.op, node.origin.source);
+      for (const ir::Origin& inlined : node.inlined) ops.emplace(inlined.op, inlined.source);
+    }
+    const size_t before = options.schedule.alone.size();
+    options.schedule.alone.insert(ops.begin(), ops.end());
+    if (options.schedule.alone.size() > before)
+      warn(plan, launch, "each of its ops gets a kernel of its own without vectors, which may be slow");
+    else if (group.kind == schedule::GroupKind::kTemplate && disable(group, plan, options))
+      warn(plan, launch, "the plan does without this kind of kernel, and may be slow");
+    else
+      hopeless.insert(ops.begin(), ops.end());
+  }
+  crash.ops.assign(hopeless.begin(), hopeless.end());
+  return hopeless.empty();
+}
+
+}  // namespace
+
+std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+                                const PlanOptions& options) {
+  PlanOptions simpler = options;
+  for (;;) {
+    auto plan = std::make_unique<Plan>();
+    try {
+      fill_plan(*plan, graph, device, store, simpler);
+      return plan;
+    } catch (CompilerCrash& crash) {
+      // Tuning asks whether this candidate can be built.
+      if (!options.choice.empty() || !avoid_crash(*plan, crash, simpler)) throw;
+    }
+  }
+}
+
+}  // namespace ocl::exec

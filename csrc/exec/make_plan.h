@@ -1,0 +1,18 @@
+// csrc/exec/make_plan.h: makes a plan, also where the driver's compiler ends on a kernel.
+#pragma once
+
+#include <memory>
+
+#include "csrc/exec/plan.h"
+
+namespace ocl::exec {
+
+/// Schedules the graph, generates and builds its kernels. Throws the core's errors. An error of a pass or a kernel
+/// names the aten ops.
+/// If the compiler ends on a kernel, also without optimisation, the plan is made again with simpler kernels in its place, and a
+/// warning: first a kernel without vectors for each node, then no hand-written kernel. If nothing simpler is left,
+/// CompilerCrash is thrown, with the ops of that kernel.
+std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+                                const PlanOptions& options);
+
+}  // namespace ocl::exec
