@@ -3,8 +3,7 @@
 environment.
 
 The environment variable of an option is TORCH_OCL_ and the option's name in capitals: `TORCH_OCL_CACHE_DIR` for
-`cache_dir`. `docs/options.md` contains `table()` and
-`kernel_table()`.
+`cache_dir`. `docs/options.md` contains `table()` and `kernel_table()`.
 """
 
 from __future__ import annotations
@@ -203,12 +202,7 @@ option(
     True,
     "Show on a terminal how many kernels are built, when building takes more than two seconds.",
 )
-option(
-    "untested",
-    bool,
-    False,
-    "Use a device whose runtime gave wrong results elsewhere (Mesa's rusticl) without a warning.",
-)
+option("untested", bool, False, "Do not warn of a device whose runtime gives wrong results (Mesa's rusticl).")
 option("verify", bool, False, "Check between the compiler's passes that the graph is valid.", scope="compile")
 option(
     "fallback",
@@ -314,7 +308,7 @@ option(
     "commit",
     str,
     "",
-    "The commit that result files of measurements name, where the code is in no git checkout. Empty: git is asked, or the build.",
+    "The commit in result files of measurements, where the code is in no git checkout. Empty: git is asked, or the build.",
     allowed="a text",
 )
 

@@ -28,6 +28,8 @@ Dialect make_dialect(const Caps& caps);
 /// after the last whole vector. Another stores to the elements that it loads: Intel's compiler 2026.22 crashes on such
 /// a loop with a stride and a function like sin.
 constexpr const char* kStaysScalar = "#pragma clang loop vectorize(disable)";
+/// Printed in front of a loop that the device's compiler must not unroll.
+constexpr const char* kNotUnrolled = "#pragma clang loop unroll(disable)";
 
 /// Returns an expression that loads `width` elements at `offset`. f16 and bf16 become float; bool becomes 0/1 (a mask
 /// as a vector). aligned: the address is a multiple of the vector's size, so GPUs may load it in one access. A plain

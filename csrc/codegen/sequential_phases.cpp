@@ -111,10 +111,15 @@ void SequentialPhases::print_block_loop(Loops& loops, const std::string& name, c
   const std::string length = loops.reductions.block_text(first, loops.block);
   const int width = vector_width();
   Writer& w = body_.writer();
+  // Intel's compiler 2026.22 drops a block if it unrolls the outer loop and the value does not depend on that loop. It
+  // crashes if it vectorizes the inner loop with a load that has a stride and a function like pow. A sum of floats that
+  // keeps its order gains little from either.
+  const bool is_cpu = body_.kernel().dialect().is_cpu;
+  if (is_cpu) w.line(kNotUnrolled);
   w.open("for ($s $s = 0; $s < $s; $s += $s)", type, first, first, end, first, length);
   w.line("const $s $s = min($s + $s, ($s)($s));", type, last, first, length, type, end);
   for (size_t k = 0; k < loops.totals.size(); ++k) loops.reductions.declare_block(w, loops.totals[k], loops.blocks[k], width);
-  if (stays_scalar_ && loops.block_loop + 1 == group_.reduce_sizes.size()) w.line(kStaysScalar);
+  if ((stays_scalar_ || is_cpu) && loops.block_loop + 1 == group_.reduce_sizes.size()) w.line(kStaysScalar);
   w.open("for ($s $s = $s; $s < $s; ++$s)", type, name, first, name, last, name);
   w.append(inside);
   w.close();

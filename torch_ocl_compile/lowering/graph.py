@@ -312,9 +312,10 @@ class _Lowering:
         for reader, source in self.later_reads(node):
             if reader is node and source is node.args[1]:
                 continue
-            value: Any = self.env.get(source)
-            if _is_view(value, target.buffer) and storage(source) is not storage(_root(node)):
-                self.env[source] = self.builder.copy(value)
+            # Results that are views of one tensor become windows of that tensor, so it is read with them.
+            for read in (source, storage(source)) if reader.op == "output" else (source,):
+                if _is_view(self.env.get(read), target.buffer) and storage(read) is not storage(_root(node)):
+                    self.env[read] = self.builder.copy(self.env[read])
 
     def may_overwrite(self, node: torch.fx.Node, target: Any) -> bool:
         """Returns whether no node after `node` reads the current contents of the memory of `target`."""

@@ -40,4 +40,19 @@ PROGRAMS = [
         dynamic="all",
         gradient=True,
     ),
+    named(
+        "sum_of_a_repeated_value",
+        "Intel's compiler dropped a block of a sum when it unrolled the loop over blocks of a repeated value",
+        [f"{f32()}.requires_grad_()", f"{f32(5, 2, 1, 8, seed=2)}.requires_grad_()"],
+        ["v0 = a0.exp()", "v1 = F.kl_div(v0, v0.abs().expand_as(a1), reduction='batchmean', log_target=True)"],
+        ["v1"],
+        gradient=True,
+    ),
+    named(
+        "power_of_every_second",
+        "Intel's compiler crashed when it vectorised a sum in blocks that loads with a stride and calls pow",
+        [f"{f32(1, 141)}[:, 1::2]"],
+        ["v0 = a0.norm(p=3)"],
+        ["v0"],
+    ),
 ]

@@ -328,4 +328,18 @@ PROGRAMS = [
         dynamic="mark",
         gradient=True,
     ),
+    named(
+        "views_of_a_repeated_tensor_that_is_written_later",
+        "cat of one tensor is a view of it in the plan; results that view the cat were read after the write",
+        [f32(2, 2)],
+        ["v0 = torch.cat([a0, a0, a0], 0)", "a0.mul_(a0)", "v1, v2 = v0.unbind(1)"],
+        ["v1", "v2"],
+    ),
+    named(
+        "views_of_a_stack_that_is_written_later",
+        "as for cat: the views of a stack had the values after the write",
+        [f32(1, 1)],
+        ["v0 = torch.stack([a0, a0], -2)", "a0.tanh_()", "v1 = v0.flatten()[:6].view((2, 1))"],
+        ["v1", "v0"],
+    ),
 ]
