@@ -4,9 +4,9 @@
 #pragma once
 
 #include "csrc/ir/graph.h"
+#include "csrc/kernels/caps.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/program.h"
-#include "csrc/support/caps.h"
 
 namespace ocl::checks {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "csrc/codegen/expr.h"
-#include "csrc/support/caps.h"
+#include "csrc/kernels/caps.h"
 
 namespace ocl::codegen {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "csrc/kernels/caps.h"
 #include "csrc/runtime/cl.h"
-#include "csrc/support/caps.h"
 
 namespace ocl::runtime {
 

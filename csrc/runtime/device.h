@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "csrc/kernels/caps.h"
 #include "csrc/runtime/cl.h"
-#include "csrc/support/caps.h"
 
 namespace ocl::runtime {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "csrc/ir/graph.h"
-#include "csrc/support/kernels.h"
+#include "csrc/kernels/kernels.h"
 
 namespace ocl::schedule {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "csrc/ir/graph.h"
+#include "csrc/kernels/caps.h"
 #include "csrc/schedule/choices.h"
-#include "csrc/support/caps.h"
 
 namespace ocl::schedule {
 

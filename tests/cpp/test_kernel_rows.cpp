@@ -6,9 +6,9 @@
 
 #include "csrc/checks/check_text.h"
 #include "csrc/ir/builder.h"
+#include "csrc/kernels/caps.h"
 #include "csrc/schedule/families/offer.h"
 #include "csrc/schedule/pipeline.h"
-#include "csrc/support/caps.h"
 #include "csrc/support/error.h"
 
 using namespace ocl;

@@ -14,15 +14,16 @@ ROOT = Path(__file__).resolve().parents[2]
 # Folder of csrc -> the other folders that it may include.
 CPP_LAYERS = {
     "support": set(),
+    "kernels": {"support"},
     "ir": {"support"},
-    "schedule": {"ir", "support"},
-    "codegen": {"schedule", "ir", "support"},
-    "runtime": {"support"},
+    "schedule": {"ir", "kernels", "support"},
+    "codegen": {"schedule", "ir", "kernels", "support"},
+    "runtime": {"kernels", "support"},
     "worker": {"runtime", "support"},
     "cache": {"support"},
-    "checks": {"codegen", "schedule", "ir", "runtime", "support"},
-    "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
-    "torch": {"exec", "codegen", "schedule", "ir", "runtime", "support"},
+    "checks": {"codegen", "schedule", "ir", "runtime", "kernels", "support"},
+    "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "kernels", "support"},
+    "torch": {"exec", "codegen", "schedule", "ir", "runtime", "kernels", "support"},
     "distributed": {"torch", "runtime", "support"},
     "python": {
         "distributed",
@@ -34,6 +35,7 @@ CPP_LAYERS = {
         "ir",
         "runtime",
         "cache",
+        "kernels",
         "support",
     },
 }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "csrc/ir/graph.h"
+#include "csrc/kernels/caps.h"
 #include "csrc/schedule/choices.h"
 #include "csrc/schedule/template.h"
-#include "csrc/support/caps.h"
 
 namespace ocl::schedule {
 

@@ -1,5 +1,5 @@
-// csrc/support/kernels.cpp: builds the rows of kernels/kernels.def, and finds rows by name.
-#include "csrc/support/kernels.h"
+// csrc/kernels/kernels.cpp: builds the rows of kernels/kernels.def, and finds rows by name.
+#include "csrc/kernels/kernels.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,11 +1,11 @@
-// csrc/support/caps.h: what a device can do, as a plain struct. runtime/caps.cpp fills it; schedule and codegen read
+// csrc/kernels/caps.h: what a device can do, as a plain struct. runtime/caps.cpp fills it; schedule and codegen read
 // it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "csrc/support/kernels.h"
+#include "csrc/kernels/kernels.h"
 
 namespace ocl {
 

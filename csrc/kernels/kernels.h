@@ -1,4 +1,4 @@
-// csrc/support/kernels.h: the rows of kernels/kernels.def, one per hand-written kernel, and sets of rows.
+// csrc/kernels/kernels.h: the rows of kernels/kernels.def, one per hand-written kernel, and sets of rows.
 #pragma once
 
 #include <array>
