@@ -32,8 +32,9 @@ import pytest
 from tests.coverage import Counting
 
 NO_DEVICE = "no OpenCL device selected or found: pip install torch-ocl-compile[cpu]"
-# The number of cases of a test function beyond which devices other than the first run only a sixth of them.
-MANY = 8
+# Unless a mark says otherwise, the first device runs a third of the cases of functions that have more than MANY and a sixth
+# of those that have three times as many, and the other devices run one case in OTHERS. What runs on no device runs whole.
+MANY, OTHERS = 8, 12
 # The names that `pytest.mark.needs(...)` accepts, and whether a device with these properties fulfils them.
 NEEDS = {
     "cpu": lambda device: device.is_cpu,
@@ -77,8 +78,8 @@ def pytest_configure(config):
     )
     config.addinivalue_line(
         "markers",
-        "sampled(every=n, keep=pattern, first=False): on devices after the first (with first=True: everywhere) only every n-th case,"
-        " and those that match; all by --sweep. Without it: a sixth of functions with many cases",
+        "sampled(first=n, every=m, keep=pattern): on the first device every n-th case, on the others every m-th (0: none), and those"
+        f" that match; all by --sweep. Without it: on the first device fewer of more than {MANY}; one in {OTHERS} on others",
     )
 
 
@@ -86,7 +87,8 @@ def pytest_collection_modifyitems(config, items):
     """Deselects tests that this machine cannot run, and samples the rest.
 
     Deselecting keeps a skip meaningful: it always stands for a test that could have run. Every OpenCL runtime
-    compiles every kernel again, some of them slowly, so devices other than the first run only some cases.
+    compiles every kernel again, some of them slowly, so devices other than the first run only some cases. A function with
+    cases keeps at least one of them on the first device.
     """
     kept, left_out = [], []
     sweep = config.getoption("--sweep")
@@ -98,18 +100,20 @@ def pytest_collection_modifyitems(config, items):
         device = which[1]
         wanted = _can_run(item, device if devices else None, len(devices), sweep)
         mark = item.get_closest_marker("sampled")
-        how = mark.kwargs if mark else {"every": 6 if cases[which] > MANY else 1}
         if wanted and not sweep:
-            name = re.sub(r"ocl\d+-[a-z]+", "", item.name)
-            wanted = _in_sample(name, device is None or [device] == devices[:1], **how) or (
-                not mark and which not in seen
-            )
+            name, on_first = re.sub(r"ocl\d+-[a-z]+", "", item.name), device is None or [device] == devices[:1]
+            how = mark.kwargs if mark else {"first": _one_in(cases[which]) if device else 1, "every": OTHERS}
+            wanted = _in_sample(name, on_first, **how) or (on_first and which not in seen)
         if wanted:
             seen.add(which)
         (kept if wanted else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _one_in(cases):
+    return 1 if cases <= MANY else 3 if cases <= 3 * MANY else 6
 
 
 def _function_and_device(item):
@@ -137,11 +141,10 @@ def _can_run(item, device, count, sweep):
     return all(NEEDS[what](properties) for what in needs)
 
 
-def _in_sample(name, on_first, every=0, keep="", first=False):
+def _in_sample(name, on_first, first=1, every=0, keep=""):
     """Decides by a hash of the case's name, so that adding a case does not change the decision for others."""
-    return (on_first and not first) or bool(
-        (every and zlib.crc32(name.encode()) % every == 0) or (keep and re.search(keep, name))
-    )
+    one_in = first if on_first else every
+    return bool((one_in and zlib.crc32(name.encode()) % one_in == 0) or (keep and re.search(keep, name)))
 
 
 def pytest_unconfigure(config):

@@ -9,7 +9,7 @@ from torch_ocl_compile.bench import networks
 from torch_ocl_compile.bench.memory import measure_side
 from torch_ocl_compile.bench.models import NetworkSettings
 
-pytestmark = pytest.mark.sampled(every=1)
+pytestmark = pytest.mark.sampled()
 
 
 def settings_for(ocl_device, threads=1, **given):
@@ -28,21 +28,22 @@ def test_a_side_keeps_its_number_of_threads(ocl_device):
     """OpenCL runtimes do not ask PyTorch how many threads they may use."""
     if not torch.ocl.get_device_properties(ocl_device).is_cpu:
         pytest.skip("the limit is for CPUs")
-    facts = facts_of(settings_for(ocl_device, batch=4, calls=10))
+    facts = facts_of(settings_for(ocl_device, batch=256, calls=50), name="mlp")
     assert len(facts["settings"]["cores"]) == 1 and facts["settings"]["compute_units"] == 1
     assert facts["busy_cores"] < 1.2
     if len(os.sched_getaffinity(0)) > 1:
-        facts = facts_of(settings_for(ocl_device, 2, batch=4, calls=10))
+        facts = facts_of(settings_for(ocl_device, 2, batch=256, calls=10), name="mlp")
         assert len(facts["settings"]["cores"]) == facts["settings"]["compute_units"] == 2
 
 
+@pytest.mark.needs("sweep")
 def test_measured_choices_are_off_but_for_the_side_that_has_them(ocl_device):
     for side, tuned in (("ocl", "0"), ("ocl-tuned", "1")):
         facts = facts_of(settings_for(ocl_device, batch=1, calls=1), side, "mlp")
         assert facts["settings"]["environment"]["TORCH_OCL_TUNED"] == tuned and facts["build"]
 
 
-@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("mode", [pytest.param("inference", marks=pytest.mark.needs("sweep")), "training"])
 def test_a_side_runs_compiled_graphs_alone(ocl_device, mode):
     """The network, the loss and the optimizer are in files of this package, most of which Dynamo must not compile."""
     with settings_for(ocl_device, batch=1).process("ocl", "gpt", mode) as process:
@@ -72,7 +73,7 @@ def test_operations_are_compiled(ocl_device):
     assert all(int(launches) > 0 and eager == "[]" for launches, eager in cases), done.stdout
 
 
-@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("mode", [pytest.param("inference", marks=pytest.mark.needs("sweep")), "training"])
 def test_the_parts_of_a_peak_add_up(ocl_device, mode):
     row = measure_side("ocl", "lenet", mode, settings_for(ocl_device, batch=64))
     parts = row["parts"]

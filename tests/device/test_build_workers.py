@@ -2,7 +2,6 @@
 """tests/cpp/test_build_pool.cpp tests workers that crash, hang or are killed."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -51,10 +50,3 @@ def test_a_few_kernels_are_compiled_outside_of_this_process(ocl_device, tmp_path
     process."""
     found = run(ocl_device, tmp_path, -1)
     assert found["by_workers"] == (0 if found["unkept"] else found["built"])
-
-
-def test_processes_that_start_at_once(ocl_device, tmp_path):
-    """Several processes share one empty cache."""
-    with ThreadPoolExecutor(4) as pool:
-        for ended in pool.map(lambda _: run(ocl_device, tmp_path, 2), range(4)):
-            assert ended["error"] < 1e-6

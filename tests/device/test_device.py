@@ -12,7 +12,7 @@ from torch import nn
 import torch_ocl_compile
 from torch_ocl_compile.dtypes import IR_DTYPES
 
-pytestmark = pytest.mark.sampled(every=1)  # Runtimes differ here, so all cases run on every device.
+pytestmark = pytest.mark.sampled(every=3)  # Runtimes differ here.
 
 
 def index_of(device):
@@ -271,6 +271,7 @@ def test_eager_training_of_a_small_cnn(ocl_device):
         torch.testing.assert_close(b.cpu(), a, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU], ids=["lstm", "gru"])
 def test_recurrent_layers(ocl_device, cell):
     torch.manual_seed(0)
@@ -289,6 +290,7 @@ def test_recurrent_layers(ocl_device, cell):
     assert_as_exact(got, gradients, x, *weights)
 
 
+@pytest.mark.sampled(first=2)
 @pytest.mark.parametrize("choice", [0, 4], ids=["math", "overrideable"])
 @pytest.mark.parametrize(("causal", "mask"), [(False, None), (True, None), (False, "float"), (False, "bool")])
 def test_attention(ocl_device, choice, causal, mask):

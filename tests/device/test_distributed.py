@@ -28,7 +28,9 @@ WORLDS = {
 SWEEP = pytest.mark.needs("sweep")
 
 
-@pytest.fixture(scope="module", params=["two", "two-copied", pytest.param("four-mixed", marks=SWEEP)])
+@pytest.fixture(
+    scope="module", params=["two", pytest.param("two-copied", marks=SWEEP), pytest.param("four-mixed", marks=SWEEP)]
+)
 def outcome(request, tmp_path_factory):
     import torch
 

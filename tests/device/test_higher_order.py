@@ -14,7 +14,7 @@ from tests import fork_server
 from torch_ocl_compile.compile import debug
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.sampled(keep="checkpoint|cond")
+pytestmark = pytest.mark.sampled(keep=r"test_(checkpoint|cond)\[")
 
 
 def compiled(function, fullgraph=True, **options):

@@ -23,7 +23,7 @@ def directions() -> list[tuple[cases.Case, str]]:
     return found + [(c, cases.BACKWARD) for c in cases.cases() if c.has_gradient]
 
 
-@pytest.mark.sampled(every=150, first=True)
+@pytest.mark.sampled(first=400, every=1600)
 @pytest.mark.parametrize("case, direction", [pytest.param(c, d, id=f"{c.name}:{d}") for c, d in directions()])
 def test_case(case: cases.Case, direction: str, ocl_device: str) -> None:
     where = expected.where(torch.ocl.get_device_properties(ocl_device).platform_name, torch.__version__)

@@ -98,6 +98,7 @@ def run(runtime, tmp_path, command=(), **environment):
     assert not repaired, f"works now, remove from KNOWN: {sorted(repaired)}"
 
 
+@pytest.mark.needs("sweep")
 def test_rusticl(tmp_path):
     run("rusticl", tmp_path, RUSTICL_ENABLE="llvmpipe")
 

@@ -37,6 +37,7 @@ def changed(function, device, memory, dtype=torch.float32):
     return [r.cpu() for r in (function(*views), x, *views)]
 
 
+@pytest.mark.sampled(first=2, every=12)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("first", ["apart", "overlapping", "in a matrix"])
 def test_one_function_many_overlaps(ocl_device, first, dynamic):

@@ -17,7 +17,7 @@ from torch_ocl_compile import config
 from torch_ocl_compile.compile import backend
 from torch_ocl_compile.errors import InternalError
 
-pytestmark = pytest.mark.sampled(keep="program|user")
+pytestmark = pytest.mark.sampled()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-pytestmark = pytest.mark.sampled(every=4, first=True)
+pytestmark = pytest.mark.sampled(first=8)
 ROW = torch.tensor([1.25, 2, 0.5, 3, 1, 0.75])
 KINDS: dict[str, Any] = {
     "tensor": ROW,

@@ -207,6 +207,7 @@ print(json.dumps({"results": sorted(results), "early": early, "lowering": loweri
 """
 
 
+@pytest.mark.sampled()
 def test_torch_compile_and_threads_afterwards(ocl_device: str, tmp_path: Path) -> None:
     """With plans from the cache, eager ops import no compiler. torch.compile imports it later, and works."""
     first = run(ocl_device, tmp_path, AFTERWARDS, fresh=False)

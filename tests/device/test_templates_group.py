@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from cl_binding import Kernel, Long, devices
 
 DEVICES = devices(cpu_only=False)
+pytestmark = pytest.mark.sampled(first=3)
 torch.manual_seed(0)
 
 
@@ -129,7 +130,7 @@ def conv(device, x, packed, out_shape, case, data=0, **defines):
     return out.permute(0, 3, 1, 2)
 
 
-@pytest.mark.sampled(every=2, first=True)
+@pytest.mark.sampled(first=6)
 @pytest.mark.parametrize("flat", (0, 1))
 @pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize("tiles", CONV_TILES)
@@ -157,7 +158,7 @@ def test_conv_data(device, tiles, name, flat):
     compare(got, want, weight[:, 0].numel())
 
 
-@pytest.mark.sampled(every=2, first=True)
+@pytest.mark.sampled(first=6)
 @pytest.mark.parametrize("channels_last", (1, 0))
 @pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize("tiles", ["128x64x16", "64x64x16"])

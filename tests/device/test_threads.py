@@ -24,7 +24,7 @@ def test_call_while_another_thread_compiles(ocl_device):
 
     def compile_on():
         try:
-            for n in range(12):
+            for n in range(6):
                 fresh = torch.compile(lambda y, n=n: (y.sin() * n).sum(-1), backend="ocl", dynamic=False)
                 y = torch.ones(3, 2 + n, requires_grad=True, device=ocl_device)
                 fresh(y).sum().backward()

@@ -8,7 +8,7 @@ from torch import nn
 from whole_models import check, import_models
 
 timm = import_models("timm")
-pytestmark = pytest.mark.sampled(keep="mixer")
+pytestmark = pytest.mark.sampled()
 
 
 def mixer():

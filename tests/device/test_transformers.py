@@ -8,7 +8,7 @@ import torch
 from whole_models import check, import_models
 
 hf = import_models("transformers")
-pytestmark = pytest.mark.sampled(keep="gpt2")
+pytestmark = pytest.mark.sampled()
 VOCABULARY = 97
 
 

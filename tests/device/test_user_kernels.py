@@ -13,7 +13,7 @@ from torch_ocl_compile import _C
 from torch_ocl_compile.errors import BuildError, ConfigError, UnsupportedError
 from torch_ocl_compile.user_kernel import messages, registry, signature
 
-pytestmark = pytest.mark.sampled(every=1)
+pytestmark = pytest.mark.sampled(every=4)
 
 SOURCE = """
 /* Several kernels

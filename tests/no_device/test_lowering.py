@@ -74,7 +74,14 @@ def gradients(outputs: Any, sample: tuple[Any, ...]) -> list[Any]:
 
 def cases() -> list[Any]:
     return [
-        pytest.param(op, d, id=f"{op.name}-{str(d).removeprefix('torch.')}") for op in INTERPRETED for d in op.dtypes
+        pytest.param(
+            op,
+            d,
+            id=f"{op.name}-{str(d).removeprefix('torch.')}",
+            marks=pytest.mark.sampled(first=8 if position else 1),
+        )
+        for op in INTERPRETED
+        for position, d in enumerate(op.dtypes)
     ]
 
 

@@ -62,7 +62,14 @@ def wants_gradient(op: Op, position: int, x: Any) -> bool:
 
 def cases() -> list[Any]:
     return [
-        pytest.param(op, d, id=f"{op.name}-{str(d).removeprefix('torch.')}") for op in INTERPRETED for d in op.dtypes
+        pytest.param(
+            op,
+            d,
+            id=f"{op.name}-{str(d).removeprefix('torch.')}",
+            marks=pytest.mark.sampled(first=16 if position else 4),
+        )
+        for op in INTERPRETED
+        for position, d in enumerate(op.dtypes)
     ]
 
 

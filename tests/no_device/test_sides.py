@@ -48,6 +48,7 @@ def test_inductor_freezes_the_weights_of_inference():
     assert found["error"] < 1e-5
 
 
+@pytest.mark.needs("sweep")
 def test_inductor_freezes_nothing_in_training():
     """The compiled optimizer runs without gradients. Freezing would make its gradients constants."""
     found = run_frozen("training")

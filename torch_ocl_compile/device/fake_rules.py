@@ -24,12 +24,16 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import _prims_common
 from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ocl_compile.decompositions.result_layouts import elementwise_strides
 
 aten = torch.ops.aten
+# Some versions of torch have the second name.
+_DENSE = ("is_non_overlapping_and_dense_or_false", "is_non_overlapping_and_dense")
+is_dense: Any = next(getattr(_prims_common, name) for name in _DENSE if hasattr(_prims_common, name))
 CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
 BATCH_NORMS = (
     aten.native_batch_norm.default,
@@ -174,11 +178,8 @@ def like(op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     element."""
     if kwargs.get("memory_format") not in (None, torch.preserve_format):
         return NotImplemented
-    single = [statically_known_true(n == 1) for n in x.shape]
-    if not any(single) or x.is_contiguous():
-        return NotImplemented
-    dense = zip(single, x.stride(), elementwise_strides(x), strict=True)
-    if not all(one or statically_known_true(stride == packed) for one, stride, packed in dense):
+    single = any(statically_known_true(n == 1) for n in x.shape)
+    if not single or x.is_contiguous() or not is_dense(x):
         return NotImplemented
     made = op(x.contiguous(), *args, **kwargs)
     return aten.copy(torch.empty_strided(x.shape, x.stride(), dtype=made.dtype, device=made.device), made)

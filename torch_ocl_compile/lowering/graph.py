@@ -301,8 +301,7 @@ class _Lowering:
         if _is_view(value, target.buffer) and value.coords == target.coords and value.dtype == target.dtype:
             return target  # A scatter in place has stored the value already.
         self.keep_old_contents(node, target)
-        c = self.context
-        value = c.cast(value, target.dtype)
+        value = self.context.cast(value, target.dtype)
         if len(value.sizes) != len(target.sizes) or value.sizes != target.sizes:
             value = self.builder.expand(value, target.sizes)
         self.builder.copy_into(target, value)
@@ -312,7 +311,7 @@ class _Lowering:
         for reader, source in self.later_reads(node):
             if reader is node and source is node.args[1]:
                 continue
-            # Results that are views of one tensor become windows of that tensor, so it is read with them.
+            # Results that view one tensor become windows of it, so it is read with them.
             for read in (source, storage(source)) if reader.op == "output" else (source,):
                 if _is_view(self.env.get(read), target.buffer) and storage(read) is not storage(_root(node)):
                     self.env[read] = self.builder.copy(self.env[read])
