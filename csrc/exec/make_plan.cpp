@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
+#include "csrc/kernels/kernels.h"
 #include "csrc/support/compiler_crash.h"
-#include "csrc/support/kernels.h"
 #include "csrc/support/log.h"
 
 namespace ocl::exec {
