@@ -48,19 +48,10 @@ def test_samples():
     names = [f"test_op[{k}]" for k in range(1000)]
     assert all(conftest._in_sample(name, True, every=10) for name in names), "the first device runs all"
     other = [conftest._in_sample(name, False, every=10) for name in names]
-    assert other == [conftest._in_sample(name, True, every=10, first=True) for name in names] and 70 < sum(other) < 130
-    assert conftest._in_sample("test_op[lstm]", False, every=0, keep="lstm") and not conftest._in_sample(
-        "x", False, every=0
-    )
+    assert other == [conftest._in_sample(name, True, first=10) for name in names] and 70 < sum(other) < 130
+    assert conftest._in_sample("test_op[lstm]", False, keep="lstm") and not conftest._in_sample("x", False)
 
 
 def test_every_test_file_is_in_one_group():
     files = [p.relative_to(coverage.ROOT / "tests").as_posix() for p in (coverage.ROOT / "tests").rglob("test_*.py")]
     assert files and all(any(re.match(pattern, file) for pattern in coverage.GROUPS.values()) for file in files)
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(7, "7"), (99, "99"), (101, "100"), (7180, "7,200"), (16888, "17,000"), (0, "0")]
-)
-def test_counts_are_rounded(number, text):
-    assert coverage.rounded(number) == text

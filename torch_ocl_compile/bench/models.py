@@ -13,6 +13,7 @@ parameters.
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -181,6 +182,8 @@ def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
 
 def fraction_of_roofline(row: dict[str, Any], settings: NetworkSettings) -> float:
     """Returns the least time that the device's peaks allow, divided by the measured time. NaN if no peak is given."""
+    if math.isnan(settings.flops) and math.isnan(settings.bandwidth):
+        return NAN
     flops, moved = work_of(row["model"], row["mode"], row["batch"], settings.size)
     least = [v for v in (flops / settings.flops, moved / settings.bandwidth) if v == v]
     return float(max(least) * 1e3 / row["ms"]) if least else NAN

@@ -26,7 +26,6 @@ from typing import Any
 import torch
 from torch import _prims_common
 from torch._prims_common import suggest_memory_format
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ocl_compile.decompositions.result_layouts import elementwise_strides
 
@@ -176,6 +175,9 @@ def scatter(op: Any, x: torch.Tensor, *others: Any) -> Any:
 def like(op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """Makes the new tensor with the strides of x, if x is dense and not contiguous and some of its dimensions have one
     element."""
+    # Imports sympy, which a process that only runs stored plans does not need.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     if kwargs.get("memory_format") not in (None, torch.preserve_format):
         return NotImplemented
     single = any(statically_known_true(n == 1) for n in x.shape)
