@@ -124,7 +124,7 @@ CheckCase case_of(const Offer& offer, int offset) {
     if (check.packs.empty()) check.packs_at = static_cast<size_t>(input - inputs.begin());
     check.packs.push_back(case_of(pack->launch, offset));
     check.packs.back().packed_floats = 1;
-    for (const ir::IndexExpr& size : offer.buffers[static_cast<size_t>(preparation.buffer - offer.first_buffer)].sizes)
+    for (const ir::IndexExpr& size : offer.buffers[preparation.buffer - offer.first_buffer].sizes)
       check.packs.back().packed_floats *= static_cast<size_t>(size.constant());
   }
   return check;

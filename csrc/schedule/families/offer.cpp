@@ -59,15 +59,17 @@ std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& reque
 }
 
 const ir::Buffer& Draft::buffer(ir::BufferId id) const {
-  if (id >= offer.first_buffer) return offer.buffers[static_cast<size_t>(id - offer.first_buffer)];
+  if (id >= offer.first_buffer) return offer.buffers[id - offer.first_buffer];
   const auto laid_out = offer.layouts.find(id);
-  return laid_out == offer.layouts.end() ? graph.buffers[static_cast<size_t>(id)] : laid_out->second;
+  return laid_out == offer.layouts.end() ? graph.buffers[id] : laid_out->second;
 }
 
 ir::BufferId Draft::add(ir::Buffer buffer) {
   offer.buffers.push_back(std::move(buffer));
   return offer.first_buffer + static_cast<ir::BufferId>(offer.buffers.size()) - 1;
 }
+
+void Draft::prepare(ir::BufferId buffer, Preparation::How how) { offer.before.push_back({buffer, std::move(how)}); }
 
 void Draft::lay_out(ir::BufferId id, const std::vector<int>& order) {
   if (buffer(id).strides) return;  // New buffers have strides.

@@ -30,8 +30,9 @@ struct Pack {
 struct Zeros {};
 /// A buffer that is filled before the node runs. A node is a Map that stores into the buffer.
 struct Preparation {
+  using How = std::variant<Copy, Pack, Zeros, ir::Node>;
   ir::BufferId buffer = ir::kNone;
-  std::variant<Copy, Pack, Zeros, ir::Node> how;
+  How how;
 };
 
 /// How a kernel would compute a node.
@@ -69,7 +70,7 @@ class Draft : public Request {
  public:
   Draft(const Request& request, Choices choices) : Request(request) {
     offer.choices = std::move(choices);
-    offer.node = graph.nodes[static_cast<size_t>(id)];
+    offer.node = graph.nodes[id];
     offer.row = kernel_row(kernel).name;
     offer.first_buffer = static_cast<ir::BufferId>(graph.buffers.size());
     offer.launch.kernel = kernel;
@@ -82,6 +83,8 @@ class Draft : public Request {
   /// Returns a buffer of the graph or of the offer, with the strides that the offer gives to it.
   const ir::Buffer& buffer(ir::BufferId buffer) const;
   ir::BufferId add(ir::Buffer buffer);
+  /// Fills a new buffer before the node runs.
+  void prepare(ir::BufferId buffer, Preparation::How how);
   /// Gives a buffer without strides dense ones. `order` lists the dimensions from the outermost to the innermost.
   void lay_out(ir::BufferId buffer, const std::vector<int>& order);
 };

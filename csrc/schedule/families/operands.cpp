@@ -25,14 +25,13 @@ bool covers_buffer(const ir::Buffer& buffer, const ir::View& view) {
 }
 
 /// Adds a new dense buffer that is filled before the node. Returns it as an operand.
-Operand prepared(Draft& draft, ir::DType type, const ir::Shape& sizes, const ir::Shape& strides,
-                 decltype(Preparation::how) how) {
+Operand prepared(Draft& draft, ir::DType type, const ir::Shape& sizes, const ir::Shape& strides, Preparation::How how) {
   ir::Buffer buffer;
   buffer.dtype = type;
   buffer.sizes = sizes;
   buffer.strides = strides;
   const ir::BufferId added = draft.add(std::move(buffer));
-  draft.offer.before.push_back({added, std::move(how)});
+  draft.prepare(added, std::move(how));
   return {{added, 0}, strides};
 }
 
@@ -98,7 +97,7 @@ bool is_kept(const Draft& draft, const ir::View& view) {
 
 bool is_written_by_loops(const Draft& draft, ir::BufferId buffer) {
   for (ir::NodeId i = draft.id; i-- > 0;) {
-    const ir::Node& node = draft.graph.nodes[static_cast<size_t>(i)];
+    const ir::Node& node = draft.graph.nodes[i];
     const std::vector<ir::BufferId> written = ir::writes(node);
     if (std::find(written.begin(), written.end(), buffer) != written.end()) return node.kind == ir::NodeKind::kMap;
   }

@@ -10,7 +10,7 @@ using ir::AttentionKind;
 using ir::IndexExpr;
 
 AttentionParts attention_parts(const Draft& draft) {
-  const ir::Node& node = draft.graph.nodes[static_cast<size_t>(draft.id)];
+  const ir::Node& node = draft.graph.nodes[draft.id];
   const ir::AttentionAttrs& attrs = node.attention;
   const std::vector<ir::View>& operands = node.operands;
   const ir::View &q = operands[0], &k = operands[1], &v = operands[2];

@@ -85,13 +85,13 @@ void split_depth(Draft& draft, int64_t splits) {
   ir::Node& node = draft.node();
   const IndexExpr batch = node.sizes[0], depth = ir::floordiv(node.reduce_sizes[0], splits), b = IndexExpr::loop(0);
   for (int operand = 0; operand < 2; ++operand) {
-    ir::View& view = node.operands[static_cast<size_t>(operand)];
+    ir::View& view = node.operands[operand];
     const int along = operand == 0 ? 2 : 1;  // The dimension of K.
     for (IndexExpr& e : view.coords)
       e = ir::substitute(e, {{b.symbol(), batch.is_const(1) ? IndexExpr(0) : ir::mod(b, batch)},
                              {IndexExpr::loop(along).symbol(), ir::floordiv(b, batch) * depth + IndexExpr::loop(along)}});
     view.sizes[0] = batch * splits;
-    view.sizes[static_cast<size_t>(along)] = depth;
+    view.sizes[along] = depth;
   }
   node.reduce_sizes[0] = depth;
   split_output(draft, splits, {0, 1, 2});

@@ -65,7 +65,7 @@ TemplateLaunch::Input transformed(Draft& draft, const ir::View& w, const IndexEx
     const std::array<int, 4> row = points(node, columns[0][r], columns[1][r], columns[2][r]);
     for (int s = 0; s < 4; ++s) node.stores.push_back({u, {r * 4 + s, c, k}, row[s]});
   }
-  draft.offer.before.push_back({u, std::move(node)});
+  draft.prepare(u, std::move(node));
   return {u, 0};
 }
 

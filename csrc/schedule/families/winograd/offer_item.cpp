@@ -103,7 +103,7 @@ Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t 
       node.stores.push_back(store);
     }
   }
-  draft.offer.before.push_back({buffer, std::move(node)});
+  draft.prepare(buffer, std::move(node));
   return Operand{{buffer, 0}, *result.strides};
 }
 
