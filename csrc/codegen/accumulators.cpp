@@ -13,7 +13,7 @@ using ir::DType;
 using ir::ReductionStage;
 
 Accumulators::Accumulators(BodyPrinter& body, ir::NodeId node)
-    : body_(body), node_(node), n_(body.kernel().graph().nodes[static_cast<size_t>(node)]), facts_(ir::facts(n_.reduction)) {
+    : body_(body), node_(node), n_(body.kernel().graph().nodes[node]), facts_(ir::facts(n_.reduction)) {
   const DType input = n_.body.ops.at(static_cast<size_t>(n_.reduced.at(0))).dtype;
   for (int i = 0; i < facts_.accumulators; ++i) types_.push_back(ir::accumulator_dtype(n_.reduction, i, input));
 }
@@ -233,12 +233,12 @@ void Accumulators::step_pass(int pass, const std::string& into, const std::strin
   const int width = body_.lane_width();
   std::map<std::string, std::string> with{{"x", inputs()[0]}, {"a0", into}};
   if (pass == 1) with["c"] = broadcast_text(centre, types_[0], width);
-  body_.writer().line("$s = $s;", into, row_text(two_passes(facts_.name)->step[static_cast<size_t>(pass)], 0, width, with));
+  body_.writer().line("$s = $s;", into, row_text(two_passes(facts_.name)->step[pass], 0, width, with));
 }
 
 std::string Accumulators::merge_pass_text(int pass, const std::string& a, const std::string& b, int width) const {
   const TwoPasses* row = takes_two_passes() ? two_passes(facts_.name) : nullptr;
-  return row_text(row ? row->merge[static_cast<size_t>(pass)] : facts_.merge[0], 0, width, {{"a0", a}, {"b0", b}});
+  return row_text(row ? row->merge[pass] : facts_.merge[0], 0, width, {{"a0", a}, {"b0", b}});
 }
 
 std::string Accumulators::centre_text(const std::string& first, const std::string& elements) const {

@@ -154,7 +154,7 @@ void BodyPrinter::resume(SavedLevel& saved) {
 
 Value BodyPrinter::define(int level, DType dtype, int width, const std::string& text) {
   const std::string name = kernel_.fresh("v");
-  levels_[static_cast<size_t>(level)].writer.line("const $t $s = $s;", Type{dtype, width}, name, text);
+  levels_[level].writer.line("const $t $s = $s;", Type{dtype, width}, name, text);
   return {name, dtype, width, level, false};
 }
 
@@ -178,7 +178,7 @@ Value BodyPrinter::convert(const Value& value, DType dtype) {
 Value BodyPrinter::value(NodeId node, int op) {
   const auto found = memo_.find({node, op});
   if (found != memo_.end()) return found->second;
-  const ir::Op& o = kernel_.graph().nodes[static_cast<size_t>(node)].body.ops.at(static_cast<size_t>(op));
+  const ir::Op& o = kernel_.graph().nodes[node].body.ops.at(static_cast<size_t>(op));
   Value result;
   switch (o.code) {
     case OpCode::kConstant:
@@ -367,8 +367,7 @@ std::string BodyPrinter::index(const IndexExpr& e) const {
 }
 
 void BodyPrinter::run_map(NodeId node) {
-  for (const ir::Store& store : kernel_.graph().nodes[static_cast<size_t>(node)].stores)
-    set_result(node, store, value(node, store.value));
+  for (const ir::Store& store : kernel_.graph().nodes[node].stores) set_result(node, store, value(node, store.value));
 }
 
 }  // namespace ocl::codegen

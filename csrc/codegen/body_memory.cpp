@@ -36,9 +36,9 @@ void BodyPrinter::set_register(BufferId buffer, const std::vector<IndexExpr>& co
 }
 
 void BodyPrinter::set_result(NodeId node, const ir::Store& store, const Value& value) {
-  const Value stored = convert(value, kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype);
+  const Value stored = convert(value, kernel_.graph().buffers[store.buffer].dtype);
   if (!ir::is_partial(store)) set_register(store.buffer, store.index, stored);
-  if (kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind == Placement::Kind::kNowhere) return;
+  if (kernel_.schedule().placements[store.buffer].kind == Placement::Kind::kNowhere) return;
   std::optional<Value> mask;
   if (store.mask != ir::kNone) mask = this->value(node, store.mask);
   stores_.push_back({node, store.buffer, store.index, stored, mask, store.mode});
@@ -90,7 +90,7 @@ void BodyPrinter::add_stream(const std::string& pointer, const ResolvedIndex& of
 }
 
 Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask) {
-  const DType dtype = kernel_.graph().buffers[static_cast<size_t>(op.buffer)].dtype;
+  const DType dtype = kernel_.graph().buffers[op.buffer].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
   // A load from a written buffer stays inside the loop. In front of the loop, work-items that compute no element would
   // load too, while other work-items store.
@@ -110,7 +110,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
   }
 
   const int width = lane_width_;
-  Writer& w = levels_[static_cast<size_t>(level)].writer;
+  Writer& w = levels_[level].writer;
   const bool contiguous = offset.coefficient && offset.coefficient->is_const(1);
   std::string base;
   std::string vector;
@@ -142,17 +142,17 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
 }
 
 bool BodyPrinter::can_hold_row(const ir::Store& store, ir::Symbol loop, DType dtype) const {
-  const Placement::Kind kind = kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind;
+  const Placement::Kind kind = kernel_.schedule().placements[store.buffer].kind;
   // Inputs are excluded: the group may load them at another index before it stores the row there.
   if (kind != Placement::Kind::kOutput && kind != Placement::Kind::kArena) return false;
-  if (kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype != dtype) return false;
+  if (kernel_.graph().buffers[store.buffer].dtype != dtype) return false;
   if (store.mask != ir::kNone || store.mode != ir::StoreMode::kWrite || !key(store.buffer, store.index)) return false;
   const auto affine = ir::affine_in(offset_of(store.buffer, store.index), loop);
   return affine && affine->coefficient.is_const(1);
 }
 
 std::pair<std::string, std::string> BodyPrinter::storage_address(const RowStorage& storage) {
-  if (storage.node == ir::kNone) return {storage.array, levels_[static_cast<size_t>(lane_level_)].names.at(*lane_)};
+  if (storage.node == ir::kNone) return {storage.array, levels_[lane_level_].names.at(*lane_)};
   return {kernel_.buffer(storage.store.buffer),
           spell(resolve(storage.node, offset_of(storage.store.buffer, storage.store.index)), 0)};
 }
@@ -174,7 +174,7 @@ void BodyPrinter::flush_stores() {
 }
 
 void BodyPrinter::store(const PendingStore& s) {
-  const DType dtype = kernel_.graph().buffers[static_cast<size_t>(s.buffer)].dtype;
+  const DType dtype = kernel_.graph().buffers[s.buffer].dtype;
   const ResolvedIndex offset = resolve(s.node, offset_of(s.buffer, s.coords));
   const bool masked_lanes = s.mask && s.mask->width > 1, combines = s.mode != ir::StoreMode::kWrite;
   Writer& w = writer();
@@ -200,7 +200,7 @@ void BodyPrinter::store(const PendingStore& s) {
 
 /// Prints one store per lane, in the order of the loop.
 void BodyPrinter::store_lanes(const PendingStore& s, const ResolvedIndex& offset) {
-  const DType dtype = kernel_.graph().buffers[static_cast<size_t>(s.buffer)].dtype;
+  const DType dtype = kernel_.graph().buffers[s.buffer].dtype;
   const std::string pointer = kernel_.buffer(s.buffer);
   Writer& w = writer();
   std::string base;

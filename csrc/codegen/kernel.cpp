@@ -23,14 +23,14 @@ Kernel::Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<Bu
 
 const ir::Buffer& Kernel::buffer_of(BufferId id) const {
   const auto restrided = restrided_.find(id);
-  return restrided == restrided_.end() ? graph().buffers[static_cast<size_t>(id)] : restrided->second;
+  return restrided == restrided_.end() ? graph().buffers[id] : restrided->second;
 }
 
 std::string Kernel::buffer(BufferId id) {
   for (size_t i = 0; i < buffers_.size(); ++i)
     if (buffers_[i].buffer == id) return buffer_names_[i];
   OCL_ASSERT(schedule_.placements.at(static_cast<size_t>(id)).kind != Placement::Kind::kNowhere,
-             "a kernel needs buffer " + graph().buffers[static_cast<size_t>(id)].name + " in memory, and it has none");
+             "a kernel needs buffer " + graph().buffers[id].name + " in memory, and it has none");
   const bool written = written_.count(id) > 0;
   buffers_.push_back({id, 0, written});
   buffer_names_.push_back(prefix_ + fresh(written ? "out" : "in"));
@@ -70,8 +70,8 @@ std::string Kernel::local_array(Type type, int slot, int elements) {
 std::vector<std::string> Kernel::parameters(bool alone) const {
   std::vector<std::string> result;
   for (size_t i = 0; i < buffers_.size(); ++i)
-    result.push_back(pointer_parameter(buffer_names_[i], graph().buffers[static_cast<size_t>(buffers_[i].buffer)].dtype,
-                                       buffers_[i].written, alone));
+    result.push_back(
+        pointer_parameter(buffer_names_[i], graph().buffers[buffers_[i].buffer].dtype, buffers_[i].written, alone));
   for (size_t i = 0; i < ints_.size(); ++i)
     result.push_back(std::string("const ") + (ints_[i].wide ? "long " : "int ") + int_names_[i]);
   return result;
@@ -169,8 +169,8 @@ void name_template(const Dialect& dialect, KernelSource& source, const std::stri
 std::set<BufferId> stored_buffers(const schedule::Schedule& schedule, const std::vector<ir::NodeId>& nodes) {
   std::set<BufferId> result;
   for (const ir::NodeId node : nodes)
-    for (const BufferId buffer : ir::writes(schedule.graph.nodes[static_cast<size_t>(node)]))
-      if (schedule.placements[static_cast<size_t>(buffer)].kind != Placement::Kind::kNowhere) result.insert(buffer);
+    for (const BufferId buffer : ir::writes(schedule.graph.nodes[node]))
+      if (schedule.placements[buffer].kind != Placement::Kind::kNowhere) result.insert(buffer);
   return result;
 }
 

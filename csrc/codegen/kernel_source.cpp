@@ -18,7 +18,7 @@ namespace {
 /// Returns "pointwise", or the name of the group's first reduction.
 std::string kind_of(const schedule::Schedule& schedule, const Group& group) {
   for (const ir::NodeId node : group.nodes()) {
-    const ir::Node& n = schedule.graph.nodes[static_cast<size_t>(node)];
+    const ir::Node& n = schedule.graph.nodes[node];
     if (n.kind == ir::NodeKind::kScan) return std::string("scan_") + ir::facts(n.reduction).name;
     if (n.kind == ir::NodeKind::kReduce) return ir::facts(n.reduction).name;
   }

@@ -162,11 +162,11 @@ void LanePhases::print_vector_loop(PhaseReductions& reductions, const RowSets& s
 /// Returns the ops of later inner phases that are equal to exp(element - row maximum) of the phase's softmax.
 std::vector<LanePhases::RecomputedExp> LanePhases::recomputed_exps(const Phase& phase) const {
   const ir::Graph& graph = body_.kernel().graph();
-  const ir::Node& softmax = graph.nodes[static_cast<size_t>(phase.nodes[0])];
+  const ir::Node& softmax = graph.nodes[phase.nodes[0]];
   std::vector<RecomputedExp> result;
   for (const Phase* later = &phase + 1; later != group_.phases.data() + group_.phases.size(); ++later)
     for (const ir::NodeId id : later->nodes)
-      for (const int op : exponentials(graph, softmax, graph.nodes[static_cast<size_t>(id)]))
+      for (const int op : exponentials(graph, softmax, graph.nodes[id]))
         if (later->inner) result.push_back({later, id, op});
   return result;
 }
@@ -175,7 +175,7 @@ std::vector<LanePhases::RecomputedExp> LanePhases::recomputed_exps(const Phase& 
 /// later phases use the exponentials.
 bool LanePhases::takes_softmax_passes(const Phase& phase, const PhaseReductions& reductions) const {
   if (reductions.size() != 1 || !reductions[0].is_softmax() || phase.nodes.size() != 1) return false;
-  const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(phase.nodes[0])];
+  const ir::Node& node = body_.kernel().graph().nodes[phase.nodes[0]];
   const IndexExpr length = ir::product(group_.reduce_sizes);
   const int64_t longest = recomputed_exps(phase).empty() ? kNearRow : kCachedRow;
   return fits_array() || (node.body.ops.size() <= kCheapOps && !(length.is_const() && length.constant() > longest));
@@ -191,7 +191,7 @@ std::optional<BodyPrinter::RowStorage> LanePhases::storage_for(const std::vector
   const ir::Symbol last{SymbolKind::kReduce, static_cast<int>(group_.reduce_sizes.size()) - 1};
   if (!exps.empty())
     for (const ir::NodeId node : exps.back().phase->nodes)
-      for (const ir::Store& store : body_.kernel().graph().nodes[static_cast<size_t>(node)].stores)
+      for (const ir::Store& store : body_.kernel().graph().nodes[node].stores)
         if (body_.can_hold_row(store, last, dtype) && used_as_storage_.insert(store.buffer).second)
           return BodyPrinter::RowStorage{"", node, store};
   if (!fits_array()) return std::nullopt;
@@ -203,10 +203,10 @@ std::optional<BodyPrinter::RowStorage> LanePhases::storage_for(const std::vector
 /// Prints the row maximum, then the sum of the exponentials. If there is memory for the exponentials, later phases load
 /// them.
 void LanePhases::print_softmax(const Phase& phase, const Accumulators& softmax) {
-  const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(softmax.node())];
+  const ir::Node& node = body_.kernel().graph().nodes[softmax.node()];
   const ir::DType dtype = softmax.dtype(0);
   const std::vector<RecomputedExp> exps = recomputed_exps(phase);
-  const bool computed = node.body.ops[static_cast<size_t>(node.reduced[0])].code != ir::OpCode::kLoad;
+  const bool computed = node.body.ops[node.reduced[0]].code != ir::OpCode::kLoad;
   std::optional<BodyPrinter::RowStorage> storage;
   if (computed || !exps.empty()) storage = storage_for(exps, dtype);
   Accumulators::Map save_exp, save_element, load_element;

@@ -16,7 +16,7 @@ constexpr int64_t kFirstBlockDivisor = 8;  // If a reduction wants a short first
 
 PhaseReductions::PhaseReductions(BodyPrinter& body, const schedule::Phase& phase) : body_(body), phase_(phase) {
   for (const ir::NodeId id : phase.nodes) {
-    const ir::Node& node = body.kernel().graph().nodes[static_cast<size_t>(id)];
+    const ir::Node& node = body.kernel().graph().nodes[id];
     if (ir::is_reduction(node)) reductions_.emplace_back(body, id);
     scans_ = scans_ || node.kind == ir::NodeKind::kScan;
   }
@@ -29,7 +29,7 @@ PhaseReductions::PhaseReductions(BodyPrinter& body, const schedule::Phase& phase
 
 size_t PhaseReductions::op_count() const {
   size_t ops = 0;
-  for (const ir::NodeId id : phase_.nodes) ops += body_.kernel().graph().nodes[static_cast<size_t>(id)].body.ops.size();
+  for (const ir::NodeId id : phase_.nodes) ops += body_.kernel().graph().nodes[id].body.ops.size();
   return ops;
 }
 
@@ -99,7 +99,7 @@ void PhaseReductions::step_nodes(const Sets& sets, bool in_block) {
 
 void PhaseReductions::compute_values() {
   for (const ir::NodeId id : phase_.nodes) {
-    const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(id)];
+    const ir::Node& node = body_.kernel().graph().nodes[id];
     if (node.kind == ir::NodeKind::kMap) body_.run_map(id);
     for (const int op : node.reduced) body_.value(id, op);
   }

@@ -31,7 +31,7 @@ bool loads_what_it_stores(const Nest& nest) {
   const schedule::Schedule& schedule = nest.kernel.schedule();
   const std::set<ir::BufferId> stored = stored_buffers(schedule, nest.group.nodes());
   for (const ir::NodeId node : nest.group.nodes())
-    for (const ir::BufferId buffer : ir::reads(schedule.graph.nodes[static_cast<size_t>(node)]))
+    for (const ir::BufferId buffer : ir::reads(schedule.graph.nodes[node]))
       if (stored.count(buffer)) return true;
   return false;
 }

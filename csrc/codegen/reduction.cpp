@@ -49,9 +49,9 @@ int items_per_work_group(const Nest& nest, int64_t longest) {
   if (longest < kLong || (column && nest.group.columns == 32)) return dialect.items;
   int64_t bytes = 0;
   for (const ir::NodeId id : nest.group.nodes()) {
-    const ir::Node& node = nest.kernel.graph().nodes[static_cast<size_t>(id)];
+    const ir::Node& node = nest.kernel.graph().nodes[id];
     if (node.kind != ir::NodeKind::kReduce) continue;
-    const ir::DType input = node.body.ops[static_cast<size_t>(node.reduced[0])].dtype;
+    const ir::DType input = node.body.ops[node.reduced[0]].dtype;
     for (int a = 0; a < ir::facts(node.reduction).accumulators; ++a)
       bytes += std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));
   }
@@ -121,7 +121,7 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   std::set<ir::BufferId> loaded;
   for (const schedule::Phase& phase : group.phases)
     for (const ir::NodeId id : phase.nodes)
-      for (const ir::Op& op : nest.kernel.graph().nodes[static_cast<size_t>(id)].body.ops) {
+      for (const ir::Op& op : nest.kernel.graph().nodes[id].body.ops) {
         ops += phase.inner;
         if (phase.inner && op.code == ir::OpCode::kLoad) loaded.insert(op.buffer);
       }
@@ -133,8 +133,7 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
            (slots(items) == 1 || loads * slots(items) * width <= kRowValues);
   };
   int64_t reductions = 0;
-  for (const ir::NodeId id : group.nodes())
-    reductions += nest.kernel.graph().nodes[static_cast<size_t>(id)].kind == ir::NodeKind::kReduce;
+  for (const ir::NodeId id : group.nodes()) reductions += nest.kernel.graph().nodes[id].kind == ir::NodeKind::kReduce;
   // The tree reductions of a work-group use two sets of local arrays, with at most 8 bytes for each work-item.
   int64_t max_items = dialect.max_items;
   while (max_items > 8 && reductions * 16 * std::max<int64_t>(max_items, dialect.items) > dialect.local_bytes) max_items /= 2;

@@ -22,7 +22,7 @@ constexpr int kMergedAtOnce = 8;
 bool fits_registers(BodyPrinter& body, const schedule::Group& group) {
   for (const Phase& phase : group.phases)
     for (const ir::NodeId id : phase.nodes) {
-      const ir::Node& node = body.kernel().graph().nodes[static_cast<size_t>(id)];
+      const ir::Node& node = body.kernel().graph().nodes[id];
       if (!phase.inner || !ir::is_reduction(node)) continue;
       if (node.kind != ir::NodeKind::kReduce) return false;
       const Accumulators reduction(body, id);

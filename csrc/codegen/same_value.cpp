@@ -20,7 +20,7 @@ class Comparison {
 
   bool same(int i, int j) {
     if (!compared_.insert({i, j}).second) return true;
-    const Op &x = a_.body.ops[static_cast<size_t>(i)], &y = b_.body.ops[static_cast<size_t>(j)];
+    const Op &x = a_.body.ops[i], &y = b_.body.ops[j];
     if (x.code != y.code || x.dtype != y.dtype || x.buffer != y.buffer || x.args.size() != y.args.size()) return false;
     if (x.code == OpCode::kConstant && !(x.constant == y.constant)) return false;
     if (x.index != y.index) return false;
@@ -46,14 +46,14 @@ std::vector<int> exponentials(const ir::Graph& graph, const Node& softmax, const
   std::vector<int> result;
   if (largest == softmax.stores.end()) return result;
   const int element = softmax.reduced[0];
-  const ir::DType dtype = ir::accumulator_dtype(softmax.reduction, 0, softmax.body.ops[static_cast<size_t>(element)].dtype);
-  if (graph.buffers[static_cast<size_t>(largest->buffer)].dtype != dtype) return result;
+  const ir::DType dtype = ir::accumulator_dtype(softmax.reduction, 0, softmax.body.ops[element].dtype);
+  if (graph.buffers[largest->buffer].dtype != dtype) return result;
   const auto& ops = node.body.ops;
   for (size_t i = 0; i < ops.size(); ++i) {
     if (ops[i].code != OpCode::k_exp) continue;
-    const Op& difference = ops[static_cast<size_t>(ops[i].args[0])];
+    const Op& difference = ops[ops[i].args[0]];
     if (difference.code != OpCode::k_sub || difference.dtype != dtype || ops[i].dtype != dtype) continue;
-    const Op& load = ops[static_cast<size_t>(difference.args[1])];
+    const Op& load = ops[difference.args[1]];
     if (load.code != OpCode::kLoad || load.buffer != largest->buffer || !load.args.empty()) continue;
     if (load.index == largest->index && same_value(softmax, element, node, difference.args[0]))
       result.push_back(static_cast<int>(i));

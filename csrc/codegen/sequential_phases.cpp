@@ -198,7 +198,7 @@ int vectors_per_step(BodyPrinter& body, const schedule::Group& group, int64_t ro
   for (const Phase& phase : group.phases) {
     inner += phase.inner;
     for (const ir::NodeId id : phase.nodes) {
-      const ir::Node& node = body.kernel().graph().nodes[static_cast<size_t>(id)];
+      const ir::Node& node = body.kernel().graph().nodes[id];
       if (node.kind != NodeKind::kMap && node.kind != NodeKind::kReduce) return 1;
       ops += node.body.ops.size();
       if (node.kind != NodeKind::kReduce) continue;

@@ -62,9 +62,9 @@ ir::Ranges ranges_of(const ir::Graph& graph, const ir::Shape& sizes) {
 /// Prints the body of an epilogue macro's function. Its parameter list is not included, because it is known only when
 /// all macros are printed. In the function of the first output, the epilogue nodes come after the main node's result.
 void print_body(Kernel& kernel, const schedule::Group& group, EpilogueMacro& macro) {
-  const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
+  const ir::Node& main = kernel.graph().nodes[group.main];
   const ir::BufferId output = main.outputs.at(static_cast<size_t>(macro.output));
-  const ir::Shape& sizes = macro.output == 0 ? main.sizes : kernel.graph().buffers[static_cast<size_t>(output)].sizes;
+  const ir::Shape& sizes = macro.output == 0 ? main.sizes : kernel.graph().buffers[output].sizes;
   const ir::Ranges ranges = ranges_of(kernel.graph(), sizes);
   BodyPrinter body(kernel, ranges);
   std::map<ir::Symbol, std::string> names;
@@ -99,7 +99,7 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(Kernel& kernel, const std::
   std::map<int64_t, IndexExpr> symbols;
   std::map<ir::Symbol, IndexExpr> values;
   auto visit = [&](ir::BufferId id) {
-    const auto [buffer, added] = restrided.emplace(id, graph.buffers[static_cast<size_t>(id)]);
+    const auto [buffer, added] = restrided.emplace(id, graph.buffers[id]);
     if (!added || !buffer->second.strides) return;
     for (IndexExpr& stride : *buffer->second.strides) {
       if (!stride.is_const() || stride.constant() <= 1) continue;
@@ -112,7 +112,7 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(Kernel& kernel, const std::
     }
   };
   for (const ir::NodeId id : nodes) {
-    const ir::Node& node = graph.nodes[static_cast<size_t>(id)];
+    const ir::Node& node = graph.nodes[id];
     for (const ir::BufferId output : node.outputs) visit(output);
     for (const ir::Op& op : node.body.ops)
       if (op.code == ir::OpCode::kLoad) visit(op.buffer);
@@ -126,12 +126,12 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(Kernel& kernel, const std::
 /// vector at an aligned address.
 std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const schedule::Group& group) {
   const schedule::TemplateLaunch& launch = group.launch;
-  const ir::Node& main = graph.nodes[static_cast<size_t>(group.main)];
+  const ir::Node& main = graph.nodes[group.main];
   std::vector<EpilogueMacro> macros;
   for (size_t output = 0; output < main.outputs.size(); ++output) {
     const int lane = output > 0 && launch.store1_dim != ir::kNone ? launch.store1_dim : launch.store_dim;
     EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.store_coords, false, {}, {}};
-    const size_t rank = output == 0 ? main.sizes.size() : graph.buffers[static_cast<size_t>(main.outputs[output])].sizes.size();
+    const size_t rank = output == 0 ? main.sizes.size() : graph.buffers[main.outputs[output]].sizes.size();
     if (output > 0) {
       macro.loops.resize(rank);
       std::iota(macro.loops.begin(), macro.loops.end(), 0);
@@ -247,7 +247,7 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   for (const auto& [name, value] : launch.defines) defines.line("#define $s $s", name, value);
   if (launch.plain_stores && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
   double cost = 0;
-  for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[static_cast<size_t>(id)]);
+  for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[id]);
   if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
 
   launch.check_arguments();

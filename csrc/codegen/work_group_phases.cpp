@@ -27,7 +27,7 @@ constexpr LoadAhead kLoadAhead[] = {{8, 12}, {4, 64}};
 int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps) const {
   size_t ops = 0;
   for (const ir::NodeId id : phase.nodes) {
-    const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(id)];
+    const ir::Node& node = body_.kernel().graph().nodes[id];
     if (node.kind != ir::NodeKind::kMap && node.kind != ir::NodeKind::kReduce) return 1;
     ops += node.body.ops.size();
   }
@@ -119,7 +119,7 @@ Writer WorkGroupPhases::several_elements(const Loop& loop, PhaseReductions& redu
   std::vector<Slot> slots(static_cast<size_t>(loop.at_once));
   for (int k = 0; k < loop.at_once; ++k) {
     const std::string position = k == 0 ? loop.name : format("($s + $d)", {loop.name, int64_t{k} * sharing_.items});
-    slots[static_cast<size_t>(k)].names = element_names(loop, several, position, "_" + std::to_string(k));
+    slots[k].names = element_names(loop, several, position, "_" + std::to_string(k));
   }
   body_.push({});
   bool stores = false;

@@ -69,9 +69,7 @@ struct Memory {
   char *arena_address = nullptr, *kept_address = nullptr;
 };
 
-bool is_kept(const Plan& plan, int interval) {
-  return !plan.kept_offsets.empty() && plan.kept_offsets[static_cast<size_t>(interval)] >= 0;
-}
+bool is_kept(const Plan& plan, int interval) { return !plan.kept_offsets.empty() && plan.kept_offsets[interval] >= 0; }
 
 runtime::Location locate(const Plan& plan, const Memory& memory, const BufferSource& source) {
   runtime::Location at;

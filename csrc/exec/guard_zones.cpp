@@ -51,7 +51,7 @@ class GuardZones final : public Observer {
     for (size_t b = 0; b < plan_.interval_of.size(); ++b) {
       const int interval = plan_.interval_of[b];
       if (interval == ir::kNone) continue;
-      named[static_cast<size_t>(interval)] = true;
+      named[interval] = true;
       add_interval(static_cast<ir::BufferId>(b), interval, memory);
     }
     for (size_t i = 0; i < named.size(); ++i)
@@ -90,7 +90,7 @@ class GuardZones final : public Observer {
 
  private:
   void add_interval(ir::BufferId buffer, int interval, const RunMemory& memory) {
-    const schedule::Interval& life = plan_.intervals[static_cast<size_t>(interval)];
+    const schedule::Interval& life = plan_.intervals[interval];
     add(buffer, {BufferSource::Kind::kArena, interval, 1, {}, 0}, memory, life.first, life.last);
   }
 
@@ -104,7 +104,7 @@ class GuardZones final : public Observer {
       guarded.name = "the workspace of a kernel";
     } else {
       guarded.name = describe(buffer);
-      guarded.element_bytes = ir::size_bytes(plan_.schedule.graph.buffers[static_cast<size_t>(buffer)].dtype);
+      guarded.element_bytes = ir::size_bytes(plan_.schedule.graph.buffers[buffer].dtype);
     }
     guarded_.push_back(guarded);
   }
@@ -112,7 +112,7 @@ class GuardZones final : public Observer {
   /// Returns "buf3, f32 [4, 8], of aten.relu.default (model.py:61)".
   std::string describe(ir::BufferId id) const {
     const ir::Graph& graph = plan_.schedule.graph;
-    const ir::Buffer& buffer = graph.buffers[static_cast<size_t>(id)];
+    const ir::Buffer& buffer = graph.buffers[id];
     std::string text =
         (buffer.name.empty() ? "buffer " + std::to_string(id) : buffer.name) + ", " + ir::name(buffer.dtype) + " [";
     for (size_t d = 0; d < buffer.sizes.size(); ++d) text += (d ? ", " : "") + std::to_string(value_of(plan_, buffer.sizes[d]));
@@ -141,14 +141,14 @@ class GuardZones final : public Observer {
       if (count++ == 0) first = i;
       last = i;
     }
-    const Step& at = plan_.steps[static_cast<size_t>(step)];
+    const Step& at = plan_.steps[step];
     std::string who, origin;
     if (at.launch == ir::kNone) {
-      const ir::Origin& node = plan_.schedule.graph.nodes[static_cast<size_t>(at.call)].origin;
+      const ir::Origin& node = plan_.schedule.graph.nodes[at.call].origin;
       who = "the op " + node.op + ", which ran eagerly,";
       origin = node.op + (node.source.empty() ? "" : " (" + node.source + ")");
     } else {
-      const Launch& launch = plan_.launches[static_cast<size_t>(at.launch)];
+      const Launch& launch = plan_.launches[at.launch];
       who = "kernel " + launch.source.name;
       origin = launch.origin;
     }

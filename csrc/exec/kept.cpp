@@ -24,8 +24,8 @@ struct Writes {
 Writes writes_of(const Plan& plan, const schedule::Group& group) {
   Writes result;
   for (const ir::NodeId node : group.nodes())
-    for (const ir::BufferId buffer : ir::writes(plan.schedule.graph.nodes[static_cast<size_t>(node)])) {
-      if (plan.schedule.placements[static_cast<size_t>(buffer)].kind == schedule::Placement::Kind::kNowhere) continue;
+    for (const ir::BufferId buffer : ir::writes(plan.schedule.graph.nodes[node])) {
+      if (plan.schedule.placements[buffer].kind == schedule::Placement::Kind::kNowhere) continue;
       const BufferSource source = source_of(plan, buffer);
       if (source.kind == BufferSource::Kind::kInput)
         result.inputs.insert(source.index);
@@ -97,22 +97,20 @@ void mark_kept(Plan& plan) {
   for (size_t i = 0; i < plan.steps.size(); ++i)
     if (plan.steps[i].launch != ir::kNone && !writes[i].outputs && writes[i].inputs.empty()) kept.insert(i);
   const auto parameter = [&](int index) {
-    return graph.buffers[static_cast<size_t>(graph.inputs[static_cast<size_t>(index)])].is_parameter &&
-           !written_inputs.count(index);
+    return graph.buffers[graph.inputs[static_cast<size_t>(index)]].is_parameter && !written_inputs.count(index);
   };
   // Returns whether a step depends only on parameters, assuming that all steps in `kept` do.
   const auto stays = [&](size_t step) {
     bool reads_parameters = false;
-    for (const BufferSource& source : plan.launches[static_cast<size_t>(plan.steps[step].launch)].buffers) {
+    for (const BufferSource& source : plan.launches[plan.steps[step].launch].buffers) {
       if (source.kind == BufferSource::Kind::kInput) {
         if (!parameter(source.index)) return false;
         reads_parameters = true;
       } else if (source.kind == BufferSource::Kind::kArena) {
-        if (!plan.interval_bytes[static_cast<size_t>(source.index)].is_const()) return false;
+        if (!plan.interval_bytes[source.index].is_const()) return false;
         for (const size_t writer : writers[source.index])
           if (!kept.count(writer)) return false;
-      } else if (source.kind == BufferSource::Kind::kOutput ||
-                 !plan.interval_bytes[static_cast<size_t>(source.index)].is_const()) {
+      } else if (source.kind == BufferSource::Kind::kOutput || !plan.interval_bytes[source.index].is_const()) {
         return false;
       }
     }
@@ -130,17 +128,16 @@ void mark_kept(Plan& plan) {
   std::set<int> inputs;
   for (const size_t i : kept) {
     plan.steps[i].kept = true;
-    for (const BufferSource& source : plan.launches[static_cast<size_t>(plan.steps[i].launch)].buffers) {
+    for (const BufferSource& source : plan.launches[plan.steps[i].launch].buffers) {
       if (source.kind == BufferSource::Kind::kInput) {
         inputs.insert(source.index);
         continue;
       }
-      int64_t& offset = plan.kept_offsets[static_cast<size_t>(source.index)];
+      int64_t& offset = plan.kept_offsets[source.index];
       if (offset >= 0) continue;
       offset = plan.kept_size_bytes;
-      plan.kept_size_bytes +=
-          (plan.interval_bytes[static_cast<size_t>(source.index)].constant() + kAlignment - 1) / kAlignment * kAlignment;
-      plan.interval_bytes[static_cast<size_t>(source.index)] = 0;
+      plan.kept_size_bytes += (plan.interval_bytes[source.index].constant() + kAlignment - 1) / kAlignment * kAlignment;
+      plan.interval_bytes[source.index] = 0;
     }
   }
   plan.kept_inputs.assign(inputs.begin(), inputs.end());

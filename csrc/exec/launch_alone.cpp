@@ -36,7 +36,7 @@ void launch_alone(runtime::Device& device, const LoneLaunch& launch, const runti
   }
   for (const LoneLaunch::Pointer& pointer : launch.pointers) {
     OCL_ASSERT(pointer.region >= 0 && pointer.region < static_cast<int>(memory.addresses.size()), "a pointer to no region");
-    const runtime::Location at = device.allocator().resolve(memory.addresses[static_cast<size_t>(pointer.region)]);
+    const runtime::Location at = device.allocator().resolve(memory.addresses[pointer.region]);
     const cl_uint slot = static_cast<cl_uint>(pointer.slot);
     OCL_CHECK(clSetKernelArg(kernel.get(), slot, sizeof(cl_mem), &at.mem), launch.name);
     // Regions are aligned to 128 bytes, so they begin at a whole element of every type.

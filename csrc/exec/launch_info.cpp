@@ -36,10 +36,10 @@ std::string sizes_text(const Plan& plan, const schedule::Extent& extent) {
 
 /// Returns a title such as "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm".
 std::string title(const Plan& plan, const Launch& launch, const runtime::LaunchInfo& info) {
-  const schedule::Group& group = plan.schedule.groups[static_cast<size_t>(launch.group)];
+  const schedule::Group& group = plan.schedule.groups[launch.group];
   std::vector<std::string> ops, sources;
   for (const ir::NodeId node : group.nodes()) {
-    const ir::Origin& origin = plan.schedule.graph.nodes[static_cast<size_t>(node)].origin;
+    const ir::Origin& origin = plan.schedule.graph.nodes[node].origin;
     add(ops, short_op(origin.op));
     add(sources, origin.source);
   }
@@ -59,7 +59,7 @@ int64_t value_of(const Plan& plan, const ir::IndexExpr& expr) {
   return ir::evaluate(expr, [&](ir::Symbol s) -> int64_t {
     OCL_ASSERT(s.kind == ir::SymbolKind::kSize && s.index < static_cast<int>(plan.symbols.size()),
                "a launch depends on a symbol that is no size of the graph");
-    return plan.symbols[static_cast<size_t>(s.index)];
+    return plan.symbols[s.index];
   });
 }
 
@@ -75,7 +75,7 @@ runtime::LaunchInfoPtr launch_info(const Plan& plan, const Launch& launch) {
   info->ops = launch.ops;
   info->bytes = value_of(plan, launch.work.bytes);
   info->flops = value_of(plan, launch.work.flops);
-  const schedule::Group& group = plan.schedule.groups[static_cast<size_t>(launch.group)];
+  const schedule::Group& group = plan.schedule.groups[launch.group];
   if (group.kind == schedule::GroupKind::kTemplate) {
     const KernelLevel level = kernel_row(group.launch.kernel).level;
     info->tensor_cores = level == KernelLevel::k_warp || level == KernelLevel::k_warpgroup;

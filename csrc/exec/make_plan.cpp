@@ -46,7 +46,7 @@ bool avoid_crash(const Plan& plan, CompilerCrash& crash, PlanOptions& options) {
   Ops hopeless;
   for (size_t k = 0; k < kernels; ++k) {
     const Launch& launch = plan.launches[crash.kernels[k]];
-    const schedule::Group& group = plan.schedule.groups[static_cast<size_t>(launch.group)];
+    const schedule::Group& group = plan.schedule.groups[launch.group];
     Ops ops;
     for (const ir::NodeId id : group.nodes()) {
       const ir::Node& node = plan.schedule.graph.nodes[id];

@@ -23,7 +23,7 @@ Factory& factory() {
 }
 
 int64_t bytes_of(const Plan& plan, ir::BufferId id) {
-  const ir::Buffer& buffer = plan.schedule.graph.buffers[static_cast<size_t>(id)];
+  const ir::Buffer& buffer = plan.schedule.graph.buffers[id];
   int64_t last = 0;
   for (size_t d = 0; d < buffer.sizes.size(); ++d) {
     const int64_t size = value_of(plan, buffer.sizes[d]);
@@ -38,22 +38,22 @@ int64_t bytes_of(const Plan& plan, ir::BufferId id) {
 char* address_of(const Plan& plan, const RunMemory& memory, const BufferSource& source) {
   switch (source.kind) {
     case BufferSource::Kind::kInput:
-      return static_cast<char*>(memory.inputs[static_cast<size_t>(source.index)]);
+      return static_cast<char*>(memory.inputs[source.index]);
     case BufferSource::Kind::kOutput:
-      return static_cast<char*>(memory.outputs[static_cast<size_t>(source.index)]);
+      return static_cast<char*>(memory.outputs[source.index]);
     default:
-      return memory.arena ? memory.arena + plan.memory.offsets[static_cast<size_t>(source.index)] : nullptr;
+      return memory.arena ? memory.arena + plan.memory.offsets[source.index] : nullptr;
   }
 }
 
 int64_t extent_bytes(const Plan& plan, const BufferSource& source) {
   switch (source.kind) {
     case BufferSource::Kind::kInput:
-      return bytes_of(plan, plan.schedule.graph.inputs[static_cast<size_t>(source.index)]);
+      return bytes_of(plan, plan.schedule.graph.inputs[source.index]);
     case BufferSource::Kind::kOutput:
-      return bytes_of(plan, plan.schedule.allocations[static_cast<size_t>(source.index)]);
+      return bytes_of(plan, plan.schedule.allocations[source.index]);
     default:
-      return value_of(plan, plan.interval_bytes[static_cast<size_t>(source.index)]);
+      return value_of(plan, plan.interval_bytes[source.index]);
   }
 }
 

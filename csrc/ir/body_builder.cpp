@@ -31,7 +31,7 @@ BodyBuilder::BodyBuilder(Builder& builder, Shape sizes, Shape reduce_sizes) : bu
 
 DType BodyBuilder::dtype_of(int value) const {
   OCL_ASSERT(value >= 0 && value < static_cast<int>(node_.body.ops.size()), "no such value in this body");
-  return node_.body.ops[static_cast<size_t>(value)].dtype;
+  return node_.body.ops[value].dtype;
 }
 
 int BodyBuilder::load(const Value& value, const std::vector<IndexExpr>& coords, int mask) {
@@ -169,7 +169,7 @@ std::vector<Value> BodyBuilder::reduce_into(const std::string& reduction, std::v
   OCL_ASSERT(static_cast<int>(dtypes.size()) == row.results, reduction + ": a dtype per result");
   std::vector<Value> results;
   for (int i = 0; i < row.results; ++i) {
-    results.push_back(builder_.new_buffer(dtypes[static_cast<size_t>(i)], sizes));
+    results.push_back(builder_.new_buffer(dtypes[i], sizes));
     node_.stores.push_back({results.back().buffer, coords, i});
   }
   builder_.graph.add_node(std::move(node_));

@@ -160,7 +160,7 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
   for (const int dim : dims) {
     if (rank == 0) continue;
     OCL_ASSERT(dim >= -rank && dim < rank, reduction + ": no dimension " + std::to_string(dim));
-    reduced[static_cast<size_t>(dim < 0 ? dim + rank : dim)] = true;
+    reduced[dim < 0 ? dim + rank : dim] = true;
   }
   Shape outer, inner, result_sizes;
   std::vector<IndexExpr> element, coords;  // Coordinates of an element of x over i* and r*, and of the result over i*.
@@ -189,8 +189,7 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
   std::vector<DType> dtypes;
   for (const int accumulator : row.result_accumulator) {
     DType result = accumulator_dtype(reduction_code(reduction), accumulator, computed);
-    const bool element_type =
-        row.types[static_cast<size_t>(accumulator)] == "same" || (wide && !statistics && is_floating(x.dtype));
+    const bool element_type = row.types[accumulator] == "same" || (wide && !statistics && is_floating(x.dtype));
     if (element_type) result = x.dtype;
     dtypes.push_back(dtype.value_or(result));
   }
@@ -394,8 +393,8 @@ std::optional<Shape> Builder::permuted_strides(const Value& x, const Shape& stri
       result.emplace_back(1);
       const IndexExpr& coord = x.coords[d];
       if (coord.op() == IndexOp::kSymbol) {
-        used[static_cast<size_t>(coord.symbol().index)] = true;
-        result.back() = strides[static_cast<size_t>(coord.symbol().index)];
+        used[coord.symbol().index] = true;
+        result.back() = strides[coord.symbol().index];
       }
       continue;
     }

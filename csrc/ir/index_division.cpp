@@ -138,9 +138,9 @@ IndexExpr min_or_max(IndexOp op, const IndexExpr& a, const IndexExpr& b) {
   for (const auto& [outer, inner] : {std::pair(a, b), std::pair(b, a)}) {
     if (inner.op() != op) continue;
     for (int i = 0; i < 2; ++i) {
-      const IndexExpr between = outer - inner.args()[static_cast<size_t>(i)];
+      const IndexExpr between = outer - inner.args()[i];
       if (!between.is_const()) continue;
-      return (between.constant() >= 0) == is_min ? inner : min_or_max(op, outer, inner.args()[static_cast<size_t>(1 - i)]);
+      return (between.constant() >= 0) == is_min ? inner : min_or_max(op, outer, inner.args()[1 - i]);
     }
   }
   return IndexExpr::order(a, b) <= 0 ? make_node(op, {a, b}) : make_node(op, {b, a});

@@ -102,7 +102,7 @@ IndexExpr::IndexExpr(int64_t value) {
     return nodes;
   }();
   node_ = value >= kLow && value <= kHigh
-              ? small[static_cast<size_t>(value - kLow)]
+              ? small[value - kLow]
               : std::make_shared<Node>(Node{IndexOp::kConst, value, {}, {}, mix(17, static_cast<size_t>(value)), 1});
 }
 

@@ -189,7 +189,7 @@ std::string IndexExpr::str() const {
 std::string Graph::str(bool origins) const {
   std::string out;
   for (int i = 0; i < symbols; ++i) {
-    const Range range = static_cast<size_t>(i) < symbol_ranges.size() ? symbol_ranges[static_cast<size_t>(i)] : Range{};
+    const Range range = static_cast<size_t>(i) < symbol_ranges.size() ? symbol_ranges[i] : Range{};
     out += "symbol s" + std::to_string(i) + " " + std::to_string(range.low) + ".." + std::to_string(range.high) + " divisor " +
            std::to_string(range.divisor) + "\n";
   }

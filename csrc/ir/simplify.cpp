@@ -21,7 +21,7 @@ Shape simplified(const Shape& exprs, const Ranges& ranges) {
 
 /// True for an intermediate buffer that exactly one node writes.
 bool is_plain_result(const Graph& graph, BufferId id, const std::map<BufferId, int>& writers) {
-  const Buffer& buffer = graph.buffers[static_cast<size_t>(id)];
+  const Buffer& buffer = graph.buffers[id];
   return buffer.role == BufferRole::kIntermediate && writers.at(id) == 1;
 }
 
@@ -32,14 +32,14 @@ std::string computation(const Graph& graph, const Node& node, const std::map<Buf
   Node masked = node;
   std::string results;
   for (Store& store : masked.stores) {
-    const Buffer& buffer = graph.buffers[static_cast<size_t>(store.buffer)];
+    const Buffer& buffer = graph.buffers[store.buffer];
     results += std::string(name(buffer.dtype));
     for (const IndexExpr& size : buffer.sizes) results += "," + size.str();
     results += ";";
     store.buffer = 0;
   }
   for (BufferId& output : masked.outputs) {
-    results += std::string(name(graph.buffers[static_cast<size_t>(output)].dtype)) + ";";
+    results += std::string(name(graph.buffers[output].dtype)) + ";";
     output = 0;
   }
   for (const BufferId id : reads(node)) {
@@ -88,16 +88,16 @@ bool merge_equal_nodes(Graph& graph) {
     };
     bool fits = true;
     for (size_t k = 0; k < first.size(); ++k) {
-      auto& a = graph.buffers[static_cast<size_t>(first[k])].strides;
-      const auto& b = graph.buffers[static_cast<size_t>(written[k])].strides;
+      auto& a = graph.buffers[first[k]].strides;
+      const auto& b = graph.buffers[written[k]].strides;
       if ((a && b && !(*a == *b)) || (is_output(first[k]) && is_output(written[k]))) fits = false;
     }
     if (!fits) continue;
     std::map<BufferId, BufferId> step;
     for (size_t k = 0; k < first.size(); ++k) {
       step[written[k]] = first[k];
-      auto& a = graph.buffers[static_cast<size_t>(first[k])].strides;
-      if (!a) a = graph.buffers[static_cast<size_t>(written[k])].strides;
+      auto& a = graph.buffers[first[k]].strides;
+      if (!a) a = graph.buffers[written[k]].strides;
     }
     // The buffers are replaced at once, so that this walk also merges nodes that have become equal.
     replace_buffers(graph, step);

@@ -99,15 +99,15 @@ class BodySimplifier {
 
   void run() {
     for (Op& op : node_.body.ops) {
-      for (int& arg : op.args) arg = now_[static_cast<size_t>(arg)];
+      for (int& arg : op.args) arg = now_[arg];
       for (IndexExpr& e : op.index) e = simplify(resolve(renumber(e, now_)), ranges_);
       now_.push_back(rewrite(std::move(op)));
     }
-    for (int& value : node_.reduced) value = now_[static_cast<size_t>(value)];
-    if (node_.reset != kNone) node_.reset = now_[static_cast<size_t>(node_.reset)];
+    for (int& value : node_.reduced) value = now_[value];
+    if (node_.reset != kNone) node_.reset = now_[node_.reset];
     for (Store& store : node_.stores) {
-      if (node_.kind == NodeKind::kMap) store.value = now_[static_cast<size_t>(store.value)];
-      if (store.mask != kNone) store.mask = now_[static_cast<size_t>(store.mask)];
+      if (node_.kind == NodeKind::kMap) store.value = now_[store.value];
+      if (store.mask != kNone) store.mask = now_[store.mask];
       for (IndexExpr& e : store.index) e = simplify(resolve(renumber(e, now_)), ranges_);
     }
     drop_dead();
@@ -135,7 +135,7 @@ class BodySimplifier {
     return substitute(e, with);
   }
 
-  const Op& at(int value) const { return ops_[static_cast<size_t>(value)]; }
+  const Op& at(int value) const { return ops_[value]; }
   bool is_constant(int value) const { return at(value).code == OpCode::kConstant; }
   bool is_number(int value, double number) const {
     if (!is_constant(value)) return false;
@@ -206,7 +206,7 @@ class BodySimplifier {
   /// True for a buffer without elements. A load from it occurs only in a loop without iterations, but code generation
   /// might hoist the load out of that loop.
   bool is_empty(BufferId id) const {
-    const Shape& sizes = graph_.buffers[static_cast<size_t>(id)].sizes;
+    const Shape& sizes = graph_.buffers[id].sizes;
     return std::any_of(sizes.begin(), sizes.end(), [](const IndexExpr& size) { return size.is_const(0); });
   }
 
@@ -272,20 +272,19 @@ class BodySimplifier {
   void drop_dead() {
     std::vector<bool> used(ops_.size(), false);
     const std::function<void(const IndexExpr&)> use = [&](const IndexExpr& e) {
-      if (e.op() == IndexOp::kSymbol && e.symbol().kind == SymbolKind::kValue)
-        used[static_cast<size_t>(e.symbol().index)] = true;
+      if (e.op() == IndexOp::kSymbol && e.symbol().kind == SymbolKind::kValue) used[e.symbol().index] = true;
       for (const IndexExpr& arg : e.args()) use(arg);
     };
-    for (const int value : node_.reduced) used[static_cast<size_t>(value)] = true;
-    if (node_.reset != kNone) used[static_cast<size_t>(node_.reset)] = true;
+    for (const int value : node_.reduced) used[value] = true;
+    if (node_.reset != kNone) used[node_.reset] = true;
     for (const Store& store : node_.stores) {
-      if (node_.kind == NodeKind::kMap) used[static_cast<size_t>(store.value)] = true;
-      if (store.mask != kNone) used[static_cast<size_t>(store.mask)] = true;
+      if (node_.kind == NodeKind::kMap) used[store.value] = true;
+      if (store.mask != kNone) used[store.mask] = true;
       for (const IndexExpr& e : store.index) use(e);
     }
     for (size_t i = ops_.size(); i-- > 0;) {
       if (!used[i]) continue;
-      for (const int arg : ops_[i].args) used[static_cast<size_t>(arg)] = true;
+      for (const int arg : ops_[i].args) used[arg] = true;
       for (const IndexExpr& e : ops_[i].index) use(e);
     }
     std::vector<int> now(ops_.size(), kNone);
@@ -293,15 +292,15 @@ class BodySimplifier {
     for (size_t i = 0; i < ops_.size(); ++i) {
       if (!used[i]) continue;
       now[i] = static_cast<int>(kept.size());
-      for (int& arg : ops_[i].args) arg = now[static_cast<size_t>(arg)];
+      for (int& arg : ops_[i].args) arg = now[arg];
       for (IndexExpr& e : ops_[i].index) e = renumber(e, now);
       kept.push_back(std::move(ops_[i]));
     }
-    for (int& value : node_.reduced) value = now[static_cast<size_t>(value)];
-    if (node_.reset != kNone) node_.reset = now[static_cast<size_t>(node_.reset)];
+    for (int& value : node_.reduced) value = now[value];
+    if (node_.reset != kNone) node_.reset = now[node_.reset];
     for (Store& store : node_.stores) {
-      if (node_.kind == NodeKind::kMap) store.value = now[static_cast<size_t>(store.value)];
-      if (store.mask != kNone) store.mask = now[static_cast<size_t>(store.mask)];
+      if (node_.kind == NodeKind::kMap) store.value = now[store.value];
+      if (store.mask != kNone) store.mask = now[store.mask];
       for (IndexExpr& e : store.index) e = renumber(e, now);
     }
     ops_ = std::move(kept);

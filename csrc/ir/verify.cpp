@@ -14,7 +14,7 @@ namespace ocl::ir {
 namespace {
 
 bool is_buffer(const Graph& g, BufferId id) { return id >= 0 && id < static_cast<int>(g.buffers.size()); }
-const Buffer& buffer(const Graph& g, BufferId id) { return g.buffers[static_cast<size_t>(id)]; }
+const Buffer& buffer(const Graph& g, BufferId id) { return g.buffers[id]; }
 size_t rank(const Graph& g, BufferId id) { return buffer(g, id).sizes.size(); }
 
 /// True if e uses only sizes of the graph, loops of the node, and values before `position` of its body.
@@ -39,7 +39,7 @@ struct OpRule {
   OpCheck holds;
 };
 
-DType type_of(const Node& n, int value) { return n.body.ops[static_cast<size_t>(value)].dtype; }
+DType type_of(const Node& n, int value) { return n.body.ops[value].dtype; }
 
 constexpr OpRule kOpRules[] = {
     {"an operand precedes its op",
@@ -328,7 +328,7 @@ void verify(const Graph& graph, Level level) {
     const std::string where = "at node " + std::to_string(i) +
                               (node.origin.op.empty() ? "" : " (" + node.origin.op + ", " + node.origin.source + ")");
     for (int position = 0; position < static_cast<int>(node.body.ops.size()); ++position) {
-      const Op& op = node.body.ops[static_cast<size_t>(position)];
+      const Op& op = node.body.ops[position];
       for (const OpRule& rule : kOpRules)
         if (!rule.holds(graph, node, op, position)) broken(graph, rule.rule, where + ", v" + std::to_string(position));
     }

@@ -74,7 +74,7 @@ py::dict step_dict(const exec::Plan& plan, size_t position) {
     for (const ir::BufferId b : schedule::buffers_read(plan.schedule, node)) read.push_back(b);
   py::list ops;  // The ops of the nodes in order. Before each node come the ops that were inlined into it.
   for (const ir::NodeId id : group.nodes()) {
-    const ir::Node& node = plan.schedule.graph.nodes[static_cast<size_t>(id)];
+    const ir::Node& node = plan.schedule.graph.nodes[id];
     for (const ir::Origin& origin : node.inlined) ops.append(py::make_tuple(origin.op, origin.source));
     ops.append(py::make_tuple(node.origin.op, node.origin.source));
   }
@@ -84,7 +84,7 @@ py::dict step_dict(const exec::Plan& plan, size_t position) {
   d["origin"] = exec::origin_of(plan.schedule, group);
   d["launched"] = step.launch != ir::kNone;
   if (step.launch == ir::kNone) return d;
-  const exec::Launch& launch = plan.launches[static_cast<size_t>(step.launch)];
+  const exec::Launch& launch = plan.launches[step.launch];
   const bool is_template = group.kind == schedule::GroupKind::kTemplate;
   d["kernel"] = launch.source.name;
   d["kind"] = launch.source.kind;
@@ -233,8 +233,7 @@ void bind_check(py::module_& e) {
             ir::Graph part = schedule.graph;
             part.nodes.clear();
             part.outputs.clear();
-            for (const ir::NodeId node : schedule.groups.at(step).nodes())
-              part.nodes.push_back(schedule.graph.nodes[static_cast<size_t>(node)]);
+            for (const ir::NodeId node : schedule.groups.at(step).nodes()) part.nodes.push_back(schedule.graph.nodes[node]);
             return part.str();
           },
           py::arg("step"))

@@ -81,7 +81,7 @@ class Reporter {
       refused.append(py::make_tuple(kernel_row(refusal.kernel).name, refusal.reason));
     d["refused"] = refused;
     if (step.launch == ir::kNone) return d;
-    const exec::Launch& launch = plan_.launches[static_cast<size_t>(step.launch)];
+    const exec::Launch& launch = plan_.launches[step.launch];
     d["name"] = launch.source.name;
     d["kind"] = launch.source.kind;
     d["text"] = launch.source.text;
@@ -156,7 +156,7 @@ class Reporter {
     py::list intervals;
     std::vector<std::optional<ir::BufferId>> held(plan_.intervals.size());
     for (size_t b = 0; b < plan_.interval_of.size(); ++b)
-      if (plan_.interval_of[b] != ir::kNone) held[static_cast<size_t>(plan_.interval_of[b])] = static_cast<ir::BufferId>(b);
+      if (plan_.interval_of[b] != ir::kNone) held[plan_.interval_of[b]] = static_cast<ir::BufferId>(b);
     for (size_t i = 0; i < plan_.intervals.size(); ++i) {
       py::dict d;
       d["buffer"] = held[i] ? py::object(py::int_(*held[i])) : py::object(py::none());

@@ -226,19 +226,19 @@ Queue& Device::queue(int stream) {
     fail(ErrorKind::kConfig, "stream " + std::to_string(stream) + " of " + describe() +
                                  " does not exist; streams are made by " + "torch.Stream('ocl')");
   }
-  std::atomic<Queue*>& slot = queues_[static_cast<size_t>(stream)];
+  std::atomic<Queue*>& slot = queues_[stream];
   if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
   const std::lock_guard lock(queues_mutex_);
   if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
   constexpr std::array<int, 3> kPriorities = {0, -1, 1};
-  const int priority = stream == 0 ? 0 : kPriorities[static_cast<size_t>((stream - 1) / kStreamsPerPriority)];
+  const int priority = stream == 0 ? 0 : kPriorities[(stream - 1) / kStreamsPerPriority];
   slot.store(new Queue(*this, stream, priority), std::memory_order_release);
   return *slot.load();
 }
 
 int Device::next_stream(int priority) {
   const int level = priority == 0 ? 0 : priority < 0 ? 1 : 2;
-  const unsigned given = streams_given_[static_cast<size_t>(level)].fetch_add(1);
+  const unsigned given = streams_given_[level].fetch_add(1);
   return 1 + level * kStreamsPerPriority + static_cast<int>(given % kStreamsPerPriority);
 }
 

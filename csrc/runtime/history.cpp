@@ -178,8 +178,7 @@ void NotedCommand::done(int64_t bytes, const LaunchInfoPtr& info) {
     all.entries.push_back(std::move(entry));
     const uint64_t end = all.dropped + all.entries.size();
     if (end - all.resolved < kMostPending) return;
-    for (; all.resolved < end - kMostPending / 2; ++all.resolved)
-      oldest.push_back(all.entries[static_cast<size_t>(all.resolved - all.dropped)]);
+    for (; all.resolved < end - kMostPending / 2; ++all.resolved) oldest.push_back(all.entries[all.resolved - all.dropped]);
   }
   for (const EntryPtr& old : oldest) old->resolve(false);
 }

@@ -46,13 +46,13 @@ void FreeBlocks::insert(Block* block) {
 }
 
 void FreeBlocks::erase(Block* block) {
-  of_stream_[static_cast<size_t>(block->stream)][block->slab->pool].erase(block);
+  of_stream_[block->stream][block->slab->pool].erase(block);
   count(block, false);
 }
 
 Block* FreeBlocks::best_fit(int stream, Pool pool, size_t bytes) const {
   if (of_stream_.size() <= static_cast<size_t>(stream)) return nullptr;
-  const List& list = of_stream_[static_cast<size_t>(stream)][pool];
+  const List& list = of_stream_[stream][pool];
   const auto row = list.lower_bound(bytes);
   return row == list.end() ? nullptr : *row;
 }

@@ -52,9 +52,7 @@ struct Nest {
     store.value = value;
     node.stores = {store};
   }
-  int cast(int value, DType to) {
-    return node.body.ops[static_cast<size_t>(value)].dtype == to ? value : add(ir::OpCode::kCast, to, {value});
-  }
+  int cast(int value, DType to) { return node.body.ops[value].dtype == to ? value : add(ir::OpCode::kCast, to, {value}); }
 };
 
 /// What is needed to make the node of a preparation.
@@ -62,7 +60,7 @@ struct Maker {
   ir::Graph& graph;
   const ir::Origin& origin;
   BufferId to;
-  const ir::Buffer& buffer() const { return graph.buffers[static_cast<size_t>(to)]; }
+  const ir::Buffer& buffer() const { return graph.buffers[to]; }
 
   ir::Node operator()(const Copy& copy) const {
     Nest nest(ir::NodeKind::kMap, origin, buffer().sizes);
@@ -110,7 +108,7 @@ struct Maker {
 /// Returns the sum of the slices, in order, into the node's output.
 ir::Node sum_of_slices(const ir::Graph& graph, const Offer& offer) {
   const BufferId whole = offer.node.outputs[0];
-  const ir::Shape& sizes = graph.buffers[static_cast<size_t>(whole)].sizes;
+  const ir::Shape& sizes = graph.buffers[whole].sizes;
   Nest nest(ir::NodeKind::kReduce, offer.node.origin, sizes);
   nest.node.reduce_sizes = {IndexExpr(offer.splits)};
   nest.node.reduction = ir::reduction_code("sum");
@@ -124,7 +122,7 @@ ir::Node sum_of_slices(const ir::Graph& graph, const Offer& offer) {
 }  // namespace
 
 void apply_offer(ir::Graph& graph, Offer offer, std::vector<ir::Node>& nodes, std::map<ir::NodeId, TemplateLaunch>& launches) {
-  for (auto& [id, buffer] : offer.layouts) graph.buffers[static_cast<size_t>(id)].strides = std::move(buffer.strides);
+  for (auto& [id, buffer] : offer.layouts) graph.buffers[id].strides = std::move(buffer.strides);
   for (ir::Buffer& buffer : offer.buffers) graph.add_buffer(std::move(buffer));
   for (Preparation& preparation : offer.before) {
     if (auto* pack = std::get_if<Pack>(&preparation.how))

@@ -43,7 +43,7 @@ std::vector<const TemplateRow*> rows_for(const Caps& caps, const ir::Node& node,
 std::optional<Offer> first_offer(Request request, const std::string& wanted, const std::set<std::string>& disabled,
                                  std::vector<Refusal>& refused) {
   refused.clear();
-  for (const TemplateRow* row : rows_for(request.caps, request.graph.nodes[static_cast<size_t>(request.id)], wanted)) {
+  for (const TemplateRow* row : rows_for(request.caps, request.graph.nodes[request.id], wanted)) {
     std::variant<Offer, Refusal> found = right_answer(*row, request, wanted, disabled);
     if (auto* refusal = std::get_if<Refusal>(&found)) {
       refused.push_back(std::move(*refusal));
@@ -66,7 +66,7 @@ void choose_template(Schedule& schedule, const PassContext& context) {
   std::map<ir::NodeId, TemplateLaunch> launches;
   std::vector<Refusal> refused;
   for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i) {
-    const ir::Node& node = graph.nodes[static_cast<size_t>(i)];
+    const ir::Node& node = graph.nodes[i];
     const bool attention = node.kind == ir::NodeKind::kAttention;
     if (!attention && node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve) {
       nodes.push_back(node);

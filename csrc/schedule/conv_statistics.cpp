@@ -71,8 +71,7 @@ struct Uses {
 bool is_element(const std::vector<IndexExpr>& index, const std::vector<int>& loops, const ir::Shape& sizes) {
   if (index.size() != loops.size()) return false;
   for (size_t d = 0; d < index.size(); ++d)
-    if (!(index[d] == IndexExpr::loop(loops[d])) && !(index[d].is_const(0) && sizes[static_cast<size_t>(loops[d])].is_const(1)))
-      return false;
+    if (!(index[d] == IndexExpr::loop(loops[d])) && !(index[d].is_const(0) && sizes[loops[d]].is_const(1))) return false;
   return true;
 }
 

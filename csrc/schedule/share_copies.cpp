@@ -62,11 +62,11 @@ class CopySharing {
       const auto equal = equal_buffers_.find(buffer);
       if (equal == equal_buffers_.end()) return;
       std::vector<IndexExpr> moved;
-      for (const int d : equal->second.from) moved.push_back(d == ir::kNone ? IndexExpr(0) : coords[static_cast<size_t>(d)]);
+      for (const int d : equal->second.from) moved.push_back(d == ir::kNone ? IndexExpr(0) : coords[d]);
       buffer = equal->second.buffer;
       coords = std::move(moved);
     };
-    Node& node = schedule_.graph.nodes[static_cast<size_t>(id)];
+    Node& node = schedule_.graph.nodes[id];
     for (ir::View& view : node.operands) move(view.buffer, view.coords);
     for (ir::Op& op : node.body.ops)
       if (op.code == ir::OpCode::kLoad) move(op.buffer, op.index);
@@ -97,13 +97,12 @@ class CopySharing {
       const bool is_loop = e.op() == ir::IndexOp::kSymbol && e.symbol().kind == SymbolKind::kLoop;
       if (!is_loop && !e.is_const(0)) return std::nullopt;
       loops.push_back(is_loop ? e.symbol().index : ir::kNone);
-      if (!is_loop || node.sizes[static_cast<size_t>(loops.back())].is_const(1)) continue;
+      if (!is_loop || node.sizes[loops.back()].is_const(1)) continue;
       if (!(*to.strides)[d].is_const()) return std::nullopt;
       copy.dims.push_back(static_cast<int>(d));
     }
-    std::stable_sort(copy.dims.begin(), copy.dims.end(), [&](int a, int b) {
-      return (*to.strides)[static_cast<size_t>(a)].constant() > (*to.strides)[static_cast<size_t>(b)].constant();
-    });
+    std::stable_sort(copy.dims.begin(), copy.dims.end(),
+                     [&](int a, int b) { return (*to.strides)[a].constant() > (*to.strides)[b].constant(); });
     std::map<Symbol, IndexExpr> renamed;
     ir::Ranges ranges = schedule_.graph.ranges();
     copy.text = std::to_string(load.buffer) + ": ";
@@ -112,7 +111,7 @@ class CopySharing {
       const IndexExpr loop = IndexExpr::loop(static_cast<int>(k));
       // If two dimensions use the same loop, the node stores a diagonal, which is not a copy of each element.
       if (!renamed.emplace(IndexExpr::loop(loops[d]).symbol(), loop).second) return std::nullopt;
-      const IndexExpr& size = node.sizes[static_cast<size_t>(loops[d])];
+      const IndexExpr& size = node.sizes[loops[d]];
       ranges.set_extent(loop.symbol(), size);
       copy.text += size.str() + " of " + to.sizes[d].str() + " by " + (*to.strides)[d].str() + ", ";
     }
@@ -127,22 +126,22 @@ class CopySharing {
   }
 
   void share_copy(NodeId id, const Copy& copy) {
-    const Node& node = schedule_.graph.nodes[static_cast<size_t>(id)];
+    const Node& node = schedule_.graph.nodes[id];
     const auto [first, is_new] = copies_.try_emplace(copy.text, id, copy);
     if (is_new || changed(node.body.ops[0].buffer, first->second.first, id)) {
       first->second = {id, copy};
       return;
     }
-    const Node& made = schedule_.graph.nodes[static_cast<size_t>(first->second.first)];
+    const Node& made = schedule_.graph.nodes[first->second.first];
     EqualBuffer equal{made.stores[0].buffer, {}};
     equal.from.assign(schedule_.graph.buffers[equal.buffer].sizes.size(), ir::kNone);
-    for (size_t k = 0; k < copy.dims.size(); ++k) equal.from[static_cast<size_t>(first->second.second.dims[k])] = copy.dims[k];
+    for (size_t k = 0; k < copy.dims.size(); ++k) equal.from[first->second.second.dims[k]] = copy.dims[k];
     equal_buffers_.emplace(node.stores[0].buffer, std::move(equal));
   }
 
   /// Packs are equal if their launches are equal.
   void share_pack(NodeId id) {
-    const Node& node = schedule_.graph.nodes[static_cast<size_t>(id)];
+    const Node& node = schedule_.graph.nodes[id];
     const auto launch = schedule_.launches.find(id);
     if (launch == schedule_.launches.end() || visible_[node.outputs[0]]) return;
     const TemplateLaunch& l = launch->second;
@@ -157,7 +156,7 @@ class CopySharing {
       first->second = id;
       return;
     }
-    EqualBuffer equal{schedule_.graph.nodes[static_cast<size_t>(first->second)].outputs[0], {}};
+    EqualBuffer equal{schedule_.graph.nodes[first->second].outputs[0], {}};
     equal.from.resize(node.sizes.size());
     std::iota(equal.from.begin(), equal.from.end(), 0);
     equal_buffers_.emplace(node.outputs[0], std::move(equal));

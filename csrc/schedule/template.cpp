@@ -24,8 +24,7 @@ void insert(KernelId kernel, std::vector<Argument>& arguments, Argument argument
                                    [](const Argument& a, const Argument& b) { return a.position < b.position; });
   const KernelRow& row = kernel_row(kernel);
   OCL_ASSERT(at == arguments.end() || at->position != argument.position,
-             std::string("kernel ") + row.name + " got argument '" +
-                 row.arguments[static_cast<size_t>(argument.position)].name + "' twice");
+             std::string("kernel ") + row.name + " got argument '" + row.arguments[argument.position].name + "' twice");
   arguments.insert(at, std::move(argument));
 }
 
@@ -42,7 +41,7 @@ void TemplateLaunch::buffers(std::initializer_list<std::pair<const char*, Input>
 
 void TemplateLaunch::arg(const std::string& name, const ir::IndexExpr& value) {
   const int position = position_of(kernel, name, false);
-  insert(kernel, ints, Int{value, kernel_row(kernel).arguments[static_cast<size_t>(position)].wide, position});
+  insert(kernel, ints, Int{value, kernel_row(kernel).arguments[position].wide, position});
 }
 
 void TemplateLaunch::args(std::initializer_list<std::pair<const char*, ir::IndexExpr>> given) {

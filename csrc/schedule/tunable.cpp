@@ -143,7 +143,7 @@ std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps) {
       std::find_if(laid_out.graph.nodes.begin(), laid_out.graph.nodes.end(), takes_template) - laid_out.graph.nodes.begin());
   if (id == static_cast<ir::NodeId>(laid_out.graph.nodes.size())) return found;
   for (const TemplateRow& row : template_rows()) {
-    if (!row.is_for(caps) || !row.computes(laid_out.graph.nodes[static_cast<size_t>(id)])) continue;
+    if (!row.is_for(caps) || !row.computes(laid_out.graph.nodes[id])) continue;
     const Request request{laid_out.graph, id, row.kernel, caps};
     const auto add = [&](const std::variant<Offer, Refusal>& answer, const std::string& knob) {
       const auto* offer = std::get_if<Offer>(&answer);

@@ -59,9 +59,9 @@ struct Facts {
     }
   }
 
-  const Node& node(NodeId id) const { return schedule.graph.nodes[static_cast<size_t>(id)]; }
-  const Position& when(NodeId id) const { return position[static_cast<size_t>(id)]; }
-  const Placement& placement(BufferId b) const { return schedule.placements[static_cast<size_t>(b)]; }
+  const Node& node(NodeId id) const { return schedule.graph.nodes[id]; }
+  const Position& when(NodeId id) const { return position[id]; }
+  const Placement& placement(BufferId b) const { return schedule.placements[b]; }
   bool is_node(NodeId id) const { return id >= 0 && static_cast<size_t>(id) < position.size(); }
   bool is_buffer(BufferId b) const { return b >= 0 && static_cast<size_t>(b) < schedule.graph.buffers.size(); }
 
@@ -79,8 +79,8 @@ struct Facts {
     int turn = 0;
     const auto add = [&](NodeId id) {
       if (!is_node(id)) fail(ErrorKind::kInternal, "group " + std::to_string(launch) + " has a node that the graph has not");
-      position[static_cast<size_t>(id)] = {launch, member, turn++};
-      ++times[static_cast<size_t>(id)];
+      position[id] = {launch, member, turn++};
+      ++times[id];
     };
     if (group.main != ir::kNone) add(group.main);
     if (group.call != ir::kNone) add(group.call);
@@ -92,7 +92,7 @@ struct Facts {
 
 std::string group_name(int launch) { return "in group " + std::to_string(launch); }
 std::string buffer_name(const Facts& f, BufferId b) {
-  return "for buffer " + std::to_string(b) + " (" + f.schedule.graph.buffers[static_cast<size_t>(b)].name + ")";
+  return "for buffer " + std::to_string(b) + " (" + f.schedule.graph.buffers[b].name + ")";
 }
 std::string node_name(const Facts& f, NodeId id) {
   const ir::Origin& origin = f.node(id).origin;
@@ -192,15 +192,15 @@ std::string respects_dependences(const Facts& f) {
     const Position& now = f.when(id);
     const std::vector<BufferId> read = buffers_read(f.schedule, id);
     for (const BufferId b : read)
-      if (!uses[static_cast<size_t>(b)].write.precedes(now)) return node_name(f, id);
+      if (!uses[b].write.precedes(now)) return node_name(f, id);
     for (const BufferId b : ir::writes(f.node(id))) {
-      Uses& use = uses[static_cast<size_t>(b)];
+      Uses& use = uses[b];
       if (!use.read.precedes(now)) return node_name(f, id);
       if (!use.write.precedes(now) && !may_reorder(f, use, id, b)) return node_name(f, id);
       use.write.extend(now);
       use.writers.push_back(id);
     }
-    for (const BufferId b : read) uses[static_cast<size_t>(b)].read.extend(now);
+    for (const BufferId b : read) uses[b].read.extend(now);
     if (f.node(id).kind != ir::NodeKind::kCall) continue;
     const int started = f.node(id).waits_for;
     if (!(started == ir::kNone ? call : calls.at(started)).precedes(now)) return node_name(f, id);
@@ -223,15 +223,15 @@ BufferId memory_of(const Facts& f, BufferId b) {
 bool has_its_place(const Facts& f, BufferId b) {
   const Schedule& s = f.schedule;
   const Placement& placement = f.placement(b);
-  const ir::Buffer& buffer = s.graph.buffers[static_cast<size_t>(b)];
+  const ir::Buffer& buffer = s.graph.buffers[b];
   const auto entry = [&](size_t size) { return placement.index >= 0 && static_cast<size_t>(placement.index) < size; };
   switch (placement.kind) {
     case Placement::Kind::kInput:
       return buffer.input == placement.index;
     case Placement::Kind::kOutput:
-      return entry(s.allocations.size()) && s.allocations[static_cast<size_t>(placement.index)] == b;
+      return entry(s.allocations.size()) && s.allocations[placement.index] == b;
     case Placement::Kind::kArena:
-      return entry(s.lifetimes.size()) && s.lifetimes[static_cast<size_t>(placement.index)].buffer == b;
+      return entry(s.lifetimes.size()) && s.lifetimes[placement.index].buffer == b;
     default:
       return buffer.role != ir::BufferRole::kInput;
   }
@@ -241,8 +241,7 @@ bool alias_has_same_layout(const Facts& f, BufferId b) {
   if (f.placement(b).kind != Placement::Kind::kAlias) return true;
   const BufferId memory = memory_of(f, b);
   if (memory == ir::kNone || f.placement(memory).kind == Placement::Kind::kNowhere) return false;
-  const ir::Buffer &x = f.schedule.graph.buffers[static_cast<size_t>(b)],
-                   &y = f.schedule.graph.buffers[static_cast<size_t>(memory)];
+  const ir::Buffer &x = f.schedule.graph.buffers[b], &y = f.schedule.graph.buffers[memory];
   if (f.placement(memory).kind == Placement::Kind::kInput && !y.donated) return false;
   return size_bytes(x.dtype) == size_bytes(y.dtype) && x.sizes == y.sizes && x.strides == y.strides;
 }
@@ -261,13 +260,13 @@ std::string reads_have_memory(const Facts& f) {
     for (const NodeId id : f.schedule.groups[g].nodes()) {
       const Position& now = f.when(id);
       for (const BufferId b : buffers_read(f.schedule, id)) {
-        const Position& last = written[static_cast<size_t>(b)];
+        const Position& last = written[b];
         const bool in_register = last.launch == now.launch && last.member == now.member && is_loop_nest(f.node(id));
         if (!in_register && nowhere(b)) return buffer_name(f, b);
       }
       for (const BufferId b : ir::writes(f.node(id))) {
         if (f.node(id).kind == ir::NodeKind::kCall && nowhere(b)) return buffer_name(f, b);
-        written[static_cast<size_t>(b)] = now;
+        written[b] = now;
       }
     }
   return "";
@@ -275,10 +274,9 @@ std::string reads_have_memory(const Facts& f) {
 
 bool lifetime_covers_uses(const Facts& f, BufferId b) {
   const BufferId memory = memory_of(f, b);
-  if (f.first_use[static_cast<size_t>(b)] < 0 || memory == ir::kNone || f.placement(memory).kind != Placement::Kind::kArena)
-    return true;
-  const Lifetime& life = f.schedule.lifetimes[static_cast<size_t>(f.placement(memory).index)];
-  return life.first <= f.first_use[static_cast<size_t>(b)] && f.last_use[static_cast<size_t>(b)] <= life.last;
+  if (f.first_use[b] < 0 || memory == ir::kNone || f.placement(memory).kind != Placement::Kind::kArena) return true;
+  const Lifetime& life = f.schedule.lifetimes[f.placement(memory).index];
+  return life.first <= f.first_use[b] && f.last_use[b] <= life.last;
 }
 
 /// Checks that buffers with the same memory follow one another. The last group that uses one buffer may be the first
@@ -288,14 +286,12 @@ std::string aliases_take_turns(const Facts& f) {
   for (BufferId b = 0; b < static_cast<BufferId>(f.schedule.placements.size()); ++b)
     if (f.placement(b).kind == Placement::Kind::kAlias && memory_of(f, b) != ir::kNone) sharing[memory_of(f, b)].push_back(b);
   // An input is alive from the beginning.
-  const auto first = [&](BufferId b) {
-    return f.placement(b).kind == Placement::Kind::kInput ? -1 : f.first_use[static_cast<size_t>(b)];
-  };
+  const auto first = [&](BufferId b) { return f.placement(b).kind == Placement::Kind::kInput ? -1 : f.first_use[b]; };
   for (auto& [memory, buffers] : sharing) {
-    if (f.first_use[static_cast<size_t>(memory)] >= 0) buffers.push_back(memory);
+    if (f.first_use[memory] >= 0) buffers.push_back(memory);
     std::sort(buffers.begin(), buffers.end(), [&](BufferId a, BufferId b) { return first(a) < first(b); });
     for (size_t i = 1; i < buffers.size(); ++i)
-      if (first(buffers[i - 1]) == first(buffers[i]) || f.last_use[static_cast<size_t>(buffers[i - 1])] > first(buffers[i]))
+      if (first(buffers[i - 1]) == first(buffers[i]) || f.last_use[buffers[i - 1]] > first(buffers[i]))
         return buffer_name(f, buffers[i]);
   }
   return "";

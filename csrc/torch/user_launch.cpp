@@ -9,7 +9,7 @@ namespace {
 
 bool has_strides(const at::Tensor& tensor, const std::vector<int64_t>& strides) {
   for (int64_t d = 0; d < tensor.dim(); ++d)
-    if (tensor.size(d) != 1 && tensor.stride(d) != strides[static_cast<size_t>(d)]) return false;
+    if (tensor.size(d) != 1 && tensor.stride(d) != strides[d]) return false;
   return true;
 }
 
@@ -32,8 +32,7 @@ void run(const UserLaunch& launch, const std::vector<at::Tensor>& operands, cons
     if (!results[i].defined()) tensors.back() = empty_strided_ocl({launch.result_bytes.at(i)}, {1}, at::kByte, device.index());
   }
   for (const auto& [result, operand] : launch.copies)
-    if (results.at(static_cast<size_t>(result)).defined())
-      results[static_cast<size_t>(result)].copy_(tensors.at(static_cast<size_t>(operand)));
+    if (results.at(static_cast<size_t>(result)).defined()) results[result].copy_(tensors.at(static_cast<size_t>(operand)));
   std::vector<exec::UserArgument> arguments;
   arguments.reserve(launch.arguments.size());
   std::vector<const void*> written;

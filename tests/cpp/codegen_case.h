@@ -60,7 +60,7 @@ inline schedule::Schedule schedule_of(const Case& c) {
   const size_t outer = group.sizes.size();
   for (const schedule::Phase& phase : group.phases) {
     for (const ir::NodeId id : phase.nodes) {
-      ir::Node& node = s.graph.nodes[static_cast<size_t>(id)];
+      ir::Node& node = s.graph.nodes[id];
       if (!phase.inner || node.kind != ir::NodeKind::kMap) continue;
       std::map<ir::Symbol, IndexExpr> with;
       for (size_t k = outer; k < node.sizes.size(); ++k)

@@ -55,14 +55,14 @@ class Evaluator {
     });
   }
   size_t elements(ir::BufferId id) const {
-    const ir::Buffer& b = graph_.buffers[static_cast<size_t>(id)];
+    const ir::Buffer& b = graph_.buffers[id];
     const ir::Shape strides = b.strides ? *b.strides : ir::contiguous_strides(b.sizes);
     int64_t last = 0;
     for (size_t d = 0; d < b.sizes.size(); ++d) last += (number(b.sizes[d]) - 1) * number(strides[d]);
     return static_cast<size_t>(last + 1);
   }
   size_t offset(ir::BufferId id, const std::vector<IndexExpr>& coords) const {
-    const ir::Buffer& b = graph_.buffers[static_cast<size_t>(id)];
+    const ir::Buffer& b = graph_.buffers[id];
     const ir::Shape strides = b.strides ? *b.strides : ir::contiguous_strides(b.sizes);
     int64_t at = 0;
     for (size_t d = 0; d < coords.size(); ++d) at += number(coords[d]) * number(strides[d]);
@@ -77,12 +77,9 @@ class Evaluator {
           const std::vector<int64_t> at = loops_;
           for (int64_t k = 0; k < number(node.reduce_sizes[0]); ++k) {
             loops_ = {at[0], at[1], k};
-            const double a =
-                memory[static_cast<size_t>(node.operands[0].buffer)][offset(node.operands[0].buffer, node.operands[0].coords)];
+            const double a = memory[node.operands[0].buffer][offset(node.operands[0].buffer, node.operands[0].coords)];
             loops_ = {at[0], k, at[2]};
-            sum +=
-                a *
-                memory[static_cast<size_t>(node.operands[1].buffer)][offset(node.operands[1].buffer, node.operands[1].coords)];
+            sum += a * memory[node.operands[1].buffer][offset(node.operands[1].buffer, node.operands[1].coords)];
           }
           loops_ = at;
           put(memory, node.outputs[0], {IndexExpr::loop(0), IndexExpr::loop(1), IndexExpr::loop(2)}, sum);
@@ -92,7 +89,7 @@ class Evaluator {
       for_each(node.sizes, loops_, 0, [&] {
         if (node.kind == ir::NodeKind::kMap) {
           body(node, memory);
-          for (const ir::Store& s : node.stores) put_store(memory, s, values_[static_cast<size_t>(s.value)]);
+          for (const ir::Store& s : node.stores) put_store(memory, s, values_[s.value]);
           return;
         }
         if (node.kind == ir::NodeKind::kScan) {
@@ -100,21 +97,21 @@ class Evaluator {
           for_each(node.reduce_sizes, reduces_, 0, [&] {
             body(node, memory);
             for (size_t i = 0; i < node.reduced.size(); ++i) {
-              if (node.reset != ir::kNone && values_[static_cast<size_t>(node.reset)] != 0) prefix[i].clear();
-              prefix[i].push_back(values_[static_cast<size_t>(node.reduced[i])]);
+              if (node.reset != ir::kNone && values_[node.reset] != 0) prefix[i].clear();
+              prefix[i].push_back(values_[node.reduced[i]]);
             }
             const std::vector<double> results = reduce(node, prefix);
-            for (const ir::Store& s : node.stores) put_store(memory, s, results[static_cast<size_t>(s.value)]);
+            for (const ir::Store& s : node.stores) put_store(memory, s, results[s.value]);
           });
           return;
         }
         std::vector<std::vector<double>> inputs(node.reduced.size());
         for_each(node.reduce_sizes, reduces_, 0, [&] {
           body(node, memory);
-          for (size_t i = 0; i < node.reduced.size(); ++i) inputs[i].push_back(values_[static_cast<size_t>(node.reduced[i])]);
+          for (size_t i = 0; i < node.reduced.size(); ++i) inputs[i].push_back(values_[node.reduced[i]]);
         });
         const std::vector<double> results = reduce(node, inputs);
-        for (const ir::Store& s : node.stores) put(memory, s.buffer, s.index, results[static_cast<size_t>(s.value)]);
+        for (const ir::Store& s : node.stores) put(memory, s.buffer, s.index, results[s.value]);
       });
     }
   }
@@ -133,24 +130,23 @@ class Evaluator {
     }
   }
   void put_store(Memory& memory, const ir::Store& s, double value) {
-    if (s.mask != ir::kNone && values_[static_cast<size_t>(s.mask)] == 0) return;
-    if (s.mode == ir::StoreMode::kMaximum)
-      value = std::max(value, memory[static_cast<size_t>(s.buffer)][offset(s.buffer, s.index)]);
+    if (s.mask != ir::kNone && values_[s.mask] == 0) return;
+    if (s.mode == ir::StoreMode::kMaximum) value = std::max(value, memory[s.buffer][offset(s.buffer, s.index)]);
     put(memory, s.buffer, s.index, value);
   }
   void put(Memory& memory, ir::BufferId id, const std::vector<IndexExpr>& coords, double value) {
-    memory[static_cast<size_t>(id)][offset(id, coords)] = rounded(value, graph_.buffers[static_cast<size_t>(id)].dtype);
+    memory[id][offset(id, coords)] = rounded(value, graph_.buffers[id].dtype);
   }
   void body(const ir::Node& node, const Memory& memory) {
     values_.assign(node.body.ops.size(), 0);
     for (size_t i = 0; i < node.body.ops.size(); ++i) {
       const ir::Op& op = node.body.ops[i];
       std::vector<double> a;
-      for (const int arg : op.args) a.push_back(values_[static_cast<size_t>(arg)]);
+      for (const int arg : op.args) a.push_back(values_[arg]);
       double& v = values_[i];
       switch (op.code) {
         case ir::OpCode::kLoad:
-          v = a.empty() || a[0] != 0 ? memory[static_cast<size_t>(op.buffer)][offset(op.buffer, op.index)] : 0;
+          v = a.empty() || a[0] != 0 ? memory[op.buffer][offset(op.buffer, op.index)] : 0;
           break;
         case ir::OpCode::kConstant:
           v = op.constant.is_float ? op.constant.f : static_cast<double>(op.constant.i);
@@ -281,17 +277,14 @@ inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule
   runtime::Queue& queue = device.queue();
   std::map<ir::BufferId, void*> addresses;
   std::map<ir::BufferId, runtime::Location> places;
-  const auto bytes_of = [&](ir::BufferId id) {
-    return static_cast<size_t>(ir::size_bytes(schedule.graph.buffers[static_cast<size_t>(id)].dtype));
-  };
+  const auto bytes_of = [&](ir::BufferId id) { return static_cast<size_t>(ir::size_bytes(schedule.graph.buffers[id].dtype)); };
   const auto set = [&](int slot, size_t bytes, const void* value) {
     OCL_CHECK(clSetKernelArg(kernel.get(), static_cast<cl_uint>(slot), bytes, value), source.name);
   };
   for (const codegen::BufferArg& arg : source.buffers) {
     const size_t width = bytes_of(arg.buffer);
     if (!addresses.count(arg.buffer)) {
-      const std::vector<char> data =
-          pack(memory[static_cast<size_t>(arg.buffer)], schedule.graph.buffers[static_cast<size_t>(arg.buffer)].dtype);
+      const std::vector<char> data = pack(memory[arg.buffer], schedule.graph.buffers[arg.buffer].dtype);
       addresses[arg.buffer] = device.allocator().allocate(data.size() + (shift + 16) * width);
       places[arg.buffer] = device.allocator().resolve(addresses[arg.buffer]);
       queue.write(places[arg.buffer].mem, places[arg.buffer].offset_bytes + shift * width, data.data(), data.size(), true);
@@ -321,11 +314,11 @@ inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule
   for (size_t d = 0; d < 3; ++d) global[d] = static_cast<size_t>(number(source.groups[d])) * source.local[d];
   queue.launch(kernel.get(), 3, global, source.local);
   for (const codegen::BufferArg& arg : source.buffers) {
-    const DType dtype = schedule.graph.buffers[static_cast<size_t>(arg.buffer)].dtype;
-    std::vector<char> data(memory[static_cast<size_t>(arg.buffer)].size() * bytes_of(arg.buffer));
+    const DType dtype = schedule.graph.buffers[arg.buffer].dtype;
+    std::vector<char> data(memory[arg.buffer].size() * bytes_of(arg.buffer));
     const runtime::Location& at = places[arg.buffer];
     queue.read(at.mem, at.offset_bytes + shift * bytes_of(arg.buffer), data.data(), data.size(), true);
-    unpack(data, dtype, result[static_cast<size_t>(arg.buffer)]);
+    unpack(data, dtype, result[arg.buffer]);
   }
   for (const auto& [id, address] : addresses) device.allocator().free(address);
   if (scratch) device.allocator().free(scratch);

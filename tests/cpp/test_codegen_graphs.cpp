@@ -33,7 +33,7 @@ void check_graph(const std::string& text, double tolerance = 3e-6, const Symbols
       Memory memory(s.graph.buffers.size());
       for (size_t i = 0; i < memory.size(); ++i)
         if (s.graph.buffers[i].strides) memory[i].resize(after.elements(static_cast<int>(i)));
-      for (const ir::BufferId id : graph.inputs) memory[static_cast<size_t>(id)] = expected[static_cast<size_t>(id)];
+      for (const ir::BufferId id : graph.inputs) memory[id] = expected[id];
       evaluator.run(expected);
       std::string kernels;
       for (const schedule::Group& group : s.groups) {
@@ -46,11 +46,10 @@ void check_graph(const std::string& text, double tolerance = 3e-6, const Symbols
       if (launches) CHECK(static_cast<int>(s.groups.size()) == *launches);
       INFO(schedule::str(s), kernels.substr(0, 20000));
       for (const ir::Output& output : graph.outputs) {
-        const auto& e = expected[static_cast<size_t>(output.buffer)];
+        const auto& e = expected[output.buffer];
         ir::BufferId home = output.buffer;
-        while (s.placements[static_cast<size_t>(home)].kind == Placement::Kind::kAlias)
-          home = s.placements[static_cast<size_t>(home)].index;
-        const auto& a = memory[static_cast<size_t>(output.buffer)];
+        while (s.placements[home].kind == Placement::Kind::kAlias) home = s.placements[home].index;
+        const auto& a = memory[output.buffer];
         REQUIRE(a.size() == e.size());
         double scale = 1e-3, worst = 0;
         for (size_t k = 0; k < e.size(); ++k)

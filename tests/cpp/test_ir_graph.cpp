@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(Fixture, "outputs: the buffer takes the promised layout, or a 
   const Value y = b.op("exp", {x});
   b.output(b.permute(y, {1, 0, 2}), {64, m * 64, 1});
   CHECK(b.graph.nodes.size() == 1);
-  CHECK((*b.graph.buffers[static_cast<size_t>(y.buffer)].strides)[0] == m * 64);
+  CHECK((*b.graph.buffers[y.buffer].strides)[0] == m * 64);
   // The buffer is an output already, so the value is copied.
   b.output(y, {1, n, n * m});
   CHECK(b.graph.nodes.size() == 2);

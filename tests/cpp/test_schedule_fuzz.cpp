@@ -88,7 +88,7 @@ class RandomGraph {
       case 8: {
         if (rank < 2) return;
         std::vector<int> dims(static_cast<size_t>(rank));
-        for (int d = 0; d < rank; ++d) dims[static_cast<size_t>(d)] = d;
+        for (int d = 0; d < rank; ++d) dims[d] = d;
         std::shuffle(dims.begin(), dims.end(), random_);
         values_.push_back(b_.permute(x, dims));
         return;
@@ -114,7 +114,7 @@ class RandomGraph {
       }
       // A write to an input. Later steps may read views of the input again.
       default: {
-        const Value& target = values_[static_cast<size_t>(pick(2))];
+        const Value& target = values_[pick(2)];
         const Value p = partner(target);
         b_.copy_into(target, b_.op("add", {target, p}));
         values_.push_back(b_.op("mul", {target, p}));

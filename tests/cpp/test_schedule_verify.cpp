@@ -81,11 +81,11 @@ Group& group_with_phases(Schedule& s) {
 /// Returns the buffer that is number `n` among those with this kind of placement.
 BufferId buffer_in(const Schedule& s, Placement::Kind kind, int n = 0) {
   for (BufferId b = 0; b < static_cast<BufferId>(s.placements.size()); ++b)
-    if (s.placements[static_cast<size_t>(b)].kind == kind && n-- == 0) return b;
+    if (s.placements[b].kind == kind && n-- == 0) return b;
   FAIL("no such buffer");
   return ir::kNone;
 }
-Placement& placement(Schedule& s, BufferId b) { return s.placements[static_cast<size_t>(b)]; }
+Placement& placement(Schedule& s, BufferId b) { return s.placements[b]; }
 
 struct Fault {
   const char* rule;
