@@ -55,7 +55,9 @@ def own_lines(written: str) -> list[str]:
 def test_a_line_while_kernels_are_built(ocl_device: str, tmp_path: Path) -> None:
     """The line appears after two seconds of building, and is erased at the end."""
     written = run_on_terminal(ocl_device, tmp_path)
-    assert own_lines(written) == ["torch_ocl_compile: 0 of 1 kernels built, in 1 process"]
+    first, *later = [f"torch_ocl_compile: {k} of 1 kernels built, in 1 process" for k in (0, 1)]
+    # A slow machine may draw the line once more between the end of the build and the end of the compilation.
+    assert own_lines(written) in ([first], [first, *later])
     assert written.endswith(ERASE)
 
 
