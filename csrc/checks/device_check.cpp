@@ -188,11 +188,11 @@ std::string fault_of(runtime::Device& device, const KernelAndType& subject, std:
   return fault;
 }
 
-/// Returns whether the kernel passed its check. The answer is known in this process, or stored, or comes from a check that runs
+/// Returns what the check of the kernel found, or "". It is known in this process, or stored, or comes from a check that runs
 /// now. The key of a stored answer is a hash of the device and of the texts of all programs of the check.
-bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, const KernelAndType& subject) {
+std::string verdict_on(runtime::Device& device, const runtime::BinaryStore& store, const KernelAndType& subject) {
   static std::mutex mutex;
-  static auto* verdicts = new std::map<std::tuple<int, KernelId, KernelType>, bool>;
+  static auto* verdicts = new std::map<std::tuple<int, KernelId, KernelType>, std::string>;
   const std::lock_guard lock(mutex);
   const std::tuple known{device.index(), subject.row.id, subject.checked.type};
   if (const auto found = verdicts->find(known); found != verdicts->end()) return found->second;
@@ -212,8 +212,7 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
     log_message(LogLevel::kWarning, "checks",
                 std::string("kernel ") + subject.row.name + " is not used for " + name(subject.checked.type) + " on " +
                     device.describe() + ", other kernels are: " + fault);
-  (*verdicts)[known] = fault.empty();
-  return fault.empty();
+  return (*verdicts)[known] = fault;
 }
 
 /// True if a product or convolution may be large enough to pack its operands.
@@ -298,10 +297,27 @@ Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store,
           const KernelAndType subject{row, checked};
           if (is_surpassed(subject, caps)) caps.kernels.remove(row.id, checked.type);
           if (!caps.kernels.has(row.id, checked.type) || !needs(graph, subject, caps)) continue;
-          if (!is_trusted(device, store, subject)) caps.kernels.remove(row.id, checked.type);
+          if (!verdict_on(device, store, subject).empty()) caps.kernels.remove(row.id, checked.type);
         }
       }
   return caps;
+}
+
+std::vector<CheckedKernel> kernels_to_check(const runtime::Device& device) {
+  std::vector<CheckedKernel> found;
+  for (const KernelRow& row : kernel_rows())
+    for (const KernelRow::Checked& checked : row.types)
+      if (checked.tolerance > 0 && row.on_tensor_cores() && row.operation != KernelOperation::k_pack &&
+          device.caps().kernels.has(row.id, checked.type))
+        found.push_back({row.id, checked.type});
+  return found;
+}
+
+std::string fault_of_kernel(runtime::Device& device, const runtime::BinaryStore& store, const CheckedKernel& kernel) {
+  const KernelRow& row = kernel_row(kernel.id);
+  for (const KernelRow::Checked& checked : row.types)
+    if (checked.type == kernel.type) return verdict_on(device, store, {row, checked});
+  fail(ErrorKind::kInternal, std::string("kernel ") + row.name + " is not checked for " + name(kernel.type));
 }
 
 }  // namespace ocl::checks

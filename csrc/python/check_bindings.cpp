@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "csrc/checks/device_check.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/launch_alone.h"
 #include "csrc/exec/launch_info.h"
@@ -214,9 +215,32 @@ void launch_alone(int device, const py::dict& described, const std::vector<at::T
   exec::launch_alone(aten::device_at(device), launch, binary_store(current.cache), current.failed_dir);
 }
 
+checks::CheckedKernel checked_kernel(const runtime::Device& device, const std::string& kernel, const std::string& type) {
+  for (const checks::CheckedKernel& found : checks::kernels_to_check(device))
+    if (kernel_row(found.id).name == kernel && name(found.type) == type) return found;
+  fail(ErrorKind::kConfig, "no kernel " + kernel + " is checked for " + type + " on " + device.describe());
+}
+
+/// Returns (kernel, level, type) of each check.
+std::vector<std::array<std::string, 3>> kernels_to_check(int device) {
+  std::vector<std::array<std::string, 3>> list;
+  for (const checks::CheckedKernel& found : checks::kernels_to_check(aten::device_at(device)))
+    list.push_back({kernel_row(found.id).name, name(kernel_row(found.id).level), name(found.type)});
+  return list;
+}
+
+std::string fault_of_kernel(int device, const std::string& kernel, const std::string& type) {
+  const Settings current = settings();
+  const py::gil_scoped_release release;
+  runtime::Device& on = aten::device_at(device);
+  return checks::fault_of_kernel(on, binary_store(current.cache), checked_kernel(on, kernel, type));
+}
+
 }  // namespace
 
 void bind_check(py::module_& e) {
+  e.def("kernels_to_check", &kernels_to_check, py::arg("device_index"));
+  e.def("fault_of_kernel", &fault_of_kernel, py::arg("device_index"), py::arg("kernel"), py::arg("type"));
   e.def("set_check_factory", &set_check_factory, py::arg("factory"));
   e.def("launch_alone", &launch_alone, py::arg("device_index"), py::arg("launch"), py::arg("regions"));
   py::class_<WatchedPlan, std::shared_ptr<WatchedPlan>>(e, "WatchedPlan")

@@ -1,5 +1,6 @@
 // csrc/python/device_bindings.cpp: the functions of csrc/torch and csrc/runtime that
 // torch_ocl_compile/device/torch_ocl.py uses.
+#include "csrc/runtime/device_facts.h"
 #include "csrc/runtime/peaks.h"
 #include "csrc/runtime/wrong_runtimes.h"
 #include "csrc/torch/device_state.h"
@@ -38,6 +39,27 @@ py::dict device_properties(int index) {
   return p;
 }
 
+/// Returns the caps that are not among the properties.
+py::dict device_probes(int index) {
+  const Caps& caps = aten::device_at(index).caps();
+  py::dict p;
+  p["vector_floats"] = caps.vector_floats;
+  p["base_align_bytes"] = caps.base_align_bytes;
+  p["max_kernel_arg_bytes"] = caps.max_kernel_arg_bytes;
+  p["fp16_convert"] = caps.fp16_convert;
+  p["prefetch"] = caps.prefetch;
+  p["queue_priorities"] = caps.queue_priorities;
+  p["marker_times"] = caps.marker_times;
+  return p;
+}
+
+py::dict device_facts(int index) {
+  py::dict found;
+  for (const auto& [name, value] : runtime::device_facts(aten::device_at(index)))
+    std::visit([&, key = py::str(name)](const auto& v) { found[key] = v; }, value);
+  return found;
+}
+
 }  // namespace
 
 void bind_device(py::module_& m) {
@@ -54,6 +76,8 @@ void bind_device(py::module_& m) {
   });
   m.def("require_device", [](int index) { aten::device_at(index); }, py::arg("index"), Unlocked());
   m.def("device_properties", &device_properties, py::arg("index"));
+  m.def("device_probes", &device_probes, py::arg("index"));
+  m.def("device_facts", &device_facts, py::arg("index"));
   m.def("describe_device", [](int index) { return aten::device_at(index).describe(); }, py::arg("index"));
   m.def("in_bad_fork", &aten::in_bad_fork);
   m.def("register_profilers", [] {

@@ -4,25 +4,45 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
 
 import click
 import torch
 
 from torch_ocl_compile import __version__, config
 from torch_ocl_compile.cli import devices
-from torch_ocl_compile.cli.parts import Command, json_option, print_json, progress, say
+from torch_ocl_compile.cli.parts import FILE, Command, json_option, print_json, progress, say, writable
 from torch_ocl_compile.device import torch_ocl
-from torch_ocl_compile.tools import doctor
+from torch_ocl_compile.tools import device_report, doctor
+
+REPORT = "torch_ocl_report.txt"
 
 
-@click.command(cls=Command, examples=["torch-ocl doctor", "torch-ocl doctor --json > doctor.json"])
+@click.command(
+    cls=Command,
+    examples=[
+        "torch-ocl doctor",
+        "torch-ocl doctor --json > doctor.json",
+        "torch-ocl doctor --report",
+        "torch-ocl doctor --report gpu.txt --minutes 5",
+    ],
+)
+@click.option("--report", type=FILE, is_flag=False, flag_value=REPORT, metavar="[FILE]", callback=writable,
+              help=f"Also time and probe the devices, and write a file for a bug report. FILE: {REPORT}, if it is left out.")  # fmt: skip
+@click.option("--minutes", type=click.FloatRange(min=0), default=2.0, show_default=True,
+              help="Time for each device of --report.")  # fmt: skip
 @json_option
-def command(as_json: bool) -> int:
+def command(report: Path | None, minutes: float, as_json: bool) -> int:
     """Compile and check training steps of small networks on every device, in fp32, fp16 and bf16.
 
-    Losses and gradients are compared with fp64 on the CPU. Ends with status 1 if a device is not healthy."""
-    variables = {row.variable: config.get(row.name) for row in config.options().values() if row.variable in os.environ}
+    Losses and gradients are compared with fp64 on the CPU. Ends with status 1 if a device is not healthy.
+
+    The file of --report is text with a part in JSON. It has what the devices say of themselves, these checks, the checks of
+    hand-written kernels, timings of operations, and the slowest kernels of a ResNet-18. It has no names of users or machines,
+    and of paths only the last parts. A step that crashes or hangs is reported, and the others go on."""
+    if report is not None:
+        return _report(report, minutes, as_json)
+    variables = _variables()
     if not as_json:
         devices.show_devices()
         changed = ", ".join(f"{name}={value}" for name, value in variables.items())
@@ -35,7 +55,7 @@ def command(as_json: bool) -> int:
         with progress(f"ocl:{index}: compiling"):
             for found in doctor.examine(torch.device("ocl", index)):
                 healthy &= found.healthy
-                findings.append(_row(index, found))
+                findings.append({"device": f"ocl:{index}", **found.row()})
                 if not as_json:
                     say(f"ocl:{index}: {verdict(found)}")
     if as_json:
@@ -46,11 +66,28 @@ def command(as_json: bool) -> int:
     return 0 if healthy else 1
 
 
-def _row(index: int, found: doctor.Finding) -> dict[str, Any]:
-    return {"device": f"ocl:{index}", "check": found.check.name, "healthy": found.healthy, "problem": found.problem,
-            "error": None if found.error == float("inf") else found.error, "tolerance": found.check.tolerance,
-            "worst": found.worst, "kernels": found.kernels, "first_seconds": found.first_seconds,
-            "step_ms": found.step_ms}  # fmt: skip
+def _variables() -> dict[str, config.Value]:
+    return {row.variable: config.get(row.name) for row in config.options().values() if row.variable in os.environ}
+
+
+def _report(path: Path, minutes: float, as_json: bool) -> int:
+    with progress("looking for devices") as now:
+        made = device_report.make(_variables(), 60 * minutes, now)
+    device_report.write(made, path)
+    if as_json:
+        print_json(made)
+        return 0 if made["healthy"] else 1
+    for found in made["devices"]:
+        name = found.get("properties", {}).get("name", "unknown")
+        say(f"{found['device']}: {name}: {'healthy' if found['healthy'] else 'NOT HEALTHY'}, {found['seconds']:.0f} s")
+        for fault in found["faults"]:
+            say(f"  fault in {fault}")
+        if found["not_run"]:
+            say(f"  no time was left for {len(found['not_run'])} steps (--minutes)")
+    if not made["devices"]:
+        say(devices.NO_DEVICE)
+    say(f"the report is {path}")
+    return 0 if made["healthy"] else 1
 
 
 def verdict(found: doctor.Finding) -> str:

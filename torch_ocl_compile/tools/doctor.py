@@ -7,6 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -86,16 +87,28 @@ class Finding:
     def healthy(self) -> bool:
         return not self.problem and self.error <= self.check.tolerance and self.kernels > 0
 
+    def row(self) -> dict[str, Any]:
+        """Returns the finding as JSON, which has no infinity."""
+        return {"check": self.check.name, "healthy": self.healthy, "problem": self.problem,
+                "error": None if self.error == float("inf") else self.error, "tolerance": self.check.tolerance,
+                "worst": self.worst, "kernels": self.kernels, "first_seconds": self.first_seconds,
+                "step_ms": self.step_ms}  # fmt: skip
+
 
 def examine(device: torch.device) -> Iterator[Finding]:
-    """Compiles and runs the checks one after the other. A failure is in the finding."""
+    """Compiles and runs the checks one after the other."""
     for check in CHECKS:
-        finding = Finding(check)
-        try:
-            _examine(check, device, finding)
-        except (OclError, RuntimeError) as error:
-            finding.problem = str(error)
-        yield finding
+        yield examine_one(check, device)
+
+
+def examine_one(check: Check, device: torch.device) -> Finding:
+    """Compiles and runs a check. A failure is in the finding."""
+    finding = Finding(check)
+    try:
+        _examine(check, device, finding)
+    except (OclError, RuntimeError) as error:
+        finding.problem = str(error)
+    return finding
 
 
 def _examine(check: Check, device: torch.device, finding: Finding) -> None:
