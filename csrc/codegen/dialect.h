@@ -21,6 +21,8 @@ struct Dialect {
   bool fp64 = true;
   // vload_half and vstore_half are usable. Otherwise kernels/base/halves.cl replaces them.
   bool converts_halves = true;
+  // The assembler has an instruction that rounds two floats to bf16. Every device with warp kernels has it.
+  bool rounds_pairs = false;
 };
 Dialect make_dialect(const Caps& caps);
 

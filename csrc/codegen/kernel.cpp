@@ -150,7 +150,7 @@ void name(KernelSource& source, const std::string& kind, std::string program) {
 }  // namespace
 
 void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::string& kind, const std::string& text) {
-  const std::string functions = called_functions(text, dialect.is_cpu);
+  const std::string functions = called_functions(text, dialect);
   std::string prelude = kContract + memory_functions(dialect, functions + text);
   if (has(functions + text, "double")) prelude += kDouble;
   if (has(text, "OCL_UNROLL")) prelude += kUnroll;
@@ -160,7 +160,7 @@ void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::
 
 void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& epilogue,
                    const std::string& file) {
-  const std::string functions = called_functions(epilogue + file, dialect.is_cpu);
+  const std::string functions = called_functions(epilogue + file, dialect);
   std::string text = kContract + memory_functions(dialect, defines + functions + epilogue);
   if (has(functions + epilogue, "double")) text += kDouble;
   name(source, source.kind, text + defines + kernel_file("base/types") + "\n" + functions + epilogue + "\n" + file);

@@ -125,6 +125,26 @@ std::string by_lane(const std::string& builtin, Type type) {
   return head + "(" + t + " x, " + t + " y) {\n  return (" + t + ")(" + calls + ");\n}";
 }
 
+/// Returns a function that rounds to bf16 by an instruction, two floats at a time. It gives the same bits as the function of
+/// base/ops.cl, except that every NaN becomes 0x7fff. op_bf16_pair returns both results as floats.
+std::string rounded_in_pairs(Type type) {
+  const std::string t = type_name(type), head = "OCL_INLINE " + t + " op_round_bf16_" + type_suffix(type) + "(" + t + " x) {\n";
+  if (type.width == 1) return head + "  return op_bf16_pair(x, 0.0f).x;\n}";
+  std::string pairs;
+  for (int lane = 0; lane < type.width; lane += 2) {
+    const auto part = [&](int i) { return std::string("x.s") + "0123456789abcdef"[i]; };
+    pairs += (lane ? ", " : "") + ("op_bf16_pair(" + part(lane) + ", " + part(lane + 1) + ")");
+  }
+  return head + "  return (" + t + ")(" + pairs + ");\n}";
+}
+
+constexpr const char* kBf16Pair =
+    "OCL_INLINE float2 op_bf16_pair(float x, float y) {\n"
+    "  uint both;\n"
+    "  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
+    "  return as_float2((uint2)(both << 16, both & 0xffff0000u));\n"
+    "}\n\n";
+
 class Instance {
  public:
   Instance(const std::string& text, Type type, bool is_cpu) : type_(type), is_cpu_(is_cpu), parts_(split_words(text)) {}
@@ -207,7 +227,7 @@ class Instance {
 
 class Collector {
  public:
-  explicit Collector(bool is_cpu) : is_cpu_(is_cpu) {}
+  explicit Collector(const Dialect& dialect) : dialect_(dialect) {}
 
   void scan(const std::string& text) {
     const std::vector<std::string> words = split_words(text);
@@ -219,6 +239,11 @@ class Collector {
         result_ += by_lane(name.substr(kByLane.size()), type) + "\n\n";
         continue;
       }
+      if (dialect_.rounds_pairs && name == "op_round_bf16") {
+        if (result_.find(kBf16Pair) == std::string::npos) result_ += kBf16Pair;
+        result_ += rounded_in_pairs(type) + "\n\n";
+        continue;
+      }
       const std::string integer = "opi_" + name.substr(3);
       const auto& table = paragraphs();
       auto found = table.end();
@@ -226,7 +251,7 @@ class Collector {
       if (found == table.end()) found = table.find(name);
       OCL_ASSERT(found != table.end(),
                  "kernels/base/ops.cl, base/special.cl and base/maths.cl have no function for " + words[i]);
-      const std::string instance = Instance(found->second, type, is_cpu_).text();
+      const std::string instance = Instance(found->second, type, dialect_.is_cpu).text();
       scan(instance);
       result_ += instance + "\n\n";
     }
@@ -234,7 +259,7 @@ class Collector {
   std::string take() { return std::move(result_); }
 
  private:
-  bool is_cpu_;
+  const Dialect& dialect_;
   std::set<std::string> seen_;
   std::string result_;
 };
@@ -249,8 +274,8 @@ std::string own_function(const std::string& name, DType dtype, bool is_cpu) {
   return paragraphs().count(own) ? own : name;
 }
 
-std::string called_functions(const std::string& text, bool is_cpu) {
-  Collector collector(is_cpu);
+std::string called_functions(const std::string& text, const Dialect& dialect) {
+  Collector collector(dialect);
   collector.scan(text);
   return collector.take();
 }

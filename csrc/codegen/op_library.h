@@ -13,13 +13,15 @@
 
 #include <string>
 
+#include "csrc/codegen/dialect.h"
 #include "csrc/ir/dtype.h"
 
 namespace ocl::codegen {
 
 /// Returns the definitions of all library functions that `text` calls, "" if there are none. A function comes after
-/// those that it calls; otherwise they are in order of first use. `is_cpu` selects the replacements of own_function().
-std::string called_functions(const std::string& text, bool is_cpu);
+/// those that it calls; otherwise they are in order of first use. The dialect selects the replacements of own_function(), and
+/// whether bf16 is rounded by an instruction.
+std::string called_functions(const std::string& text, const Dialect& dialect);
 
 /// Returns the function of kernels/base/maths.cl that replaces a builtin ("exp") or a function of base/ops.cl
 /// ("op_gelu_erf"), without the type suffix. Returns `name` if there is no replacement for the type. On GPUs, only

@@ -178,6 +178,31 @@ void lay_out_attention(Graph& graph, const Node& node) {
   }
 }
 
+/// Pads the rows of large matrices of products, so that each row begins at a multiple of 16 bytes. Otherwise GPUs load and
+/// store them element by element, and a product must pack them first. is_free: buffers whose strides this pass chooses.
+void pad_rows(Graph& graph, const std::vector<bool>& is_free) {
+  constexpr int64_t kAlignment = 16, kShortestRow = 512, kSmallest = 1 << 20;
+  const auto pad = [&](BufferId id) {
+    Buffer& buffer = graph.buffers[id];
+    const auto constant = [](const IndexExpr& e) { return e.is_const(); };
+    if (!is_free[id] || !std::ranges::all_of(buffer.sizes, constant) || !std::ranges::all_of(*buffer.strides, constant)) return;
+    int64_t row = 1, elements = 1;
+    for (size_t d = 0; d < buffer.sizes.size(); ++d) {
+      if ((*buffer.strides)[d].is_const(1) && !buffer.sizes[d].is_const(1)) row = buffer.sizes[d].constant();
+      elements *= buffer.sizes[d].constant();
+    }
+    const int64_t bytes = size_bytes(buffer.dtype), unit = std::max<int64_t>(1, kAlignment / bytes);
+    if (row % unit == 0 || row < kShortestRow || elements * bytes < kSmallest) return;
+    for (IndexExpr& stride : *buffer.strides)
+      if (stride.constant() % row == 0) stride = stride.constant() / row * ((row + unit - 1) / unit * unit);
+  };
+  for (const Node& node : graph.nodes) {
+    if (node.kind != NodeKind::kContract) continue;
+    pad(node.outputs[0]);
+    for (const ir::View& operand : node.operands) pad(operand.buffer);
+  }
+}
+
 /// Adds copies in front of `node` for operands that no kernel can read in place.
 void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const Caps& caps) {
   if (is_loop_nest(node)) return;
@@ -204,6 +229,8 @@ void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const 
 void choose_layout(Schedule& schedule, const Caps& caps) {
   Graph& graph = schedule.graph;
   const std::vector<bool> channels_last = channels_last_buffers(graph);
+  std::vector<bool> is_free;
+  for (const Buffer& buffer : graph.buffers) is_free.push_back(!buffer.strides);
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
     Buffer& buffer = graph.buffers[b];
     if (!buffer.strides && channels_last[b]) buffer.strides = channels_last_strides(buffer.sizes);
@@ -218,6 +245,7 @@ void choose_layout(Schedule& schedule, const Caps& caps) {
   }
   for (Buffer& buffer : graph.buffers)
     if (!buffer.strides) buffer.strides = contiguous_strides(buffer.sizes);
+  if (!caps.is_cpu) pad_rows(graph, is_free);
 
   for (ir::Output& output : graph.outputs) {
     if (!output.strides.empty() || output.sizes.empty()) continue;

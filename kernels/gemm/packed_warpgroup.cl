@@ -72,27 +72,21 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int 
     }
   }
 }
+#elif HALVES
+#define multiply_packed(total, line, begin, end) consume(total, line, begin, end, A_ROWS, B_ROWS)
 #else
-#if HALVES
-#define MULTIPLY_STEP(d, a, b) MULTIPLY(d, a, b, "1", A_ROWS, B_ROWS)
-#else
-#define MULTIPLY_STEP(d, a, b) MULTIPLY_ROWS(d, a, b)
-#endif
 ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int begin, const int end) {
-  // how far a descriptor advances for a quarter of a step's depth, in units of 16 bytes: 32 bytes along a row, or 16
-  // rows of 128 bytes
-  const int a_next = A_ROWS ? 2 : 128, b_next = B_ROWS ? 2 : 128;
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
   for (int step = begin; step < end; ++step) {
     __local const OPERAND_T* at = consumer_wait(line, step);
-    const ulong a = descriptor(at + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, A_ROWS),
-                b = descriptor(at + A_ELEMENTS, B_ROWS);
+    // A descriptor advances by 2 (32 bytes) for a quarter of the step's depth.
+    const ulong a = descriptor(at + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, 1), b = descriptor(at + A_ELEMENTS, 1);
     WGMMA_FENCE();
-    MULTIPLY_STEP(total, a, b);
-    MULTIPLY_STEP(total, a + a_next, b + b_next);
-    MULTIPLY_STEP(total, a + 2 * a_next, b + 2 * b_next);
-    MULTIPLY_STEP(total, a + 3 * a_next, b + 3 * b_next);
+    MULTIPLY_ROWS(total, a, b);
+    MULTIPLY_ROWS(total, a + 2, b + 2);
+    MULTIPLY_ROWS(total, a + 4, b + 4);
+    MULTIPLY_ROWS(total, a + 6, b + 6);
     WGMMA_COMMIT();
     WGMMA_WAIT("1");
     if (step > begin) consumer_release(line, step - 1);

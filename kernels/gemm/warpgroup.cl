@@ -46,10 +46,23 @@ ALWAYS_INLINE void stage(__local OPERAND_T* to, __global const OPERAND_T* from, 
                          const int k_major, const int direct) {
   const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
   const int w_chunk = p % (width / CHUNK), at = p / (width / CHUNK);  // used if the width is contiguous
+  const int apart = k_major ? ROWS_APART : PRODUCERS / (width / CHUNK);
+  if (direct && left >= width && (step + 1) * TILE_K <= K) {
+    // No chunk needs a check, and a producer's chunks are equally far apart: a copy costs two more instructions.
+    from += step * TILE_K * along_depth +
+            (k_major ? row * along_width + chunk * CHUNK : at * along_depth + w_chunk * CHUNK);
+    const long next = apart * (k_major ? along_width : along_depth);
+    OCL_UNROLL
+    for (int i = 0; i < width * TILE_K / CHUNK / PRODUCERS; ++i, from += next)
+      copy_whole_16(
+          local_address(to + (k_major ? row_chunk(row + i * apart, chunk) : column_chunk(at + i * apart, w_chunk))),
+          from);
+    return;
+  }
   OCL_UNROLL
   for (int i = 0; i < width * TILE_K / CHUNK / PRODUCERS; ++i) {
-    const int m = k_major ? row + i * ROWS_APART : w_chunk * CHUNK;
-    const int depth = k_major ? chunk * CHUNK : at + i * (PRODUCERS / (width / CHUNK)), k = step * TILE_K + depth;
+    const int m = k_major ? row + i * apart : w_chunk * CHUNK;
+    const int depth = k_major ? chunk * CHUNK : at + i * apart, k = step * TILE_K + depth;
     const int valid = k_major ? m < left ? K - k : 0 : k < K ? left - m : 0;
     stage_chunk(to + (k_major ? row_chunk(m, chunk) : column_chunk(depth, w_chunk)),
                 valid > 0 ? from + m * along_width + k * along_depth : from, k_major ? along_depth : along_width, valid,

@@ -33,10 +33,13 @@ ALWAYS_INLINE uint local_address(__local const void* p) {
   return (uint)(size_t)p;
 }
 // copy_16 and copy_4 start a copy of 16 or 4 bytes from global to local memory, without registers. Only `bytes` bytes
-// are read; the remaining ones become zero.
+// are read; the remaining ones become zero. copy_whole_16 reads all 16.
 ALWAYS_INLINE void copy_16(const uint to, __global const OPERAND_T* from, const uint bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes)
                : "memory");
+}
+ALWAYS_INLINE void copy_whole_16(const uint to, __global const OPERAND_T* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"((ulong)(size_t)from) : "memory");
 }
 ALWAYS_INLINE void copy_4(const uint to, __global const OPERAND_T* from, const uint bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes)

@@ -261,30 +261,33 @@ ALWAYS_INLINE __local const OPERAND_T* consumer_wait(const Pipeline p, const int
 // consume writes to total the product a * b over steps begin .. end - 1 of the producers. total[2*j] and total[2*j + 1]
 // are columns (j/2)*8 + 2*(lane % 4) and the next, of row r (even j) or r + 8 (odd j), where r = 16 * warp + lane / 4.
 // a_rows, b_rows: 1 if the depth of the operand is contiguous.
+// With 16-bit operands, the products of a step are issued before those of the previous step are complete. Its stage is
+// released one step later.
 #if HALVES
 ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows,
                            const int b_rows) {
-  const int warpgroup = get_local_id(0) >> 7;
   // how far a descriptor advances for 16 elements of the depth, in units of 16 bytes: 32 bytes along a row, or 16 rows
   // of 128 bytes
   const int a_next = a_rows ? 2 : 128, b_next = b_rows ? 2 : 128;
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
   for (int step = begin; step < end; ++step) {
-    const int stage = step % STAGES;
-    barrier_wait(p.full + 8 * stage, (step / STAGES) & 1);
-    __local const OPERAND_T* at = p.stages + stage * STAGE_ELEMENTS;
-    const ulong a = descriptor(at + warpgroup * 64 * TILE_K, a_rows), b = descriptor(at + A_ELEMENTS, b_rows);
+    __local const OPERAND_T* at = consumer_wait(p, step);
+    const ulong a = descriptor(at + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, a_rows),
+                b = descriptor(at + A_ELEMENTS, b_rows);
     WGMMA_FENCE();
     MULTIPLY(total, a, b, "1", a_rows, b_rows);
     MULTIPLY(total, a + a_next, b + b_next, "1", a_rows, b_rows);
     MULTIPLY(total, a + 2 * a_next, b + 2 * b_next, "1", a_rows, b_rows);
     MULTIPLY(total, a + 3 * a_next, b + 3 * b_next, "1", a_rows, b_rows);
-    WGMMA_FINISH();
-    if ((get_local_id(0) & 31) == 0) barrier_arrive(p.empty + 8 * stage);
-    OCL_UNROLL
-    for (int i = 0; i < TILE_N / 2; ++i) FENCE_REGISTER(total[i]);
+    WGMMA_COMMIT();
+    WGMMA_WAIT("1");
+    if (step > begin) consumer_release(p, step - 1);
   }
+  WGMMA_WAIT("0");
+  if (end > begin) consumer_release(p, end - 1);
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2; ++i) FENCE_REGISTER(total[i]);
 }
 #else
 // Writes to x this work-item's four elements of A for instruction k8 (8 elements of the depth): rows r and r + 8 at

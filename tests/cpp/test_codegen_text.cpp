@@ -92,9 +92,22 @@ TEST_CASE("index expressions keep their meaning in C") {
   CHECK(index_text(ir::parse_index("max(i0 - 4, 0)"), ranges, mixed) == "max((long)0, (long)(i0 - 4))");
 }
 
+TEST_CASE("bf16 is rounded in pairs where an instruction does it") {
+  Dialect gpu;
+  gpu.is_cpu = false;
+  const std::string call = "op_round_bf16_f32x4(x) + op_round_bf16_f32(y)";
+  CHECK(called_functions(call, gpu).find("asm") == std::string::npos);
+  gpu.rounds_pairs = true;
+  const std::string text = called_functions(call, gpu);
+  CHECK(text.find("return (float4)(op_bf16_pair(x.s0, x.s1), op_bf16_pair(x.s2, x.s3));") != std::string::npos);
+  CHECK(text.find("return op_bf16_pair(x, 0.0f).x;") != std::string::npos);
+  CHECK(text.find("asm") == text.rfind("asm"));
+}
+
 TEST_CASE("library functions are written out for the types that call them, callees first") {
-  const std::string text =
-      called_functions("x = op_logaddexp_f32x8(a, b) + op_logaddexp_f32x8(c, d); y = op_abs_i16(z);", false);
+  Dialect cpu, gpu;
+  gpu.is_cpu = false;
+  const std::string text = called_functions("x = op_logaddexp_f32x8(a, b) + op_logaddexp_f32x8(c, d); y = op_abs_i16(z);", gpu);
   CHECK(text.find("OCL_INLINE float8 op_maximum_f32x8(float8 a, float8 b)") <
         text.find("OCL_INLINE float8 op_logaddexp_f32x8(float8 a, float8 b)"));
   CHECK(text.find("op_logaddexp_f32x8(float8 a, float8 b)") == text.rfind("op_logaddexp_f32x8(float8 a, float8 b)"));
@@ -102,19 +115,19 @@ TEST_CASE("library functions are written out for the types that call them, calle
         std::string::npos);
   // A product of two ushort would be computed in int, and overflow.
   CHECK(text.find("return convert_short(convert_uint(a) - convert_uint(b));") != std::string::npos);
-  CHECK(called_functions("op_relu_f64x2(x)", false).find("return x < ((double2)(0.0)) ? ((double2)(0.0)) : x;") !=
+  CHECK(called_functions("op_relu_f64x2(x)", gpu).find("return x < ((double2)(0.0)) ? ((double2)(0.0)) : x;") !=
         std::string::npos);
-  CHECK(called_functions("op_sigmoid_f32(x)", false).find("return 1.0f / (1.0f + exp(-x));") != std::string::npos);
-  CHECK(called_functions("op_softplus_f32x16(x)", true).find("float16 op_own_exp_f32x16(float16 x)") != std::string::npos);
-  CHECK(called_functions("op_softplus_f64x8(x)", true).find("op_own") == std::string::npos);
+  CHECK(called_functions("op_sigmoid_f32(x)", gpu).find("return 1.0f / (1.0f + exp(-x));") != std::string::npos);
+  CHECK(called_functions("op_softplus_f32x16(x)", cpu).find("float16 op_own_exp_f32x16(float16 x)") != std::string::npos);
+  CHECK(called_functions("op_softplus_f64x8(x)", cpu).find("op_own") == std::string::npos);
   for (const bool is_cpu : {true, false}) CHECK(own_function("op_gelu_erf", ir::DType::kF32, is_cpu) == "op_own_gelu_erf");
   CHECK(own_function("exp", ir::DType::kF32, true) == "op_own_exp");
   CHECK(own_function("exp", ir::DType::kF32, false) == "exp");
   CHECK(own_function("exp", ir::DType::kF64, true) == "exp");
-  CHECK(called_functions("a + b", false).empty());
+  CHECK(called_functions("a + b", gpu).empty());
   // Comments of the library are left out, so that a function named in one is not taken for a call.
-  CHECK(called_functions("op_philox_normal_f32(x, y, z)", false).find("//") == std::string::npos);
-  CHECK_THROWS_AS(called_functions("op_nothing_f32(x)", false), Error);
+  CHECK(called_functions("op_philox_normal_f32(x, y, z)", gpu).find("//") == std::string::npos);
+  CHECK_THROWS_AS(called_functions("op_nothing_f32(x)", gpu), Error);
 }
 
 TEST_CASE("conversions between masks and numbers") {

@@ -11,6 +11,7 @@ float emulated_lane(float x, uint bit);
 
 #define local_address(p) ((uint)(size_t)(p))
 #define copy_16(to, from, bytes) emulated_copy(to, from, bytes, 16)
+#define copy_whole_16(to, from) emulated_copy(to, from, 16, 16)
 #define copy_4(to, from, bytes) emulated_copy(to, from, bytes, 4)
 #define commit_copies() emulated_copies(0, 0)
 #define WAIT_COPIES(but) emulated_copies(1, but)

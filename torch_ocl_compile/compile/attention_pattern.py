@@ -248,9 +248,9 @@ def _keep_detached(node: Node) -> None:
     while end.op != "root":
         later += [end.all_input_nodes[0]] if end.target in ("detach_", torch.detach_) else []
         end = end.next
-    detached = {_memory(x) for x in later} if value(node).requires_grad else set()
+    detached = {memory_of(x) for x in later} if value(node).requires_grad else set()
     for x in list(node.all_input_nodes):
-        if value(x) is not None and _memory(x) in detached:
+        if value(x) is not None and memory_of(x) in detached:
             with node.graph.inserting_before(node):
                 alias = node.graph.call_function(torch.ops.aten.alias.default, (x,))
             alias.meta.update(x.meta)
@@ -265,7 +265,7 @@ def _result(made: Node, end: Node) -> Node:
     return made.graph.call_method("clone", (result,)) if leaves else result
 
 
-def _memory(node: Any) -> int | None:
+def memory_of(node: Any) -> int | None:
     """Returns the address of the storage. Nodes that view the same memory have the same address."""
     x = value(node)
     return None if x is None else x.untyped_storage()._cdata
@@ -273,10 +273,10 @@ def _memory(node: Any) -> int | None:
 
 def _is_exposed(x: Node, end: Node) -> bool:
     """True if a node after `end` writes, or may write, to the memory of x."""
-    memory, node = _memory(x), end.next
+    memory, node = memory_of(x), end.next
     while node.op != "root":
         targets = node.all_input_nodes if effect_of(node) is Effect.OTHER else written(node)
-        if any(_memory(target) == memory for target in targets):
+        if any(memory_of(target) == memory for target in targets):
             return True
         node = node.next
     return False
@@ -284,7 +284,7 @@ def _is_exposed(x: Node, end: Node) -> bool:
 
 def _is_returned(x: Node) -> bool:
     """True if the caller sees the memory of x."""
-    return any(_memory(result) == _memory(x) for result in x.graph.output_node().all_input_nodes)
+    return any(memory_of(result) == memory_of(x) for result in x.graph.output_node().all_input_nodes)
 
 
 def _replace(old: Node, made: Node, result: Node, changes: Changes) -> None:

@@ -12,7 +12,16 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import config
-from torch_ocl_compile.compile import attention_pattern, debug, overlaps, plan_store, repro, times
+from torch_ocl_compile.compile import (
+    attention_pattern,
+    constant_masks,
+    debug,
+    gelu_pattern,
+    overlaps,
+    plan_store,
+    repro,
+    times,
+)
 from torch_ocl_compile.compile.call import Call, eager_call
 from torch_ocl_compile.compile.float_arguments import float_arguments
 from torch_ocl_compile.compile.joint_graph import ocl_partition
@@ -47,6 +56,8 @@ def ocl(
     settings = parse_options(options, mode)
     with times.compilation():
         attention_pattern.rewrite(gm)
+        constant_masks.rewrite(gm)
+        gelu_pattern.rewrite(gm)
         compiled = _compile(gm, example_inputs, settings)
     return overlaps.guarded(gm, example_inputs, compiled, lambda inputs: _compile(gm, inputs, settings))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,8 @@ from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 from torch_ocl_compile.lowering.random import functionalise, own_attention
 
 aten = torch.ops.aten
+LOSS_GRADIENTS = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
+HALVES = (torch.float16, torch.bfloat16)
 POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
 # In training these ops use the statistics of the batch. The running statistics affect only their own update.
 LEAST_BUDGET = 1e-9  # A fraction of the activations.
@@ -27,6 +30,7 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     functionalise(joint)
     own_attention(joint)
     pool_by_offsets(joint)
+    cross_entropy(joint)
     keep_overwritten(joint)
     with saves_are_kept(joint):
         return min_cut_rematerialization_partition(joint, joint_inputs, **settings)
@@ -68,6 +72,63 @@ def pool_by_offsets(graph_module: torch.fx.GraphModule, changes: Changes) -> int
             changes.erase(indices)
         changed += 1
     return changed
+
+
+@graph_pass
+def cross_entropy(graph_module: torch.fx.GraphModule, changes: Changes) -> int:
+    """Computes the gradient of cross entropy from the logits and two numbers a row, in one pass over the logits. So forward
+    need not store the log of the softmax, in fp32. Returns the number of changes."""
+    changed = 0
+    for node in list(graph_module.graph.nodes):
+        if node.target is not aten._log_softmax_backward_data.default:
+            continue
+        loss, softmax, dim, dtype = node.args[0], *(_aliased(a) for a in node.args[1:])
+        if loss.target not in LOSS_GRADIENTS or dim != 1 or len(loss.users) != 1:
+            continue
+        if softmax.target is not aten._log_softmax.default or _aliased(loss.args[1]) is not softmax:
+            continue
+        if softmax.meta["val"].dtype in HALVES:
+            continue
+        x = softmax.args[0]
+        if x.target is torch.ops.prims.convert_element_type.default and x.args[0].meta["val"].dtype in HALVES:
+            x = x.args[0]  # The op computes in fp32, so the values of 16 bits are kept.
+        sums = _log_softmax_from_sums(softmax, x, changes)
+        grad, _, *rest = loss.args
+        with graph_module.graph.inserting_before(node):
+            made = graph_module.graph.call_function(
+                torch.ops.ocl.cross_entropy_backward.default, (grad, x, *sums, *rest, dtype)
+            )
+        made.meta.update(node.meta)
+        changes.replace(node, made)
+        changes.erase(loss)
+        changed += 1
+    return changed
+
+
+def _log_softmax_from_sums(softmax: torch.fx.Node, x: torch.fx.Node, changes: Changes) -> list[torch.fx.Node]:
+    """Computes log_softmax in single ops, from the row sums of x. Returns the row sums, which are saved for backward."""
+    graph, value = softmax.graph, x.meta["val"]
+    with graph.inserting_before(softmax):
+        pair = graph.call_function(torch.ops.ocl.row_sums.default, (x, 1))
+        with value.fake_mode:
+            pair.meta["val"] = torch.ops.ocl.row_sums.default(value, 1)
+        sums = [graph.call_function(operator.getitem, (pair, i)) for i in (0, 1)]
+        logarithm = graph.call_function(aten.log.default, (sums[1],))
+        below_largest = graph.call_function(aten.sub.Tensor, (softmax.args[0], sums[0]))
+        made = graph.call_function(aten.sub.Tensor, (below_largest, logarithm))
+    for part, node in zip(pair.meta["val"], sums, strict=True):
+        node.meta["val"] = logarithm.meta["val"] = part
+        node.meta["recompute"], node.meta["ac_graph_id"] = CheckpointPolicy.MUST_SAVE, 0
+    for node in (below_largest, made):
+        node.meta.update(softmax.meta)
+    changes.replace(softmax, made)
+    return sums
+
+
+def _aliased(x: Any) -> Any:
+    while isinstance(x, torch.fx.Node) and x.target in (aten.alias.default, aten.detach.default):
+        x = x.args[0]
+    return x
 
 
 @graph_pass

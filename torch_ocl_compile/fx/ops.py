@@ -43,6 +43,13 @@ LIBRARY.define(
     "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
     " int[] dilation) -> Tensor"
 )
+# The largest element m of each row along `dim`, and the sum of exp(x - m). Both keep `dim` with one element.
+LIBRARY.define("row_sums(Tensor x, int dim) -> (Tensor, Tensor)")
+# The gradient of nll_loss(log_softmax(x, 1), ...) with respect to x, from the row sums of x. Other arguments: nll_loss_backward.
+LIBRARY.define(
+    "cross_entropy_backward(Tensor grad, Tensor x, Tensor largest, Tensor total, Tensor target, Tensor? weight,"
+    " int reduction, SymInt ignore, Tensor total_weight, ScalarType dtype) -> Tensor"
+)
 
 
 def reserve(device: torch.device, streams: int) -> torch.Tensor:
@@ -94,6 +101,21 @@ def max_pool_backward(
     return result
 
 
+def row_sums(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    largest = x.amax(dim, keepdim=True)
+    return largest, (x - largest).exp().sum(dim, keepdim=True)
+
+
+def cross_entropy_backward(
+    grad: torch.Tensor, x: torch.Tensor, largest: torch.Tensor, total: torch.Tensor, *rest: Any
+) -> torch.Tensor:
+    *loss_arguments, dtype = rest
+    log_softmax = x - largest - total.log()
+    backward = aten.nll_loss2d_backward if x.dim() == 4 else aten.nll_loss_backward
+    return aten._log_softmax_backward_data(backward(grad, log_softmax, *loss_arguments), log_softmax, 1, dtype)  # type: ignore[no-any-return]
+
+
 def rng_stream(state: torch.Tensor, stream: int) -> torch.Tensor:
     return state + torch.tensor([0, stream]).to(state.device)
 
@@ -118,6 +140,8 @@ for _name, _eager, _fake in (
     ("normal", normal, _fake_numbers),
     ("randint", randint, _fake_numbers),
     ("max_pool_backward", max_pool_backward, _fake_max_pool_backward),
+    ("row_sums", row_sums, row_sums),
+    ("cross_entropy_backward", cross_entropy_backward, lambda grad, x, *rest: torch.empty_like(x, dtype=rest[-1])),
 ):
     LIBRARY.impl(_name, _eager, "CompositeExplicitAutograd")
     torch.library.register_fake(f"ocl::{_name}", _fake, lib=LIBRARY)

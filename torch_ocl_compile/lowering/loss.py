@@ -1,4 +1,4 @@
-# torch_ocl_compile/lowering/loss.py: negative log likelihood loss, forward and backward.
+# torch_ocl_compile/lowering/loss.py: negative log likelihood loss and cross entropy, forward and backward.
 """The target class is loaded and used as a coordinate, so the loss is one gather. Other losses are decomposed."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import torch
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.normalization import row_sums
 from torch_ocl_compile.lowering.registry import lower
 from torch_ocl_compile.lowering.term import Nest, Term
 
@@ -64,6 +65,33 @@ def _backward(
     if reduction == MEAN:
         value = value / nest.load(total, []).cast(value.dtype)
     return nest.store((t.where(valid, value, 0.0), c.dtype))[0]
+
+
+@lower("ocl.row_sums.default")
+def row_sums_of(c: Context, x: ir.Value, dim: int) -> Any:
+    return tuple(row_sums(c, x, dim, ir.compute_type(x.dtype)))
+
+
+@lower("ocl.cross_entropy_backward.default")
+def cross_entropy_backward(
+    c: Context, grad: ir.Value, x: ir.Value, largest: ir.Value, total: ir.Value, target: ir.Value, *rest: Any
+) -> ir.Value:
+    """Returns (softmax(x) - 1 at the target's class) * the gradient of the row. An ignored row has the gradient 0."""
+    weight, reduction, ignore, total_weight, _ = rest
+    nest = Nest(c.builder, x.sizes)
+    at = [nest.i[0], *nest.i[2:]]
+    row: list[Any] = [nest.i[0], 0, *nest.i[2:]]
+    chosen = nest.load(target, at).cast(ir.DType.kI64)
+    counts = chosen.ne(ignore)
+    value: Term = nest.load(grad, at if reduction == NONE else [])
+    if weight is not None:
+        value = value * nest.load(weight, [t.where(counts, chosen, 0).as_index()], counts).cast(value.dtype)
+    if reduction == MEAN:
+        value = value / nest.load(total_weight, []).cast(value.dtype)
+    value = t.where(counts, value, 0.0)
+    p = t.exp(nest.load(x, nest.i) - nest.load(largest, row)) / nest.load(total, row)
+    hit = t.where(chosen.eq(nest.index(nest.i[1])), 1.0, 0.0)
+    return nest.store(((p - hit) * value, c.dtype))[0]
 
 
 for forward in (aten.nll_loss_forward.default, aten.nll_loss2d_forward.default):

@@ -206,7 +206,7 @@ def batch_norm_backward(
     )
 
 
-def _row_sums(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> list[ir.Value]:
+def row_sums(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> list[ir.Value]:
     """Returns (largest element m, sum of exp(x - m)) along `dim`, computed in one pass.
 
     The sum is NaN for an infinite m, as exp(m - m) is.
@@ -225,14 +225,14 @@ def _row_total(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> ir.Value:
 
 @lower(aten._softmax.default)
 def softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
-    largest, total = _row_sums(c, x, dim, ir.compute_type(c.dtype))
+    largest, total = row_sums(c, x, dim, ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(lambda v, m, s: t.exp(v - m) / s, x, largest, total)
     return result
 
 
 @lower(aten._log_softmax.default)
 def log_softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
-    largest, total = _row_sums(c, x, dim, ir.compute_type(c.dtype))
+    largest, total = row_sums(c, x, dim, ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(lambda v, m, s: v - m - t.log(s), x, largest, total)
     return result
 
@@ -258,7 +258,7 @@ def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, inpu
 @lower("aten._safe_softmax.default")
 def safe_softmax(c: Context, x: ir.Value, dim: int, dtype: Any = None) -> ir.Value:
     """Returns the softmax, and 0 for rows in which every element is -inf."""
-    largest, total = _row_sums(c, x, dim, ir.compute_type(c.dtype))
+    largest, total = row_sums(c, x, dim, ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(
         lambda v, m, s: t.where(m.eq(-float("inf")), 0.0, t.exp(v - m) / s), x, largest, total
     )
