@@ -1,4 +1,4 @@
-# tests/device/test_whole_patterns.py: what the compiler finds in whole models: constant masks, spelled-out gelu, cross entropy, padded rows.
+# tests/device/test_whole_patterns.py: constant masks, spelled-out gelu, cross entropy and padded rows in a whole model.
 from __future__ import annotations
 
 import copy

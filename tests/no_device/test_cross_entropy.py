@@ -19,6 +19,7 @@ CASES: dict[str, dict[str, Any]] = {
     "weights, sum": {"weight": torch.linspace(0.1, 2, CLASSES), "reduction": "sum"},
     "images": {"shape": (2, CLASSES, 3, 5)},
     "logits of bf16": {"dtype": torch.bfloat16},
+    "softmax of bf16": {"dtype": torch.bfloat16, "softmax": True},
     "smoothed": {"label_smoothing": 0.1},
 }
 
@@ -27,12 +28,15 @@ CASES: dict[str, dict[str, Any]] = {
 def test_gradient(name: str) -> None:
     settings = dict(CASES[name])
     shape, dtype = settings.pop("shape", (ROWS, CLASSES)), settings.pop("dtype", torch.float32)
+    rounds = settings.pop("softmax", False)  # As under autocast, where the loss alone converts to fp32.
     torch.manual_seed(1)
     x = (torch.randn(shape) * 3).to(dtype)
     target = torch.randint(CLASSES, (shape[0], *shape[2:]))
     target[0] = -100  # ignored
 
     def loss(x: Tensor, settings: dict[str, Any]) -> Tensor:
+        if rounds:
+            return F.nll_loss(F.log_softmax(x, 1).to(torch.promote_types(x.dtype, torch.float32)), target, **settings)
         return F.cross_entropy(x.float() if x.dtype is torch.bfloat16 else x, target, **settings)
 
     seen: list[scheduling.Seen] = []

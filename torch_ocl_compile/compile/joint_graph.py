@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.fx.node import map_arg
 from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
@@ -18,7 +19,9 @@ from torch_ocl_compile.lowering.random import functionalise, own_attention
 
 aten = torch.ops.aten
 LOSS_GRADIENTS = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
-HALVES = (torch.float16, torch.bfloat16)
+ALIASES = (aten.alias.default, aten.detach.default)
+CONVERT = torch.ops.prims.convert_element_type.default
+ROUNDINGS = [{half, torch.float32} for half in (torch.float16, torch.bfloat16)]
 POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
 # In training these ops use the statistics of the batch. The running statistics affect only their own update.
 LEAST_BUDGET = 1e-9  # A fraction of the activations.
@@ -82,53 +85,71 @@ def cross_entropy(graph_module: torch.fx.GraphModule, changes: Changes) -> int:
     for node in list(graph_module.graph.nodes):
         if node.target is not aten._log_softmax_backward_data.default:
             continue
-        loss, softmax, dim, dtype = node.args[0], *(_aliased(a) for a in node.args[1:])
-        if loss.target not in LOSS_GRADIENTS or dim != 1 or len(loss.users) != 1:
+        slope, output, dim, dtype = node.args
+        loss = _source(slope)
+        if loss.target not in LOSS_GRADIENTS or dim != 1:
             continue
-        if softmax.target is not aten._log_softmax.default or _aliased(loss.args[1]) is not softmax:
+        softmax = _source(loss.args[1])
+        if softmax.target is not aten._log_softmax.default or _source(output) is not softmax:
             continue
-        if softmax.meta["val"].dtype in HALVES:
-            continue
-        x = softmax.args[0]
-        if x.target is torch.ops.prims.convert_element_type.default and x.args[0].meta["val"].dtype in HALVES:
-            x = x.args[0]  # The op computes in fp32, so the values of 16 bits are kept.
+        x = _source(softmax.args[0])
         sums = _log_softmax_from_sums(softmax, x, changes)
-        grad, _, *rest = loss.args
+        grad, given, *rest = loss.args
+        unreads = (slope, output, given)
         with graph_module.graph.inserting_before(node):
             made = graph_module.graph.call_function(
                 torch.ops.ocl.cross_entropy_backward.default, (grad, x, *sums, *rest, dtype)
             )
         made.meta.update(node.meta)
         changes.replace(node, made)
-        changes.erase(loss)
+        for unread in unreads:
+            _erase_unread(unread, changes)
         changed += 1
     return changed
 
 
-def _log_softmax_from_sums(softmax: torch.fx.Node, x: torch.fx.Node, changes: Changes) -> list[torch.fx.Node]:
+def _erase_unread(node: Any, changes: Changes) -> None:
+    """Erases a node without users, and then those that only it has read."""
+    if node not in changes.erased and not node.users and node.op == "call_function":
+        inputs = node.all_input_nodes
+        changes.erase(node)
+        for x in inputs:
+            _erase_unread(x, changes)
+
+
+def _source(x: Any) -> Any:
+    """Returns the node whose values x has, but for rounding to fp16 or bf16, which the ops of cross entropy need not do."""
+    while True:
+        rounds = x.target is CONVERT and {n.meta["val"].dtype for n in (x, x.args[0])} in ROUNDINGS
+        if not rounds and x.target not in ALIASES:
+            return x
+        x = x.args[0]
+
+
+def _log_softmax_from_sums(softmax: Any, x: Any, changes: Changes) -> list[torch.fx.Node]:
     """Computes log_softmax in single ops, from the row sums of x. Returns the row sums, which are saved for backward."""
     graph, value = softmax.graph, x.meta["val"]
-    with graph.inserting_before(softmax):
-        pair = graph.call_function(torch.ops.ocl.row_sums.default, (x, 1))
+    narrow, wide = softmax.meta["val"].dtype, torch.float64 if value.dtype is torch.float64 else torch.float32
+
+    def call(target: Any, *args: Any) -> Any:
+        node = graph.call_function(target, args)
         with value.fake_mode:
-            pair.meta["val"] = torch.ops.ocl.row_sums.default(value, 1)
-        sums = [graph.call_function(operator.getitem, (pair, i)) for i in (0, 1)]
-        logarithm = graph.call_function(aten.log.default, (sums[1],))
-        below_largest = graph.call_function(aten.sub.Tensor, (softmax.args[0], sums[0]))
-        made = graph.call_function(aten.sub.Tensor, (below_largest, logarithm))
-    for part, node in zip(pair.meta["val"], sums, strict=True):
-        node.meta["val"] = logarithm.meta["val"] = part
+            node.meta["val"] = target(*map_arg(args, lambda n: n.meta["val"]))
+        return node
+
+    with graph.inserting_before(softmax):
+        pair = call(torch.ops.ocl.row_sums.default, x, 1)
+        sums = [call(operator.getitem, pair, i) for i in (0, 1)]
+        exact = x if value.dtype is wide else call(CONVERT, x, wide)
+        made = call(aten.sub.Tensor, call(aten.sub.Tensor, exact, sums[0]), call(aten.log.default, sums[1]))
+        rounded = made if narrow is wide else call(CONVERT, made, narrow)
+    for node in sums:
         node.meta["recompute"], node.meta["ac_graph_id"] = CheckpointPolicy.MUST_SAVE, 0
-    for node in (below_largest, made):
-        node.meta.update(softmax.meta)
-    changes.replace(softmax, made)
+    for user in list(softmax.users):
+        if user.target is CONVERT and user.meta["val"].dtype is wide:
+            changes.replace(user, made)
+    changes.replace(softmax, rounded)
     return sums
-
-
-def _aliased(x: Any) -> Any:
-    while isinstance(x, torch.fx.Node) and x.target in (aten.alias.default, aten.detach.default):
-        x = x.args[0]
-    return x
 
 
 @graph_pass
