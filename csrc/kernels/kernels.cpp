@@ -81,6 +81,10 @@ const std::vector<KernelRow>& kernel_rows() {
   {                                                                                                              \
     {KernelType::kTf32, tf32}, {KernelType::kFp32, fp32}, {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
   }
+#define TENSOR_FP32(tf32, fp32)                            \
+  {                                                        \
+    {KernelType::kTf32, tf32}, { KernelType::kFp32, fp32 } \
+  }
 #define HALVES(bf16, fp16)                                 \
   {                                                        \
     {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
@@ -110,6 +114,7 @@ const std::vector<KernelRow>& kernel_rows() {
 #undef FP32
 #undef FLOATS
 #undef HALVES
+#undef TENSOR_FP32
 #undef TENSOR
   OCL_ASSERT(rows->size() <= 64, "KernelSet has a bit for each of 64 kernels");
   return *rows;

@@ -1,4 +1,4 @@
-// kernels/gemm/packed_warpgroup.cl: batched matrix product on warpgroup tensor cores, C[b,m,n] = sum over k of A[b,m,k]
+// kernels/gemm/packed_warpgroup.cl: batched matrix product of fp32 on warpgroup tensor cores, C[b,m,n] = sum over k of A[b,m,k]
 // * B[b,k,n]. Both operands are packed in blocks, as pack/group.cl writes them. The pipeline is in
 // tensor_core/warpgroup.cl, the stores are in tensor_core/store.cl.
 //
@@ -6,8 +6,8 @@
 //   copies blocks of 8 KB         ->  TILE_M/64 blocks of A, then those of B ->  read by the tensor cores; A of split
 //   (fp32: high and low of B)         full[stage] counts bytes                   fp32 goes through registers
 //
-// With TF32 and 16-bit operands one running sum covers the whole depth, and the products of a step are issued before
-// those of the previous step are complete.
+// With TF32 one running sum covers the whole depth, and the products of a step are issued before those of the previous
+// step are complete. Operands of 16 bits are read in place (gemm/warpgroup.cl), which is as fast.
 //
 // Arguments: a, a_offset, b, b_offset: [batch][panels][steps][blocks], offsets in floats, multiples of 4; int M, N, K;
 //   long a_batch, b_batch: floats from one matrix to the next, 0 if there is only one; epilogue.
@@ -16,12 +16,6 @@
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have. Needs PACKED 1.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_packed_warpgroup
-#endif
-#ifndef A_ROWS
-#define A_ROWS 1  // 1: blocks of A are contiguous along the depth; 0 (only 16 bits): along the rows of A
-#endif
-#ifndef B_ROWS
-#define B_ROWS 1  // the same for B, with its columns
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
@@ -72,8 +66,6 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int 
     }
   }
 }
-#elif HALVES
-#define multiply_packed(total, line, begin, end) consume(total, line, begin, end, A_ROWS, B_ROWS)
 #else
 ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int begin, const int end) {
   OCL_UNROLL

@@ -8,8 +8,7 @@
 //  width  +-------+-------+-- -      P[b][panel][step] is one block; with ROWS of fp32 two, the high and the low part.
 //     64  | block | block |          FORM of a block:
 //         +-------+-------+-- -        ROWS       64 lines, one per element of the width, of 128 bytes of the depth
-//  panel  |       |       |            COLUMNS    16 bits: 64 lines, one per element of the depth, of 64 of the width
-//     1   +-------+-------+-- -        FRAGMENTS  32 bits: [4 warps][4 eighths of the depth][32 lanes][4], the order in
+//  panel  |       |       |            FRAGMENTS  32 bits: [4 warps][4 eighths of the depth][32 lanes][4], the order in
 //                                                 which lanes load them into registers
 //
 // The 8 chunks of 16 bytes of a line are permuted by the line (row_chunk of tensor_core/operands.cl). Elements outside
@@ -28,8 +27,7 @@
 #define KERNEL_NAME pack_group
 #endif
 #define ROWS 0
-#define COLUMNS 1
-#define FRAGMENTS 2
+#define FRAGMENTS 1
 #ifndef FORM
 #define FORM ROWS
 #endif
@@ -88,10 +86,8 @@ ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const 
   const int chunk = p & 7;
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const int line = (p >> 3) + 16 * i, w = FORM == ROWS ? line : chunk * CHUNK,
-              k = FORM == ROWS ? chunk * CHUNK : line;
-    const int valid = FORM == ROWS ? (w < wide ? deep - k : 0) : k < deep ? wide - w : 0;
-    chunks[i] = chunk_at(x + w * over + k * down, FORM == ROWS ? down : over, valid, direct);
+    const int w = (p >> 3) + 16 * i, k = chunk * CHUNK;
+    chunks[i] = chunk_at(x + w * over + k * down, down, w < wide ? deep - k : 0, direct);
   }
 }
 #elif FORM == ROWS

@@ -135,7 +135,11 @@ ALWAYS_INLINE void copy_blocks(__local OPERAND_T* to, __global const float* from
 // Before a producer arrives, its cp.async copies must be complete and ordered before the reads of the tensor cores. So
 // it arrives LAG steps after it has issued the copies of a step. Meanwhile the copies of LAG steps are in flight.
 #ifndef LAG
+#ifdef TILE_C
 #define LAG (STAGES - 2)
+#else
+#define LAG (STAGES - 3)  // one stage more is in use, because consume() releases a stage one step late
+#endif
 #endif
 ALWAYS_INLINE void publish_stage(const Pipeline p, const int step) {
   fence_async_proxy();

@@ -91,15 +91,9 @@ def was_packed(folder) -> bool:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("m,n,k,transposed", PACKED)
 def test_packed_gemm(ocl_device, m, n, k, transposed, dtype, tmp_path):
-    """In fp32 all of these products are large enough to pack their operands, in 16 bits most of them."""
+    """In fp32 all of these products are large enough to pack their operands. In 16 bits they are read in place."""
     check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path)
-    assert was_packed(tmp_path) or dtype != torch.float32
-
-
-@pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_packed_halves(ocl_device, dtype, tmp_path):
-    check(torch.mm, matrices(4100, 4000, 2200, "b", dtype), ocl_device, tmp_path)
-    assert was_packed(tmp_path)
+    assert was_packed(tmp_path) == (dtype == torch.float32)
 
 
 @pytest.mark.parametrize("transposed", ["", "ab"])

@@ -208,21 +208,17 @@ Blocks packed_blocks(Draft& draft, const ir::View& view, const Matrices& matrix,
   const IndexExpr along_width = is_a ? matrix.row : matrix.col, along_depth = is_a ? matrix.col : matrix.row;
   const int major = along_depth.is_const(1) ? 1 : along_width.is_const(1) ? 0 : 2;
   const bool fragments = !halves && terms == 3 && is_a;
-  const BlockForm form = fragments ? BlockForm::kFragments : halves && major == 0 ? BlockForm::kColumns : BlockForm::kRows;
   const int parts = !halves && terms == 3 && !is_a ? 2 : 1;
   const bool shared = matrix.outer.is_const(0) && matrix.inner.is_const(0);
   const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0];
   const IndexExpr panels = ir::ceildiv(width, kWidth), steps = ir::ceildiv(depth, 8 * chunk);
 
-  TemplateLaunch launch = pack_launch(draft, KernelId::k_pack_group,
-                                      fragments                     ? "fragments"
-                                      : form == BlockForm::kColumns ? "columns"
-                                                                    : "rows",
-                                      4);
-  define(launch, "FORM", static_cast<int>(form));
+  TemplateLaunch launch = pack_launch(draft, KernelId::k_pack_group, fragments ? "fragments" : "rows", 4);
+  define(launch, "FORM", fragments);
   define(launch, "MAJOR", major);
   define(launch, "CHUNKED",
-         major < 2 && multiples(draft, chunk, {major == 1 ? along_width : along_depth, matrix.outer, matrix.inner}));
+         (major == 1 || (major == 0 && !halves)) &&
+             multiples(draft, chunk, {major == 1 ? along_width : along_depth, matrix.outer, matrix.inner}));
   define(launch, "TERMS", terms);
   launch.buffer("x", matrix.input);
   launch.args({{"width", width}, {"depth", depth}, {"inner", inner}, {"outer", matrix.outer}});
@@ -233,7 +229,7 @@ Blocks packed_blocks(Draft& draft, const ir::View& view, const Matrices& matrix,
   launch.store_aligned = true;
   // Blocks are stored as bits, so their dtype does not matter.
   const Operand blocks = packed(draft, view, {count, panels, steps, parts * kBlockFloats}, ir::DType::kF32, std::move(launch));
-  return {blocks.input, shared ? IndexExpr(0) : blocks.strides[0], form};
+  return {blocks.input, shared ? IndexExpr(0) : blocks.strides[0]};
 }
 
 }  // namespace ocl::schedule

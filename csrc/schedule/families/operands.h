@@ -81,14 +81,11 @@ void pass_matrix(TemplateLaunch& launch, const std::string& name, const Matrices
 /// matrices in memory; inner: see Matrices. If the batch strides of `matrix` are 0, one packed matrix serves all b.
 Matrices packed_panels(Draft& draft, const ir::View& view, const Matrices& matrix, const ir::IndexExpr& inner, int width);
 
-/// The order of elements in a block of a packed operand: the forms of kernels/pack/group.cl.
-enum class BlockForm { kRows, kColumns, kFragments };
 /// An operand packed in blocks, [b, panels of 64 rows or columns, steps, floats], by the kernel pack_group.
 struct Blocks {
   TemplateLaunch::Input input;
   // Floats from one matrix to the next. 0: one matrix serves the whole batch.
   ir::IndexExpr batch;
-  BlockForm form;
 };
 /// The operands of a product: A is [b, m, k], B is [b, k, n].
 enum class ProductOperand { kA, kB };

@@ -41,8 +41,6 @@ void offer_gemm_packed_tensor_core(Draft& draft) {
   const Blocks a = blocks(ProductOperand::kA), b = blocks(ProductOperand::kB);
   TemplateLaunch& launch = draft.launch();
   define(launch, "PACKED", 1);
-  define(launch, "A_ROWS", a.form != BlockForm::kColumns);
-  define(launch, "B_ROWS", b.form != BlockForm::kColumns);
   launch.buffers({{"a", a.input}, {"b", b.input}});
   launch.args({{"M", node.sizes[1]}, {"N", node.sizes[2]}, {"K", node.reduce_sizes[0]}});
   launch.args({{"a_batch", a.batch}, {"b_batch", b.batch}});
