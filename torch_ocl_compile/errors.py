@@ -39,7 +39,11 @@ class UnsupportedError(OclError, NotImplementedError):
 
 class FallbackError(UnsupportedError):
     """The caller's fault: an op without kernels, while the option fallback=error forbids running it on the CPU. The
-    message names the op."""
+    message names the op, and `reason` says why it has no kernels."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class DeviceError(OclError):

@@ -5,9 +5,9 @@
 #include "csrc/runtime/wrong_runtimes.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
-#include "csrc/torch/fallback.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/profiler.h"
+#include "csrc/torch/refusals.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace py = pybind11;
@@ -60,6 +60,31 @@ py::dict device_facts(int index) {
   return found;
 }
 
+void bind_refusals(py::module_& m) {
+  using aten::Refused;
+  py::class_<Refused> refused(m, "Refused");
+  py::enum_<Refused::Place>(refused, "Place").value("OUTSIDE", Refused::Place::kOutside).value("GRAPH", Refused::Place::kGraph);
+  refused.def(py::init<std::string, std::string, Refused::Place>(), py::arg("op"), py::arg("reason"), py::arg("place"))
+      .def_readonly("op", &Refused::op)
+      .def_readonly("reason", &Refused::reason)
+      .def_readonly("place", &Refused::place)
+      .def("count", [](const Refused& self) { return aten::count(self); })
+      .def(py::pickle([](const Refused& r) { return py::make_tuple(r.op, r.reason, r.place); },
+                      [](const py::tuple& t) {
+                        return Refused{t[0].cast<std::string>(), t[1].cast<std::string>(), t[2].cast<Refused::Place>()};
+                      }));
+  m.def("refusals", [] {
+    std::vector<std::pair<Refused, int64_t>> rows;
+    for (const auto& row : aten::refusals()) rows.emplace_back(row);
+    return rows;
+  });
+  m.def("fallback_counts", &aten::fallback_counts);
+  m.def("eager_reasons", &aten::eager_reasons);
+  m.def("reset_fallback_counts", &aten::reset_fallback_counts);
+  m.def("set_fallback_warnings", &aten::set_fallback_warnings, py::arg("on"));
+  m.def("set_fallback_forbidden", &aten::set_fallback_forbidden, py::arg("on"));
+}
+
 }  // namespace
 
 void bind_device(py::module_& m) {
@@ -101,10 +126,7 @@ void bind_device(py::module_& m) {
   m.def("seed_default_generators", &aten::seed_default_generators, py::arg("seed"));
   m.def("reserve_philox", &aten::reserve_philox, py::arg("index"), py::arg("count"));
 
-  m.def("fallback_counts", &aten::fallback_counts);
-  m.def("reset_fallback_counts", &aten::reset_fallback_counts);
-  m.def("set_fallback_warnings", &aten::set_fallback_warnings, py::arg("on"));
-  m.def("set_fallback_forbidden", &aten::set_fallback_forbidden, py::arg("on"));
+  bind_refusals(m);
   m.def("set_sdp_choice", &aten::set_sdp_choice, py::arg("choice"));
   m.def(
       "tensor_location",

@@ -41,12 +41,12 @@ aten::EagerConditions conditions_from(const py::object& made) {
 
 std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
   auto eager = std::make_shared<aten::EagerPlan>();
-  eager->refused = made.attr("refused").cast<bool>();
-  if (eager->refused) return eager;
+  eager->reason = made.attr("reason").cast<std::string>();
+  eager->bad_arguments = made.attr("bad_arguments").cast<bool>();
+  if (!eager->reason.empty()) return eager;
   eager->conditions = conditions_from(made.attr("conditions"));
   eager->resizes = made.attr("resizes").cast<decltype(eager->resizes)>();
   if (!eager->resizes.empty()) return eager;
-  if (made.attr("plan").is_none()) return nullptr;
   const auto plan = made.attr("plan").cast<std::shared_ptr<PyPlan>>();
   eager->plan = std::shared_ptr<exec::Plan>(plan, plan->plan.get());
   for (const py::handle input : made.attr("inputs")) eager->inputs.push_back(input_from(input.cast<py::tuple>()));
@@ -73,8 +73,7 @@ aten::CompiledOp compile_op(const py::function& compiler, const c10::OperatorHan
   }
   const py::object made =
       compiler(op.schema().name(), op.schema().overload_name(), values, arguments.same, static_cast<int>(level));
-  return {plan_from(made), made.attr("reason").cast<std::string>(), made.attr("graph").cast<std::string>(),
-          made.attr("lasting").cast<bool>()};
+  return {plan_from(made), made.attr("graph").cast<std::string>(), made.attr("lasting").cast<bool>()};
 }
 
 aten::EagerContext context_from(const py::function& context, int device) {
@@ -111,7 +110,7 @@ void set_eager_compiler(const py::object& compiler, const py::object& context) {
   aten::EagerCompiler made;
   made.compile = [compile](const c10::OperatorHandle& op, const torch::jit::Stack& stack, const aten::EagerArguments& arguments,
                            aten::KeyLevel level) {
-    if (!Py_IsInitialized()) return aten::CompiledOp();
+    if (!Py_IsInitialized()) return aten::CompiledOp{std::make_shared<aten::EagerPlan>()};
     return in_python([&] { return compile_op(*compile, op, stack, arguments, level); });
   };
   if (!context.is_none()) {
@@ -156,7 +155,6 @@ void bind_eager(py::module_& m) {
   m.def("set_configure", &set_configure, py::arg("configure"));
   m.def("set_before_first_use", &set_before_first_use, py::arg("action"));
   m.def("build_id", &build_id);
-  m.def("eager_reasons", &aten::eager_reasons);
   m.def("eager_counters", &counters);
   m.def(
       "is_wrapped_number", [](const at::Tensor& t) { return t.unsafeGetTensorImpl()->is_wrapped_number(); }, py::arg("tensor"));

@@ -11,8 +11,8 @@
 #include "csrc/torch/copy_kernel.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
-#include "csrc/torch/fallback.h"
 #include "csrc/torch/host_allocator.h"
+#include "csrc/torch/refusals.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace ocl::aten {

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "csrc/torch/eager_op.h"
 #include "csrc/torch/errors.h"
-#include "csrc/torch/fallback.h"
 
 namespace ocl::aten {
 
@@ -123,7 +123,7 @@ void with_places(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     (*stack)[first + 1] = indices;
   }
   if (!all_on(self.device(), indices)) (*stack)[first + 1] = moved(op, self.device(), indices);
-  fallback(op, stack);
+  run_eager_op(op, stack);
 }
 
 /// Writes values at indices. A number on the CPU that is written where a mask is true may have any dtype, as on all devices.

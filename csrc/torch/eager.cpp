@@ -44,6 +44,7 @@ struct Class {
   std::vector<PlanPointer> plans;  // One plan that serves all calls of the class, or plans with conditions.
   bool failed = false;             // True if a call was found for which no such plan can be made.
   int compiled = 0, failures = 0;  // Number of exact plans that were compiled, and of failures among them.
+  PlanPointer failure;             // The latest of them.
 
   bool is_full() const { return failed || plans.size() >= static_cast<size_t>(kMostConditional); }
   PlanPointer find(const EagerArguments& arguments) const {
@@ -51,9 +52,9 @@ struct Class {
       if (plan->conditions.empty() || plan->conditions.hold(arguments)) return plan;
     return nullptr;
   }
-  /// Adds a plan for this call. Null: there is none.
+  /// Adds a plan for this call, if there is one.
   void add(const PlanPointer& plan, const EagerArguments& arguments) {
-    if (!plan)
+    if (plan->has_no_kernels() || plan->bad_arguments)
       failed = true;
     else if (!find(arguments))  // Another thread may have added one.
       plans.push_back(plan);
@@ -61,7 +62,7 @@ struct Class {
 };
 
 struct Exact {
-  PlanPointer plan;  // Null: the call runs on the CPU.
+  PlanPointer plan;
   uint64_t used = 0;
 };
 
@@ -71,7 +72,6 @@ struct Cache {
   uint64_t clock = 0;  // Number of calls so far.
   std::unordered_map<std::string, Exact> exact;
   std::unordered_map<std::string, Class> classes;
-  std::map<std::string, std::string> reasons;  // Op -> reason.
   EagerCounters counters;
 
   void add(const std::string& key, const PlanPointer& plan) {
@@ -102,8 +102,8 @@ class CacheMiss {
             EagerCompiler compiler, std::unique_lock<std::mutex>& lock)
       : op_(op), stack_(stack), arguments_(arguments), compiler_(std::move(compiler)), lock_(lock) {}
 
-  /// Returns the plan that an earlier process has stored, if any.
-  std::optional<PlanPointer> stored(KeyLevel level) {
+  /// Returns the plan that an earlier process has stored. Null if there is none.
+  PlanPointer stored(KeyLevel level) {
     std::optional<CompiledOp> found;
     bool rejected = false;
     without_lock([&] {
@@ -119,8 +119,7 @@ class CacheMiss {
     });
     cache().counters.rejected += rejected;
     cache().counters.from_cache += found.has_value();
-    if (!found) return std::nullopt;
-    return keep(*found);
+    return found ? found->plan : nullptr;
   }
 
   PlanPointer compiled(KeyLevel level) {
@@ -128,25 +127,24 @@ class CacheMiss {
     bool is_stored = false;
     without_lock([&] {
       compiled = compiler_.compile(op_, stack_, arguments_, level);
-      at_boundary(
-          [&] { OCL_ASSERT(!compiled.plan || compiled.plan->conditions.hold(arguments_), "a plan excludes its call"); });
-      if (level != KeyLevel::kExact && compiled.plan && compiled.plan->refused)
-        refusals_.emplace_back(level, compiled);
+      at_boundary([&] { OCL_ASSERT(compiled.plan->conditions.hold(arguments_), "a plan excludes its call"); });
+      if (level != KeyLevel::kExact && compiled.plan->bad_arguments)
+        bad_arguments_.emplace_back(level, compiled);
       else
         is_stored = store(level, compiled);
     });
     ++cache().counters.compiled;
     cache().counters.stored += is_stored;
-    return keep(compiled);
+    return compiled.plan;
   }
 
-  /// Call after the search for an exact plan. If there is one, an earlier refusal of PyTorch was only about varying
-  /// sizes or numbers, not about these arguments. It then holds for the whole class and is stored.
+  /// Call after the search for an exact plan. If there is one, PyTorch's earlier error was only about varying sizes or
+  /// numbers, not about these arguments. It then holds for the whole class and is stored.
   void exact_is(const PlanPointer& plan) {
-    if (refusals_.empty() || !plan || plan->refused) return;
+    if (plan->has_no_kernels() || plan->bad_arguments) return;
     int64_t stored = 0;
     without_lock([&] {
-      for (const auto& [level, refusal] : refusals_) stored += store(level, refusal);
+      for (const auto& [level, compiled] : bad_arguments_) stored += store(level, compiled);
     });
     cache().counters.stored += stored;
   }
@@ -158,11 +156,6 @@ class CacheMiss {
     // If body() throws, the lock stays free. Nobody uses it afterwards.
     body();
     lock_.lock();
-  }
-
-  PlanPointer keep(const CompiledOp& compiled) {
-    if (!compiled.reason.empty()) cache().reasons[c10::toString(op_.operator_name())] = compiled.reason;
-    return compiled.plan;
   }
 
   /// Returns the number of the entry that `stored` read last. If it found no plan, a new plan gets this number.
@@ -180,7 +173,7 @@ class CacheMiss {
   }
 
   bool store(KeyLevel level, const CompiledOp& compiled) {
-    const bool elsewhere = compiled.plan && compiled.plan->plan && compiled.plan->plan->device->index() != device_;
+    const bool elsewhere = compiled.plan->plan && compiled.plan->plan->device->index() != device_;
     const int number = number_in_store(level);
     const bool can_store = compiled.lasting && !elsewhere && number < kMostConditional;
     const std::string key = can_store ? key_in_store(level, number) : "";
@@ -202,15 +195,21 @@ class CacheMiss {
   int device_ = -1;
   std::optional<EagerContext> context_;
   std::array<int, 3> numbers_{};  // For each key level.
-  // Refusals of the compiler that hold for a whole class of calls, with their key level.
-  std::vector<std::pair<KeyLevel, CompiledOp>> refusals_;
+  // PyTorch's errors for whole classes of calls, with their key level.
+  std::vector<std::pair<KeyLevel, CompiledOp>> bad_arguments_;
 };
+
+PlanPointer without_plan(std::string reason) {
+  auto plan = std::make_shared<EagerPlan>();
+  plan->reason = std::move(reason);
+  return plan;
+}
 
 PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments) {
   Cache& c = cache();
   const std::string exact = key_of(op, arguments, KeyLevel::kExact);
   std::unique_lock lock(c.mutex);
-  if (!c.compiler.compile) return nullptr;
+  if (!c.compiler.compile) return without_plan("the option eager=cpu runs ops on the CPU");
   if (const auto found = c.exact.find(exact); found != c.exact.end()) {
     found->second.used = ++c.clock;
     return found->second.plan;
@@ -223,41 +222,45 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
     const Class& known = c.classes[key];
     if (PlanPointer plan = known.find(arguments)) return plan;
     if (known.is_full() || known.compiled < after) return nullptr;
-    const std::optional<PlanPointer> stored = miss.stored(level);
-    PlanPointer plan = stored ? *stored : miss.compiled(level);
-    // A refusal says nothing about other sizes and numbers of the class.
-    if (plan && plan->refused) plan = nullptr;
+    PlanPointer plan = miss.stored(level);
+    if (!plan) plan = miss.compiled(level);
     c.classes[key].add(plan, arguments);
-    return plan;
+    // That there is no plan for the class says nothing about these sizes and numbers.
+    return plan->has_no_kernels() || plan->bad_arguments ? nullptr : plan;
   };
   if (arguments.has_floats)
     if (PlanPointer plan = generalise(by_number, KeyLevel::kAnyNumbers, arguments.varies ? 0 : kExactNumbers)) return plan;
   if (PlanPointer plan = generalise(by_size, KeyLevel::kAnySizes, kExactSizes)) return plan;
   {
     const Class& known = c.classes[by_size];
-    if (known.failures >= kMostFailures && known.compiled == known.failures) return nullptr;
-    if (known.is_full() && known.compiled >= kMostExact) return nullptr;
+    if (known.failures >= kMostFailures && known.compiled == known.failures) return known.failure;
+    if (known.is_full() && known.compiled >= kMostExact)
+      return without_plan("it has been compiled for " + std::to_string(known.compiled) +
+                          " calls that differ only in sizes or numbers, and no plan serves all of them");
   }
-  const std::optional<PlanPointer> stored = miss.stored(KeyLevel::kExact);
-  if (!stored) {
+  PlanPointer plan = miss.stored(KeyLevel::kExact);
+  if (!plan) {
     // An earlier process may have had so many calls of the class that it stored a plan for all of them.
     for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kAnyNumbers), std::pair(&by_size, KeyLevel::kAnySizes)}) {
       if (key->empty() || c.classes[*key].is_full()) continue;
-      const std::optional<PlanPointer> found = miss.stored(level);
-      if (!found || !*found || !(*found)->plan) continue;
-      c.classes[*key].add(*found, arguments);
-      return *found;
+      const PlanPointer found = miss.stored(level);
+      if (!found || !found->plan) continue;
+      c.classes[*key].add(found, arguments);
+      return found;
     }
+    plan = miss.compiled(KeyLevel::kExact);
   }
-  PlanPointer plan = stored ? *stored : miss.compiled(KeyLevel::kExact);
   miss.exact_is(plan);
   // A plan that only resizes tensors says nothing about whether the op can be compiled.
-  if (plan && !plan->resizes.empty()) return plan;
+  if (!plan->resizes.empty()) return plan;
   c.add(exact, plan);
   for (const std::string* key : {&by_number, &by_size}) {
     if (key->empty()) continue;
-    ++c.classes[*key].compiled;
-    c.classes[*key].failures += plan == nullptr;
+    Class& known = c.classes[*key];
+    ++known.compiled;
+    if (!plan->has_no_kernels()) continue;
+    ++known.failures;
+    known.failure = plan;
   }
   return plan;
 }
@@ -341,11 +344,6 @@ void set_eager_compiler(EagerCompiler compiler) {
   cache().compiler = std::move(compiler);
 }
 
-std::map<std::string, std::string> eager_reasons() {
-  const std::lock_guard lock(cache().mutex);
-  return cache().reasons;
-}
-
 EagerCounters eager_counters() {
   const std::lock_guard lock(cache().mutex);
   return cache().counters;
@@ -355,7 +353,7 @@ int64_t eager_plan_count() {
   Cache& c = cache();
   const std::lock_guard lock(c.mutex);
   int64_t count = 0;
-  for (const auto& [key, row] : c.exact) count += row.plan != nullptr && !row.plan->refused;
+  for (const auto& [key, row] : c.exact) count += row.plan->plan != nullptr;
   for (const auto& [key, known] : c.classes) count += static_cast<int64_t>(known.plans.size());
   return count;
 }
@@ -369,17 +367,17 @@ void forget_eager_plans() {
 
 void never_compile_on_this_thread() { t_never = true; }
 
-Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (t_never) return Outcome::kTracing;
+Attempt run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (t_never) return {Outcome::kTracing, "it is part of a compilation"};
   EagerArguments arguments = flatten(op, *stack);
-  if (!arguments.supported) return Outcome::kNone;
+  if (!arguments.unsupported.empty()) return {Outcome::kNone, arguments.unsupported};
   if (!memory_is_clear(op, arguments)) {
     separate_operands(op, *stack);
     arguments = flatten(op, *stack);
-    if (!arguments.supported || !memory_is_clear(op, arguments)) return Outcome::kNone;
+    if (!memory_is_clear(op, arguments)) return {Outcome::kNone, "tensors that it writes share memory"};
   }
   PlanPointer eager = find_or_compile(op, *stack, arguments);
-  if (eager && !eager->resizes.empty()) {
+  if (!eager->resizes.empty()) {
     for (const auto& [leaf, sizes, strides] : eager->resizes) {
       const at::Tensor& out = arguments.leaves[leaf].toTensor();
       keep_read_arguments(op, *stack, out);
@@ -388,11 +386,11 @@ Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     arguments = flatten(op, *stack);
     eager = find_or_compile(op, *stack, arguments);
   }
-  if (!eager || !eager->plan) return eager && eager->refused ? Outcome::kRefused : Outcome::kNone;
+  if (!eager->plan) return {eager->bad_arguments ? Outcome::kBadArguments : Outcome::kNone, eager->reason};
   const std::vector<at::Tensor> outputs = at_boundary([&] { return call(*eager, arguments); });
   torch::jit::drop(*stack, op.schema().arguments().size());
   push_returns(*eager, arguments, outputs, *stack);
-  return Outcome::kRan;
+  return {};
 }
 
 }  // namespace ocl::aten

@@ -5,7 +5,6 @@
 #include <ATen/core/stack.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,24 +42,27 @@ struct EagerReturn {
 };
 
 /// What runs when an op is called with arguments of one key. It is a plan; or a resize of tensors, after which the call has
-/// another key; or nothing, because PyTorch refuses such arguments.
+/// another key; or nothing, because there are no kernels, or because PyTorch raises an error for such arguments.
 struct EagerPlan {
   std::shared_ptr<exec::Plan> plan;
-  bool refused = false;
+  bool bad_arguments = false;
+  std::string reason;  // Why there is no plan.
   std::vector<EagerInput> inputs;
   std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of each size symbol.
   std::vector<EagerReturn> returns;
   // (leaf, sizes, strides) of each tensor to resize.
   std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;
   EagerConditions conditions;  // What a call of the key must fulfil so that the plan serves it.
+
+  /// True if the op has no kernels for such arguments.
+  bool has_no_kernels() const { return !plan && !bad_arguments && resizes.empty(); }
 };
 
 /// The result of compiling one op.
 struct CompiledOp {
-  std::shared_ptr<const EagerPlan> plan = nullptr;  // Null if there are no kernels for it.
-  std::string reason = "";                          // Why there is no plan, or why PyTorch refuses the arguments.
-  std::string graph = "";                           // The ir::Graph of the plan as text.
-  bool lasting = false;  // True if the result depends on the key alone, so that the cache may keep it.
+  std::shared_ptr<const EagerPlan> plan = nullptr;
+  std::string graph = "";  // The ir::Graph of the plan as text.
+  bool lasting = false;    // True if the result depends on the key alone, so that the cache may keep it.
 };
 
 /// Functions of the cache. Either may be empty.
@@ -90,8 +92,6 @@ struct EagerCompiler {
 
 /// Sets the compiler. Without one (at the start, and with TORCH_OCL_EAGER=cpu), nothing is compiled.
 void set_eager_compiler(EagerCompiler compiler);
-/// Returns the latest reason for each op that could not be compiled.
-std::map<std::string, std::string> eager_reasons();
 /// Returns the number of plans that eager ops keep: at most a thousand exact ones, and a few per class of calls.
 int64_t eager_plan_count();
 /// Counters since the start of the process.
@@ -108,12 +108,16 @@ void forget_eager_plans();
 void never_compile_on_this_thread();
 
 enum class Outcome : uint8_t {
-  kRan,      // The results are on the stack. With all other outcomes, nothing was changed.
-  kNone,     // There are no kernels for the op with these arguments.
-  kRefused,  // PyTorch refuses the arguments. Its CPU kernel gives the error message.
-  kTracing,  // The op is part of a compilation.
+  kRan,           // The results are on the stack. With all other outcomes, nothing was changed.
+  kNone,          // There are no kernels for the op with these arguments.
+  kBadArguments,  // PyTorch raises an error for the arguments. Its CPU kernel gives the message.
+  kTracing,       // The op is part of a compilation.
+};
+struct Attempt {
+  Outcome outcome = Outcome::kRan;
+  std::string reason = "";  // Why it did not run.
 };
 /// Runs the op if it can be compiled. It then replaces the arguments on the stack by the results.
-Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+Attempt run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace ocl::aten

@@ -167,6 +167,14 @@ void write_call(KeyWriter& key, const EagerArguments& arguments, KeyLevel level)
   }
 }
 
+/// Returns why kernels cannot read a tensor that is neither a number nor a strided real tensor on a device.
+std::string why_unsupported(const at::Tensor& t) {
+  if (t.is_complex()) return "complex numbers have no kernels";
+  if (t.is_neg()) return "lazy negative views have no kernels";
+  if (t.layout() != at::kStrided) return c10::str("tensors of layout ", t.layout(), " have no kernels");
+  return "a tensor of size " + c10::str(t.sizes()) + " is on " + t.device().str();
+}
+
 }  // namespace
 
 bool is_host_scalar(const at::Tensor& tensor) { return tensor.device().is_cpu() && tensor.dim() == 0; }
@@ -190,14 +198,14 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
       const at::Tensor& t = value.toTensor();
       if (is_host_scalar(t)) {
         result.has_floats |= t.unsafeGetTensorImpl()->is_wrapped_number() && t.is_floating_point();
-        result.supported &= !t.is_complex();
+        if (t.is_complex()) result.unsupported = "complex numbers have no kernels";
       } else if (t.device().is_privateuseone() && t.layout() == at::kStrided && !t.is_complex() && !t.is_neg()) {
         const void* address = t.numel() > 0 ? t.const_data_ptr() : static_cast<const void*>(t.unsafeGetTensorImpl());
         for (auto [it, end] = data.equal_range(address); it != end; ++it)
           if (is_same(result.leaves[it->second].toTensor(), t)) same = it->second;
         if (same == leaf) data.emplace(address, leaf);
       } else {
-        result.supported = false;
+        result.unsupported = why_unsupported(t);
       }
     }
     if (value.isDouble()) {
@@ -207,7 +215,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
         if (result.leaves[first].toDouble() == value.toDouble() && same == leaf) same = first;
       if (same == leaf) floats.push_back(leaf);
     }
-    result.supported &= !value.isComplexDouble();
+    if (value.isComplexDouble()) result.unsupported = "complex numbers have no kernels";
     result.leaves.push_back(value);
     result.argument.push_back(argument);
     result.same.push_back(same);

@@ -1,6 +1,6 @@
-// csrc/torch/nn_ops.cpp: eager ops that cannot use the general fallback. torch calls convolution, attention, and LSTM and GRU
+// csrc/torch/nn_ops.cpp: eager ops that cannot use run_on_cpu. torch calls convolution, attention, and LSTM and GRU
 // cells of a private device by names for which the CPU has no kernel. The schema of batch norm does not say that it writes its
-// running statistics. If such an op cannot be compiled, it runs on the CPU by its plain formula, which counts as a fallback.
+// running statistics. If such an op cannot be compiled, it runs on the CPU by its plain formula.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "csrc/torch/device_state.h"
-#include "csrc/torch/eager.h"
+#include "csrc/torch/eager_op.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/refused_layouts.h"
 #include "csrc/torch/tensor_location.h"
@@ -37,7 +37,6 @@ at::Tensor back(const at::Tensor& t, at::Device device) { return t.defined() ? t
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias, at::IntArrayRef stride,
                        at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                        int64_t groups) {
-  count_fallback("aten::convolution_overrideable");
   return back(
       at::convolution(host(input), host(weight), host(bias), stride, padding, dilation, transposed, output_padding, groups),
       input.device());
@@ -48,20 +47,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
                                                                     at::IntArrayRef padding, at::IntArrayRef dilation,
                                                                     bool transposed, at::IntArrayRef output_padding,
                                                                     int64_t groups, std::array<bool, 3> mask) {
-  count_fallback("aten::convolution_backward_overrideable");
   const int64_t outputs = weight.size(transposed ? 1 : 0) * (transposed ? groups : 1);
   auto [gi, gw, gb] = at::convolution_backward(host(grad), host(input), host(weight), at::IntArrayRef{outputs}, stride, padding,
                                                dilation, transposed, output_padding, groups, mask);
   return {back(gi, input.device()), back(gw, input.device()), back(gb, input.device())};
 }
 
-/// Runs batch norm on the CPU. The general fallback would not copy running_mean and running_var back, because the schema does
+/// Runs batch norm on the CPU. run_on_cpu would not copy running_mean and running_var back, because the schema does
 /// not say that they are written.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input, const OptionalTensor& weight,
                                                           const OptionalTensor& bias, const OptionalTensor& running_mean,
                                                           const OptionalTensor& running_var, bool training, double momentum,
                                                           double eps) {
-  count_fallback("aten::native_batch_norm");
   const OptionalTensor mean = host(running_mean), var = host(running_var);
   auto [out, save_mean, save_invstd] =
       at::native_batch_norm(host(input), host(weight), host(bias), mean, var, training, momentum, eps);
@@ -116,7 +113,6 @@ at::Tensor dropout_mask(const at::Tensor& like, double p, uint64_t seed, uint64_
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
 attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor& bias, double p, bool causal,
           bool, std::optional<double> scale) {
-  count_fallback("aten::_scaled_dot_product_fused_attention_overrideable");
   const Attention a = attention_inputs(q, k, v, bias, scale);
   const at::Tensor scores = a.scores(causal);
   const at::Tensor lse = scores.logsumexp(-1);
@@ -142,7 +138,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
     std::array<bool, 4> mask, const at::Tensor& out, const at::Tensor& lse, const at::Tensor&, const at::Tensor&, c10::SymInt,
     c10::SymInt, double p, bool causal, const at::Tensor& seed, const at::Tensor& offset, std::optional<double> scale) {
-  count_fallback("aten::_scaled_dot_product_fused_attention_overrideable_backward");
   const Attention a = attention_inputs(q, k, v, bias, scale);
   const at::ScalarType type = a.q.scalar_type();
   const at::Tensor g = host(grad_out).to(type);
@@ -173,7 +168,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
                                                          const at::Tensor& cx, const OptionalTensor& input_bias,
                                                          const OptionalTensor& hidden_bias) {
-  count_fallback("aten::_thnn_fused_lstm_cell");
   at::Tensor gates = host(input_gates) + host(hidden_gates);
   if (input_bias.has_value() && input_bias->defined()) gates = gates + host(*input_bias) + host(*hidden_bias);
   const auto part = gates.chunk(4, 1);
@@ -186,7 +180,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const OptionalTensor& grad_hy, const OptionalTensor& grad_cy,
                                                                   const at::Tensor& cx, const at::Tensor& cy,
                                                                   const at::Tensor& workspace, bool has_bias) {
-  count_fallback("aten::_thnn_fused_lstm_cell_backward_impl");
   const bool has_hy = grad_hy.has_value() && grad_hy->defined(), has_cy = grad_cy.has_value() && grad_cy->defined();
   if (!has_hy && !has_cy) return {};
   const auto part = host(workspace).chunk(4, 1);
@@ -203,7 +196,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional
 
 std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& hx,
                                             const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
-  count_fallback("aten::_thnn_fused_gru_cell");
   at::Tensor input = host(input_gates), hidden = host(hidden_gates);
   if (input_bias.has_value() && input_bias->defined()) {
     input = input + host(*input_bias);
@@ -219,7 +211,6 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates, const
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_backward(const at::Tensor& grad_hy,
                                                                                          const at::Tensor& workspace,
                                                                                          bool has_bias) {
-  count_fallback("aten::_thnn_fused_gru_cell_backward");
   const auto part = host(workspace).chunk(5, 1);
   const at::Tensor &r = part[0], &z = part[1], &n = part[2], &h = part[3], &hn = part[4], gh = host(grad_hy);
   const at::Tensor gn = gh * (1 - z) * (1 - n * n), gz = gh * (h - n) * z * (1 - z), gr = gn * hn * r * (1 - r);
@@ -250,10 +241,9 @@ namespace {
 /// A boxed kernel that runs the op compiled if possible. Otherwise it calls `Function`, one of the functions above.
 template <class Function>
 void compiled_or(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (run_compiled(op, stack) == Outcome::kRan) return;
   using Kernel = typename c10::impl::WrapFunctionIntoFunctor<Function>::type;
   static Kernel kernel;
-  c10::impl::make_boxed_from_unboxed_functor<Kernel, false>::call(&kernel, op, keys, stack);
+  run_eager_op(op, stack, [&] { c10::impl::make_boxed_from_unboxed_functor<Kernel, false>::call(&kernel, op, keys, stack); });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// csrc/torch/ops.cpp: native eager ops, which allocate, view or resize. Copies are in copy.cpp. All other ops use fallback.cpp.
+// csrc/torch/ops.cpp: native eager ops, which allocate, view or resize. Copies are in copy.cpp. All other ops use eager_op.cpp.
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>

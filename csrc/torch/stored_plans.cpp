@@ -83,11 +83,11 @@ class Coder {
   size_t at_ = 0;
 };
 
-enum class EntryKind : uint8_t { kPlan, kNoKernels, kRefused, kResizes };
+enum class EntryKind : uint8_t { kPlan, kNoKernels, kBadArguments, kResizes };
 
 EntryKind entry_kind(const CompiledOp& compiled) {
-  if (!compiled.plan) return EntryKind::kNoKernels;
-  if (compiled.plan->refused) return EntryKind::kRefused;
+  if (compiled.plan->has_no_kernels()) return EntryKind::kNoKernels;
+  if (compiled.plan->bad_arguments) return EntryKind::kBadArguments;
   return compiled.plan->resizes.empty() ? EntryKind::kPlan : EntryKind::kResizes;
 }
 
@@ -109,12 +109,12 @@ void describe(Coder& coder, EagerConditions& conditions) {
   });
 }
 
-void describe(Coder& coder, EntryKind& what, EagerPlan& plan, std::string& graph, std::string& reason) {
+void describe(Coder& coder, EntryKind& what, EagerPlan& plan, std::string& graph) {
   std::string format = kFormat;
   coder.text(format);
   if (format != kFormat) fail(ErrorKind::kInternal, "it has another format");
   coder.value(what);
-  coder.text(reason);
+  coder.text(plan.reason);
   coder.text(graph);
   coder.list(plan.inputs, [&](EagerInput& input) {
     coder.value(input.kind);
@@ -181,17 +181,10 @@ bool fits(const EagerPlan& plan, const ir::Graph& graph, const EagerArguments& a
 
 std::string entry_of(const CompiledOp& compiled) {
   EntryKind what = entry_kind(compiled);
-  EagerPlan recipe;
-  if (compiled.plan) {
-    recipe.inputs = compiled.plan->inputs;
-    recipe.symbols = compiled.plan->symbols;
-    recipe.returns = compiled.plan->returns;
-    recipe.resizes = compiled.plan->resizes;
-    recipe.conditions = compiled.plan->conditions;
-  }
-  std::string graph = compiled.graph, reason = compiled.reason;
+  EagerPlan recipe = *compiled.plan;
+  std::string graph = compiled.graph;
   Coder coder;
-  describe(coder, what, recipe, graph, reason);
+  describe(coder, what, recipe, graph);
   return coder.take_bytes();
 }
 
@@ -204,7 +197,7 @@ StoredOp compiled_from(const std::string& entry, const c10::OperatorHandle& op, 
   EntryKind what = EntryKind::kPlan;
   try {
     Coder coder(entry);
-    describe(coder, what, *plan, compiled.graph, compiled.reason);
+    describe(coder, what, *plan, compiled.graph);
     coder.expect_end();
     graph = ir::parse_graph(compiled.graph);
     ir::verify(graph, ir::Level::kGraph);
@@ -215,8 +208,7 @@ StoredOp compiled_from(const std::string& entry, const c10::OperatorHandle& op, 
     return {StoredOp::State::kDamaged};
   }
   if (!plan->conditions.hold(arguments)) return {StoredOp::State::kOtherCalls};
-  if (what == EntryKind::kNoKernels) return {StoredOp::State::kServes, std::move(compiled)};
-  plan->refused = what == EntryKind::kRefused;
+  plan->bad_arguments = what == EntryKind::kBadArguments;
   if (what == EntryKind::kPlan) {
     exec::PlanOptions options = context.options;
     options.label = "stored plan of " + name;

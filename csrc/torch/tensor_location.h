@@ -46,7 +46,4 @@ void set_configure(std::function<void()> configure);
 /// mode.
 void set_sdp_choice(int64_t choice);
 
-/// Counts an op that ran on the CPU. Warns once per name.
-void count_fallback(const std::string& op);
-
 }  // namespace ocl::aten

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests import fork_server
 
-# A part of the warning that csrc/torch/fallback.cpp prints at a fallback.
+# A part of the warning that csrc/torch/refusals.cpp prints at a fallback.
 FELL_BACK = "runs on the CPU, with copies both ways"
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -55,8 +55,14 @@ def test_fallback_reaches_eager_ops(ocl_device):
     x = torch.ones(2, 3, dtype=torch.complex64, device=ocl_device)
     torch.ocl.reset_fallback_counts()
     with config.override(fallback="error", eager="compile", warn_fallback=False):
-        with pytest.raises(FallbackError, match=r"(?s)aten::linalg_qr\S* on \(complex64\[2, 3\].*fallback=error.*do: "):
+        with pytest.raises(
+            FallbackError, match=r"(?s)aten::linalg_qr\S* on \(complex64\[2, 3\].*fallback=error.*why: +complex.*do: "
+        ):
             torch.linalg.qr(x)
+        with pytest.raises(FallbackError, match=r"(?s)aten::native_batch_norm.*why: +complex numbers have no kernels"):
+            torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+        with pytest.raises(FallbackError, match=r"(?s)aten::bincount.*why: +aten.bincount.default: no lowering\n"):
+            torch.bincount(torch.tensor([3, 1], device=ocl_device))
         assert (torch.ones(2, 3, device=ocl_device).cosh() > 1).all(), "ops with kernels run"
         # The error is PyTorch's own, not one of this project.
         with pytest.raises(RuntimeError, match="mat1 and mat2") as raised:

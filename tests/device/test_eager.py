@@ -377,6 +377,7 @@ def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytes
     x = torch.arange(6.0).to(ocl_device)
     expected, call = compiled(x), torch.nn.Module.__call__
     seen: list[Any] = []
+    torch.ocl.reset_fallback_counts()
 
     def form(a: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:

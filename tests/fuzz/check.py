@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -172,10 +173,13 @@ def _repeats(first: Seen | None, got: Seen, unstable: int) -> Verdict:
 
 def fallbacks() -> dict[str, int]:
     """Returns the ops that ran eagerly or on the CPU so far, with counts."""
-    from torch_ocl_compile.lowering.fallback import FALLBACKS
+    from torch_ocl_compile import _C
 
-    found = {f"compiled: {op}": times for (op, _), times in FALLBACKS.items()}
-    return {**found, **{f"eager: {op}": times for op, times in torch.ocl.fallback_counts().items()}}
+    found: Counter[str] = Counter()
+    for refused, times in _C.refusals():
+        kind = "compiled" if refused.place == _C.Refused.Place.GRAPH else "eager"
+        found[f"{kind}: {refused.op}"] += times
+    return found
 
 
 def refused_on_device(program: Program, device: str, n: int, k: int) -> bool:

@@ -30,8 +30,8 @@ from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
 from torch_ocl_compile.decompositions.table import LateTable
 from torch_ocl_compile.errors import CompilerCrashError, ConfigError, FallbackError, UnsupportedError
 from torch_ocl_compile.fx.host_part import graph_device, tensors_of
-from torch_ocl_compile.lowering.checks import Refused
-from torch_ocl_compile.lowering.fallback import record
+from torch_ocl_compile.lowering.checks import BadArguments
+from torch_ocl_compile.lowering.fallback import record, refused
 from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.lowered import Lowered, PlanOutput
@@ -144,7 +144,7 @@ def compile_or_raise(
             )
         except FallbackError:
             raise
-        except Refused as error:  # Running the graph raises PyTorch's own error.
+        except BadArguments as error:  # Running the graph raises PyTorch's own error.
             log.info("%s is not compiled: %s", label, error)
             return CompiledGraph(eager_call(gm), reason=f"it is not compiled: {error}")
         except UnsupportedError as error:
@@ -185,7 +185,7 @@ def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, 
     if settings.get("fallback") == "error":
         message = f"the whole {kind} graph would run eagerly, which options={{'fallback': 'error'}} forbids.\n"
         raise FallbackError(f"{message}  why:   {reason}")
-    record(f"the whole {kind} graph", reason)
+    record(refused(f"the whole {kind} graph", reason))
     return CompiledGraph(eager_call(gm), reason=f"it runs eagerly: {reason}")
 
 

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from torch_ocl_compile import config
-from torch_ocl_compile.lowering.fallback import FALLBACKS
+from torch_ocl_compile import _C, config
 
 KEPT = 64  # Number of records of compiled graphs that are kept.
 
@@ -121,7 +120,7 @@ def save_failure(name: str, texts: Mapping[str, str], objects: Mapping[str, Any]
 
 def fallback_counts() -> dict[str, int]:
     """Returns "op: reason" -> number of nodes that ran eagerly."""
-    return {f"{op}: {reason}": count for (op, reason), count in FALLBACKS.items()}
+    return {f"{r.op}: {r.reason}": n for r, n in _C.refusals() if r.place == _C.Refused.Place.GRAPH}
 
 
 def fallbacks_since(before: dict[str, int]) -> dict[str, int]:

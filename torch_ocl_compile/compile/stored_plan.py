@@ -94,8 +94,8 @@ class CompiledGraph(OutputCode):
         plan = make_plan(lowered, body.settings, label)
         if plan.output_strides() != body.strides:
             raise InternalError("its results have other strides than those that were stored")
-        for op, reason in lowered.fallbacks:
-            record(op, reason)
+        for op in lowered.refused:
+            record(op)
         size = debug.remember(label, body.fx_nodes, lowered, plan).size()
         times.keep(label, size, plan.timings(), loaded=True, loading=loading, tuning=tuning)
         run = Call(lowered, plan).boxed()

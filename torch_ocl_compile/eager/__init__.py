@@ -5,5 +5,5 @@ from torch_ocl_compile import _C
 
 
 def reasons() -> dict[str, str]:
-    """Returns the latest reason for each op that could not be compiled."""
+    """Returns the latest reason for each op that ran on the CPU since torch.ocl.reset_fallback_counts()."""
     return _C.eager_reasons()

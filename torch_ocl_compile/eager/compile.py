@@ -23,7 +23,7 @@ from torch_ocl_compile.eager.conditions import Conditions
 from torch_ocl_compile.eager.op_trace import Level, OpTrace, Return, Untraceable
 from torch_ocl_compile.eager.tracing_thread import tracing_thread
 from torch_ocl_compile.errors import CompilerCrashError, UnsupportedError
-from torch_ocl_compile.lowering.checks import Refused
+from torch_ocl_compile.lowering.checks import BadArguments
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.random import functionalise
@@ -46,7 +46,7 @@ class EagerPlan:
     returns: list[Return] = field(default_factory=list)
     resizes: list[tuple[int, list[int], list[int]]] = field(default_factory=list)  # (leaf, sizes, strides).
     conditions: Conditions = field(default_factory=Conditions)  # The calls that the plan serves.
-    refused: bool = False  # PyTorch's CPU kernel will raise its own error.
+    bad_arguments: bool = False  # PyTorch's CPU kernel will raise its own error.
     reason: str = ""  # Why there is no plan.
     graph: str = ""  # The plan's ir.Graph as text.
     lasting: bool = False  # The result follows from the call alone, so another process would get the same.
@@ -56,22 +56,23 @@ def compile_op(name: str, overload: str, args: list[Any], same: list[int], level
     """Returns the plan for a call, or why there is none. `same`: for each leaf, the number of the first leaf that is
     the same."""
     label = f"{name}.{overload}" if overload else name
-    refused = False
+    bad = False
     try:
         made = tracing_thread().submit(_compile, name, overload, args, same, Level(level)).result()
         made.lasting = _lasts(name)
         return made
     except Untraceable as error:
-        reason, refused, lasting = error.__cause__ or error, error.refused, error.refused or error.lasting
-    except Refused as error:
-        reason, refused, lasting = error, True, True
+        reason, bad, lasting = error.__cause__ or error, error.bad_arguments, error.bad_arguments or error.lasting
+    except BadArguments as error:
+        reason, bad, lasting = error, True, True
     except UnsupportedError as error:
         reason, lasting = error, True
     except CompilerCrashError as error:
         reason, lasting = error, False
-    text = f"{type(reason).__name__}: {reason}"
-    log.debug("%s is not compiled (%s): %s", label, Level(level).name.lower(), text)
-    return EagerPlan(refused=refused, reason=text, lasting=lasting and _lasts(name))
+    log.debug("%s is not compiled (%s): %s: %s", label, Level(level).name.lower(), type(reason).__name__, reason)
+    # The further lines of a message are about graphs of the user's.
+    text = getattr(reason, "reason", "") or f"{type(reason).__name__}: {reason}".partition("\n")[0]
+    return EagerPlan(bad_arguments=bad, reason=text, lasting=lasting and _lasts(name))
 
 
 def _lasts(name: str) -> bool:

@@ -64,13 +64,13 @@ _OF_TRACES = (
 class Untraceable(Exception):
     """PyTorch cannot trace the op.
 
-    `refused` is true if its arguments are the reason; the op itself will report the error. `lasting` is true if it
+    `bad_arguments` is true if its arguments are the reason; the op itself will report the error. `lasting` is true if it
     can never be traced.
     """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
-        self.refused = type(error) in (*_OF_ARGUMENTS, TypeError)
+        self.bad_arguments = type(error) in (*_OF_ARGUMENTS, TypeError)
         self.lasting = isinstance(error, (*_OF_TRACES, NotImplementedError))
 
 

@@ -20,7 +20,7 @@ Tensor = torch.Tensor
 Check = Callable[..., "bool | torch.SymBool"]
 
 
-class Refused(Exception):
+class BadArguments(Exception):
     """Means that eager PyTorch raises an error for the arguments of a node."""
 
 
@@ -38,13 +38,13 @@ def check(*names: str) -> Callable[[Check], Check]:
 
 
 def refuse_bad_arguments(node: torch.fx.Node) -> None:
-    """Raises Refused if eager PyTorch would raise an error for the arguments of the node."""
+    """Raises BadArguments if eager PyTorch would raise an error for the arguments of the node."""
     wrong = CHECKS.get(node.target)
     if wrong is None:
         return
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
     if statically_known_true(wrong(*args, **kwargs)):
-        raise Refused(f"{node.target} refuses its arguments")
+        raise BadArguments(f"{node.target} refuses its arguments")
 
 
 @check("aten._softmax.default", "aten._log_softmax.default")

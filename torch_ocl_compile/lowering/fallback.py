@@ -1,13 +1,11 @@
-# torch_ocl_compile/lowering/fallback.py: runs an op without lowering eagerly as a node of the plan, and counts it.
-"""Fallbacks are slow, so they are counted with their reasons and logged once each.
-
-options={"fallback": "error"} forbids them.
+# torch_ocl_compile/lowering/fallback.py: runs an op without lowering eagerly as a node of the plan.
+"""Such ops are slow, so they are counted with their reasons and logged once each. options={"fallback": "error"} forbids
+them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.context import Context, ir_dtype
@@ -26,15 +25,16 @@ REMEDY = (
     "         use other ops, or add a lowering: docs/adding_an_op.md"
 )
 
-# (op, reason) -> number of fallback nodes over all graphs.
-FALLBACKS: Counter[tuple[str, str]] = Counter()
+
+def refused(op: str, reason: str) -> _C.Refused:
+    return _C.Refused(op, reason, _C.Refused.Place.GRAPH)
 
 
-def record(op: str, reason: str) -> None:
-    """Counts a fallback. The first one of each op and reason is logged."""
-    FALLBACKS[op, reason] += 1
-    if FALLBACKS[op, reason] == 1:
-        log.warning("%s runs eagerly: %s", op, reason)
+def record(op: _C.Refused) -> _C.Refused:
+    """Counts an op, and returns it. The first one of each name and reason is logged."""
+    if op.count() == 1:
+        log.warning("%s runs eagerly: %s", op.op, op.reason)
+    return op
 
 
 def reason_for(lowering: Callable[..., Any] | None, crashes: bool) -> str:

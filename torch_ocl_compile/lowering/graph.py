@@ -13,14 +13,14 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves
 
-from torch_ocl_compile._C import ir
+from torch_ocl_compile._C import Refused, ir
 from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
 from torch_ocl_compile.fx.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.bounds import Checked, find_outside
-from torch_ocl_compile.lowering.checks import Refused, refuse_bad_arguments
+from torch_ocl_compile.lowering.checks import BadArguments, refuse_bad_arguments
 from torch_ocl_compile.lowering.context import Context, ir_dtype
-from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record
+from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.lowered import (
     Argument,
@@ -131,7 +131,7 @@ class _Lowering:
         # The nodes of Part.BEFORE whose results are needed. HostValue.position is an index into this list.
         self.host_values: list[torch.fx.Node] = []
         self.into_inputs = scatters_into_inputs(gm.graph)
-        self.fallbacks: list[tuple[str, str]] = []
+        self.refused: list[Refused] = []
 
     def run(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
@@ -263,8 +263,8 @@ class _Lowering:
             self.builder.origin = origin(node)
             return self.apply(node, args, kwargs)
         except FallbackError as error:
-            raise FallbackError(f"{error}\n{describe(node)}\n{REMEDY}") from error
-        except Refused:
+            raise FallbackError(f"{error}\n{describe(node)}\n{REMEDY}", error.reason) from error
+        except BadArguments:
             raise
         except OclError as error:
             raise type(error)(f"{error}\n{describe(node)}") from error
@@ -291,9 +291,9 @@ class _Lowering:
             return result
         reason = reason_for(lowering, crashes)
         if self.fallback == "error":
-            raise FallbackError(f"{name}: {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly.")
-        record(name, reason)
-        self.fallbacks.append((name, reason))
+            message = f"{name}: {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly."
+            raise FallbackError(message, f"{name}: {reason}")
+        self.refused.append(record(refused(name, reason)))
         return lower_call(self.context, target, args, kwargs)
 
     def store(self, node: torch.fx.Node, target: ir.Value, value: ir.Value) -> ir.Value:
@@ -398,7 +398,7 @@ class _Lowering:
             host_values=self.host_values,
             checked=[checked for checked, _ in self.outside],
             awaited=self.context.awaited,
-            fallbacks=self.fallbacks,
+            refused=self.refused,
         )
 
     def size_result(self, value: Any) -> Result:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile._C import ir
+from torch_ocl_compile._C import Refused, ir
 from torch_ocl_compile.lowering.bounds import Checked
 from torch_ocl_compile.lowering.symbolic import SizeFunction, SymbolSource
 
@@ -118,5 +118,4 @@ class Lowered:
     checked: list[Checked] = field(default_factory=list)
     # Positions of arguments for which the graph waits, because a collective may still be writing them.
     awaited: list[int] = field(default_factory=list)
-    # The op and the reason of each of `calls`.
-    fallbacks: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)  # The ops among `calls` that have no kernels.
