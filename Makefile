@@ -16,7 +16,7 @@ WERROR ?= OFF
 RECORD ?=
 RECORDED = $(if $(RECORD),--record $(RECORD))
 
-.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress process_ends torch_distributed fuzz fresh oclgrind docs lint bench clean
+.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress process_ends torch_distributed fuzz fresh oclgrind offline docs lint bench clean
 .PHONY: setup build tests_setup
 
 demo: build
@@ -85,6 +85,12 @@ fresh: tests_setup build
 oclgrind: tests_setup build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.oclgrind $(RECORDED)
 
+# Compiles the kernels for GPUs of Intel and AMD, which need not be there, compares registers and spills with
+# tests/offline/allowed.csv, and writes docs/offline.md. A second run compiles only what changed.
+offline: tests_setup build
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.offline run --jobs $(JOBS)
+	$(BIN)/python -m tests.offline table
+
 # A wheel for the Python and the torch of $(VENV), in dist/. Installing it needs no compiler, no headers and no system
 # packages.
 wheel: setup
@@ -127,9 +133,10 @@ $(VENV)/.setup: scripts/install_system.sh scripts/install_python.sh
 	PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/install_python.sh $(VENV)
 	echo "$(VERSIONS)" > $@
 
-$(VENV)/.tests_setup: $(VENV)/.setup
+$(VENV)/.tests_setup: $(VENV)/.setup scripts/offline_compilers.sh
 	scripts/install_system.sh tests
 	TORCHVISION="$(TORCHVISION)" scripts/install_python.sh $(VENV) tests
+	scripts/offline_compilers.sh || echo "their tests skip"
 	touch $@
 
 $(VENV)/.build: $(VENV)/.setup $(SOURCES)

@@ -4,7 +4,7 @@
 # OpenCL device appears. Does nothing if FOLDER already holds them. tests/offline uses them. Exit status 3: they cannot be fetched here.
 set -euo pipefail
 
-folder=${1:-${TORCH_OCL_OFFLINE_COMPILERS:-$HOME/.cache/torch_ocl_compile/offline_compilers}}
+folder=${1:-${OCL_OFFLINE_COMPILERS:-$HOME/.cache/torch_ocl_compile/offline_compilers}}
 packages=(intel-opencl-icd libigc1 libigdfcl1 libigdgmm12 libopencl-clang14 libllvmspirvlib14 libllvm14 libclang-cpp14
   rocm-device-libs clang-19 libclang-cpp19 libllvm19 libclang-common-19-dev)
 # The list is in the file's name: with another list, the folder is filled anew.
@@ -12,6 +12,10 @@ complete=.complete_$(echo "${packages[@]}" | cksum | cut -d ' ' -f 1)
 [ -e "$folder/$complete" ] && exit 0
 
 fail() { echo "offline compilers: $*" >&2; exit 3; }
+mkdir -p "$(dirname "$folder")"
+exec 9>"$folder.lock"
+flock 9
+[ -e "$folder/$complete" ] && exit 0  # Another process has filled it in the meantime.
 # Only what an earlier run made is replaced.
 if [ -e "$folder" ] && ! compgen -G "$folder/.complete_*" >/dev/null; then
   rmdir "$folder" 2>/dev/null || fail "$folder exists and holds something else"
@@ -27,7 +31,6 @@ if [ -n "$(unknown)" ]; then
 fi
 
 # Filled beside its place and then renamed, so that FOLDER is never half full.
-mkdir -p "$(dirname "$folder")"
 new=$(mktemp -d "$folder.XXXXXX")
 trap 'rm -rf "$new"' EXIT
 mkdir "$new/debs"
@@ -45,4 +48,4 @@ missing=$(LD_LIBRARY_PATH=$libraries:$libraries/intel-opencl:$new/usr/lib/llvm-1
 touch "$new/$complete"
 chmod 755 "$new"
 rm -rf "$folder"
-mv -T "$new" "$folder" || [ -e "$folder/$complete" ]
+mv -T "$new" "$folder"

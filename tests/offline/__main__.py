@@ -1,7 +1,13 @@
 # tests/offline/__main__.py: the command line of the kernels compiled for GPUs that this machine lacks.
-"""python -m tests.offline compile FILE.cl... [--chips gfx906,skl] [--jobs N]
+"""python -m tests.offline COMMAND
 
-Compiles kernels as files and prints what each needs on each chip. docs/testing.md says more."""
+compile   compiles kernels that are files, and prints what each needs on each chip
+render    writes the kernels of kernels.def, and of networks, as files
+run       renders and compiles kernels, and compares what they need with allowed.csv
+allow     after a run of all kernels and chips: makes what was found the limit, in allowed.csv
+table     after a run of all kernels and chips: writes docs/offline.md
+
+docs/testing.md says more."""
 
 from __future__ import annotations
 
@@ -9,13 +15,17 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.offline import networks, rendering, rows, summary, table
 from tests.offline.compilers import CHIPS, FOLDER, Report
+from tests.offline.rendering import Kernel
 from tests.offline.results import Results
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts/offline_compilers.sh"
-HEAD = ("chip", "registers", "scalar", "spills", "scratch", "local", "width", "waves")
+HEAD = ("chip", "registers", "scalars", "spills", "s.spills", "scratch", "local", "width", "waves")
+PARTS = ("rows", "goldens", "networks")
 
 
 def chips_named(names: str) -> list[str]:
@@ -29,9 +39,9 @@ def chips_named(names: str) -> list[str]:
     return found
 
 
-def row(chip: str, report: Report | str) -> tuple[str, ...]:
+def line(chip: str, report: Report | str) -> str:
     if isinstance(report, str):
-        return (chip, report.strip())
+        return f"  {chip:>10} does not build: {report.strip()}"
     numbers = (
         report.registers,
         report.scalar_registers,
@@ -41,7 +51,7 @@ def row(chip: str, report: Report | str) -> tuple[str, ...]:
         report.width,
         report.waves,
     )
-    return (chip, *(str(n) for n in numbers))
+    return "  " + "".join(f"{cell:>10}" for cell in (chip, *numbers))
 
 
 def compile_files(options: argparse.Namespace) -> int:
@@ -52,29 +62,108 @@ def compile_files(options: argparse.Namespace) -> int:
     failed = False
     for file, text in texts.items():
         print(file)
-        rows = [row(chip, results.of(text, chip)) for chip in options.chips]
-        failed |= any(len(r) != len(HEAD) for r in rows)
-        for r in [HEAD, *rows]:
-            print(
-                "  " + "".join(f"{cell:>10}" for cell in r)
-                if len(r) == len(HEAD)
-                else f"  {r[0]:>10} does not build: {r[1]}"
-            )
+        print("  " + "".join(f"{cell:>10}" for cell in HEAD))
+        for chip in options.chips:
+            print(line(chip, report := results.of(text, chip)))
+            failed |= isinstance(report, str)
     return int(failed)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.offline", description=__doc__)
-    commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("compile", help="compile files and print what they need")
-    command.add_argument("files", nargs="+", type=Path)
-    command.set_defaults(do=compile_files)
-    command.add_argument(
-        "--chips", type=chips_named, default=list(CHIPS), help="names or vendors, with commas between them"
+def rendered(options: argparse.Namespace) -> Iterator[Kernel]:
+    """Yields the kernels that the options name. Kernels that differ in sizes only stand for each other."""
+    names, types = options.networks or list(networks.NETWORKS), options.types.split(",")
+    parts = options.parts.split(",")
+    if "rows" in parts:
+        for name, problem in rows.PROBLEMS.items():
+            for type in problem.types:
+                if type in types:
+                    yield from rows.render(name, type)
+    if "goldens" in parts:
+        yield from rendering.goldens()
+    if "networks" in parts:
+        yield from networks.render_all(names, types, options.jobs)
+
+
+def chosen(options: argparse.Namespace) -> list[Kernel]:
+    every = list(rendered(options))
+    kernels = (
+        list({(k.row, k.type, k.text): k for k in every}.values()) if options.every else summary.one_of_each(every)
     )
-    command.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers that run at the same time")
+    kernels = [k for k in kernels if options.row in k.row]
+    print(f"{len(every)} kernels, of which {len(kernels)} are compiled", flush=True)
+    return kernels
+
+
+def write_files(options: argparse.Namespace) -> int:
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for number, kernel in enumerate(chosen(options)):
+        name = "".join(c if c.isalnum() else "_" for c in f"{kernel.row} {kernel.type} {number}")
+        (options.folder / f"{name}.cl").write_text(kernel.text, encoding="utf-8")
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 1 if a kernel does not build or needs more than allowed."""
+    kernels, results, types = chosen(options), Results(), options.types.split(",")
+    results.add((k.text for k in kernels), options.chips, options.jobs, progress=True)
+    worsts, failed = summary.summarise(kernels, options.chips, results)
+    limits = summary.allowed()
+    more = summary.faults(worsts, limits)
+    if options.allow:
+        summary.write_allowed(summary.raised(limits, worsts))
+        print(f"{summary.ALLOWED.name} now allows what was found")
+        more = []
+    # Only a run of all kernels and chips tells that a limit could be lower, or that a tile is never chosen.
+    if (options.parts.split(","), options.chips, options.networks, options.row) == ([*PARTS], [*CHIPS], None, ""):
+        failed += [f"no kernel is {row}" for row in rows.missing(kernels)]
+        summary.write(worsts)
+        for limit in summary.too_generous(worsts, limits, types):
+            print(f"lower it (python -m tests.offline allow): {limit}")
+    print("\n".join([*failed, *more]) or "every kernel builds, and none needs more than allowed")
+    print(f"{len(kernels)} kernels for {len(options.chips)} chips, {results.compiled} of the programs compiled now")
+    return int(bool(failed or more))
+
+
+def allow(options: argparse.Namespace) -> int:
+    _, _, worsts = summary.read()
+    types = {w.type for w in worsts}
+    others = {key: limit for key, limit in summary.allowed().items() if key[1] not in types}
+    summary.write_allowed(summary.raised(others, worsts))
+    return 0
+
+
+def write_table(options: argparse.Namespace) -> int:
+    table.PAGE.write_text(table.page(*summary.read()), encoding="utf-8")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.offline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    jobs, what, where = (argparse.ArgumentParser(add_help=False) for _ in range(3))
+    jobs.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that work at the same time")
+    where.add_argument("--chips", type=chips_named, default=[*CHIPS], help="names or vendors, with commas between them")
+    what.add_argument("--parts", default=",".join(PARTS), help=f"of {','.join(PARTS)}")
+    what.add_argument("--types", default=",".join(rendering.TYPES))
+    what.add_argument("--networks", nargs="+", choices=networks.NETWORKS, help="all, if none is named")
+    what.add_argument("--row", default="", help="only rows that contain this text, such as gemm/group")
+    what.add_argument("--every", action="store_true", help="also kernels that differ from another one in sizes only")
+    more = argparse.ArgumentParser(add_help=False)
+    more.add_argument("--allow", action="store_true", help="raise the limits in allowed.csv to what is found")
+    for name, do, parents in (
+        ("compile", compile_files, [jobs, where]), ("render", write_files, [jobs, what]), ("run", run, [jobs, what, where, more]),
+        ("allow", allow, []), ("table", write_table, []),
+    ):  # fmt: skip
+        command = commands.add_parser(name, parents=parents)
+        command.set_defaults(do=do)
+        if do is compile_files:
+            command.add_argument("files", nargs="+", type=Path)
+        elif do is write_files:
+            command.add_argument("folder", type=Path)
     options = parser.parse_args()
-    if (status := subprocess.run([SCRIPT, FOLDER], check=False).returncode) != 0:
+    if options.do in (compile_files, run) and (status := subprocess.run([SCRIPT, FOLDER], check=False).returncode) != 0:
         return status
     return int(options.do(options))
 

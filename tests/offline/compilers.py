@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FOLDER = Path(
-    os.environ.get("TORCH_OCL_OFFLINE_COMPILERS") or Path.home() / ".cache/torch_ocl_compile/offline_compilers"
-)
+FOLDER = Path(os.environ.get("OCL_OFFLINE_COMPILERS") or Path.home() / ".cache/torch_ocl_compile/offline_compilers")
 LIBRARIES = FOLDER / "usr/lib/x86_64-linux-gnu"
 CLANG = FOLDER / "usr/lib/llvm-19/bin/clang"
 OCLOC = FOLDER / "usr/bin/ocloc"
@@ -64,7 +62,8 @@ class Report:
         int  # AMD: vector registers of a work-item, accumulation registers included. Intel: registers of a thread.
     )
     scalar_registers: int  # AMD.
-    spills: int  # Registers that go to memory and back.
+    spills: int  # Registers that go to memory and back. AMD: vector registers.
+    scalar_spills: int  # AMD: scalar registers that go to lanes of vector registers and back, which is fast.
     # Bytes for spills and private arrays. AMD: of a work-item. Intel: of a thread, which is `width` work-items; a power of 2.
     scratch: int
     local: int  # Bytes of local memory.
@@ -107,6 +106,11 @@ def _run(command: list[str], path: str) -> str:
     return done.stdout + done.stderr
 
 
+def _refuse_calls(names: set[str]) -> None:
+    if names:
+        raise CompileError(f"nothing defines {', '.join(sorted(names))}")
+
+
 # ---- AMD ----
 
 
@@ -126,10 +130,8 @@ def amd_command(source: Path, chip: Chip) -> list[str]:
 
 def _amd(source: Path, chip: Chip) -> list[Report]:
     text = _run(amd_command(source, chip), f"{LIBRARIES}:{FOLDER}/usr/lib/llvm-19/lib")
-    unresolved = re.findall(r"(\S+)@gotpcrel32@lo", text)
-    defined = set(re.findall(r"^(\w+):", text, re.MULTILINE))
-    if called := sorted({name for name in unresolved if name not in defined}):
-        raise CompileError(f"no library defines {', '.join(called)}")
+    named = set(re.findall(r"([\w.$]+)@(?:gotpcrel32|rel32)@lo", text))
+    _refuse_calls(named - set(re.findall(r"^([\w.$]+):", text, re.MULTILINE)))
     # Occupancies stand in comments behind each function, the rest in the metadata at the end.
     waves, name = {}, ""
     for line in text.splitlines():
@@ -144,7 +146,7 @@ def _amd(source: Path, chip: Chip) -> list[Report]:
         facts = dict(re.findall(r"^(?:    )?\.(\w+): +(\S+)$", kernel, re.MULTILINE))
         reports.append(Report(
             kernel=facts["name"], registers=int(facts["vgpr_count"]), scalar_registers=int(facts["sgpr_count"]),
-            spills=int(facts["vgpr_spill_count"]) + int(facts["sgpr_spill_count"]),
+            spills=int(facts["vgpr_spill_count"]), scalar_spills=int(facts["sgpr_spill_count"]),
             scratch=int(facts["private_segment_fixed_size"]), local=int(facts["group_segment_fixed_size"]),
             width=int(facts["wavefront_size"]), waves=waves[facts["name"]],
         ))  # fmt: skip
@@ -162,8 +164,9 @@ def _intel(source: Path, chip: Chip) -> list[Report]:
         f"{LIBRARIES}:{LIBRARIES}/intel-opencl",
     )  # fmt: skip
     (binary,) = source.parent.glob("*.bin")
+    elf = binary.read_bytes()
     spills = {name: int(count) for name, count in re.findall(r"kernel (\w+)\s+compiled .* spilled around (\d+)", log)}
-    info = _section(binary.read_bytes(), ".ze_info").decode().partition("\nkernels_misc_info:")[0]
+    info = _section(elf, ".ze_info").decode().partition("\nkernels_misc_info:")[0]
     reports = []
     for kernel in re.split(r"^  - name: +", info.partition("\nkernels:")[2], flags=re.MULTILINE)[1:]:
         name = kernel.split("\n", 1)[0].strip()
@@ -177,9 +180,11 @@ def _intel(source: Path, chip: Chip) -> list[Report]:
                 raise CompileError(f"a memory buffer of {name} has no size: {buffer}")
             scratch += int(size[1]) * (width if "is_simt_thread:  true" in buffer else 1)
         reports.append(Report(
-            kernel=name, registers=int(facts["grf_count"]), scalar_registers=0, spills=spills.get(name, 0),
+            kernel=name, registers=int(facts["grf_count"]), scalar_registers=0, spills=spills.get(name, 0), scalar_spills=0,
             scratch=scratch, local=int(facts.get("slm_size", 0)), width=width, waves=0,
         ))  # fmt: skip
+    if reports:
+        _refuse_calls(_undefined(elf))
     return reports
 
 
@@ -189,7 +194,17 @@ def _section(elf: bytes, wanted: str) -> bytes:
     size, count, names = struct.unpack_from("<HHH", elf, 58)
     headers = [struct.unpack_from("<IIQQQQ", elf, table + size * i) for i in range(count)]
     for name, _, _, _, offset, length in headers:
-        start = headers[names][4] + name
-        if elf[start : elf.index(b"\0", start)].decode() == wanted:
+        if _name(elf, headers[names][4] + name) == wanted:
             return elf[offset : offset + length]
     raise CompileError(f"the binary has no section {wanted}")
+
+
+def _name(elf: bytes, start: int) -> str:
+    return elf[start : elf.index(b"\0", start)].decode()
+
+
+def _undefined(elf: bytes) -> set[str]:
+    """Returns the names of the symbols that the driver would have to find elsewhere."""
+    strings = _section(elf, ".strtab")
+    symbols = struct.iter_unpack("<IBBHQQ", _section(elf, ".symtab"))
+    return {_name(strings, name) for name, _, _, section, _, _ in symbols if section == 0 and name}

@@ -30,9 +30,12 @@ class Results:
     def __init__(self, path: Path = KEPT) -> None:
         self.path, self.compiled = path, 0
         self._lock = threading.Lock()
-        self._entries: dict[str, dict[str, Any]] = {}
+        self._entries: dict[str, dict[str, Any]] = self._read()
+
+    def _read(self) -> dict[str, dict[str, Any]]:
         with contextlib.suppress(FileNotFoundError):
-            self._entries = json.loads(path.read_text(encoding="utf-8"))
+            return dict(json.loads(self.path.read_text(encoding="utf-8")))
+        return {}
 
     @staticmethod
     def key(text: str, chip: str) -> str:
@@ -81,7 +84,9 @@ class Results:
         return {**entry, "seconds": round(time.monotonic() - begun, 2), "day": time.strftime("%Y-%m-%d")}
 
     def write(self) -> None:
+        """Adds what this process knows to the file. Another process may have added to it in the meantime."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._entries = {**self._read(), **self._entries}
         new = self.path.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(self._entries, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         os.replace(new, self.path)

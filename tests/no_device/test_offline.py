@@ -1,0 +1,149 @@
+# tests/no_device/test_offline.py: a sample of kernels, compiled for Intel's and AMD's GPUs, which need not be there.
+"""`make offline` compiles all of them, for ten chips. A kernel that needs more than tests/offline/allowed.csv allows is spilled
+to memory where it was not before: make it smaller, or allow it with a reason in the commit."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.offline import rendering, rows, summary
+from tests.offline.compilers import CHIPS, FOLDER, CompileError, compile_text, version
+from tests.offline.rendering import Kernel
+from tests.offline.results import Results
+from tests.offline.summary import Worst
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts/offline_compilers.sh"
+AMD, INTEL = ("gfx906", "gfx1100"), ("skl", "pvc")
+# Each problem in one type, for one chip of each vendor.
+SAMPLE = [
+    (name, problem.types[number % len(problem.types)], (AMD[number % 2], INTEL[number % 2]))
+    for number, (name, problem) in enumerate(rows.PROBLEMS.items())
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compilers() -> None:
+    """Unpacks the compilers, or skips."""
+    done = subprocess.run([SCRIPT, FOLDER], capture_output=True, text=True, check=False)
+    if done.returncode == 3:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+
+
+def wrong(kernels: list[Kernel], chips: tuple[str, ...]) -> list[str]:
+    results = Results()
+    results.add((kernel.text for kernel in kernels), chips, jobs=1)
+    worsts, failed = summary.summarise(kernels, chips, results)
+    return failed + summary.faults(worsts, summary.allowed())
+
+
+@pytest.mark.parametrize("problem, type, chips", SAMPLE, ids=lambda x: "-".join(x) if isinstance(x, tuple) else x)
+def test_kernels_need_no_more_than_allowed(problem: str, type: str, chips: tuple[str, ...]) -> None:
+    one_of_a_row = {kernel.row: kernel for kernel in rows.render(problem, type)}
+    assert one_of_a_row
+    # A problem that reaches many rows shares them with others, so every second one is enough.
+    names = sorted(one_of_a_row)[:: 2 if len(one_of_a_row) > 3 else 1]
+    assert wrong([one_of_a_row[name] for name in names], chips) == []
+
+
+def test_golden_kernels_need_no_more_than_allowed() -> None:
+    kernels = list(rendering.goldens())
+    assert len(kernels) >= 6
+    assert wrong(kernels, (*AMD, *INTEL)) == []
+
+
+def test_the_problems_reach_every_kernel_with_every_tile() -> None:
+    assert rows.missing([kernel for problem in rows.PROBLEMS for kernel in rows.render(problem, "fp32")]) == []
+
+
+LARGE = """__attribute__((reqd_work_group_size(64, 1, 1))) __kernel void large(__global float* x, int n, int step) {
+  const int at = get_global_id(0);
+  __local float shared[64];
+  shared[get_local_id(0)] = x[at];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  float DECLARED;
+  for (int i = 0; i < n; ++i) { const float y = shared[i % 64]; ADDED }
+  STORED
+}
+"""
+
+
+def large(values: int) -> str:
+    """Returns a kernel that keeps so many values in registers."""
+    text = LARGE.replace("DECLARED", ", ".join(f"v{i} = x[at + {i} * step]" for i in range(values)))
+    text = text.replace("ADDED", " ".join(f"v{i} = v{i} * y + v{(i + 1) % values};" for i in range(values)))
+    return text.replace("STORED", " ".join(f"x[at + {i} * step] = v{i};" for i in range(values)))
+
+
+@pytest.mark.parametrize("chip", (*AMD, *INTEL))
+def test_reports(chip: str) -> None:
+    """A kernel with few values fits into registers, and one with many does not."""
+    (small,), (full,) = (compile_text(large(values), CHIPS[chip]) for values in (8, 280))
+    assert (small.kernel, small.spills, small.scratch, small.local) == ("large", 0, 0, 256)
+    assert full.spills > 0 and full.scratch > 0 and full.local == 256
+    assert full.registers >= small.registers > 8
+    assert small.width == 64 if chip == "gfx906" else small.width in (8, 16, 32)
+    assert small.waves >= 8 > full.waves if CHIPS[chip].vendor == "amd" else small.waves == 0
+
+
+@pytest.mark.parametrize("chip", ("gfx906", "skl"))
+def test_a_kernel_that_does_not_build_is_an_error_with_the_log(chip: str) -> None:
+    with pytest.raises(CompileError, match="nonesuch"):
+        compile_text("__kernel void k(__global int* x) { x[0] = nonesuch; }", CHIPS[chip])
+    with pytest.raises(CompileError, match="nothing defines outside"):
+        compile_text("int outside(int); __kernel void k(__global int* x) { x[0] = outside(1); }", CHIPS[chip])
+    with pytest.raises(CompileError, match=r"no kernel|no section"):
+        compile_text("int twice(int x) { return 2 * x; }", CHIPS[chip])
+
+
+def test_a_second_run_compiles_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    first = Results(path)
+    first.add([large(8)], AMD, jobs=2)
+    again = Results(path)
+    again.add([large(8)], AMD, jobs=2)
+    assert (first.compiled, again.compiled) == (2, 0)
+    assert again.of(large(8), AMD[0]) == first.of(large(8), AMD[0])
+    assert version("amd") in Results.key("", AMD[0])
+    with pytest.raises(KeyError):
+        again.of(large(9), AMD[0])
+
+
+FOUND = Worst("gemm/group 64x64", "fp32", "skl", 1, 128, 3, 1024, 0, 8, 0)
+
+
+def test_limits() -> None:
+    key = FOUND.key
+    assert summary.faults([FOUND], {key: (3, 1024)}) == []
+    assert summary.faults([FOUND], {key: (4, 2048)}) == []
+    for limits in ({}, {key: (2, 1024)}, {key: (3, 512)}):
+        (fault,) = summary.faults([FOUND], limits)
+        assert "gemm/group 64x64 in fp32 on skl: 3 spills and 1024 bytes" in fault
+    assert summary.too_generous([FOUND], {key: (3, 1024)}, ["fp32"]) == []
+    for limits in ({key: (4, 1024)}, {key: (3, 2048)}, {("gone", "fp32", "skl"): (1, 0), key: (3, 1024)}):
+        assert len(summary.too_generous([FOUND], limits, ["fp32"])) == 1
+        assert summary.too_generous([FOUND], limits, ["bf16"]) == []
+
+
+def test_limits_are_kept_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "allowed.csv"
+    limits = summary.raised({FOUND.key: (1, 2048)}, [FOUND, replace(FOUND, row="fits", spills=0, scratch=0)])
+    summary.write_allowed(limits, path)
+    assert summary.allowed(path) == {FOUND.key: (3, 2048)}
+    for row, type, chip in summary.allowed():
+        assert row and type in rendering.TYPES and chip in CHIPS
+
+
+def test_kernels_that_differ_in_sizes_are_alike() -> None:
+    text = "#define TILE 64\nvoid sum_0123456789ab(int n) { for (int i = 0; i < 3; ++i) x[i * 100] *= 0x1.8p-2f; }"
+    one = Kernel("generated sum", "fp32", text, "")
+    same = replace(
+        one, text=text.replace("0123456789ab", "ffffffffffff").replace("100", "20").replace("0x1.8p-2", "0x1.4p-9")
+    )
+    assert summary.one_of_each([one, same]) == [same]
+    for other in (text.replace("64", "32"), text.replace("i < 3", "i < 4"), text.replace("*=", "+=")):
+        assert len(summary.one_of_each([one, replace(one, text=other)])) == 2

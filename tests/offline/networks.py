@@ -1,0 +1,45 @@
+# tests/offline/networks.py: the kernels of whole networks, in training and inference.
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import torch
+
+from tests.offline.rendering import TYPES, Kernel, kernels, trace
+from torch_ocl_compile.bench import networks
+
+NETWORKS = (
+    "resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "alexnet", "vgg11", "densenet121", "squeezenet1_0", "vit_b_16", "gpt",
+)  # fmt: skip
+BATCH = 4
+
+
+def render(name: str, type: str) -> list[Kernel]:
+    """Returns the kernels of a network: forward and backward of training, and inference. Weights and data are zeros."""
+    torch.manual_seed(0)
+    # Its fast path in inference is one op, which the device does not have.
+    torch.backends.mha.set_fastpath_enabled(False)
+    model, inputs, _ = networks.make(name, BATCH)
+    model = model.to(TYPES[type])
+    inputs = inputs.to(TYPES[type]) if inputs.is_floating_point() else inputs
+    graphs = trace(model.train(), inputs)
+    with torch.no_grad():
+        graphs += trace(model.eval(), inputs)
+    if len(graphs) < 3:
+        raise RuntimeError(f"{name} in {type} gave {len(graphs)} graphs, and not forward, backward and inference")
+    return [kernel for graph in graphs for kernel in kernels(graph, type, name)]
+
+
+def render_all(names: list[str], types: list[str], jobs: int) -> Iterator[Kernel]:
+    """Yields the kernels of networks, which are traced in `jobs` processes."""
+    cases = [(name, type) for name in names for type in types]
+    # A fork of a process with threads may hang, so the processes are new.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=4) as pool:
+        running = [pool.submit(render, *case) for case in cases]
+        for case, done in zip(cases, running, strict=True):
+            found = done.result()
+            print(f"{' '.join(case)}: {len(found)} kernels", file=sys.stderr, flush=True)
+            yield from found

@@ -1,0 +1,163 @@
+# tests/offline/rendering.py: kernels of functions and modules, for a GPU with given limits. No device is needed.
+"""Graphs are traced on CPU tensors, and nothing is computed: a traced graph returns zeros."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+from torch._dynamo.backends.common import aot_autograd
+
+from tests.no_device import scheduling
+from torch_ocl_compile import _C
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.compile import attention_pattern
+from torch_ocl_compile.compile.joint_graph import ocl_partition
+from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.random import functionalise
+
+TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+# What every GPU of the last ten years has. One set for all chips: a kernel that fits these limits runs on each of them.
+CAPS: dict[str, Any] = {**scheduling.CAPS["gpu"], "max_group_size": 256, "local_bytes": 32 * 1024, "fp64": False}
+# Limits of larger GPUs, for kernels that need more.
+LARGE = {**CAPS, "max_group_size": 1024, "local_bytes": 64 * 1024, "fp64": True}
+GENERATED = "generated"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The text of a kernel, and which row of the tables it belongs to."""
+
+    row: str  # File and tile of a hand-written kernel: "gemm/group 128x64"; of others "generated KIND".
+    type: str  # Of the operands: a key of TYPES.
+    text: str = field(repr=False)
+    source: str = field(compare=False)  # A problem or network that has it.
+
+    @property
+    def generated(self) -> bool:
+        return self.row.startswith(GENERATED)
+
+
+def row_of(kind: str, text: str) -> str:
+    """Returns the row of a kernel: what it is, and the tile that the macros at its begin name."""
+    files = re.findall(r"^// kernels/((?!base/|tensor_core/)\w+/\w+)\.cl:", text, re.MULTILINE)
+    if not files:
+        return f"{GENERATED} {kind}"
+    macros = dict(re.findall(r"^#define (\w+) (\S+)$", text.partition("\n//")[0], re.MULTILINE))
+    row = files[-1]
+    if "TILE_M" in macros:
+        row += f" {macros['TILE_M']}x{macros['TILE_N']}"
+    elif "TILE_R" in macros:
+        row += f" {macros['TILE_R']}x64"
+    if macros.get("FLAT") == "1":
+        row += " flat"
+    if "DEPTH" in macros and files[-1].startswith("attention/"):
+        row += f" heads of {macros['DEPTH']}"
+    parts = {
+        "DATA_GRADIENT": ("forward", "data gradient"),
+        "OPERATION": ("forward", "data gradient", "weight gradient"),
+        "PASS": ("forward", "query gradient", "key and value gradient"),
+    }
+    for macro, names in parts.items():
+        if macro in macros:
+            row += f", {names[int(macros[macro])]}"
+    return row
+
+
+def _traced(kind: str, graphs: list[ir.Graph], gm: torch.fx.GraphModule) -> Any:
+    graphs.append(lower_module(gm).graph)
+    (output,) = gm.graph.find_nodes(op="output")
+
+    def zeros(node: Any) -> Any:
+        value = node.meta["val"] if isinstance(node, torch.fx.Node) else node
+        if not isinstance(value, torch.Tensor):
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_()
+
+    def run(args: list[Any]) -> list[Any]:
+        args.clear()
+        return [zeros(node) for node in output.args[0]]
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Any:
+    """scaled_dot_product_attention, as the op that it becomes on the device. On CPU tensors it would become another one."""
+    return torch.ops.ocl.attention(query, key, value, attn_mask, None, dropout_p, is_causal, False, scale)[0]
+
+
+def _partition(gm: torch.fx.GraphModule, *rest: Any, **settings: Any) -> Any:
+    functionalise(gm, "cpu")
+    return ocl_partition(gm, *rest, **settings)
+
+
+def trace(function: Callable[..., Any], *inputs: torch.Tensor) -> list[ir.Graph]:
+    """Returns the graphs of a call: one for inference, or forward and backward if the result needs gradients."""
+    graphs: list[ir.Graph] = []
+
+    def compiler(kind: str, gm: torch.fx.GraphModule, _: Any) -> Any:
+        if kind == "inference":
+            functionalise(gm, "cpu")
+        return _traced(kind, graphs, gm)
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        attention_pattern.rewrite(gm, "cpu")
+        return aot_autograd(
+            fw_compiler=partial(compiler, "forward"),
+            bw_compiler=partial(compiler, "backward"),
+            inference_compiler=partial(compiler, "inference"),
+            decompositions=ocl_decomp_table(),
+            partition_fn=_partition,
+            keep_inference_input_mutations=True,
+        )(gm, example_inputs)
+
+    torch._dynamo.reset()
+    with mock.patch.object(F, "scaled_dot_product_attention", attention):
+        result = torch.compile(function, backend=backend, dynamic=False)(*inputs)
+        if result.requires_grad:
+            result.float().sum().backward()
+    return graphs
+
+
+def kernels(graph: ir.Graph, type: str, source: str, caps: dict[str, Any] = CAPS) -> Iterator[Kernel]:
+    """Yields the kernels of a graph."""
+    for kernel in _C.exec.render(graph, caps, True)["kernels"]:
+        yield Kernel(row_of(kernel["kind"], kernel["text"]), type, kernel["text"], source)
+
+
+def with_every_choice(graph: ir.Graph, type: str, source: str, caps: dict[str, Any] = CAPS) -> Iterator[Kernel]:
+    """Yields the hand-written kernels of a graph, each with every tile and number of slices that tuning would try."""
+    for problem, alone, candidates in _C.exec.tuning_cases_for(graph, caps):
+        for choice, _ in candidates:
+            for kernel in _C.exec.render(alone, caps, True, {problem: choice})["kernels"]:
+                found = Kernel(row_of(kernel["kind"], kernel["text"]), type, kernel["text"], source)
+                if not found.generated:
+                    yield found
+
+
+def goldens() -> Iterator[Kernel]:
+    """Yields the kernels of tests/golden that a GPU would use."""
+    for path in sorted(GOLDEN.glob("*.gpu.cl")):
+        head, *parts = re.split(r"^// (\w+), groups .*\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if head or not parts:
+            raise ValueError(f"{path} does not begin with the line in front of a kernel")
+        for kind, text in zip(parts[::2], parts[1::2], strict=True):
+            yield Kernel(row_of(kind, text), "fp32", text, path.name)

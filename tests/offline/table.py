@@ -1,0 +1,109 @@
+# tests/offline/table.py: docs/offline.md, from the last run of all kernels and chips.
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.offline.compilers import CHIPS, Chip
+from tests.offline.networks import NETWORKS
+from tests.offline.rendering import CAPS, GENERATED, TYPES
+from tests.offline.summary import Worst
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/offline.md"
+VENDORS = {"amd": "AMD", "intel": "Intel"}
+
+HEAD = """# Kernels on GPUs that we do not have
+
+The compilers of Intel's and AMD's GPUs run without such a GPU. `make offline` renders the project's kernels for GPUs, compiles them
+with these compilers, and writes this page. It shows that the kernels build there, and whether they fit into the registers. It cannot
+show that they are right or fast. [Tests](testing.md#kernels-for-gpus-that-you-do-not-have) describes the commands.
+
+Compiled on {day} with {intel} for Intel and {amd} for AMD. The kernels are for GPUs with work-groups of {items} work-items and
+{local} KiB of local memory.
+
+"""
+READING = """## How to read the tables
+
+| word | meaning |
+|---|---|
+| registers | AMD: vector registers of a work-item, with accumulation registers. Intel: left out, since a thread always has 128 |
+| waves | AMD: waves that a SIMD holds at the same time (occupancy). More waves hide more of the memory's latency |
+| width | Intel: work-items of a thread (SIMD width) |
+| spills | registers that go to memory and back |
+| scratch | bytes for spills and for arrays that are no registers. AMD: of a work-item. Intel: of a thread |
+
+A cell shows the worst kernel of its row and of {types}. A row covers a kernel of `kernels/` with one tile: all kinds of loads,
+alignments and fused ops that the compiler chose for the problems and networks below. It is 0 spills and 0 bytes where a cell names none.
+
+"""
+
+
+def cell(vendor: str, worst: Worst) -> str:
+    text = f"{worst.registers}, {worst.waves}" if vendor == "amd" else f"{worst.width}"
+    if worst.spills or worst.scratch:
+        text += f" ({worst.spills} spills, {worst.scratch} B)"
+    return text
+
+
+def _combined(worsts: Sequence[Worst]) -> Worst:
+    """Returns the worst of several types."""
+    most: Callable[[str], int] = lambda name: max(getattr(w, name) for w in worsts)  # noqa: E731
+    least: Callable[[str], int] = lambda name: min(getattr(w, name) for w in worsts)  # noqa: E731
+    first = worsts[0]
+    return Worst(first.row, "", first.chip, sum(w.kernels for w in worsts), most("registers"), most("spills"), most("scratch"),
+                 most("local"), least("width"), least("waves"))  # fmt: skip
+
+
+def _natural(row: str) -> list[tuple[int, str]]:
+    """A key that sorts numbers in a row's name by value."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in row.replace("x", " x ").split(" ")]
+
+
+def _table(vendor: str, rows: Sequence[str], worsts: Sequence[Worst]) -> str:
+    chips = [chip for chip in CHIPS.values() if chip.vendor == vendor]
+    lines = [
+        f"| kernel | kernels | local memory | {' | '.join(chip.name for chip in chips)} |",
+        "|---|--:|--:|" + "---|" * len(chips),
+    ]
+    for row in rows:
+        found = {chip.name: _combined([w for w in worsts if (w.row, w.chip) == (row, chip.name)]) for chip in chips}
+        any_of = next(iter(found.values()))
+        local = max(w.local for w in found.values())
+        lines.append(
+            f"| {row} | {any_of.kernels} | {local:,} | {' | '.join(cell(vendor, w) for w in found.values())} |"
+        )
+    return "\n".join(lines) + "\n\n"
+
+
+def _sums(worsts: Sequence[Worst]) -> str:
+    """A table: how many rows of a kind spill on each chip."""
+    lines = [
+        "| chip | sold as | hand-written: rows, of which spill | generated: rows, of which spill |",
+        "|---|---|--:|--:|",
+    ]
+    for chip in CHIPS.values():
+        cells = []
+        for generated in (False, True):
+            mine = [w for w in worsts if w.chip == chip.name and w.row.startswith(GENERATED) == generated]
+            cells.append(f"{len(mine)}, {sum(bool(w.spills) for w in mine)}")
+        lines.append(f"| {chip.name} | {sold_as(chip)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def sold_as(chip: Chip) -> str:
+    return f"{VENDORS[chip.vendor]} {chip.gpu}"
+
+
+def page(day: str, compilers: dict[str, str], worsts: list[Worst]) -> str:
+    rows = sorted({w.row for w in worsts}, key=_natural)
+    text = HEAD.format(day=day, items=CAPS["max_group_size"], local=CAPS["local_bytes"] // 1024, **compilers)
+    text += _sums(worsts) + READING.format(types=", ".join(t for t in TYPES if any(w.type == t for w in worsts)))
+    for generated, title in ((False, "Kernels of kernels/"), (True, "Generated kernels")):
+        mine = [row for row in rows if row.startswith(GENERATED) == generated]
+        text += f"## {title}\n\n"
+        if generated:
+            text += f"The kernels that the compiler generates for {', '.join(NETWORKS)}, in training and inference.\n\n"
+        for vendor, name in VENDORS.items():
+            reads = "registers, waves" if vendor == "amd" else "width"
+            text += f"### {title} on {name} ({reads})\n\n" + _table(vendor, mine, worsts)
+    return text.rstrip("\n") + "\n"
