@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "csrc/codegen/nest.h"
+#include "csrc/codegen/pointwise.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {

@@ -10,6 +10,7 @@
 #include "csrc/codegen/dialect.h"
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/codegen/writer.h"
+#include "csrc/schedule/schedule.h"
 
 namespace ocl::codegen {
 

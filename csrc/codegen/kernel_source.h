@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/schedule/schedule.h"
+#include "csrc/ir/graph.h"
 
 namespace ocl::codegen {
 
@@ -39,8 +39,5 @@ struct KernelSource {
   // The kernel's argument number of the workspace's pointer. The next argument is its offset.
   int scratch_slot = ir::kNone;
 };
-
-/// Generates the kernel of a group. InternalError that names the group if that is impossible.
-KernelSource generate(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps);
 
 }  // namespace ocl::codegen

@@ -1,6 +1,8 @@
 // csrc/codegen/nest.h: the loops over i* around the phases of a group, and the grid of work-groups.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 
 #include "csrc/codegen/body.h"
@@ -24,19 +26,11 @@ struct Nest {
 /// Work-groups in each dimension.
 using Grid = std::array<ir::IndexExpr, 3>;
 
-/// pointwise.cpp: each lane computes outer elements on its own (kPointwise, kSequential). Vectors run along the
-/// innermost loop.
-Grid write_elements_cpu(Nest& nest);
-Grid write_elements_gpu(Nest& nest);
-/// reduction.cpp: vector lanes (CPU) or the items of a work-group (GPU) share the reduction of one outer element.
-Grid write_rows_cpu(Nest& nest);
-Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local);
-
+/// A work-item should have at least this many elements of a cheap op (about 0.5 us).
+constexpr int64_t kLeastWork = 4096;
 /// Returns the number of outer elements for one CPU work-item. It is large enough to be worth a work-item, but gives a
 /// large launch several work-items per core. elements: the number of all outer elements; cost: simple operations for
 /// each of them.
 ir::IndexExpr elements_per_item(const Dialect& dialect, const ir::IndexExpr& elements, const ir::IndexExpr& cost);
-/// Returns the extents of the group's loops and the ranges of its sizes.
-ir::Ranges group_ranges(const schedule::Schedule& schedule, const schedule::Group& group);
 
 }  // namespace ocl::codegen

@@ -8,10 +8,11 @@
 //          | item  |             for i1 in the tail:              narrower vectors, or one element
 //   last   +-------+
 // GPU: a work-item takes every (global size)th element of the flattened loops.
+#include "csrc/codegen/pointwise.h"
+
 #include <algorithm>
 
 #include "csrc/codegen/flat_index.h"
-#include "csrc/codegen/nest.h"
 #include "csrc/codegen/sequential_phases.h"
 
 namespace ocl::codegen {
@@ -23,8 +24,6 @@ namespace {
 
 constexpr int kBatchSteps = 8;  // GPU: elements per work-item in a batch of pointwise groups.
 constexpr int kFewVectors = 4;  // Vectors in a step of the second loop, which follows the loop with the widest steps.
-// A work-item should have at least this many elements of a cheap op (about 0.5 us).
-constexpr int64_t kLeastWork = 4096;
 
 /// True if the group stores to a buffer that it also loads.
 bool loads_what_it_stores(const Nest& nest) {
@@ -210,25 +209,6 @@ void print_column_loops(Nest& nest, const ColumnLoops& loops, const std::string&
 }
 
 }  // namespace
-
-Nest::Nest(const schedule::Schedule& schedule, const schedule::Group& g, const Caps& caps)
-    : group(g),
-      ranges(group_ranges(schedule, g)),
-      kernel(schedule, caps, stored_buffers(schedule, g.nodes()), g.index32),
-      body(kernel, ranges) {}
-
-ir::Ranges group_ranges(const schedule::Schedule& schedule, const schedule::Group& group) {
-  ir::Ranges ranges = schedule.graph.ranges();
-  for (size_t k = 0; k < group.sizes.size(); ++k) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(k)}, group.sizes[k]);
-  for (size_t k = 0; k < group.reduce_sizes.size(); ++k)
-    ranges.set_extent({SymbolKind::kReduce, static_cast<int>(k)}, group.reduce_sizes[k]);
-  return ranges;
-}
-
-IndexExpr elements_per_item(const Dialect& dialect, const IndexExpr& elements, const IndexExpr& cost) {
-  const IndexExpr least = ir::max(1, ir::floordiv(IndexExpr(kLeastWork), ir::max(cost, 1)));
-  return ir::max(least, ir::ceildiv(elements, dialect.chunks));
-}
 
 Grid write_elements_cpu(Nest& nest) {
   BodyPrinter& body = nest.body;

@@ -10,13 +10,14 @@
 //     item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            0 1 2 ... 31      r = 1, 9, 17, ...
 // If there are few work-groups, each has few columns and as many items as a work-group can have.
+#include "csrc/codegen/reduction.h"
+
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "csrc/codegen/flat_index.h"
 #include "csrc/codegen/lane_phases.h"
-#include "csrc/codegen/nest.h"
 #include "csrc/codegen/register_phases.h"
 #include "csrc/codegen/work_group_phases.h"
 #include "csrc/ir/facts.h"

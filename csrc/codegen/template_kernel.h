@@ -2,6 +2,7 @@
 #pragma once
 
 #include "csrc/codegen/kernel_source.h"
+#include "csrc/schedule/schedule.h"
 
 namespace ocl::codegen {
 

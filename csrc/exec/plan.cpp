@@ -7,6 +7,7 @@
 #include <set>
 
 #include "csrc/checks/device_check.h"
+#include "csrc/codegen/generate.h"
 #include "csrc/exec/guard_zones.h"
 #include "csrc/exec/tune.h"
 #include "csrc/runtime/queue.h"

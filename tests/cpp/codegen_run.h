@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/codegen/kernel_source.h"
+#include "csrc/codegen/generate.h"
 #include "csrc/ir/facts.h"
 #include "csrc/ir/graph.h"
 #include "csrc/ir/parse.h"

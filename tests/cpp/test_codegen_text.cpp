@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "csrc/codegen/dialect.h"
-#include "csrc/codegen/kernel_source.h"
+#include "csrc/codegen/generate.h"
 #include "csrc/codegen/op_library.h"
 #include "csrc/codegen/writer.h"
 #include "csrc/ir/parse.h"

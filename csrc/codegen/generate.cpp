@@ -1,8 +1,9 @@
-// csrc/codegen/kernel_source.cpp: selects the code that prints a group by its kind and strategy.
-#include "csrc/codegen/kernel_source.h"
+// csrc/codegen/generate.cpp: selects the code that prints a group by its kind and strategy.
+#include "csrc/codegen/generate.h"
 
 #include "csrc/codegen/batch.h"
-#include "csrc/codegen/nest.h"
+#include "csrc/codegen/pointwise.h"
+#include "csrc/codegen/reduction.h"
 #include "csrc/codegen/template_kernel.h"
 #include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
