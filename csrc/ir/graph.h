@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "csrc/ir/dtype.h"
-#include "csrc/ir/index_expr.h"
+#include "csrc/ir/index_simplify.h"
 
 namespace ocl::ir {
 

@@ -1,11 +1,12 @@
 // csrc/ir/index_ranges.cpp: proves bounds, signs and divisors of index expressions. Bounds that are numbers come from interval
 // arithmetic. Where sizes are symbolic, the Prover replaces loops by their first or last values; so it proves that i0*s1 + i1 <
 // s0*s1.
+#include "csrc/ir/index_ranges.h"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "csrc/ir/index_expr.h"
 #include "csrc/ir/index_terms.h"
 
 namespace ocl::ir {

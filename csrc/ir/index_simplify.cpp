@@ -1,9 +1,10 @@
 // csrc/ir/index_simplify.cpp: rewrites of index expressions that use ranges. Each is a function of one node and gives
 // an expression that is equal for all values in the ranges. They are tried in the order of the code.
+#include "csrc/ir/index_simplify.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "csrc/ir/index_expr.h"
 #include "csrc/ir/index_terms.h"
 
 namespace ocl::ir {
@@ -207,7 +208,7 @@ class Simplifier {
           const IndexExpr k = from_term(others), x = term.factors[i].args()[0], n = term.factors[i].args()[1];
           const IndexExpr quotient = divide(x, n);
           const IndexExpr whole = e - k * term.factors[i] - k * n * quotient + k * x;
-          if (node_count(whole) < node_count(e)) {
+          if (whole.node_count() < e.node_count()) {
             e = whole;
             changed = true;
             break;
@@ -216,7 +217,7 @@ class Simplifier {
             for (const IndexExpr& f : other.factors) {
               if (f.op() != IndexOp::kMod || !(f.args()[0] == quotient) || !positive(f.args()[1])) continue;
               const IndexExpr merged = e - k * term.factors[i] - k * n * f + k * modulo(x, n * f.args()[1]);
-              if (node_count(merged) >= node_count(e)) continue;
+              if (merged.node_count() >= e.node_count()) continue;
               e = merged;
               changed = true;
               break;
@@ -241,7 +242,7 @@ IndexExpr simplify(const IndexExpr& e, const Ranges& ranges) {
   IndexExpr current = e;
   for (int round = 0; round < 8; ++round) {
     const IndexExpr next = Simplifier(ranges).run(current);
-    if (node_count(next) <= node_count(best)) best = next;
+    if (next.node_count() <= best.node_count()) best = next;
     if (next == current) break;
     current = next;
   }

@@ -1,11 +1,12 @@
 // csrc/ir/index_terms.h: an index expression as a polynomial, a sum of coefficient * product of atoms. Only the
-// index_*.cpp files and print.cpp include this header.
+// index_*.cpp files include this header.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "csrc/ir/index_expr.h"
+#include "csrc/ir/index_tree.h"
 
 namespace ocl::ir {
 
@@ -24,18 +25,15 @@ inline bool factor_less(const IndexExpr& a, const IndexExpr& b) { return IndexEx
 Terms terms_of(const IndexExpr& e);
 IndexExpr from_terms(Terms terms);
 IndexExpr from_term(const Term& term);
-/// Makes a node without folding.
-IndexExpr make_node(IndexOp op, std::vector<IndexExpr> args);
 /// Returns term / divisor; nullopt if the coefficient or the factors do not divide.
 std::optional<Term> divide(const Term& term, const Term& divisor);
-/// Returns e / divisor as a polynomial; nullopt if it is no polynomial. `divisor` may be a sum.
-std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divisor);
-/// Returns the number of nodes of the tree. `simplify` never increases it.
-int node_count(const IndexExpr& e);
 
 /// True if a coefficient did not fit 64 bits since the flag was last cleared. The expression then holds values modulo
 /// 2^64, and bounds computed from it prove nothing.
 bool& index_overflow();
+/// Sum and product modulo 2^64. They set index_overflow() if the result does not fit.
+int64_t wrap_add(int64_t a, int64_t b);
+int64_t wrap_mul(int64_t a, int64_t b);
 
 /// Return quotient (rounded down) and remainder of integers as Python does. The divisor must not be 0.
 int64_t floor_divide(int64_t a, int64_t b);

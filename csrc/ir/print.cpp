@@ -29,36 +29,11 @@
 
 #include "csrc/ir/facts.h"
 #include "csrc/ir/graph.h"
-#include "csrc/ir/index_terms.h"
 #include "csrc/support/error.h"
 
 namespace ocl::ir {
 
 namespace {
-
-std::string operand(const IndexExpr& e) {
-  const bool bare =
-      e.op() == IndexOp::kSymbol || e.op() == IndexOp::kMin || e.op() == IndexOp::kMax || (e.is_const() && e.constant() >= 0);
-  return bare ? e.str() : "(" + e.str() + ")";
-}
-
-std::string magnitude(int64_t value) {
-  const std::string text = std::to_string(value);
-  return text[0] == '-' ? text.substr(1) : text;
-}
-
-/// Returns the text of a term without its sign.
-std::string unsigned_term(const Term& term) {
-  if (term.factors.empty()) return magnitude(term.coefficient);
-  if (term.factors.size() == 1 && (term.coefficient == 1 || term.coefficient == -1)) {
-    const IndexExpr& factor = term.factors[0];
-    return term.coefficient < 0 ? operand(factor) : factor.str();
-  }
-  std::string text;
-  for (const IndexExpr& factor : term.factors) text += (text.empty() ? "" : "*") + operand(factor);
-  if (term.coefficient != 1 && term.coefficient != -1) text += "*" + magnitude(term.coefficient);
-  return text;
-}
 
 std::string list(const Shape& exprs) {
   std::string text;
@@ -159,32 +134,6 @@ void print_node(std::string& out, const Node& node, bool origins) {
 }
 
 }  // namespace
-
-std::string IndexExpr::str() const {
-  switch (op()) {
-    case IndexOp::kConst:
-      return std::to_string(constant());
-    case IndexOp::kSymbol:
-      return "sirv"[static_cast<int>(symbol().kind)] + std::to_string(symbol().index);
-    case IndexOp::kFloorDiv:
-      return operand(args()[0]) + " // " + operand(args()[1]);
-    case IndexOp::kMod:
-      return operand(args()[0]) + " % " + operand(args()[1]);
-    case IndexOp::kMin:
-      return "min(" + args()[0].str() + ", " + args()[1].str() + ")";
-    case IndexOp::kMax:
-      return "max(" + args()[0].str() + ", " + args()[1].str() + ")";
-    default:
-      break;
-  }
-  std::string text;
-  for (const Term& term : terms_of(*this)) {
-    const bool negative = term.coefficient < 0;
-    text += text.empty() ? (negative ? "-" : "") : (negative ? " - " : " + ");
-    text += unsigned_term(term);
-  }
-  return text;
-}
 
 std::string Graph::str(bool origins) const {
   std::string out;

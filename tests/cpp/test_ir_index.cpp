@@ -5,8 +5,9 @@
 #include <initializer_list>
 #include <limits>
 
-#include "csrc/ir/index_expr.h"
+#include "csrc/ir/index_simplify.h"
 #include "csrc/ir/index_terms.h"
+#include "csrc/ir/parse.h"
 #include "csrc/support/error.h"
 
 using namespace ocl::ir;
