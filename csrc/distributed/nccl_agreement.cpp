@@ -93,7 +93,7 @@ class Agreement {
 
 /// Returns "yes VERSION GPU" of this rank. Throws if it cannot use NCCL.
 std::string ability(const NcclWish& wish) {
-  const runtime::CudaDevice& cuda = runtime::CudaDevice::of(aten::device_at(-1));
+  const runtime::CudaDevice& cuda = runtime::CudaDevice::of(aten::device_at(-1).info());
   const NcclLibrary& library = nccl_library(wish.files);
   std::string text = "yes " + nccl_version_text(library.version) + " ";
   for (const char byte : cuda.uuid().bytes) {
@@ -170,7 +170,7 @@ std::unique_ptr<NcclCommunicator> connect(const NcclWish& wish, c10d::Store& sto
     agreement.report(able, reason);
     return nullptr;
   }
-  const runtime::CudaContextGuard context(runtime::CudaDevice::of(aten::device_at(-1)));
+  const runtime::CudaContextGuard context(runtime::CudaDevice::of(aten::device_at(-1).info()));
   std::unique_ptr<NcclCommunicator> communicator;
   try {
     communicator = join(wish, store, names, agreement);

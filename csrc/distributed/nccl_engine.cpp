@@ -109,7 +109,7 @@ bool NcclEngine::has_ready_batch() const {
 
 void NcclEngine::run() {
   const at::AutoDispatchBelowADInplaceOrView no_gradients;
-  const runtime::CudaContextGuard context(runtime::CudaDevice::of(device_));
+  const runtime::CudaContextGuard context(runtime::CudaDevice::of(device_.info()));
   while (true) {
     Batch batch;
     std::string abort_reason;

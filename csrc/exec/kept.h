@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/device.h"
 #include "csrc/runtime/queue.h"
 
 namespace ocl::exec {

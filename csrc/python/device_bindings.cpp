@@ -35,7 +35,7 @@ py::dict device_properties(int index) {
   p["has_fp64"] = aten::has_fp64(device.index());
   p["has_wgmma"] = caps.kernels.has(KernelLevel::k_warpgroup);
   p["has_mma"] = caps.kernels.has(KernelLevel::k_warp);
-  p["known_fault"] = runtime::known_fault(device);
+  p["known_fault"] = runtime::known_fault(device.info());
   return p;
 }
 

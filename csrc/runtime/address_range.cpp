@@ -4,7 +4,6 @@
 #include <array>
 #include <mutex>
 
-#include "csrc/runtime/device.h"
 #include "csrc/runtime/slab.h"
 #include "csrc/support/os.h"
 
@@ -15,7 +14,7 @@ constexpr size_t kLeastBytes = size_t{1} << 34;
 
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0};
-  Device* device = nullptr;
+  int device = -1;
 };
 constexpr size_t kMaxRanges = 64;
 std::array<Range, kMaxRanges> g_ranges;
@@ -24,16 +23,16 @@ std::mutex g_range_mutex;
 
 }  // namespace
 
-Device* device_of(const void* address) noexcept {
+int device_index_of(const void* address) noexcept {
   const auto value = reinterpret_cast<uintptr_t>(address);
   const size_t count = g_range_count.load(std::memory_order_acquire);
   for (size_t i = 0; i < count; ++i)
     if (value >= g_ranges[i].begin.load(std::memory_order_relaxed) && value < g_ranges[i].end.load(std::memory_order_relaxed))
       return g_ranges[i].device;
-  return nullptr;
+  return -1;
 }
 
-AddressRange::AddressRange(Device& device) {
+AddressRange::AddressRange(const DeviceInfo& device) {
   for (bytes_ = kMaxBytes; bytes_ >= kLeastBytes; bytes_ /= 2)
     if ((reserved_ = os::reserve_addresses(bytes_ + kChunkBytes))) break;
   if (!reserved_)
@@ -44,7 +43,7 @@ AddressRange::AddressRange(Device& device) {
   const std::lock_guard lock(g_range_mutex);
   const size_t index = g_range_count.load();
   if (index == kMaxRanges) return;
-  g_ranges[index].device = &device;
+  g_ranges[index].device = device.index;
   g_ranges[index].begin.store(base_);
   g_ranges[index].end.store(base_ + bytes_);
   g_range_count.store(index + 1, std::memory_order_release);

@@ -10,9 +10,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "csrc/runtime/device_info.h"
+
 namespace ocl::runtime {
 
-class Device;
 struct Slab;
 
 class AddressRange {
@@ -21,7 +22,7 @@ class AddressRange {
   static constexpr size_t kMaxBytes = size_t{1} << 40;  // Largest size of a range.
 
   /// Throws kOutOfMemory if the system has no addresses left.
-  explicit AddressRange(Device& device);
+  explicit AddressRange(const DeviceInfo& device);
   ~AddressRange();
   AddressRange(const AddressRange&) = delete;
   AddressRange& operator=(const AddressRange&) = delete;
@@ -50,7 +51,7 @@ class AddressRange {
   size_t next_ = 0;  // The chunk after the slab that was placed last.
 };
 
-/// Returns the device whose range contains `address`; nullptr if there is none.
-Device* device_of(const void* address) noexcept;
+/// Returns the index of the device whose range contains `address`; -1 if there is none.
+int device_index_of(const void* address) noexcept;
 
 }  // namespace ocl::runtime

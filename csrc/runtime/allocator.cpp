@@ -8,9 +8,9 @@
 #include <mutex>
 #include <vector>
 
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/event.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/address_range.h"
+#include "csrc/runtime/memory_holders.h"
+#include "csrc/runtime/queues.h"
 #include "csrc/runtime/slab.h"
 #include "csrc/runtime/slab_memory.h"
 #include "csrc/support/log.h"
@@ -38,8 +38,9 @@ Pool pool_of(size_t bytes, Sharing sharing) {
 }  // namespace
 
 struct Allocator::State {
-  explicit State(Device& device_) : device(device_), memory(device_), range(device_), free_blocks(stats) {
-    align = static_cast<size_t>(device.caps().base_align_bytes);
+  State(const DeviceInfo& device_, Queues& queues_)
+      : device(device_), queues(queues_), memory(device_, queues_), range(device_), free_blocks(stats) {
+    align = static_cast<size_t>(device.caps.base_align_bytes);
   }
 
   ~State() {
@@ -62,11 +63,11 @@ struct Allocator::State {
     return *block;
   }
 
-  int64_t most_reserved() const { return static_cast<int64_t>(fraction * static_cast<double>(device.caps().global_bytes)); }
+  int64_t most_reserved() const { return static_cast<int64_t>(fraction * static_cast<double>(device.caps.global_bytes)); }
 
   /// Allocates a slab as one free block of `stream`. Returns nullptr and sets `problem` if that fails.
   Block* new_slab(size_t bytes, Pool pool, int stream, const CallSite& site) {
-    const Caps& caps = device.caps();
+    const Caps& caps = device.caps;
     if (static_cast<int64_t>(bytes) > caps.max_alloc_bytes) {
       problem = "the largest buffer of this device is " + size_text(caps.max_alloc_bytes);
       return nullptr;
@@ -107,7 +108,7 @@ struct Allocator::State {
 
   /// Waits for the device, joins free blocks of all streams, and frees the slabs that have no live blocks.
   void release_cached() {
-    device.synchronize();
+    queues.synchronize();
     ++stats.waits;
     collect_waiting();
     range.for_each_slab([&](Slab* slab) { free_blocks.rejoin(slab); });
@@ -118,9 +119,9 @@ struct Allocator::State {
   }
 
   size_t slab_bytes(Pool pool, size_t bytes, int stream) const {
-    const auto limit = static_cast<size_t>(std::max<int64_t>(device.caps().max_alloc_bytes, 0));
+    const auto limit = static_cast<size_t>(std::max<int64_t>(device.caps.max_alloc_bytes, 0));
     // Devices with little memory get small slabs.
-    const size_t share = round_up(static_cast<size_t>(device.caps().global_bytes) / 16, kMiB);
+    const size_t share = round_up(static_cast<size_t>(device.caps.global_bytes) / 16, kMiB);
     size_t slab = stream == 0 ? kSmallSlabBytes : kSideSlabBytes;
     if (pool == kShared) return std::max(round_up(std::min({slab, share, limit}), kOwnSlabStep), round_up(bytes, kOwnSlabStep));
     if (pool == kOwn) return std::min(round_up(bytes, kOwnSlabStep), std::max(limit, bytes));
@@ -179,7 +180,7 @@ struct Allocator::State {
     if (!runtimes_usable()) return false;
     for (const int stream : users) {
       try {
-        waiting[stream].emplace_back(device.queue(stream).last_work(), block);
+        waiting[stream].emplace_back(queues.of(stream).last_work(), block);
         ++block->pending;
       } catch (const std::exception&) {
         // The queue is broken. Nothing in it runs any more, and its next finish() reports the error.
@@ -205,7 +206,7 @@ struct Allocator::State {
     fail(ErrorKind::kOutOfMemory,
          "out of memory on " + device.describe() + ": tried to allocate " + size_text(static_cast<int64_t>(requested)) + "; " +
              size_text(stats.allocated_bytes.all().current) + " are allocated, " +
-             size_text(stats.reserved_bytes.all().current) + " reserved, of " + size_text(device.caps().global_bytes) +
+             size_text(stats.reserved_bytes.all().current) + " reserved, of " + size_text(device.caps.global_bytes) +
              " in total (" + problem + ")\n  largest holders: " + largest_holders(range) +
              "\n  do: use a smaller batch, delete tensors you no longer need, or wrap inference in torch.no_grad(); " +
              "torch.ocl.memory_snapshot() lists every block");
@@ -235,7 +236,8 @@ struct Allocator::State {
     return location_of(block, address);
   }
 
-  Device& device;
+  const DeviceInfo& device;
+  Queues& queues;
   uint64_t last_version = 0;
   size_t align = 128;
   SlabMemory memory;
@@ -250,7 +252,7 @@ struct Allocator::State {
   mutable std::mutex mutex;
 };
 
-Allocator::Allocator(Device& device) : state_(std::make_unique<State>(device)) {}
+Allocator::Allocator(const DeviceInfo& device, Queues& queues) : state_(std::make_unique<State>(device, queues)) {}
 Allocator::~Allocator() = default;
 
 void* Allocator::allocate(size_t bytes, int stream, Sharing sharing) {

@@ -7,38 +7,14 @@
 #include <memory>
 #include <vector>
 
-#include "csrc/runtime/address_range.h"
-#include "csrc/runtime/cl.h"
+#include "csrc/runtime/device_info.h"
+#include "csrc/runtime/location.h"
 #include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/memory_stats.h"
 
 namespace ocl::runtime {
 
-class Device;
-class Queue;
-
-/// The memory at an address: its buffer, the byte offset in it, and the bytes of the allocation from there on.
-struct Location {
-  cl_mem mem = nullptr;
-  size_t offset_bytes = 0;
-  size_t remaining_bytes = 0;
-  // The same byte in host memory, if the device is a CPU whose buffers are host memory; otherwise nullptr. It is
-  // current after finish() of the queues that work on it. A blocking write may return before the data is there.
-  std::byte* host = nullptr;
-  // Version number of the block's contents. wrote() and a new allocation change it.
-  uint64_t version = 0;
-  int writer = 0;  // The stream whose queue has the work that made this version.
-};
-
-/// Memory that only OpenCL uses, or memory that CUDA can use too.
-enum class Sharing : uint8_t { kNone, kCuda };
-
-/// An object derived from the contents of an allocation. It becomes useless when the allocation is freed.
-class Dependent {
- public:
-  virtual ~Dependent() = default;
-  virtual void storage_freed() noexcept = 0;
-};
+class Queues;
 
 /// Cuts blocks from large slabs, each of which is one cl_mem. Most tensors therefore share a few cl_mems.
 ///
@@ -51,7 +27,7 @@ class Dependent {
 /// neighbour. Blocks have the device's base alignment, at least 128 bytes. Thread-safe.
 class Allocator {
  public:
-  explicit Allocator(Device& device);
+  Allocator(const DeviceInfo& device, Queues& queues);
   ~Allocator();
   /// Allocates `bytes` bytes of undefined contents. Returns nullptr only for 0 bytes. If the device is full, waits for
   /// it, frees cached slabs and tries again. Throws kOutOfMemory with sizes and advice if that fails, and kUnsupported if

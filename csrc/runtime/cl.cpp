@@ -89,4 +89,15 @@ void raise_status(cl_int status, const char* call, const std::string& where) {
   fail(memory ? ErrorKind::kOutOfMemory : ErrorKind::kDevice, std::move(message));
 }
 
+bool completed(cl_int execution_status, const std::string& where) {
+  if (execution_status < 0) raise_status(execution_status, "the work before an event", where);
+  return execution_status == CL_COMPLETE;
+}
+
+bool is_done(cl_event event) noexcept {
+  cl_int state = CL_QUEUED;
+  return clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) == CL_SUCCESS &&
+         state <= CL_COMPLETE;
+}
+
 }  // namespace ocl::runtime

@@ -62,4 +62,11 @@ using ProgramHandle = Handle<cl_program, clReleaseProgram>;
 using KernelHandle = Handle<cl_kernel, clReleaseKernel>;
 using EventHandle = Handle<cl_event, clReleaseEvent>;
 
+/// Returns whether an event with this execution status is complete. DeviceError with `where` if the work before it
+/// failed.
+bool completed(cl_int execution_status, const std::string& where);
+
+/// True if the work before the event is over, with or without an error.
+bool is_done(cl_event event) noexcept;
+
 }  // namespace ocl::runtime

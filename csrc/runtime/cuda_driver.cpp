@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 
-#include "csrc/runtime/device.h"
 #include "csrc/support/os.h"
 
 namespace ocl::runtime {
@@ -71,14 +70,14 @@ CudaDevice::CudaDevice(int index, const CudaUuid& uuid) : index_(index), uuid_(u
   check_cuda(cuda_functions().retain_context(&context_, device), "cuDevicePrimaryCtxRetain");
 }
 
-const CudaDevice& CudaDevice::of(Device& device) {
+const CudaDevice& CudaDevice::of(const DeviceInfo& device) {
   static std::mutex mutex;
   static auto* found = new std::map<int, std::unique_ptr<CudaDevice>>;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<CudaDevice>& entry = (*found)[device.index()];
+  std::unique_ptr<CudaDevice>& entry = (*found)[device.index];
   if (entry) return *entry;
   CudaUuid uuid{};
-  if (clGetDeviceInfo(device.id(), CL_DEVICE_UUID_KHR, sizeof(uuid), &uuid, nullptr) != CL_SUCCESS)
+  if (clGetDeviceInfo(device.id, CL_DEVICE_UUID_KHR, sizeof(uuid), &uuid, nullptr) != CL_SUCCESS)
     fail(ErrorKind::kUnsupported, device.describe() + " shares no memory with CUDA: it has no UUID (cl_khr_device_uuid)");
   const int index = index_of(uuid);
   if (index < 0)

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <string>
 
-namespace ocl::runtime {
+#include "csrc/runtime/device_info.h"
 
-class Device;
+namespace ocl::runtime {
 
 // Types of CUDA's driver API. Their layouts are part of its binary interface.
 using CudaContext = void*;
@@ -52,7 +52,7 @@ void check_cuda(int status, const char* call);
 class CudaDevice {
  public:
   /// Returns the CUDA device that is the same GPU as `device`, by its UUID. Throws kUnsupported if there is none.
-  static const CudaDevice& of(Device& device);
+  static const CudaDevice& of(const DeviceInfo& device);
   int index() const { return index_; }  // CUDA's number of the device.
   const CudaUuid& uuid() const { return uuid_; }
   /// Waits for all work of this process on the device. Errors of that work are left to CUDA's own callers.

@@ -5,11 +5,11 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "csrc/runtime/address_range.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/caps.h"
 #include "csrc/runtime/device_list.h"
 #include "csrc/runtime/event.h"
-#include "csrc/runtime/queue.h"
 #include "csrc/runtime/wrong_runtimes.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
@@ -84,6 +84,9 @@ class DeviceTable {
       if (Device* device = slot.load(std::memory_order_acquire)) devices.push_back(device);
     return devices;
   }
+
+  /// Returns a device that is in use.
+  Device* in_use(int index) const noexcept { return devices_[index].load(std::memory_order_acquire); }
 
   Device& get(int index) {
     if (index >= 0 && index < kMaxDevices)
@@ -175,27 +178,28 @@ class DeviceTable {
     const Listed& listed = selected_[index];
     // Leaked on failure too, because a half-constructed device cannot be destroyed safely.
     auto* device = new Device;
-    device->index_ = index;
-    device->name_ = listed.name;
-    device->platform_name_ = listed.platform_name;
-    device->driver_ = listed.driver;
-    device->id_ = listed.id;
+    DeviceInfo& info = device->info_;
+    info.index = index;
+    info.name = listed.name;
+    info.platform_name = listed.platform_name;
+    info.driver = listed.driver;
+    info.id = listed.id;
     cl_int status = CL_SUCCESS;
-    device->context_ = ContextHandle(clCreateContext(nullptr, 1, &device->id_, context_message, nullptr, &status));
-    OCL_CHECK(status, "clCreateContext on " + device->describe());
-    device->caps_ = probe_caps(device->id_, device->context());
+    info.context = ContextHandle(clCreateContext(nullptr, 1, &info.id, context_message, nullptr, &status));
+    OCL_CHECK(status, "clCreateContext on " + info.describe());
+    info.caps = probe_caps(info.id, info.context.get());
     // Division and square root round as in IEEE 754, like on the CPU. Without this option, OpenCL allows errors of 2.5
     // and 3 ulp.
     cl_device_fp_config fp32 = 0;
-    clGetDeviceInfo(device->id_, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp32), &fp32, nullptr);
-    device->build_options_ = "-w";  // Some compilers print a count of their warnings to the terminal.
-    if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) device->build_options_ += " -cl-fp32-correctly-rounded-divide-sqrt";
-    device->allocator_ = std::make_unique<Allocator>(*device);
-    device->caps_.marker_times = markers_have_times(device->queue());
+    clGetDeviceInfo(info.id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp32), &fp32, nullptr);
+    info.build_options = "-w";  // Some compilers print a count of their warnings to the terminal.
+    if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) info.build_options += " -cl-fp32-correctly-rounded-divide-sqrt";
+    device->allocator_ = std::make_unique<Allocator>(info, device->queues_);
+    info.caps.marker_times = markers_have_times(device->queue());
     devices_[index].store(device, std::memory_order_release);
     if (log_enabled(LogLevel::kInfo))
-      log_message(LogLevel::kInfo, "runtime", "ocl:" + std::to_string(index) + " is " + device->describe());
-    warn_of_known_fault(*device);
+      log_message(LogLevel::kInfo, "runtime", "ocl:" + std::to_string(index) + " is " + info.describe());
+    warn_of_known_fault(info);
     return *device;
   }
 
@@ -221,39 +225,9 @@ int Device::count() { return static_cast<int>(DeviceTable::instance().list().siz
 Device& Device::get(int index) { return DeviceTable::instance().get(index); }
 std::vector<Device*> Device::in_use() { return DeviceTable::instance().in_use(); }
 
-Queue& Device::queue(int stream) {
-  if (stream < 0 || stream >= kStreams) {
-    fail(ErrorKind::kConfig, "stream " + std::to_string(stream) + " of " + describe() +
-                                 " does not exist; streams are made by " + "torch.Stream('ocl')");
-  }
-  std::atomic<Queue*>& slot = queues_[stream];
-  if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
-  const std::lock_guard lock(queues_mutex_);
-  if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
-  constexpr std::array<int, 3> kPriorities = {0, -1, 1};
-  const int priority = stream == 0 ? 0 : kPriorities[(stream - 1) / kStreamsPerPriority];
-  slot.store(new Queue(*this, stream, priority), std::memory_order_release);
-  return *slot.load();
-}
-
-int Device::next_stream(int priority) {
-  const int level = priority == 0 ? 0 : priority < 0 ? 1 : 2;
-  const unsigned given = streams_given_[level].fetch_add(1);
-  return 1 + level * kStreamsPerPriority + static_cast<int>(given % kStreamsPerPriority);
-}
-
-std::string Device::describe() const {
-  return "'" + name_ + "' (" + platform_name_ + ", driver " + driver_.substr(0, driver_.find(", OpenCL")) + ")";
-}
-
-void Device::synchronize() {
-  for (const std::atomic<Queue*>& slot : queues_)
-    if (Queue* queue = slot.load(std::memory_order_acquire); queue && queue->has_work()) queue->finish();
-}
-
-void Device::finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
-  for (const std::atomic<Queue*>& slot : queues_)
-    if (Queue* queue = slot.load(std::memory_order_acquire)) queue->finish_before(deadline);
+Device* device_of(const void* address) noexcept {
+  const int index = device_index_of(address);
+  return index < 0 ? nullptr : DeviceTable::instance().in_use(index);
 }
 
 void end_devices() noexcept {

@@ -1,22 +1,17 @@
 // csrc/runtime/device.h: the OpenCL devices of all platforms, each with its context, caps, queues and allocator.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "csrc/kernels/caps.h"
-#include "csrc/runtime/cl.h"
+#include "csrc/runtime/device_info.h"
+#include "csrc/runtime/queues.h"
 
 namespace ocl::runtime {
 
 class Allocator;
-class Queue;
 
 /// One OpenCL device. It is created at its first use and never destroyed. Devices are ordered: GPUs, then accelerators,
 /// then CPUs, each in the order of the platforms. `TORCH_OCL_DEVICES` selects and reorders them by index, or by a part
@@ -31,47 +26,34 @@ class Device {
   /// Returns the devices that have been used.
   static std::vector<Device*> in_use();
 
-  int index() const { return index_; }
-  const std::string& name() const { return name_; }                    // CL_DEVICE_NAME
-  const std::string& platform_name() const { return platform_name_; }  // CL_PLATFORM_NAME
-  const std::string& driver() const { return driver_; }                // Driver and platform version, part of cache keys.
-  const Caps& caps() const { return caps_; }
-  // Options for clBuildProgram. They are part of cache keys.
-  const std::string& build_options() const { return build_options_; }
-  cl_device_id id() const { return id_; }
-  cl_context context() const { return context_.get(); }
+  const DeviceInfo& info() const { return info_; }
+  int index() const { return info_.index; }
+  const std::string& name() const { return info_.name; }
+  const std::string& platform_name() const { return info_.platform_name; }
+  const std::string& driver() const { return info_.driver; }
+  const Caps& caps() const { return info_.caps; }
+  const std::string& build_options() const { return info_.build_options; }
+  cl_device_id id() const { return info_.id; }
+  cl_context context() const { return info_.context.get(); }
+  std::string describe() const { return info_.describe(); }
   Allocator& allocator() { return *allocator_; }
-  /// Returns the in-order queue of a stream, and creates it at the first use. Stream 0 is the default stream. ConfigError for a
-  /// stream that next_stream never returned.
-  Queue& queue(int stream = 0);
-  /// Returns the next stream of a pool of kStreamsPerPriority streams of this priority, in turn. Below 0 is high
-  /// priority, above 0 is low. A device without Caps::queue_priorities treats all alike.
-  int next_stream(int priority = 0);
-  std::string describe() const;  // "'name' (platform, driver)" for messages.
-  void synchronize();            // Waits for all queues. Throws the errors of asynchronous work.
-
-  /// Waits for all queues until `deadline`. Ignores errors.
-  void finish_before(std::chrono::steady_clock::time_point deadline) noexcept;
-
-  static constexpr int kStreamsPerPriority = 32;
-  // The default stream, then the streams of priorities 0, -1 and 1.
-  static constexpr int kStreams = 1 + 3 * kStreamsPerPriority;
+  // These are as in Queues.
+  Queue& queue(int stream = 0) { return queues_.of(stream); }
+  int next_stream(int priority = 0) { return queues_.next_stream(priority); }
+  void synchronize() { queues_.synchronize(); }
+  void finish_before(std::chrono::steady_clock::time_point deadline) noexcept { queues_.finish_before(deadline); }
 
  private:
   friend class DeviceTable;
   Device();
   ~Device() = delete;
-  int index_ = 0;
-  std::string name_, platform_name_, driver_, build_options_;
-  Caps caps_;
-  cl_device_id id_ = nullptr;
-  ContextHandle context_;
+  DeviceInfo info_;
+  Queues queues_{info_};
   std::unique_ptr<Allocator> allocator_;
-  std::mutex queues_mutex_;                             // Held while a queue is created.
-  std::array<std::atomic<Queue*>, kStreams> queues_{};  // Stream -> queue. Owned, never destroyed.
-  // Number of streams that next_stream returned for each priority.
-  std::array<std::atomic<unsigned>, 3> streams_given_{};
 };
+
+/// Returns the device whose memory contains `address`; nullptr if there is none.
+Device* device_of(const void* address) noexcept;
 
 /// Sets which devices are listed and in which order. Loads nothing yet. `selection` is TORCH_OCL_DEVICES: "" or a
 /// comma-separated list of indices into the default order and of parts of "platform / device" (case does not matter).

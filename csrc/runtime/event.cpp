@@ -1,10 +1,6 @@
 // csrc/runtime/event.cpp: makes, queries and times events; see event.h.
 #include "csrc/runtime/event.h"
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/queue.h"
-
 namespace ocl::runtime {
 namespace {
 
@@ -14,25 +10,25 @@ int64_t end_of(cl_event event) {
   return status == CL_SUCCESS ? static_cast<int64_t>(time) : 0;
 }
 
-/// Enqueues a command whose event has a time, and returns the event. The command fills a few bytes of memory, which later work
-/// of the queue can reuse at once.
+/// Enqueues a command whose event has a time, and returns the event. The command fills a few bytes of memory, which the runtime
+/// frees when the command is done.
 EventHandle timed_fill(Queue& queue) {
   constexpr size_t kBytes = 16;
-  Allocator& allocator = queue.device().allocator();
-  void* scratch = allocator.allocate(kBytes, queue.stream());
-  const Location at = allocator.resolve(scratch);
+  const DeviceInfo& device = queue.device();
+  cl_int status = CL_SUCCESS;
+  const MemHandle scratch(clCreateBuffer(device.context.get(), CL_MEM_READ_WRITE, kBytes, nullptr, &status));
+  OCL_CHECK(status, "memory for an event on " + device.describe());
   const uint32_t zero = 0;
   cl_event event = nullptr;
-  queue.fill(at.mem, at.offset_bytes, kBytes, &zero, sizeof(zero), &event);
-  allocator.free(scratch);
+  queue.fill(scratch.get(), 0, kBytes, &zero, sizeof(zero), &event);
   queue.flush();
   return EventHandle(event);
 }
 
 /// Returns an event that the host completes.
-EventHandle user_event(Device& device) {
+EventHandle user_event(const DeviceInfo& device) {
   cl_int status = CL_SUCCESS;
-  EventHandle event(clCreateUserEvent(device.context(), &status));
+  EventHandle event(clCreateUserEvent(device.context.get(), &status));
   OCL_CHECK(status, "clCreateUserEvent on " + device.describe());
   return event;
 }
@@ -46,7 +42,7 @@ void CL_CALLBACK pass_on(cl_event, cl_int status, void* user_event) {
 
 /// Returns an event in `device`'s context that completes together with `source`. Contexts cannot wait for each other's
 /// events, so a callback of the first driver completes the second event.
-EventHandle twin_in(Device& device, cl_event source) {
+EventHandle twin_in(const DeviceInfo& device, cl_event source) {
   EventHandle twin = user_event(device);
   clRetainEvent(twin.get());
   const cl_int status = clSetEventCallback(source, CL_COMPLETE, &pass_on, twin.get());
@@ -61,7 +57,7 @@ Event::Event(Queue& queue, bool timed)
     : device_(queue.device()),
       stream_(queue.stream()),
       timed_(timed),
-      handle_(timed && !device_.caps().marker_times ? timed_fill(queue) : queue.marker()) {}
+      handle_(timed && !device_.caps.marker_times ? timed_fill(queue) : queue.marker()) {}
 
 bool Event::complete() const {
   cl_int state = CL_QUEUED;
@@ -71,7 +67,7 @@ bool Event::complete() const {
 
 void Event::wait() const {
   const cl_event event = handle_.get();
-  NotedCommand noted(CommandType::kEventWait, device_.index(), stream_);
+  NotedCommand noted(CommandType::kEventWait, device_.index, stream_);
   OCL_CHECK(clWaitForEvents(1, &event), "an event of " + device_.describe());
   noted.done();
 }
@@ -89,17 +85,6 @@ int64_t Event::time_ns() const {
   const int64_t time = end_of(handle_.get());
   if (time == 0) fail(ErrorKind::kDevice, "no time of an event can be had from " + device_.describe());
   return time;
-}
-
-bool completed(cl_int execution_status, const std::string& where) {
-  if (execution_status < 0) raise_status(execution_status, "the work before an event", where);
-  return execution_status == CL_COMPLETE;
-}
-
-bool is_done(cl_event event) noexcept {
-  cl_int state = CL_QUEUED;
-  return clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) == CL_SUCCESS &&
-         state <= CL_COMPLETE;
 }
 
 bool markers_have_times(Queue& queue) {

@@ -4,12 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "csrc/runtime/cl.h"
+#include "csrc/runtime/queue.h"
 
 namespace ocl::runtime {
-
-class Device;
-class Queue;
 
 /// A point in a queue. It is complete when all work that was enqueued before it is done.
 class Event {
@@ -23,25 +20,18 @@ class Event {
   /// Makes later work of `queue` start after this event. The queue may belong to another device. The host does not
   /// wait.
   void block(Queue& queue) const;
-  Device& device() const { return device_; }
+  const DeviceInfo& device() const { return device_; }
   bool timed() const { return timed_; }
   /// Returns the time in ns of the device's clock at which the work before the event was done. Waits for the event, which must
   /// be timed.
   int64_t time_ns() const;
 
  private:
-  Device& device_;
+  const DeviceInfo& device_;
   int stream_;
   bool timed_;
   EventHandle handle_;
 };
-
-/// Returns whether an event with this execution status is complete. DeviceError with `where` if the work before it
-/// failed.
-bool completed(cl_int execution_status, const std::string& where);
-
-/// True if the work before the event is over, with or without an error.
-bool is_done(cl_event event) noexcept;
 
 /// True if the device records the time of a marker. Otherwise a timed event is a fill of a few bytes.
 bool markers_have_times(Queue& queue);

@@ -1,22 +1,14 @@
-// csrc/runtime/memory_history.cpp: keeps allocator events and finds out what memory is used for; see memory_history.h.
+// csrc/runtime/memory_history.cpp: keeps allocator events; see memory_history.h.
 #include "csrc/runtime/memory_history.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <mutex>
 #include <utility>
 
-#include "csrc/runtime/address_range.h"
-#include "csrc/runtime/slab.h"
-
 namespace ocl::runtime {
 namespace {
-
-// Number of purposes that an error names.
-constexpr size_t kHoldersNamed = 4;
-constexpr char kNoPurpose[] = "other tensors";
 
 PurposeText& purpose_of_thread() {
   thread_local PurposeText purpose;
@@ -88,50 +80,6 @@ std::vector<MemoryEvent> MemoryHistory::events() const {
   std::vector<MemoryEvent> ordered(events_.begin() + static_cast<std::ptrdiff_t>(next_), events_.end());
   ordered.insert(ordered.end(), events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_));
   return ordered;
-}
-
-std::vector<SegmentInfo> segments_of(const AddressRange& range) {
-  std::vector<SegmentInfo> segments;
-  range.for_each_slab([&](const Slab* slab) {
-    SegmentInfo& segment = segments.emplace_back();
-    segment.address = slab->address;
-    segment.bytes = static_cast<int64_t>(slab->bytes);
-    segment.stream = slab->stream;
-    segment.small = slab->pool == kSmall;
-    segment.site = slab->site;
-    for (const auto& [offset, block] : slab->blocks) {
-      const BlockState state = block->free             ? BlockState::kInactive
-                               : block->requested == 0 ? BlockState::kAwaitingFree
-                                                       : BlockState::kAllocated;
-      segment.blocks.push_back({block->address(), static_cast<int64_t>(block->bytes), static_cast<int64_t>(block->requested),
-                                state, block->purpose, block->site});
-    }
-  });
-  return segments;
-}
-
-std::string largest_holders(const AddressRange& range) {
-  struct Holder {
-    int64_t bytes = 0, blocks = 0;
-  };
-  std::map<std::string, Holder> by_purpose;
-  range.for_each_slab([&](const Slab* slab) {
-    for (const auto& [offset, block] : slab->blocks) {
-      if (block->free || block->requested == 0) continue;
-      Holder& holder = by_purpose[block->purpose ? *block->purpose : kNoPurpose];
-      holder.bytes += static_cast<int64_t>(block->bytes);
-      ++holder.blocks;
-    }
-  });
-  std::vector<std::pair<std::string, Holder>> rows(by_purpose.begin(), by_purpose.end());
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
-  std::string text;
-  for (size_t i = 0; i < std::min(rows.size(), kHoldersNamed); ++i) {
-    const auto& [purpose, holder] = rows[i];
-    text += (i ? "; " : "") + size_text(holder.bytes) + " in " + std::to_string(holder.blocks) +
-            (holder.blocks == 1 ? " block: " : " blocks: ") + purpose;
-  }
-  return text.empty() ? "no tensor" : text;
 }
 
 std::string size_text(int64_t bytes) {

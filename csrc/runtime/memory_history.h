@@ -10,8 +10,6 @@
 
 namespace ocl::runtime {
 
-class AddressRange;
-
 using PurposeText = std::shared_ptr<const std::string>;
 
 /// Sets what this thread allocates memory for until the end of the scope, such as "results of forward_0".
@@ -92,12 +90,6 @@ class MemoryHistory {
   std::vector<MemoryEvent> events_;  // Used as a ring when full.
   size_t next_ = 0;                  // Index of the oldest event in a full ring.
 };
-
-std::vector<SegmentInfo> segments_of(const AddressRange& range);
-
-/// Returns the purposes that hold most memory, such as "1.20 GiB in 24 blocks: results of forward_0; 300.00 MiB in 161 blocks:
-/// other tensors".
-std::string largest_holders(const AddressRange& range);
 
 /// Returns a size as text, such as "1.20 GiB" or "300.00 MiB".
 std::string size_text(int64_t bytes);

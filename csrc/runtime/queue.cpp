@@ -7,9 +7,6 @@
 #include <thread>
 #include <unordered_map>
 
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/event.h"
-
 namespace ocl::runtime {
 namespace {
 
@@ -50,15 +47,15 @@ int kernel_name_id(const std::string& name) {
   return row->second;
 }
 
-Queue::Queue(Device& device, int stream, int priority) : device_(device), stream_(stream) {
+Queue::Queue(const DeviceInfo& device, int stream, int priority) : device_(device), stream_(stream) {
   cl_int status = CL_SUCCESS;
   // Profiling is always on: without events it costs nothing that can be measured, and a recording can start at any time.
-  if (priority != 0 && device.caps().queue_priorities) {
+  if (priority != 0 && device.caps.queue_priorities) {
     const cl_queue_properties wished = priority < 0 ? CL_QUEUE_PRIORITY_HIGH_KHR : CL_QUEUE_PRIORITY_LOW_KHR;
     const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PRIORITY_KHR, wished, 0};
-    queue_ = QueueHandle(clCreateCommandQueueWithProperties(device.context(), device.id(), properties, &status));
+    queue_ = QueueHandle(clCreateCommandQueueWithProperties(device.context.get(), device.id, properties, &status));
   } else {
-    queue_ = QueueHandle(clCreateCommandQueue(device.context(), device.id(), CL_QUEUE_PROFILING_ENABLE, &status));
+    queue_ = QueueHandle(clCreateCommandQueue(device.context.get(), device.id, CL_QUEUE_PROFILING_ENABLE, &status));
   }
   OCL_CHECK(status, "clCreateCommandQueue on " + device.describe());
 }
@@ -66,7 +63,7 @@ Queue::Queue(Device& device, int stream, int priority) : device_(device), stream
 void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   check_usable();
-  NotedCommand noted(CommandType::kUpload, device_.index(), stream_);
+  NotedCommand noted(CommandType::kUpload, device_.index, stream_);
   const cl_int status = clEnqueueWriteBuffer(queue_.get(), dst, blocking, dst_offset, bytes, src, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueWriteBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
@@ -76,7 +73,7 @@ void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, 
 void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   check_usable();
-  NotedCommand noted(CommandType::kDownload, device_.index(), stream_);
+  NotedCommand noted(CommandType::kDownload, device_.index, stream_);
   const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
@@ -87,7 +84,7 @@ void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool bl
 void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
   if (bytes == 0 || (src == dst && src_offset == dst_offset)) return;
   check_usable();
-  NotedCommand noted(CommandType::kCopy, device_.index(), stream_);
+  NotedCommand noted(CommandType::kCopy, device_.index, stream_);
   const cl_int status = clEnqueueCopyBuffer(queue_.get(), src, dst, src_offset, dst_offset, bytes, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueCopyBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
@@ -97,7 +94,7 @@ void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, s
 void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event) {
   if (bytes == 0) return;
   check_usable();
-  NotedCommand noted(CommandType::kFill, device_.index(), stream_);
+  NotedCommand noted(CommandType::kFill, device_.index, stream_);
   const cl_int status =
       clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, noted.event(event));
   if (status != CL_SUCCESS) raise(status, "clEnqueueFillBuffer", std::to_string(bytes) + " bytes");
@@ -114,7 +111,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
       return;
     }
   check_usable();
-  NotedCommand noted(CommandType::kLaunch, device_.index(), stream_);
+  NotedCommand noted(CommandType::kLaunch, device_.index, stream_);
   const cl_int status = clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(),
                                                local[0] == 0 ? nullptr : local.data(), 0, nullptr, noted.event(event));
   if (status != CL_SUCCESS)
@@ -151,7 +148,7 @@ EventHandle Queue::last_work() {
 
 void Queue::wait_for(cl_event event) {
   check_usable();
-  NotedCommand noted(CommandType::kStreamWait, device_.index(), stream_);
+  NotedCommand noted(CommandType::kStreamWait, device_.index, stream_);
   const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueBarrierWithWaitList", "");
   enqueued_.fetch_add(1);
@@ -166,7 +163,7 @@ void Queue::flush() {
 void Queue::finish() {
   check_usable();
   const uint64_t position = enqueued_.load();
-  NotedCommand noted(CommandType::kQueueFinish, device_.index(), stream_);
+  NotedCommand noted(CommandType::kQueueFinish, device_.index, stream_);
   const cl_int status = clFinish(queue_.get());
   noted.done();
   if (status != CL_SUCCESS) raise(status, "clFinish", "");

@@ -10,12 +10,10 @@
 #include <mutex>
 #include <string>
 
-#include "csrc/runtime/cl.h"
+#include "csrc/runtime/device_info.h"
 #include "csrc/runtime/history.h"
 
 namespace ocl::runtime {
-
-class Device;
 
 /// Returns a number for a kernel's name, for Queue::launch. Equal names give equal numbers. Call it once per call site.
 int kernel_name_id(const std::string& name);
@@ -23,9 +21,9 @@ int kernel_name_id(const std::string& name);
 /// Thread-safe, as OpenCL's queues are. Copies of zero bytes and empty launches are allowed and do nothing.
 class Queue {
  public:
-  /// `priority` is as in Device::next_stream. Devices without priorities ignore it.
-  Queue(Device& device, int stream, int priority = 0);
-  Device& device() { return device_; }
+  /// `priority` is as in Queues::next_stream. Devices without priorities ignore it.
+  Queue(const DeviceInfo& device, int stream, int priority = 0);
+  const DeviceInfo& device() const { return device_; }
   int stream() const { return stream_; }
   cl_command_queue get() const { return queue_.get(); }
 
@@ -62,7 +60,7 @@ class Queue {
   [[noreturn]] void raise(cl_int status, const char* call, const std::string& detail);
   void check_usable() const;
   void raise_deferred();
-  Device& device_;
+  const DeviceInfo& device_;
   int stream_;
   QueueHandle queue_;
   // Name ids of the latest launches since finish(). Threads may overwrite each other's ids, because only error messages

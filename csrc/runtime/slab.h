@@ -13,9 +13,9 @@
 #include <set>
 #include <vector>
 
-#include "csrc/runtime/allocator.h"
 #include "csrc/runtime/cl.h"
 #include "csrc/runtime/cuda_memory.h"
+#include "csrc/runtime/location.h"
 #include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/memory_stats.h"
 

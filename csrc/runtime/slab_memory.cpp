@@ -5,8 +5,7 @@
 #include <memory>
 
 #include "csrc/runtime/cuda_memory.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/queues.h"
 #include "csrc/runtime/slab.h"
 #include "csrc/support/os.h"
 
@@ -15,17 +14,16 @@ namespace {
 
 /// Returns whether a buffer over host memory (CL_MEM_USE_HOST_PTR) really uses that memory. Writes through the queue
 /// and looks at the memory.
-bool host_memory_is_shared(Device& device) {
+bool host_memory_is_shared(const DeviceInfo& device, Queue& queue) {
   const size_t bytes = 4096;
   void* pages = os::allocate_pages(bytes);
   if (!pages) return false;
   cl_int status = CL_SUCCESS;
   bool shared = false;
   {
-    MemHandle mem(clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, pages, &status));
+    MemHandle mem(clCreateBuffer(device.context.get(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, pages, &status));
     if (status == CL_SUCCESS) {
       const uint64_t sent = 0x5a17c0de12345678ULL;
-      Queue& queue = device.queue();
       queue.write(mem.get(), 64, &sent, sizeof(sent), true);
       queue.finish();
       shared = std::memcmp(static_cast<std::byte*>(pages) + 64, &sent, sizeof(sent)) == 0;
@@ -37,11 +35,12 @@ bool host_memory_is_shared(Device& device) {
 
 }  // namespace
 
-SlabMemory::SlabMemory(Device& device) : device_(device), on_host_(device.caps().is_cpu && host_memory_is_shared(device)) {}
+SlabMemory::SlabMemory(const DeviceInfo& device, Queues& queues)
+    : device_(device), queues_(queues), on_host_(device.caps.is_cpu && host_memory_is_shared(device, queues.of(0))) {}
 
 bool SlabMemory::create(Slab& slab, std::string& problem) {
   const bool created = slab.pool == kShared ? create_shared(slab, problem) : create_buffer(slab, problem);
-  if (created && (on_host_ || device_.caps().unified || commit(slab, problem))) return true;
+  if (created && (on_host_ || device_.caps.unified || commit(slab, problem))) return true;
   release(slab);
   return false;
 }
@@ -62,11 +61,11 @@ bool SlabMemory::create_buffer(Slab& slab, std::string& problem) {
       return false;
     }
     flags |= CL_MEM_USE_HOST_PTR;
-  } else if (device_.caps().unified) {
+  } else if (device_.caps.unified) {
     flags |= CL_MEM_ALLOC_HOST_PTR;
   }
   cl_int status = CL_SUCCESS;
-  slab.mem = MemHandle(clCreateBuffer(device_.context(), flags, slab.bytes, slab.host, &status));
+  slab.mem = MemHandle(clCreateBuffer(device_.context.get(), flags, slab.bytes, slab.host, &status));
   if (status != CL_SUCCESS) problem = std::string("clCreateBuffer: ") + status_name(status);
   return status == CL_SUCCESS;
 }
@@ -74,7 +73,7 @@ bool SlabMemory::create_buffer(Slab& slab, std::string& problem) {
 bool SlabMemory::create_shared(Slab& slab, std::string& problem) {
   try {
     slab.cuda = std::make_unique<CudaMemory>(CudaDevice::of(device_), slab.bytes);
-    slab.mem = slab.cuda->import(device_.context(), slab.bytes);
+    slab.mem = slab.cuda->import(device_.context.get(), slab.bytes);
     return true;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kOutOfMemory) throw;
@@ -89,7 +88,7 @@ bool SlabMemory::create_shared(Slab& slab, std::string& problem) {
 bool SlabMemory::commit(const Slab& slab, std::string& problem) {
   const uint32_t zero = 0;
   try {
-    device_.queue(slab.stream).fill(slab.mem.get(), 0, sizeof(zero), &zero, sizeof(zero));
+    queues_.of(slab.stream).fill(slab.mem.get(), 0, sizeof(zero), &zero, sizeof(zero));
     return true;
   } catch (const Error& error) {
     problem = error.what();

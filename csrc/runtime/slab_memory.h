@@ -3,14 +3,16 @@
 
 #include <string>
 
+#include "csrc/runtime/device_info.h"
+
 namespace ocl::runtime {
 
-class Device;
+class Queues;
 struct Slab;
 
 class SlabMemory {
  public:
-  explicit SlabMemory(Device& device);
+  SlabMemory(const DeviceInfo& device, Queues& queues);
   /// Gives a new slab its memory: slab.mem, and slab.host or slab.cuda where it has them. Returns false and sets `problem` if
   /// that fails. Throws kUnsupported if the device cannot have memory of this kind.
   bool create(Slab& slab, std::string& problem);
@@ -20,7 +22,8 @@ class SlabMemory {
   bool create_buffer(Slab& slab, std::string& problem);
   bool create_shared(Slab& slab, std::string& problem);
   bool commit(const Slab& slab, std::string& problem);
-  Device& device_;
+  const DeviceInfo& device_;
+  Queues& queues_;
   bool on_host_ = false;  // True if buffers are made over host memory.
 };
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 
-#include "csrc/runtime/device.h"
 #include "csrc/support/log.h"
 
 namespace ocl::runtime {
@@ -25,17 +24,17 @@ std::atomic<bool> g_allowed{false};
 
 }  // namespace
 
-std::string known_fault(const Device& device) {
+std::string known_fault(const DeviceInfo& device) {
   for (const WrongRuntime& row : kWrongRuntimes)
-    if (device.platform_name() == row.platform) return row.fault;
+    if (device.platform_name == row.platform) return row.fault;
   return "";
 }
 
-void warn_of_known_fault(const Device& device) {
+void warn_of_known_fault(const DeviceInfo& device) {
   const std::string fault = known_fault(device);
   if (fault.empty() || g_allowed) return;
   log_message(LogLevel::kWarning, "runtime",
-              "ocl:" + std::to_string(device.index()) + " is " + device.describe() + ": " + fault +
+              "ocl:" + std::to_string(device.index) + " is " + device.describe() + ": " + fault +
                   "\n  do: use another device (TORCH_OCL_DEVICES), or check this one with `torch-ocl doctor`; "
                   "docs/troubleshooting.md says more; TORCH_OCL_UNTESTED=1 hides this warning");
 }

@@ -3,15 +3,15 @@
 
 #include <string>
 
+#include "csrc/runtime/device_info.h"
+
 namespace ocl::runtime {
 
-class Device;
-
 /// Returns what is known about the runtime of a device; "" if nothing speaks against it.
-std::string known_fault(const Device& device);
+std::string known_fault(const DeviceInfo& device);
 
 /// Warns about a device that is used for the first time, if its runtime has a known fault.
-void warn_of_known_fault(const Device& device);
+void warn_of_known_fault(const DeviceInfo& device);
 
 /// Turns the warnings off or on.
 void allow_wrong_runtimes(bool allowed) noexcept;

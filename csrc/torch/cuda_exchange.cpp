@@ -34,7 +34,7 @@ bool is_shared_with_cuda(const at::Tensor& tensor) {
 DLManagedTensor* export_to_cuda(const at::Tensor& tensor) {
   const int index = tensor.device().index();
   runtime::Device& device = device_at(index);
-  const runtime::CudaDevice& cuda = runtime::CudaDevice::of(device);
+  const runtime::CudaDevice& cuda = runtime::CudaDevice::of(device.info());
   uint64_t address = 0;
   if (tensor.numel() > 0) {
     address = device.allocator().cuda_address(first_byte(tensor));
@@ -56,7 +56,7 @@ int ocl_device_of_cuda(int cuda_index) {
   std::string reasons;
   for (int index = 0; index < device_count(); ++index) {
     try {
-      if (runtime::CudaDevice::of(device_at(index)).index() == cuda_index) return index;
+      if (runtime::CudaDevice::of(device_at(index).info()).index() == cuda_index) return index;
     } catch (const Error& error) {
       reasons += "\n  ocl:" + std::to_string(index) + ": " + error.what();
     }

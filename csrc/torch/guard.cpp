@@ -88,8 +88,8 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(start != nullptr && end != nullptr, "elapsed_time: both events must have been recorded");
     const runtime::Event &first = *event_of(start), &last = *event_of(end);
     TORCH_CHECK(first.timed() && last.timed(), "elapsed_time: create both events with enable_timing=True");
-    TORCH_CHECK(&first.device() == &last.device(), "elapsed_time: the events are of ocl:", first.device().index(),
-                " and ocl:", last.device().index(), ", whose clocks differ");
+    TORCH_CHECK(&first.device() == &last.device(), "elapsed_time: the events are of ocl:", first.device().index,
+                " and ocl:", last.device().index, ", whose clocks differ");
     return at_boundary([&] { return static_cast<double>(last.time_ns() - first.time_ns()) / 1e6; });
   }
   void recordDataPtrOnStream(const c10::DataPtr& ptr, const c10::Stream& stream) const override {

@@ -61,7 +61,7 @@ TEST_CASE("streams come from a pool, by priority") {
       patient.insert(device.next_stream(3));
     }
     for (const std::set<int>* streams : {&normal, &urgent, &patient})
-      CHECK(streams->size() == static_cast<size_t>(Device::kStreamsPerPriority));
+      CHECK(streams->size() == static_cast<size_t>(Queues::kStreamsPerPriority));
     CHECK(normal.count(0) == 0);
     for (const int stream : urgent) CHECK(normal.count(stream) + patient.count(stream) == 0);
     const uint32_t one = 1;

@@ -141,7 +141,7 @@ TEST_CASE("a stream waits for another's event") {
     CHECK(stream > 0);
     CHECK(&device.queue(stream) == &device.queue(stream));
     CHECK(&device.queue(stream) != &device.queue());
-    CHECK_THROWS_AS(device.queue(Device::kStreams), Error);
+    CHECK_THROWS_AS(device.queue(Queues::kStreams), Error);
     CHECK_THROWS_AS(device.queue(-1), Error);
     Memory memory(device, 1 << 20);
     std::vector<uint8_t> got(1 << 20);

@@ -139,8 +139,6 @@ def test_cpp_layers(folder):
 # Files of csrc (a header with its .cpp) that include each other. The list may only become shorter.
 CIRCLES = {
     "exec/guard_zones exec/kept exec/launch_info exec/observer exec/plan exec/tune",
-    "runtime/address_range runtime/allocator runtime/cuda_driver runtime/cuda_memory runtime/device runtime/event "
-    "runtime/memory_history runtime/queue runtime/slab runtime/slab_memory runtime/wrong_runtimes",
     "torch/eager torch/stored_plans",
 }
 

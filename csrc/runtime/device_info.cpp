@@ -1,0 +1,10 @@
+// csrc/runtime/device_info.cpp: see device_info.h.
+#include "csrc/runtime/device_info.h"
+
+namespace ocl::runtime {
+
+std::string DeviceInfo::describe() const {
+  return "'" + name + "' (" + platform_name + ", driver " + driver.substr(0, driver.find(", OpenCL")) + ")";
+}
+
+}  // namespace ocl::runtime

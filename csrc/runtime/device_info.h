@@ -1,0 +1,23 @@
+// csrc/runtime/device_info.h: what is known of an OpenCL device, as a plain struct. Queues and allocators get only this.
+#pragma once
+
+#include <string>
+
+#include "csrc/kernels/caps.h"
+#include "csrc/runtime/cl.h"
+
+namespace ocl::runtime {
+
+struct DeviceInfo {
+  int index = 0;
+  std::string name, platform_name;  // CL_DEVICE_NAME, CL_PLATFORM_NAME
+  std::string driver;               // Driver and platform version, part of cache keys.
+  std::string build_options;        // Options for clBuildProgram. They are part of cache keys.
+  Caps caps;
+  cl_device_id id = nullptr;
+  ContextHandle context;
+
+  std::string describe() const;  // "'name' (platform, driver)" for messages.
+};
+
+}  // namespace ocl::runtime

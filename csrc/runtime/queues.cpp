@@ -1,0 +1,37 @@
+// csrc/runtime/queues.cpp: creates the queues of a device when they are first used; see queues.h.
+#include "csrc/runtime/queues.h"
+
+namespace ocl::runtime {
+
+Queue& Queues::of(int stream) {
+  if (stream < 0 || stream >= kStreams) {
+    fail(ErrorKind::kConfig, "stream " + std::to_string(stream) + " of " + device_.describe() +
+                                 " does not exist; streams are made by " + "torch.Stream('ocl')");
+  }
+  std::atomic<Queue*>& slot = queues_[stream];
+  if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
+  const std::lock_guard lock(mutex_);
+  if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
+  constexpr std::array<int, 3> kPriorities = {0, -1, 1};
+  const int priority = stream == 0 ? 0 : kPriorities[(stream - 1) / kStreamsPerPriority];
+  slot.store(new Queue(device_, stream, priority), std::memory_order_release);
+  return *slot.load();
+}
+
+int Queues::next_stream(int priority) {
+  const int level = priority == 0 ? 0 : priority < 0 ? 1 : 2;
+  const unsigned given = given_[level].fetch_add(1);
+  return 1 + level * kStreamsPerPriority + static_cast<int>(given % kStreamsPerPriority);
+}
+
+void Queues::synchronize() {
+  for (const std::atomic<Queue*>& slot : queues_)
+    if (Queue* queue = slot.load(std::memory_order_acquire); queue && queue->has_work()) queue->finish();
+}
+
+void Queues::finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
+  for (const std::atomic<Queue*>& slot : queues_)
+    if (Queue* queue = slot.load(std::memory_order_acquire)) queue->finish_before(deadline);
+}
+
+}  // namespace ocl::runtime

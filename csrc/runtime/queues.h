@@ -1,0 +1,40 @@
+// csrc/runtime/queues.h: the queues of a device, one for each stream.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+
+#include "csrc/runtime/device_info.h"
+#include "csrc/runtime/queue.h"
+
+namespace ocl::runtime {
+
+/// Thread-safe. The queues are never destroyed.
+class Queues {
+ public:
+  static constexpr int kStreamsPerPriority = 32;
+  // The default stream, then the streams of priorities 0, -1 and 1.
+  static constexpr int kStreams = 1 + 3 * kStreamsPerPriority;
+
+  explicit Queues(const DeviceInfo& device) : device_(device) {}
+  /// Returns the in-order queue of a stream, and creates it at the first use. Stream 0 is the default stream. ConfigError for a
+  /// stream that next_stream never returns.
+  Queue& of(int stream);
+  /// Returns the next stream of a pool of kStreamsPerPriority streams of this priority, in turn. Below 0 is high
+  /// priority, above 0 is low. A device without Caps::queue_priorities treats all alike.
+  int next_stream(int priority);
+  void synchronize();  // Waits for all queues. Throws the errors of asynchronous work.
+  /// Waits for all queues until `deadline`. Ignores errors.
+  void finish_before(std::chrono::steady_clock::time_point deadline) noexcept;
+
+ private:
+  const DeviceInfo& device_;
+  std::mutex mutex_;                                    // Held while a queue is created.
+  std::array<std::atomic<Queue*>, kStreams> queues_{};  // Stream -> queue.
+  // Number of streams that next_stream returned for each priority.
+  std::array<std::atomic<unsigned>, 3> given_{};
+};
+
+}  // namespace ocl::runtime
