@@ -5,6 +5,7 @@
 #include <set>
 
 #include "csrc/exec/launch_info.h"
+#include "csrc/exec/observers.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/schedule/memory_plan.h"
@@ -15,27 +16,23 @@ namespace {
 // Alignment of buffers in the arena in bytes. It is a multiple of a cache line and of every vector store.
 constexpr int64_t kArenaAlignment = 256;
 
-std::vector<int64_t> values_of(const Plan& plan, const ir::Shape& exprs) {
-  std::vector<int64_t> values;
-  for (const ir::IndexExpr& expr : exprs) values.push_back(value_of(plan, expr));
-  return values;
-}
-
-void bind_launch(const Plan& plan, Launch& launch) {
-  const codegen::KernelSource& source = launch.source;
+void bind_launch(RunState& state, size_t index) {
+  const Launch& planned = state.plan.launches[index];
+  LaunchState& launch = state.launches[index];
+  const codegen::KernelSource& source = planned.source;
   launch.empty = false;
   launch.info = nullptr;  // The sizes may have changed, so the next recording makes a new description.
   for (int d = 0; d < 3; ++d) {
-    const int64_t groups = value_of(plan, source.groups[d]);
+    const int64_t groups = value_of(state, source.groups[d]);
     launch.empty |= groups <= 0;
     launch.global[d] = static_cast<size_t>(groups) * source.local[d];
   }
   launch.offsets.clear();
-  for (const BufferSource& buffer : launch.buffers) launch.offsets.push_back(value_of(plan, buffer.offset));
+  for (const BufferSource& buffer : planned.buffers) launch.offsets.push_back(value_of(state, buffer.offset));
   // The offsets may have changed, so the next call sets all arguments again.
-  launch.bound.assign(launch.buffers.size(), Launch::Bound{});
+  launch.bound.assign(planned.buffers.size(), LaunchState::Bound{});
   for (const codegen::IntArg& arg : source.ints) {
-    const int64_t value = value_of(plan, arg.value);
+    const int64_t value = value_of(state, arg.value);
     const cl_uint slot = static_cast<cl_uint>(arg.slot);
     if (arg.wide) {
       const cl_long wide = value;
@@ -49,17 +46,18 @@ void bind_launch(const Plan& plan, Launch& launch) {
   }
 }
 
-void bind_shapes(Plan& plan) {
+void bind_shapes(RunState& state) {
+  const Plan& plan = state.plan;
   const ir::Graph& graph = plan.schedule.graph;
-  plan.allocation_shapes.clear();
+  state.allocation_shapes.clear();
   for (const ir::BufferId id : plan.schedule.allocations) {
     const ir::Buffer& buffer = graph.buffers[id];
-    plan.allocation_shapes.push_back({values_of(plan, buffer.sizes), values_of(plan, *buffer.strides), 0});
+    state.allocation_shapes.push_back({values_of(state, buffer.sizes), values_of(state, *buffer.strides), 0});
   }
-  plan.output_shapes.clear();
+  state.output_shapes.clear();
   for (const ir::Output& output : graph.outputs)
-    plan.output_shapes.push_back(
-        {values_of(plan, output.sizes), values_of(plan, output.strides), value_of(plan, output.offset)});
+    state.output_shapes.push_back(
+        {values_of(state, output.sizes), values_of(state, output.strides), value_of(state, output.offset)});
 }
 
 /// The memory of one call. Each address that the caller passes is resolved once.
@@ -71,7 +69,8 @@ struct Memory {
 
 bool is_kept(const Plan& plan, int interval) { return !plan.kept_offsets.empty() && plan.kept_offsets[interval] >= 0; }
 
-runtime::Location locate(const Plan& plan, const Memory& memory, const BufferSource& source) {
+runtime::Location locate(const RunState& state, const Memory& memory, const BufferSource& source) {
+  const Plan& plan = state.plan;
   runtime::Location at;
   switch (source.kind) {
     case BufferSource::Kind::kInput:
@@ -86,27 +85,29 @@ runtime::Location locate(const Plan& plan, const Memory& memory, const BufferSou
         return at;
       }
       at = memory.arena;
-      at.offset_bytes += static_cast<size_t>(plan.memory.offsets[source.index]);
+      at.offset_bytes += static_cast<size_t>(state.memory.offsets[source.index]);
       return at;
   }
   return at;
 }
 
-void patch(const Plan& plan, Launch& launch, const Memory& memory) {
-  for (size_t i = 0; i < launch.buffers.size(); ++i) {
-    const BufferSource& source = launch.buffers[i];
-    const runtime::Location at = locate(plan, memory, source);
+void patch(RunState& state, size_t index, const Memory& memory) {
+  const Launch& planned = state.plan.launches[index];
+  LaunchState& launch = state.launches[index];
+  for (size_t i = 0; i < planned.buffers.size(); ++i) {
+    const BufferSource& source = planned.buffers[i];
+    const runtime::Location at = locate(state, memory, source);
     const cl_ulong offset =
         at.offset_bytes / static_cast<size_t>(source.element_bytes) + static_cast<cl_ulong>(launch.offsets[i]);
-    Launch::Bound& bound = launch.bound[i];
+    LaunchState::Bound& bound = launch.bound[i];
     const cl_uint slot = static_cast<cl_uint>(source.slot);
     if (bound.mem != at.mem || at.mem == nullptr) {
-      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(cl_mem), &at.mem), launch.source.name);
+      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(cl_mem), &at.mem), planned.source.name);
       bound.mem = at.mem;
       bound.offset = ~offset;
     }
     if (bound.offset != offset) {
-      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot + 1, sizeof(offset), &offset), launch.source.name);
+      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot + 1, sizeof(offset), &offset), planned.source.name);
       bound.offset = offset;
     }
   }
@@ -114,23 +115,26 @@ void patch(const Plan& plan, Launch& launch, const Memory& memory) {
 
 std::atomic<bool> g_skipped{false};
 
-void enqueue(Plan& plan, Launch& launch, runtime::Queue& queue) {
+void enqueue(RunState& state, size_t index, runtime::Queue& queue) {
   if (g_skipped.load(std::memory_order_relaxed)) return;
-  if (runtime::wanted() && !launch.info) launch.info = launch_info(plan, launch);
-  queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, nullptr, launch.name_id, launch.info);
+  const Launch& planned = state.plan.launches[index];
+  LaunchState& launch = state.launches[index];
+  if (runtime::wanted() && !launch.info) launch.info = launch_info(state, index);
+  queue.launch(launch.kernel.get(), 3, launch.global, planned.source.local, nullptr, planned.name_id, launch.info);
 }
 
-void* address_of(const Plan& plan, const Memory& memory, const std::vector<void*>& inputs, const std::vector<void*>& outputs,
-                 ir::BufferId buffer) {
+void* address_of(const RunState& state, const Memory& memory, const std::vector<void*>& inputs,
+                 const std::vector<void*>& outputs, ir::BufferId buffer) {
+  const Plan& plan = state.plan;
   const BufferSource source = source_of(plan, buffer);
   const bool arena = source.kind == BufferSource::Kind::kArena;
   if (arena && is_kept(plan, source.index)) return memory.kept_address + plan.kept_offsets[source.index];
-  return address_of(plan, RunMemory{inputs, outputs, memory.arena_address, 0}, source);
+  return address_of(state, RunMemory{inputs, outputs, memory.arena_address, 0}, source);
 }
 
-CallOperand operand(const Plan& plan, const ir::Buffer& buffer, void* address, const ir::Shape& sizes, const ir::Shape& strides,
-                    const ir::IndexExpr& offset) {
-  return {address, values_of(plan, sizes), values_of(plan, strides), value_of(plan, offset), buffer.dtype};
+CallOperand operand(const RunState& state, const ir::Buffer& buffer, void* address, const ir::Shape& sizes,
+                    const ir::Shape& strides, const ir::IndexExpr& offset) {
+  return {address, values_of(state, sizes), values_of(state, strides), value_of(state, offset), buffer.dtype};
 }
 
 /// Makes later work of `queue` wait for writes that other streams have enqueued to inputs of the kept steps. An input's version
@@ -144,14 +148,16 @@ void wait_for_writers(const Plan& plan, const Memory& memory, runtime::Queue& qu
 }
 
 /// Returns the results of the kept steps. If the results of an earlier call are out of date, enqueues their computation.
-std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector<void*>& inputs, runtime::Queue& queue) {
+std::shared_ptr<Kept> kept_results(Executor& executor, Memory& memory, const std::vector<void*>& inputs,
+                                   runtime::Queue& queue) {
+  const Plan& plan = *executor.plan;
   runtime::Allocator& allocator = plan.device->allocator();
   Kept::Key key;
   for (const int i : plan.kept_inputs) key.emplace_back(inputs[i], memory.inputs[i].version);
-  std::shared_ptr<Kept> kept = plan.kept;
+  std::shared_ptr<Kept> kept = executor.kept;
   const bool stale = !kept || !kept->matches(key);
   if (stale) {
-    plan.kept.reset();
+    executor.kept.reset();
     kept.reset();  // Frees its memory, so that the new results can use it.
     const runtime::MemoryPurpose purpose(plan.kept_purpose);
     kept = std::make_shared<Kept>(*plan.device, static_cast<size_t>(plan.kept_size_bytes), key, queue.stream());
@@ -164,24 +170,23 @@ std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector
   }
   wait_for_writers(plan, memory, queue);
   for (const Step& step : plan.steps) {
-    if (!step.kept) continue;
-    Launch& launch = plan.launches[step.launch];
-    if (launch.empty) continue;
-    patch(plan, launch, memory);
-    enqueue(plan, launch, queue);
+    const auto launch = static_cast<size_t>(step.launch);
+    if (!step.kept || executor.state.launches[launch].empty) continue;
+    patch(executor.state, launch, memory);
+    enqueue(executor.state, launch, queue);
   }
   kept->computed(queue);
   // The process keeps too much already, so these results serve this call only.
   if (kept_bytes() > plan.most_kept_bytes) return kept;
   for (const int i : plan.kept_inputs)
     if (inputs[i]) allocator.attach(inputs[i], kept);
-  plan.kept = kept;
+  executor.kept = kept;
   return kept;
 }
 
 /// What the steps of one run need.
 struct Run {
-  Plan& plan;
+  RunState& state;
   const Memory& memory;
   const std::vector<void*>&inputs, &outputs;
   const CallHandler& call;
@@ -189,15 +194,16 @@ struct Run {
 };
 
 void run_call(const Run& run, const ir::Node& node) {
-  const Plan& plan = run.plan;
+  const RunState& state = run.state;
+  const Plan& plan = state.plan;
   const ir::Graph& graph = plan.schedule.graph;
-  const auto address = [&](ir::BufferId buffer) { return address_of(plan, run.memory, run.inputs, run.outputs, buffer); };
+  const auto address = [&](ir::BufferId buffer) { return address_of(state, run.memory, run.inputs, run.outputs, buffer); };
   std::vector<CallOperand> operands, results;
   for (const ir::View& view : node.operands) {
     const std::optional<ir::Strided> window = ir::strided(graph, view);
     OCL_ASSERT(window.has_value(), "an operand of an eager op is no strided window");
     operands.push_back(
-        operand(plan, graph.buffers[view.buffer], address(view.buffer), view.sizes, window->strides, window->offset));
+        operand(state, graph.buffers[view.buffer], address(view.buffer), view.sizes, window->strides, window->offset));
   }
   for (const ir::BufferId buffer : node.outputs) {
     const ir::Buffer& b = graph.buffers[buffer];
@@ -205,29 +211,29 @@ void run_call(const Run& run, const ir::Node& node) {
       results.push_back({});  // No step reads this result.
       continue;
     }
-    results.push_back(operand(plan, b, address(buffer), b.sizes, *b.strides, 0));
+    results.push_back(operand(state, b, address(buffer), b.sizes, *b.strides, 0));
   }
   run.call(node.call, operands, results);
 }
 
 void run_step(const Run& run, const Step& step) {
-  if (step.launch == ir::kNone) return run_call(run, run.plan.schedule.graph.nodes[step.call]);
-  Launch& launch = run.plan.launches[step.launch];
-  if (launch.empty || step.kept) return;
-  patch(run.plan, launch, run.memory);
-  enqueue(run.plan, launch, run.queue);
+  if (step.launch == ir::kNone) return run_call(run, run.state.plan.schedule.graph.nodes[step.call]);
+  const auto launch = static_cast<size_t>(step.launch);
+  if (run.state.launches[launch].empty || step.kept) return;
+  patch(run.state, launch, run.memory);
+  enqueue(run.state, launch, run.queue);
 }
 
-/// Runs the steps with the plan's observers around each of them.
-void run_observed(const Run& run) {
+/// Runs the steps with the observers around each of them.
+void run_observed(const Run& run, const std::vector<std::shared_ptr<Observer>>& observers) {
   const RunMemory memory{run.inputs, run.outputs, run.memory.arena_address, run.queue.stream()};
-  for (const auto& observer : run.plan.observers) observer->begin(memory);
-  for (size_t i = 0; i < run.plan.steps.size(); ++i) {
-    for (const auto& observer : run.plan.observers) observer->before(static_cast<int>(i));
-    run_step(run, run.plan.steps[i]);
-    for (const auto& observer : run.plan.observers) observer->after(static_cast<int>(i));
+  for (const auto& observer : observers) observer->begin(memory);
+  for (size_t i = 0; i < run.state.plan.steps.size(); ++i) {
+    for (const auto& observer : observers) observer->before(static_cast<int>(i));
+    run_step(run, run.state.plan.steps[i]);
+    for (const auto& observer : observers) observer->after(static_cast<int>(i));
   }
-  for (const auto& observer : run.plan.observers) observer->end();
+  for (const auto& observer : observers) observer->end();
 }
 
 }  // namespace
@@ -235,23 +241,34 @@ void run_observed(const Run& run) {
 void skip_launches(bool skipped) { g_skipped = skipped; }
 bool launches_skipped() { return g_skipped.load(std::memory_order_relaxed); }
 
-void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols) {
-  if (plan.bound && plan.symbols == symbols) return;
-  plan.bound = false;
-  plan.symbols = symbols;
-  for (Launch& launch : plan.launches) bind_launch(plan, launch);
-  // If there are guard zones, each interval has room for a zone on each side, and its offset is the offset of the buffer
-  // between the zones.
-  for (size_t i = 0; i < plan.intervals.size(); ++i)
-    plan.intervals[i].size_bytes = value_of(plan, plan.interval_bytes[i]) + 2 * plan.guard_bytes;
-  plan.memory = schedule::plan_memory(plan.intervals, kArenaAlignment);
-  for (int64_t& offset : plan.memory.offsets) offset += plan.guard_bytes;
-  bind_shapes(plan);
-  plan.bound = true;
+Executor::Executor(std::unique_ptr<const Plan> of) : plan(std::move(of)), state(*plan) {
+  for (size_t i = 0; i < plan->launches.size(); ++i)
+    state.launches.emplace_back().kernel = plan->programs[i]->create_kernel(plan->launches[i].source.name);
+  observers = observers_of(state);
 }
 
-void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream) {
-  OCL_ASSERT(plan.bound, "run before bind_symbols");
+void bind_symbols(RunState& state, const std::vector<int64_t>& symbols) {
+  if (state.bound && state.symbols == symbols) return;
+  const Plan& plan = state.plan;
+  state.bound = false;
+  state.symbols = symbols;
+  for (size_t i = 0; i < state.launches.size(); ++i) bind_launch(state, i);
+  // If there are guard zones, each interval has room for a zone on each side, and its offset is the offset of the buffer
+  // between the zones.
+  std::vector<schedule::Interval> intervals = plan.intervals;
+  for (size_t i = 0; i < intervals.size(); ++i)
+    intervals[i].size_bytes = value_of(state, plan.interval_bytes[i]) + 2 * plan.guard_bytes;
+  state.memory = schedule::plan_memory(intervals, kArenaAlignment);
+  for (int64_t& offset : state.memory.offsets) offset += plan.guard_bytes;
+  bind_shapes(state);
+  state.bound = true;
+}
+
+void run(Executor& executor, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call,
+         int stream) {
+  const Plan& plan = *executor.plan;
+  RunState& state = executor.state;
+  OCL_ASSERT(state.bound, "run before bind_symbols");
   runtime::Allocator& allocator = plan.device->allocator();
   runtime::Queue& queue = plan.device->queue(stream);
   Memory memory;
@@ -275,19 +292,19 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
       if (address) allocator.free(address);
     }
   } arena{allocator};
-  if (plan.memory.arena_bytes > 0) {
+  if (state.memory.arena_bytes > 0) {
     const runtime::MemoryPurpose purpose(plan.arena_purpose);
-    arena.address = allocator.allocate(static_cast<size_t>(plan.memory.arena_bytes), stream);
+    arena.address = allocator.allocate(static_cast<size_t>(state.memory.arena_bytes), stream);
     memory.arena = allocator.resolve(arena.address);
     memory.arena_address = static_cast<char*>(arena.address);
   }
   std::shared_ptr<Kept> kept;  // Alive until everything is enqueued.
-  if (plan.kept_size_bytes > 0) kept = kept_results(plan, memory, inputs, queue);
-  const Run this_run{plan, memory, inputs, outputs, call, queue};
-  if (plan.observers.empty() || launches_skipped())
+  if (plan.kept_size_bytes > 0) kept = kept_results(executor, memory, inputs, queue);
+  const Run this_run{state, memory, inputs, outputs, call, queue};
+  if (executor.observers.empty() || launches_skipped())
     for (const Step& step : plan.steps) run_step(this_run, step);
   else
-    run_observed(this_run);
+    run_observed(this_run, executor.observers);
   queue.flush();
 }
 

@@ -3,9 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <vector>
 
-#include "csrc/exec/plan.h"
+#include "csrc/exec/kept.h"
+#include "csrc/exec/observer.h"
+#include "csrc/exec/run_state.h"
 
 namespace ocl::exec {
 
@@ -19,13 +23,24 @@ struct CallOperand {
 using CallHandler =
     std::function<void(int call, const std::vector<CallOperand>& operands, const std::vector<CallOperand>& results)>;
 
+/// A plan and what its runs leave for the next one. Calls hold `mutex`, because a cl_kernel stores its arguments.
+struct Executor {
+  explicit Executor(std::unique_ptr<const Plan> of);
+  const std::unique_ptr<const Plan> plan;
+  std::mutex mutex;
+  RunState state;
+  std::shared_ptr<Kept> kept;
+  std::vector<std::shared_ptr<Observer>> observers;  // Checks that watch every step; usually none.
+};
+
 /// Evaluates shapes, grids, integer arguments and the memory plan for the given values of the size symbols. Does nothing if the
-/// values are the same as in the last call. The caller holds plan.mutex.
-void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols);
+/// values are the same as in the last call. The caller holds the mutex.
+void bind_symbols(RunState& state, const std::vector<int64_t>& symbols);
 
 /// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses, null for tensors without elements. The
 /// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it.
-void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream);
+void run(Executor& executor, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call,
+         int stream);
 
 /// Sets whether launches are skipped, for `torch-ocl warm`. While they are, plans are made but none of their kernels is
 /// launched, and results are zeros.

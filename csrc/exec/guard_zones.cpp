@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/exec/launch_info.h"
-#include "csrc/exec/plan.h"
+#include "csrc/runtime/allocator.h"
 #include "csrc/runtime/queue.h"
 
 namespace ocl::exec {
@@ -38,7 +37,7 @@ struct Guarded {
 
 class GuardZones final : public Observer {
  public:
-  explicit GuardZones(Plan& plan) : plan_(plan) {}
+  explicit GuardZones(const RunState& state) : state_(state), plan_(state.plan) {}
 
   void begin(const RunMemory& memory) override {
     stream_ = memory.stream;
@@ -96,8 +95,8 @@ class GuardZones final : public Observer {
 
   void add(ir::BufferId buffer, const BufferSource& source, const RunMemory& memory, int first, int last) {
     Guarded guarded;
-    guarded.address = address_of(plan_, memory, source);
-    guarded.bytes = extent_bytes(plan_, source);
+    guarded.address = address_of(state_, memory, source);
+    guarded.bytes = extent_bytes(state_, source);
     guarded.first = first;
     guarded.last = last;
     if (buffer == ir::kNone) {
@@ -115,7 +114,8 @@ class GuardZones final : public Observer {
     const ir::Buffer& buffer = graph.buffers[id];
     std::string text =
         (buffer.name.empty() ? "buffer " + std::to_string(id) : buffer.name) + ", " + ir::name(buffer.dtype) + " [";
-    for (size_t d = 0; d < buffer.sizes.size(); ++d) text += (d ? ", " : "") + std::to_string(value_of(plan_, buffer.sizes[d]));
+    for (size_t d = 0; d < buffer.sizes.size(); ++d)
+      text += (d ? ", " : "") + std::to_string(value_of(state_, buffer.sizes[d]));
     text += "]";
     for (const ir::Node& node : graph.nodes)
       for (const ir::BufferId written : ir::writes(node))
@@ -164,13 +164,14 @@ class GuardZones final : public Observer {
              std::to_string(element) + ")\n  do:    report it with the folder that TORCH_OCL_DUMP=folder writes");
   }
 
-  Plan& plan_;
+  const RunState& state_;
+  const Plan& plan_;
   int stream_ = 0;
   std::vector<Guarded> guarded_;
 };
 
 }  // namespace
 
-std::shared_ptr<Observer> guard_zones(Plan& plan) { return std::make_shared<GuardZones>(plan); }
+std::shared_ptr<Observer> guard_zones(const RunState& state) { return std::make_shared<GuardZones>(state); }
 
 }  // namespace ocl::exec

@@ -16,6 +16,6 @@ constexpr int64_t kGuardBytes = 512;
 /// integers) when the buffer's lifetime begins, and of results before the first step. The zones around the memory get
 /// another pattern, which is NaN too. After each step, it reads the zones of all live buffers back. If one has changed,
 /// it throws kOutOfBounds with the kernel, its source lines, the buffer and the offset.
-std::shared_ptr<Observer> guard_zones(Plan& plan);
+std::shared_ptr<Observer> guard_zones(const RunState& state);
 
 }  // namespace ocl::exec

@@ -1,5 +1,5 @@
-// csrc/exec/kept.h: results that a plan computes from parameters alone, such as packed weights. They are kept between
-// calls until a parameter is written or freed.
+// csrc/exec/kept.h: the memory of results that a plan computes from parameters alone, such as packed weights. They are kept
+// between calls until a parameter is written or freed.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,6 @@
 #include "csrc/runtime/queue.h"
 
 namespace ocl::exec {
-
-struct Plan;
 
 /// The memory of a plan's kept results, and the versions of the parameters that they were computed from. Any stream may
 /// use it. A stream that did not compute the results waits for them once.
@@ -49,9 +47,5 @@ class Kept : public runtime::Dependent {
 
 /// Returns the total size in bytes of all kept results of this process.
 int64_t kept_bytes();
-
-/// Marks the steps of a new plan that read only parameters that no step writes, and moves their results out of the
-/// arena.
-void mark_kept(Plan& plan);
 
 }  // namespace ocl::exec

@@ -25,17 +25,18 @@ std::string some_of(const std::vector<std::string>& list, size_t most) {
   return text;
 }
 
-std::string sizes_text(const Plan& plan, const schedule::Extent& extent) {
+std::string sizes_text(const RunState& state, const schedule::Extent& extent) {
   const auto times = [&](const ir::Shape& sizes) {
     std::string text;
-    for (const ir::IndexExpr& size : sizes) text.append(text.empty() ? "" : "x").append(std::to_string(value_of(plan, size)));
+    for (const ir::IndexExpr& size : sizes) text.append(text.empty() ? "" : "x").append(std::to_string(value_of(state, size)));
     return text.empty() ? "1" : text;
   };
   return times(extent.sizes) + (extent.others.empty() ? "" : " " + extent.word + " " + times(extent.others));
 }
 
 /// Returns a title such as "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm".
-std::string title(const Plan& plan, const Launch& launch, const runtime::LaunchInfo& info) {
+std::string title(const RunState& state, const Launch& launch, const runtime::LaunchInfo& info) {
+  const Plan& plan = state.plan;
   const schedule::Group& group = plan.schedule.groups[launch.group];
   std::vector<std::string> ops, sources;
   for (const ir::NodeId node : group.nodes()) {
@@ -44,7 +45,7 @@ std::string title(const Plan& plan, const Launch& launch, const runtime::LaunchI
     add(sources, origin.source);
   }
   if (sources.empty()) add(sources, plan.op);
-  std::string text = info.kind + " " + sizes_text(plan, schedule::extent_of(plan.schedule, group));
+  std::string text = info.kind + " " + sizes_text(state, schedule::extent_of(plan.schedule, group));
   if (!sources.empty()) text += " @ " + some_of(sources, 1);
   if (info.flops > 0) text += ", " + runtime::amount(static_cast<double>(info.flops), "FLOP");
   text += ", " + runtime::amount(static_cast<double>(info.bytes), "B");
@@ -54,33 +55,26 @@ std::string title(const Plan& plan, const Launch& launch, const runtime::LaunchI
 
 }  // namespace
 
-int64_t value_of(const Plan& plan, const ir::IndexExpr& expr) {
-  if (expr.is_const()) return expr.constant();
-  return ir::evaluate(expr, [&](ir::Symbol s) -> int64_t {
-    OCL_ASSERT(s.kind == ir::SymbolKind::kSize && s.index < static_cast<int>(plan.symbols.size()),
-               "a launch depends on a symbol that is no size of the graph");
-    return plan.symbols[s.index];
-  });
-}
-
-runtime::LaunchInfoPtr launch_info(const Plan& plan, const Launch& launch) {
+runtime::LaunchInfoPtr launch_info(const RunState& state, size_t index) {
+  const Plan& plan = state.plan;
+  const Launch& launch = plan.launches[index];
   auto info = std::make_shared<runtime::LaunchInfo>();
   info->kernel = launch.source.name;
   info->kind = launch.source.kind;
   info->origin = launch.origin;
   info->graph = plan.label;
   info->group = launch.group;
-  info->global = launch.global;
+  info->global = state.launches[index].global;
   info->local = launch.source.local;
   info->ops = launch.ops;
-  info->bytes = value_of(plan, launch.work.bytes);
-  info->flops = value_of(plan, launch.work.flops);
+  info->bytes = value_of(state, launch.work.bytes);
+  info->flops = value_of(state, launch.work.flops);
   const schedule::Group& group = plan.schedule.groups[launch.group];
   if (group.kind == schedule::GroupKind::kTemplate) {
     const KernelLevel level = kernel_row(group.launch.kernel).level;
     info->tensor_cores = level == KernelLevel::k_warp || level == KernelLevel::k_warpgroup;
   }
-  info->title = title(plan, launch, *info);
+  info->title = title(state, launch, *info);
   return info;
 }
 

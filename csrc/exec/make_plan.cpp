@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "csrc/exec/fill_plan.h"
 #include "csrc/kernels/kernels.h"
 #include "csrc/support/compiler_crash.h"
 #include "csrc/support/log.h"
@@ -68,8 +69,8 @@ bool avoid_crash(const Plan& plan, CompilerCrash& crash, PlanOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
-                                const PlanOptions& options) {
+std::unique_ptr<const Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+                                      const PlanOptions& options) {
   PlanOptions simpler = options;
   for (;;) {
     auto plan = std::make_unique<Plan>();

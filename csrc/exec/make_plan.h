@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "csrc/exec/plan.h"
+#include "csrc/exec/plan_options.h"
 
 namespace ocl::exec {
 
@@ -12,7 +13,7 @@ namespace ocl::exec {
 /// If the compiler ends on a kernel, also without optimisation, the plan is made again with simpler kernels in its place, and a
 /// warning: first a kernel without vectors for each node, then no hand-written kernel. If nothing simpler is left,
 /// CompilerCrash is thrown, with the ops of that kernel.
-std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
-                                const PlanOptions& options);
+std::unique_ptr<const Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+                                      const PlanOptions& options);
 
 }  // namespace ocl::exec

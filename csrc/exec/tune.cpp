@@ -3,9 +3,6 @@
 
 #include <map>
 #include <mutex>
-
-#include "csrc/schedule/pipeline.h"
-
 namespace ocl::exec {
 namespace {
 

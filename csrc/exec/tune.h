@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/exec/plan.h"
+#include "csrc/schedule/pipeline.h"
 
 namespace ocl::exec {
 

@@ -7,7 +7,7 @@
 #include "csrc/checks/device_check.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/launch_alone.h"
-#include "csrc/exec/launch_info.h"
+#include "csrc/exec/observers.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/python/settings.h"
@@ -24,33 +24,27 @@ namespace {
 
 using exec::BufferSource;
 
-/// A plan as its checker sees it. Python may keep this object longer than the plan exists; `plan` is null from then on. Sizes
+/// A plan as its checker sees it. Python may keep this object longer than the plan exists; `state` is null from then on. Sizes
 /// and memory are known only during a run.
 struct WatchedPlan {
-  exec::Plan* plan = nullptr;
+  const exec::RunState* state = nullptr;
   const exec::RunMemory* memory = nullptr;
 
-  exec::Plan& get() const {
-    OCL_ASSERT(plan != nullptr, "the plan of a check is gone");
-    return *plan;
+  const exec::Plan& get() const {
+    OCL_ASSERT(state != nullptr, "the plan of a check is gone");
+    return state->plan;
   }
-  exec::Plan& running() const {
-    OCL_ASSERT(plan != nullptr && memory != nullptr, "the plan of a check is not running");
-    return *plan;
+  const exec::RunState& running() const {
+    OCL_ASSERT(state != nullptr && memory != nullptr, "the plan of a check is not running");
+    return *state;
   }
   bool in_memory(ir::BufferId b) const {
     return get().schedule.placements.at(static_cast<size_t>(b)).kind != schedule::Placement::Kind::kNowhere;
   }
   char* address(ir::BufferId b) const {
-    return in_memory(b) ? exec::address_of(running(), *memory, exec::source_of(running(), b)) : nullptr;
+    return in_memory(b) ? exec::address_of(running(), *memory, exec::source_of(get(), b)) : nullptr;
   }
 };
-
-std::vector<int64_t> values_of(const exec::Plan& plan, const ir::Shape& shape) {
-  std::vector<int64_t> values;
-  for (const ir::IndexExpr& expr : shape) values.push_back(exec::value_of(plan, expr));
-  return values;
-}
 
 /// Returns a host tensor with a copy of device memory.
 at::Tensor copied(const WatchedPlan& watched, const char* address, int64_t bytes) {
@@ -58,7 +52,7 @@ at::Tensor copied(const WatchedPlan& watched, const char* address, int64_t bytes
   if (bytes == 0) return host;
   void* target = host.mutable_data_ptr();
   const py::gil_scoped_release release;
-  runtime::Device& device = *watched.running().device;
+  runtime::Device& device = *watched.get().device;
   const runtime::Location at = device.allocator().resolve(address);
   runtime::Queue& queue = device.queue(watched.memory->stream);
   queue.read(at.mem, at.offset_bytes, target, static_cast<size_t>(bytes), /*blocking=*/true);
@@ -105,28 +99,30 @@ py::list steps(const WatchedPlan& watched) {
 /// Returns the arguments of a launch as a dict for launch_alone. It has the addresses of memory, which the caller replaces by
 /// regions.
 py::dict launch_dict(const WatchedPlan& watched, int position) {
-  const exec::Plan& plan = watched.running();
-  const exec::Launch& launch = plan.launches.at(static_cast<size_t>(plan.steps.at(static_cast<size_t>(position)).launch));
+  const exec::RunState& state = watched.running();
+  const auto index = static_cast<size_t>(watched.get().steps.at(static_cast<size_t>(position)).launch);
+  const exec::Launch& launch = watched.get().launches.at(index);
+  const exec::LaunchState& prepared = state.launches[index];
   py::dict d;
   py::list pointers, ints;
   for (size_t i = 0; i < launch.buffers.size(); ++i) {
     const BufferSource& source = launch.buffers[i];
     py::dict pointer;
     pointer["slot"] = source.slot;
-    pointer["address"] = reinterpret_cast<uintptr_t>(exec::address_of(plan, *watched.memory, source));
-    pointer["bytes"] = exec::extent_bytes(plan, source);
-    pointer["offset"] = launch.offsets[i];
+    pointer["address"] = reinterpret_cast<uintptr_t>(exec::address_of(state, *watched.memory, source));
+    pointer["bytes"] = exec::extent_bytes(state, source);
+    pointer["offset"] = prepared.offsets[i];
     pointer["element_bytes"] = source.element_bytes;
     pointer["scratch"] = source.kind == BufferSource::Kind::kScratch;
     pointers.append(pointer);
   }
   for (const codegen::IntArg& argument : launch.source.ints)
-    ints.append(py::make_tuple(argument.slot, exec::value_of(plan, argument.value), argument.wide));
+    ints.append(py::make_tuple(argument.slot, exec::value_of(state, argument.value), argument.wide));
   d["pointers"] = pointers;
   d["ints"] = ints;
-  d["global"] = launch.global;
+  d["global"] = prepared.global;
   d["local"] = launch.source.local;
-  d["empty"] = launch.empty;
+  d["empty"] = prepared.empty;
   return d;
 }
 
@@ -138,7 +134,7 @@ class PythonObserver final : public exec::Observer {
   PythonObserver(const PythonObserver&) = delete;
   PythonObserver& operator=(const PythonObserver&) = delete;
   ~PythonObserver() override {
-    watched_->plan = nullptr;
+    watched_->state = nullptr;
     if (!Py_IsInitialized()) {
       checker_.release();  // Python's memory is gone.
       return;
@@ -182,11 +178,11 @@ class PythonObserver final : public exec::Observer {
 
 void set_check_factory(const py::function& factory) {
   const auto* held = new py::function(factory);  // Never released: it may be called after the interpreter has ended.
-  exec::set_check_factory([held](exec::Plan& plan) -> std::shared_ptr<exec::Observer> {
+  exec::set_check_factory([held](const exec::RunState& state) -> std::shared_ptr<exec::Observer> {
     if (!Py_IsInitialized()) return nullptr;
     const py::gil_scoped_acquire gil;
     auto watched = std::make_shared<WatchedPlan>();
-    watched->plan = &plan;
+    watched->state = &state;
     py::object checker = (*held)(watched);
     return std::make_shared<PythonObserver>(std::move(watched), std::move(checker));
   });
@@ -269,8 +265,8 @@ void bind_check(py::module_& e) {
       .def(
           "shape",
           [](const WatchedPlan& w, int buffer) {
-            const ir::Buffer& b = w.running().schedule.graph.buffers.at(static_cast<size_t>(buffer));
-            return py::make_tuple(values_of(w.running(), b.sizes), values_of(w.running(), *b.strides),
+            const ir::Buffer& b = w.get().schedule.graph.buffers.at(static_cast<size_t>(buffer));
+            return py::make_tuple(exec::values_of(w.running(), b.sizes), exec::values_of(w.running(), *b.strides),
                                   aten::scalar_type(b.dtype));
           },
           py::arg("buffer"))

@@ -48,7 +48,7 @@ std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
   eager->resizes = made.attr("resizes").cast<decltype(eager->resizes)>();
   if (!eager->resizes.empty()) return eager;
   const auto plan = made.attr("plan").cast<std::shared_ptr<PyPlan>>();
-  eager->plan = std::shared_ptr<exec::Plan>(plan, plan->plan.get());
+  eager->executor = std::shared_ptr<exec::Executor>(plan, plan->executor.get());
   for (const py::handle input : made.attr("inputs")) eager->inputs.push_back(input_from(input.cast<py::tuple>()));
   eager->symbols = made.attr("symbols").cast<std::vector<std::pair<int, int>>>();
   for (const py::handle value : made.attr("returns")) {

@@ -6,8 +6,9 @@
 
 #include "csrc/checks/check_text.h"
 #include "csrc/exec/executor.h"
+#include "csrc/exec/fill_plan.h"
 #include "csrc/exec/make_plan.h"
-#include "csrc/exec/plan.h"
+#include "csrc/exec/render.h"
 #include "csrc/exec/tune.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
@@ -102,12 +103,13 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
     });
   }
   const py::gil_scoped_release release;
-  result->plan = exec::make_plan(graph, device, binary_store(settings().cache), plan_options);
+  result->executor =
+      std::make_unique<exec::Executor>(exec::make_plan(graph, device, binary_store(settings().cache), plan_options));
   return result;
 }
 
 std::vector<at::Tensor> run(PyPlan& self, const py::list& args) {
-  const size_t symbol_count = static_cast<size_t>(self.plan->schedule.graph.symbols);
+  const size_t symbol_count = static_cast<size_t>(self.plan().schedule.graph.symbols);
   std::vector<int64_t> symbols;
   std::vector<at::Tensor> inputs;
   inputs.reserve(args.size());
@@ -118,12 +120,12 @@ std::vector<at::Tensor> run(PyPlan& self, const py::list& args) {
       inputs.push_back(args[i].cast<at::Tensor>());
   }
   const py::gil_scoped_release release;
-  return aten::run_plan(*self.plan, self.calls, symbols, inputs);
+  return aten::run_plan(*self.executor, self.calls, symbols, inputs);
 }
 
 std::vector<std::vector<int64_t>> output_strides(PyPlan& self) {
   std::vector<std::vector<int64_t>> strides;
-  for (const ir::Output& output : self.plan->schedule.graph.outputs) {
+  for (const ir::Output& output : self.plan().schedule.graph.outputs) {
     std::vector<int64_t> concrete;
     for (const ir::IndexExpr& stride : output.strides) {
       if (!stride.is_const()) {
@@ -154,7 +156,7 @@ py::dict kernel_dict(const codegen::KernelSource& source) {
 
 py::list describe(PyPlan& self) {
   py::list result;
-  for (const exec::Launch& launch : self.plan->launches) {
+  for (const exec::Launch& launch : self.plan().launches) {
     py::dict d = kernel_dict(launch.source);
     d["origin"] = launch.origin;
     d["ops"] = launch.ops;
@@ -167,12 +169,12 @@ py::list describe(PyPlan& self) {
 
 py::dict timings(PyPlan& self) {
   py::dict d;
-  d["check_seconds"] = self.plan->check_seconds;
-  d["schedule_seconds"] = self.plan->schedule_seconds;
-  d["codegen_seconds"] = self.plan->codegen_seconds;
-  d["build_seconds"] = self.plan->build_seconds;
+  d["check_seconds"] = self.plan().check_seconds;
+  d["schedule_seconds"] = self.plan().schedule_seconds;
+  d["codegen_seconds"] = self.plan().codegen_seconds;
+  d["build_seconds"] = self.plan().build_seconds;
   py::list passes;
-  for (const schedule::PassTrace& pass : self.plan->passes)
+  for (const schedule::PassTrace& pass : self.plan().passes)
     passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.verified));
   d["passes"] = passes;
   return d;
@@ -406,13 +408,13 @@ void bind_exec(py::module_& m) {
   py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")
       .def("run", &run, py::arg("args"))
       .def("describe", &describe)
-      .def("report", [](PyPlan& self) { return plan_report(*self.plan); })
+      .def("report", [](PyPlan& self) { return plan_report(*self.executor); })
       .def("timings", &timings)
       .def("output_strides", &output_strides)
-      .def("schedule", [](PyPlan& self) { return schedule::str(self.plan->schedule); })
-      .def_property_readonly("log", [](PyPlan& self) { return self.plan->schedule.log; })
-      .def_property_readonly("arena_bytes", [](PyPlan& self) { return self.plan->memory.arena_bytes; })
-      .def_property_readonly("launch_count", [](PyPlan& self) { return self.plan->launches.size(); });
+      .def("schedule", [](PyPlan& self) { return schedule::str(self.plan().schedule); })
+      .def_property_readonly("log", [](PyPlan& self) { return self.plan().schedule.log; })
+      .def_property_readonly("arena_bytes", [](PyPlan& self) { return self.executor->state.memory.arena_bytes; })
+      .def_property_readonly("launch_count", [](PyPlan& self) { return self.plan().launches.size(); });
 }
 
 }  // namespace ocl::python

@@ -4,13 +4,14 @@
 #include <memory>
 #include <vector>
 
-#include "csrc/exec/plan.h"
+#include "csrc/exec/executor.h"
 #include "csrc/torch/plan_runner.h"
 
 namespace ocl::python {
 
 struct PyPlan {
-  std::unique_ptr<exec::Plan> plan;
+  std::unique_ptr<exec::Executor> executor;
+  const exec::Plan& plan() const { return *executor->plan; }
   std::vector<aten::EagerCall> calls;
 };
 

@@ -19,7 +19,8 @@ using schedule::Neighbour;
 
 class Reporter {
  public:
-  explicit Reporter(const exec::Plan& plan) : plan_(plan), schedule_(plan.schedule), graph_(plan.schedule.graph) {
+  explicit Reporter(const exec::RunState& state)
+      : state_(state), plan_(state.plan), schedule_(plan_.schedule), graph_(plan_.schedule.graph) {
     position_of_.assign(graph_.nodes.size(), -1);
     for (size_t position = 0; position < schedule_.groups.size(); ++position)
       for (const ir::NodeId node : schedule_.groups[position].nodes()) position_of_[node] = static_cast<int>(position);
@@ -45,8 +46,7 @@ class Reporter {
  private:
   py::object value(const ir::IndexExpr& expr) const {
     if (expr.is_const()) return py::int_(expr.constant());
-    if (!plan_.bound) return py::none();
-    return py::int_(ir::evaluate(expr, [&](ir::Symbol s) { return plan_.symbols.at(static_cast<size_t>(s.index)); }));
+    return state_.bound ? py::object(py::int_(exec::value_of(state_, expr))) : py::none();
   }
 
   py::list values(const ir::Shape& shape) const {
@@ -167,12 +167,13 @@ class Reporter {
       intervals.append(d);
     }
     py::dict d;
-    d["arena_bytes"] = plan_.memory.arena_bytes;
+    d["arena_bytes"] = state_.memory.arena_bytes;
     d["kept_bytes"] = plan_.kept_size_bytes;
     d["intervals"] = intervals;
     return d;
   }
 
+  const exec::RunState& state_;
   const exec::Plan& plan_;
   const schedule::Schedule& schedule_;
   const ir::Graph& graph_;
@@ -182,13 +183,13 @@ class Reporter {
 
 }  // namespace
 
-py::dict plan_report(exec::Plan& plan) {
-  std::unique_lock lock(plan.mutex, std::defer_lock);
+py::dict plan_report(exec::Executor& executor) {
+  std::unique_lock lock(executor.mutex, std::defer_lock);
   {
     const py::gil_scoped_release release;  // The thread that runs the plan may wait for the GIL.
     lock.lock();
   }
-  return Reporter(plan).report();
+  return Reporter(executor.state).report();
 }
 
 }  // namespace ocl::python

@@ -2,12 +2,12 @@
 // fused, and how memory is used.
 #pragma once
 
-#include "csrc/exec/plan.h"
+#include "csrc/exec/executor.h"
 #include "csrc/python/pch.h"
 
 namespace ocl::python {
 
 /// Returns the dicts. Sizes and bytes are those of the last call; None where they are symbolic and the plan has not run.
-pybind11::dict plan_report(exec::Plan& plan);
+pybind11::dict plan_report(exec::Executor& executor);
 
 }  // namespace ocl::python

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "csrc/cache/kernel_cache.h"
-#include "csrc/exec/plan.h"
+#include "csrc/exec/plan_options.h"
 #include "csrc/python/pch.h"
 #include "csrc/runtime/program.h"
 

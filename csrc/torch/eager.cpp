@@ -173,7 +173,7 @@ class CacheMiss {
   }
 
   bool store(KeyLevel level, const CompiledOp& compiled) {
-    const bool elsewhere = compiled.plan->plan && compiled.plan->plan->device->index() != device_;
+    const bool elsewhere = compiled.plan->executor && compiled.plan->executor->plan->device->index() != device_;
     const int number = number_in_store(level);
     const bool can_store = compiled.lasting && !elsewhere && number < kMostConditional;
     const std::string key = can_store ? key_in_store(level, number) : "";
@@ -244,7 +244,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
     for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kAnyNumbers), std::pair(&by_size, KeyLevel::kAnySizes)}) {
       if (key->empty() || c.classes[*key].is_full()) continue;
       const PlanPointer found = miss.stored(level);
-      if (!found || !found->plan) continue;
+      if (!found || !found->executor) continue;
       c.classes[*key].add(found, arguments);
       return found;
     }
@@ -304,16 +304,16 @@ std::vector<at::Tensor> call(const EagerPlan& eager, const EagerArguments& argum
         inputs.push_back(arguments.leaves[input.leaf].toTensor());
         break;
       case EagerInput::Kind::kNumbers:
-        inputs.push_back(pack(input, arguments, static_cast<c10::DeviceIndex>(eager.plan->device->index())));
+        inputs.push_back(pack(input, arguments, static_cast<c10::DeviceIndex>(eager.executor->plan->device->index())));
         break;
       case EagerInput::Kind::kState:
-        inputs.push_back(random_state(input, arguments, eager.plan->device->index()));
+        inputs.push_back(random_state(input, arguments, eager.executor->plan->device->index()));
         break;
     }
   }
   std::vector<int64_t> symbols;
   for (const auto& [leaf, dim] : eager.symbols) symbols.push_back(arguments.leaves[leaf].toTensor().size(dim));
-  return run_plan(*eager.plan, {}, symbols, inputs);
+  return run_plan(*eager.executor, {}, symbols, inputs);
 }
 
 void push_returns(const EagerPlan& eager, const EagerArguments& arguments, const std::vector<at::Tensor>& outputs,
@@ -353,7 +353,7 @@ int64_t eager_plan_count() {
   Cache& c = cache();
   const std::lock_guard lock(c.mutex);
   int64_t count = 0;
-  for (const auto& [key, row] : c.exact) count += row.plan->plan != nullptr;
+  for (const auto& [key, row] : c.exact) count += row.plan->executor != nullptr;
   for (const auto& [key, known] : c.classes) count += static_cast<int64_t>(known.plans.size());
   return count;
 }
@@ -386,7 +386,7 @@ Attempt run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     arguments = flatten(op, *stack);
     eager = find_or_compile(op, *stack, arguments);
   }
-  if (!eager->plan) return {eager->bad_arguments ? Outcome::kBadArguments : Outcome::kNone, eager->reason};
+  if (!eager->executor) return {eager->bad_arguments ? Outcome::kBadArguments : Outcome::kNone, eager->reason};
   const std::vector<at::Tensor> outputs = at_boundary([&] { return call(*eager, arguments); });
   torch::jit::drop(*stack, op.schema().arguments().size());
   push_returns(*eager, arguments, outputs, *stack);

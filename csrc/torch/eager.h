@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "csrc/exec/plan.h"
+#include "csrc/exec/executor.h"
+#include "csrc/exec/plan_options.h"
 #include "csrc/torch/eager_conditions.h"
 #include "csrc/torch/eager_key.h"
 
@@ -44,7 +45,7 @@ struct EagerReturn {
 /// What runs when an op is called with arguments of one key. It is a plan; or a resize of tensors, after which the call has
 /// another key; or nothing, because there are no kernels, or because PyTorch raises an error for such arguments.
 struct EagerPlan {
-  std::shared_ptr<exec::Plan> plan;
+  std::shared_ptr<exec::Executor> executor;
   bool bad_arguments = false;
   std::string reason;  // Why there is no plan.
   std::vector<EagerInput> inputs;
@@ -55,7 +56,7 @@ struct EagerPlan {
   EagerConditions conditions;  // What a call of the key must fulfil so that the plan serves it.
 
   /// True if the op has no kernels for such arguments.
-  bool has_no_kernels() const { return !plan && !bad_arguments && resizes.empty(); }
+  bool has_no_kernels() const { return !executor && !bad_arguments && resizes.empty(); }
 };
 
 /// The result of compiling one op.

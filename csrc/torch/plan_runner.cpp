@@ -124,8 +124,9 @@ ir::DType ir_dtype(at::ScalarType type) {
        std::string("dtype ") + at::toString(type) + " has no kernels on ocl; convert the tensor first");
 }
 
-std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
-                                 const std::vector<at::Tensor>& inputs) {
+std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<EagerCall>& calls,
+                                 const std::vector<int64_t>& symbols, const std::vector<at::Tensor>& inputs) {
+  const exec::Plan& plan = *executor.plan;
   at::RecordFunction range(at::RecordScope::FUNCTION);
   if (range.isActive() && plan.op.empty()) range.before("ocl " + plan.label);  // torch itself records an eager op.
   const int device = plan.device->index();
@@ -135,8 +136,8 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
     fail(ErrorKind::kInternal, "a compiled graph takes " + std::to_string(graph.inputs.size()) + " tensors and " +
                                    std::to_string(graph.symbols) + " sizes, not " + std::to_string(inputs.size()) + " and " +
                                    std::to_string(symbols.size()));
-  const std::lock_guard<std::mutex> lock(plan.mutex);
-  exec::bind_symbols(plan, symbols);
+  const std::lock_guard<std::mutex> lock(executor.mutex);
+  exec::bind_symbols(executor.state, symbols);
 
   const int stream = current_stream(device);
   Uploads uploads{*plan.device, stream, {}};
@@ -155,7 +156,7 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
   {
     const runtime::MemoryPurpose purpose(plan.results_purpose);
     for (size_t i = 0; i < plan.schedule.allocations.size(); ++i) {
-      const exec::TensorShape& shape = plan.allocation_shapes[i];
+      const exec::TensorShape& shape = executor.state.allocation_shapes[i];
       const ir::DType dtype = graph.buffers[plan.schedule.allocations[i]].dtype;
       allocated.push_back(plan.guard_bytes > 0 ? guarded_tensor(shape, scalar_type(dtype), device, plan.guard_bytes)
                                                : empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
@@ -176,7 +177,7 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
     for (size_t i = 0; i < places.size() && i < values.size(); ++i)
       if (places[i].defined() && values[i].defined()) places[i].copy_(values[i]);
   };
-  exec::run(plan, addresses, output_addresses, handler, stream);
+  exec::run(executor, addresses, output_addresses, handler, stream);
 
   std::vector<at::Tensor> outputs;
   // A tensor object is returned at most once: the caller may change the shape of one result without changing another.
@@ -186,7 +187,7 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
     const exec::BufferSource& source = plan.output_sources[i];
     const bool is_input = source.kind == exec::BufferSource::Kind::kInput;
     const at::Tensor& base = is_input ? inputs[source.index] : allocated[source.index];
-    const exec::TensorShape& shape = plan.output_shapes[i];
+    const exec::TensorShape& shape = executor.state.output_shapes[i];
     const bool whole = shape.offset == 0 && base.sizes() == at::IntArrayRef(shape.sizes) &&
                        base.strides() == at::IntArrayRef(shape.strides) && (is_input || !given[source.index]);
     if (!is_input && whole) given[source.index] = true;

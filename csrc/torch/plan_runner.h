@@ -18,8 +18,8 @@ using EagerCall =
 /// Enqueues the plan on the current stream of its device, without waiting. Returns one tensor per graph output. `symbols` are
 /// the sizes of the graph. `inputs` are the graph's input tensors. Each is on the plan's device, or is a small CPU tensor whose
 /// values are uploaded with the call. ConfigError for a tensor with another device or dtype.
-std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
-                                 const std::vector<at::Tensor>& inputs);
+std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<EagerCall>& calls,
+                                 const std::vector<int64_t>& symbols, const std::vector<at::Tensor>& inputs);
 
 at::ScalarType scalar_type(ir::DType dtype);
 ir::DType ir_dtype(at::ScalarType type);  // UnsupportedError if there is none.

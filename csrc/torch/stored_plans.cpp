@@ -214,7 +214,8 @@ StoredOp compiled_from(const std::string& entry, const c10::OperatorHandle& op, 
     options.label = "stored plan of " + name;
     options.op = name.substr(0, name.find('.'));
     try {
-      plan->plan = exec::make_plan(std::move(graph), device_at(device), context.binaries, options);
+      plan->executor =
+          std::make_shared<exec::Executor>(exec::make_plan(std::move(graph), device_at(device), context.binaries, options));
     } catch (const CompilerCrash&) {
       return {StoredOp::State::kDamaged};  // The op is compiled anew, which finds out that it has no kernels.
     }

@@ -1,0 +1,169 @@
+// csrc/exec/fill_plan.cpp: see fill_plan.h.
+#include "csrc/exec/fill_plan.h"
+
+#include <chrono>
+#include <cstdio>
+
+#include "csrc/checks/device_check.h"
+#include "csrc/codegen/generate.h"
+#include "csrc/exec/guard_zones.h"
+#include "csrc/exec/kept_steps.h"
+#include "csrc/exec/tune.h"
+#include "csrc/support/log.h"
+#include "csrc/support/os.h"
+
+namespace ocl::exec {
+namespace {
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void dump(const std::string& dir, const std::string& name, const std::string& text) {
+  if (!os::write_private_file(dir + "/" + name, text))
+    log_message(LogLevel::kWarning, "exec", "the dump " + dir + "/" + name + " cannot be written");
+}
+
+/// Replaces the parts of a kernel's text that PlanOptions::replaced names.
+void replace_parts(codegen::KernelSource& source, const PlanOptions& options) {
+  for (const auto& [kernel, part, by] : options.replaced) {
+    if (kernel != source.name || part.empty()) continue;
+    for (size_t at = source.text.find(part); at != std::string::npos; at = source.text.find(part, at + by.size()))
+      source.text.replace(at, part.size(), by);
+  }
+}
+
+int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
+
+}  // namespace
+
+Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
+  Caps caps = device.caps();
+  if (options.kernel_family == "item") caps.is_cpu = true;
+  if (options.kernel_family == "group") caps.is_cpu = false;
+  if (options.vector_floats > 0) caps.vector_floats = options.vector_floats;
+  if (options.units > 0) caps.units = options.units;
+  for (const std::string& name : names_of(options.disable)) caps.kernels.remove(name);
+  return caps;
+}
+
+namespace {
+
+/// Makes the schedule and measures how long that takes. Measured choices come from options.choice or from the device's
+/// table.
+void make_schedule(Plan& plan, ir::Graph graph, const Caps& caps, const PlanOptions& options) {
+  schedule::Options traced = options.schedule;
+  traced.trace = &plan.passes;
+  traced.keeps_parameters = options.most_kept_bytes > 0;
+  schedule::Measured tried;
+  tried.default_choice = options.choice;
+  const std::shared_ptr<const schedule::Measured> measured = measured_of(plan.device->index());
+  if (!options.choice.empty())
+    traced.measured = &tried;
+  else if (options.tuned)
+    traced.measured = measured.get();
+
+  const double start = seconds();
+  plan.schedule = schedule::make_schedule(std::move(graph), caps, traced);
+  plan.schedule_seconds = seconds() - start;
+  if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + ".schedule.txt", schedule::str(plan.schedule));
+}
+
+/// Adds an interval of the arena for each buffer that has a lifetime.
+void add_intervals(Plan& plan) {
+  plan.interval_of.assign(plan.schedule.graph.buffers.size(), ir::kNone);
+  for (const schedule::Lifetime& lifetime : plan.schedule.lifetimes) {
+    plan.interval_of[lifetime.buffer] = static_cast<int>(plan.intervals.size());
+    plan.intervals.push_back({lifetime.first, lifetime.last, 0});
+    plan.interval_bytes.push_back(lifetime.size_bytes);
+  }
+}
+
+/// Finds the memory of each buffer argument of the kernel. Scratch memory gets an interval of the arena at step
+/// `position`.
+void add_sources(Plan& plan, Launch& launch, int position) {
+  for (const codegen::BufferArg& arg : launch.source.buffers) {
+    BufferSource source = source_of(plan, arg.buffer);
+    source.offset = arg.offset;
+    source.slot = arg.slot;
+    launch.buffers.push_back(source);
+  }
+  if (launch.source.scratch_elements > 0) {
+    BufferSource source;
+    source.kind = BufferSource::Kind::kScratch;
+    source.index = static_cast<int>(plan.intervals.size());
+    plan.intervals.push_back({position, position, 0});
+    source.slot = launch.source.scratch_slot;
+    plan.interval_bytes.push_back(launch.source.scratch_elements * 4);
+    launch.buffers.push_back(source);
+  }
+}
+
+/// Adds the steps and launches of all groups. Returns the kernel text of each launch.
+std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const PlanOptions& options) {
+  const schedule::Schedule& schedule = plan.schedule;
+  std::vector<runtime::KernelText> texts;
+  for (size_t position = 0; position < schedule.groups.size(); ++position) {
+    const schedule::Group& group = schedule.groups[position];
+    Step step;
+    if (group.kind == schedule::GroupKind::kCall) {
+      step.call = group.call;
+      plan.steps.push_back(step);
+      continue;
+    }
+    Launch launch;
+    launch.origin = origin_of(schedule, group);
+    launch.group = static_cast<int>(position);
+    launch.ops = node_count(group);
+    launch.work = schedule::work_of(schedule, group);
+    const std::string where = "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
+    try {
+      launch.source = codegen::generate(schedule, group, caps);
+    } catch (const Error& error) {
+      fail(error.kind(), std::string(error.what()) + "\n  where: " + where);
+    }
+    replace_parts(launch.source, options);
+    add_sources(plan, launch, static_cast<int>(position));
+    texts.push_back({launch.source.name, launch.source.text + options.appended, where, launch.source.local});
+    if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
+    step.launch = static_cast<int>(plan.launches.size());
+    plan.steps.push_back(step);
+    plan.launches.push_back(std::move(launch));
+  }
+  return texts;
+}
+
+}  // namespace
+
+void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+               const PlanOptions& options) {
+  plan.device = &device;
+  plan.label = options.label;
+  plan.op = options.op;
+  plan.arena_purpose = std::make_shared<const std::string>("intermediate results of " + options.label);
+  plan.results_purpose = std::make_shared<const std::string>("results of " + options.label);
+  plan.kept_purpose = std::make_shared<const std::string>("packed weights of " + options.label);
+  const std::string text = options.dump_dir.empty() ? "" : graph.str();
+  if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
+  Caps caps = caps_for(device, options);
+  const double check_start = seconds();
+  if (!caps.is_cpu) caps = checks::checked_kernels(device, store, graph, caps);
+  plan.check_seconds = seconds() - check_start;
+  make_schedule(plan, std::move(graph), caps, options);
+  add_intervals(plan);
+
+  const double generate_start = seconds();
+  const std::vector<runtime::KernelText> texts = add_steps(plan, caps, options);
+  // An observed plan keeps no results, so that every call runs and checks every step.
+  plan.most_kept_bytes = options.check || options.guard_zones ? 0 : options.most_kept_bytes;
+  mark_kept(plan);
+  plan.codegen_seconds = seconds() - generate_start;
+
+  const double build_start = seconds();
+  plan.programs = runtime::build_programs(device, texts, store, options.failed_dir);
+  for (Launch& launch : plan.launches) launch.name_id = runtime::kernel_name_id(launch.source.name);
+  plan.build_seconds = seconds() - build_start;
+  for (const ir::Output& output : plan.schedule.graph.outputs) plan.output_sources.push_back(source_of(plan, output.buffer));
+  plan.guard_bytes = options.guard_zones ? kGuardBytes : 0;
+  plan.checked = options.check;
+}
+
+}  // namespace ocl::exec

@@ -1,0 +1,17 @@
+// csrc/exec/fill_plan.h: turns a graph into a plan. Only here do schedule, codegen, cache and runtime meet.
+#pragma once
+
+#include "csrc/exec/plan.h"
+#include "csrc/exec/plan_options.h"
+
+namespace ocl::exec {
+
+/// Fills an empty plan: schedules the graph, generates and builds its kernels. If it throws CompilerCrash, the plan has the
+/// schedule and the launches. Call make_plan (make_plan.h), which handles that.
+void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+               const PlanOptions& options);
+
+/// Returns the device's caps, restricted to the kernels that the options allow. ConfigError for an unknown name in `disable`.
+Caps caps_for(const runtime::Device& device, const PlanOptions& options);
+
+}  // namespace ocl::exec
