@@ -6,7 +6,7 @@
 //   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
 //   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes
 //   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
-//   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along store_dim: STOREV
+//   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along stores.dim: STOREV
 //   static inline void epilogue_p(i0, i1, i2 ...)                           prefetches what epilogue_v touches: PREFETCHV
 //   static inline void epilogue1(const float acc, ...)                      the main node's second output: STORE1, STORE1V
 //   kernels/gemm/item.cl
@@ -75,7 +75,7 @@ void print_body(Kernel& kernel, const schedule::Group& group, EpilogueMacro& mac
   }
   body.push(names);
   body.assume_aligned(macro.aligned);
-  body.assume_steps(group.launch.store_steps || group.launch.store_aligned);
+  body.assume_steps(group.launch.stores.vectors != schedule::Stores::Vectors::kAnywhere);
   if (static_cast<size_t>(macro.lane) < sizes.size()) body.set_lane({SymbolKind::kLoop, macro.lane}, macro.width);
   body.set_result(group.main, {output, coords}, {"acc", ir::DType::kF32, macro.width, body.depth() - 1, false});
   if (macro.output == 0)
@@ -129,17 +129,17 @@ std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const 
   const ir::Node& main = graph.nodes[group.main];
   std::vector<EpilogueMacro> macros;
   for (size_t output = 0; output < main.outputs.size(); ++output) {
-    const int lane = output > 0 && launch.store1_dim != ir::kNone ? launch.store1_dim : launch.store_dim;
-    EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.store_coords, false, {}, {}};
+    const int lane = output > 0 && launch.stores.dim1 != ir::kNone ? launch.stores.dim1 : launch.stores.dim;
+    EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.stores.coords, false, {}, {}};
     const size_t rank = output == 0 ? main.sizes.size() : graph.buffers[main.outputs[output]].sizes.size();
     if (output > 0) {
       macro.loops.resize(rank);
       std::iota(macro.loops.begin(), macro.loops.end(), 0);
     }
     macros.push_back(macro);
-    if (launch.store_width == 1 || static_cast<size_t>(lane) >= rank) continue;
-    macro.width = launch.store_width;
-    if (launch.store_aligned && output == 0) {
+    if (launch.stores.width == 1 || static_cast<size_t>(lane) >= rank) continue;
+    macro.width = launch.stores.width;
+    if (launch.stores.aligned() && output == 0) {
       macro.aligned = true;
       macros.push_back(macro);
       macro.aligned = false;
@@ -235,17 +235,17 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
   functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
   // The offsets of the caller's tensors are known only at run time, but are the same for the whole launch.
-  if (launch.store_aligned)
-    functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", kernel.all_offsets(), launch.store_width - 1);
-  for (const EpilogueMacro& macro : macros) print_epilogue(functions, kernel, macro, launch.store_aligned);
-  if (launch.prefetch_stores)
+  if (launch.stores.aligned())
+    functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", kernel.all_offsets(), launch.stores.width - 1);
+  for (const EpilogueMacro& macro : macros) print_epilogue(functions, kernel, macro, launch.stores.aligned());
+  if (launch.stores.prefetch)
     for (const EpilogueMacro& macro : macros)
       if (macro.output == 0 && macro.width > 1 && !macro.streams.empty()) print_prefetch(functions, kernel, macro);
 
   Writer defines;
   defines.line("#define KERNEL_NAME $s", kPlaceholder);
   for (const auto& [name, value] : launch.defines) defines.line("#define $s $s", name, value);
-  if (launch.plain_stores && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
+  if (launch.stores.plain && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
   double cost = 0;
   for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[id]);
   if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");

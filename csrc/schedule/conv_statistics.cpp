@@ -161,7 +161,7 @@ void store_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
   conv.outputs.push_back(graph.add_buffer(buffer));
   launch.kernel = *form.kernel;
   launch.defines.emplace_back("STATISTICS", "1");
-  launch.store1_dim = 2;
+  launch.stores.dim1 = 2;
   launch.variant += " with statistics";
 }
 

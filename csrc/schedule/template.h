@@ -19,6 +19,25 @@ struct Refusal {
   std::string reason;
 };
 
+/// How a kernel stores its results: by the macros STORE (one element) and STOREV (a vector), which codegen writes.
+struct Stores {
+  enum class Vectors : uint8_t {
+    kAnywhere,
+    kSteps,    // STOREV's coordinate along `dim` is always a multiple of the width.
+    kAligned,  // Also, rows of the output are aligned to vectors, so the kernel may use STOREA.
+  };
+  int width = 1;  // The macro VW, the width of STOREV. 1: only STORE is used.
+  Vectors vectors = Vectors::kAnywhere;
+  bool prefetch = false;    // The kernel uses PREFETCHV, if the device has the instruction.
+  bool plain = false;       // The kernel has a variant for epilogues that only store (PLAIN_STORES).
+  int dim = 0;              // The loop of the node along which STOREV stores vectors.
+  int dim1 = ir::kNone;     // The dimension of the second output along which STORE1V stores vectors. kNone: `dim`.
+  std::vector<int> coords;  // The loop i* of the node for each coordinate argument of STORE, in order. gemm: {0, 1, 2}.
+
+  void align(bool aligned) { vectors = aligned ? Vectors::kAligned : Vectors::kAnywhere; }
+  bool aligned() const { return vectors == Vectors::kAligned; }
+};
+
 /// The launch of a template: macros, inputs, integer arguments and grid. It has no outputs: the epilogue macros store
 /// the results of the node and its epilogue.
 struct TemplateLaunch {
@@ -53,16 +72,7 @@ struct TemplateLaunch {
   void check_arguments() const;
   std::array<ir::IndexExpr, 3> groups;  // Work-groups in each dimension.
   std::array<int, 3> local{1, 1, 1};    // Work-items of a work-group.
-  int store_width = 1;                  // The macro VW, the width of STOREV. 1: only STORE is used.
-  bool store_steps = false;             // STOREV's coordinate along store_dim is always a multiple of the width.
-  bool store_aligned = false;           // Rows of the output are aligned to vectors, so the kernel may use STOREA.
-  bool prefetch_stores = false;         // The kernel uses PREFETCHV, if the device has the instruction.
-  bool plain_stores = false;            // The kernel has a variant for epilogues that only store (PLAIN_STORES).
-  int store_dim = 0;                    // The loop of the node along which STOREV stores vectors.
-  // The dimension of the second output along which STORE1V stores vectors. kNone: store_dim.
-  int store1_dim = ir::kNone;
-  /// The loop i* of the node for each coordinate argument of STORE, in order. gemm: {0, 1, 2}.
-  std::vector<int> store_coords;
+  Stores stores;
   /// A variant of a convolution's kernel, selected by STATISTICS 1. It also stores the statistics of each channel, in
   /// slices, by STORE1. With BIAS 1 it adds a bias, which is its last input.
   struct Statistics {

@@ -59,9 +59,9 @@ void define_types(const Draft& draft, TemplateLaunch& launch, int vector_width) 
 }
 
 void store_along(TemplateLaunch& launch, int dimension, int width, int rank) {
-  launch.store_coords = row_major(static_cast<size_t>(rank));
-  launch.store_dim = dimension;
-  launch.store_width = width;
+  launch.stores.coords = row_major(static_cast<size_t>(rank));
+  launch.stores.dim = dimension;
+  launch.stores.width = width;
 }
 
 bool multiples(const Draft& draft, int of, const std::vector<IndexExpr>& sizes) {
@@ -226,7 +226,7 @@ Blocks packed_blocks(Draft& draft, const ir::View& view, const Matrices& matrix,
   const IndexExpr pairs = ir::ceildiv(steps, kStepsOfGroup);
   launch.groups = {major == 1 ? pairs : panels, major == 1 ? panels : pairs, count};
   launch.local = {kItems, 1, 1};
-  launch.store_aligned = true;
+  launch.stores.align(true);
   // Blocks are stored as bits, so their dtype does not matter.
   const Operand blocks = packed(draft, view, {count, panels, steps, parts * kBlockFloats}, ir::DType::kF32, std::move(launch));
   return {blocks.input, shared ? IndexExpr(0) : blocks.strides[0]};

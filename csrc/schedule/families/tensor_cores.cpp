@@ -190,7 +190,7 @@ void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCore
   define(launch, "TILE_N", tile.columns);
   define(launch, "TERMS", math.terms);
   launch.local = {tile.rows / 64 * 128 + producers, 1, 1};
-  launch.store_width = store_width;
+  launch.stores.width = store_width;
   if (math.level != kWarp) return;
   define(launch, "WARP_M", tile.warp_rows);
   define(launch, "WARP_N", tile.warp_columns);
@@ -200,7 +200,7 @@ void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCore
 void use_tensor_core_tile(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, const IndexExpr& columns,
                           int producers) {
   use_tensor_cores(draft, math, tile, producers, multiples(draft, math.chunk, {columns}) ? math.chunk : 2);
-  draft.launch().store_aligned = true;
+  draft.launch().stores.align(true);
 }
 
 }  // namespace ocl::schedule

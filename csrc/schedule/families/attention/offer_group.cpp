@@ -26,7 +26,7 @@ void offer_attention_group(Draft& draft) {
 
   TemplateLaunch& launch = draft.launch();
   launch.variant = std::to_string(tile) + "x" + std::to_string(kTileColumns);
-  launch.store_width = 4;
+  launch.stores.width = 4;
   launch.local = {tile / 4 * (kTileColumns / 4), 1, 1};
   define_types(draft, launch, 4);
   define(launch, "TILE_R", tile);

@@ -50,7 +50,7 @@ void offer_attention_item(Draft& draft) {
 
   TemplateLaunch& launch = draft.launch();
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " packed";
-  launch.store_width = vw;
+  launch.stores.width = vw;
   define_types(draft, launch, vw);
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);

@@ -92,7 +92,7 @@ void offer_attention_tensor_core(Draft& draft) {
   if (gradient && math.chunk == 8 && !warps)
     define(launch, "LAG", tile.stages - 3);  // With overlap, a consumer holds one stage while it waits for another.
   define_attention(draft, parts);
-  if (!gradient) launch.store_aligned = true;
+  if (!gradient) launch.stores.align(true);
 
   std::vector<IndexExpr> rows_of;
   using Named = std::pair<const char*, const ir::View*>;

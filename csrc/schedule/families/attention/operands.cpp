@@ -84,7 +84,7 @@ void define_attention(Draft& draft, const AttentionParts& parts) {
     launch.defines.emplace_back("DROP", literal(attrs.dropout));
     launch.defines.emplace_back("KEPT", literal(attrs.dropout < 1 ? 1 / (1 - attrs.dropout) : 0.0));
   }
-  store_along(launch, 3, launch.store_width);
+  store_along(launch, 3, launch.stores.width);
   launch.args({{"heads", parts.heads}, {"heads_per_kv", parts.heads_per_kv}, {"queries", parts.queries}, {"keys", parts.keys}});
 }
 

@@ -73,7 +73,7 @@ void offer_conv_group(Draft& draft) {
   pass_image(launch, "x", *image);
   launch.groups = {ir::ceildiv(window.pixels, tile.rows) * ir::ceildiv(K, tile.columns), window.groups, window.phases};
   store_along(launch, 1, 4);
-  launch.store_aligned = node.convolve.groups == 1 || multiples(draft, 4, {K});
+  launch.stores.align(node.convolve.groups == 1 || multiples(draft, 4, {K}));
   draft.lay_out(node.outputs[0], kChannelsLast);
 }
 
@@ -115,7 +115,7 @@ void offer_conv_weight_group(Draft& draft) {
   pass_image(launch, "x", x);
   launch.groups = {ir::ceildiv(R * S * C, tile.columns) * ir::ceildiv(K, tile.rows), window.groups, slices.count};
   store_along(launch, 1, 4);
-  launch.store_aligned = multiples(draft, 4, {C});
+  launch.stores.align(multiples(draft, 4, {C}));
   store_slices(draft, slices.count);
 }
 

@@ -102,7 +102,7 @@ void offer_conv_item(Draft& draft) {
   const bool channels_first = C * K * R.constant() * S.constant() * 4 <= kFiltersInCache;
   define(launch, "CHANNELS_FIRST", channels_first);
   if (channels_first) std::swap(launch.groups[0], launch.groups[1]);
-  launch.prefetch_stores = caps.prefetch;
+  launch.stores.prefetch = caps.prefetch;
   define(launch, "PREFETCHES", caps.prefetch);
   store_along(launch, 1, vw);
   // Only long sums get statistics. With shorter sums, the statistics would take a tenth of the kernel's time.

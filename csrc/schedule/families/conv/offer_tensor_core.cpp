@@ -131,8 +131,8 @@ void offer_conv_tensor_core(Draft& draft) {
   // balances them.
   launch.groups = {window.phases > 1 ? tiles : persistent_groups(draft.caps, tiles, tile, attrs.groups), window.groups,
                    window.phases};
-  store_along(launch, 1, launch.store_width);
-  launch.store_aligned = attrs.groups == 1 || multiples(draft, launch.store_width, {K});
+  store_along(launch, 1, launch.stores.width);
+  launch.stores.align(attrs.groups == 1 || multiples(draft, launch.stores.width, {K}));
   draft.lay_out(node.outputs[0], kChannelsLast);
   // Warp kernels have no producers that run ahead. So, if they fit, two work-groups share a compute unit and overlap
   // their work.
@@ -193,7 +193,7 @@ void offer_conv_weight_tensor_core(Draft& draft) {
   pass_image(launch, "x", image);
   launch.groups = {ir::ceildiv(window.R * window.S * depth, tile.columns) * ir::ceildiv(K, tile.rows), window.groups,
                    slices.count};
-  store_along(launch, 1, launch.store_width);
+  store_along(launch, 1, launch.stores.width);
   store_slices(draft, slices.count);
 }
 

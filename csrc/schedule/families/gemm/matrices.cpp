@@ -144,8 +144,8 @@ void pass_matrices(Draft& draft, int chunk) {
   launch.args({{"M", M}, {"N", N}, {"K", K}, {"inner", inner}});
   pass_matrix(launch, "a", a);
   pass_matrix(launch, "b", b);
-  launch.store_aligned = true;
-  store_along(launch, 2, launch.store_width, 3);
+  launch.stores.align(true);
+  store_along(launch, 2, launch.stores.width, 3);
 }
 
 }  // namespace ocl::schedule

@@ -24,7 +24,7 @@ void offer_gemm_group(Draft& draft) {
   launch.variant = tile.name() + in_slices(splits);
   define_types(draft, launch, 4);
   use_tile(launch, tile, typical(node.reduce_sizes[0], 512));
-  launch.store_width = 4;
+  launch.stores.width = 4;
   pass_matrices(draft);
   launch.groups = {ir::ceildiv(node.sizes[1], tile.rows) * ir::ceildiv(node.sizes[2], tile.columns), 1, node.sizes[0]};
 }

@@ -139,9 +139,9 @@ void offer_gemm_item(Draft& draft) {
   const int a_layout = p.a.col.is_const(1) ? 0 : p.a.row.is_const(1) ? 1 : 2;
   const Layout layout = lay_out_b(draft, p, tile, sums_along_k, width);
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (layout.b_in_place == 0 ? " packed" : " in place");
-  launch.store_width = vw;
-  launch.store_steps = true;
-  launch.plain_stores = true;
+  launch.stores.width = vw;
+  launch.stores.vectors = Stores::Vectors::kSteps;
+  launch.stores.plain = true;
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);
   define(launch, "MT", layout.tiles_per_item);

@@ -44,7 +44,7 @@ void offer_gemm_packed_tensor_core(Draft& draft) {
   launch.buffers({{"a", a.input}, {"b", b.input}});
   launch.args({{"M", node.sizes[1]}, {"N", node.sizes[2]}, {"K", node.reduce_sizes[0]}});
   launch.args({{"a_batch", a.batch}, {"b_batch", b.batch}});
-  store_along(launch, 2, launch.store_width, 3);
+  store_along(launch, 2, launch.stores.width, 3);
 }
 
 }  // namespace ocl::schedule
