@@ -6,6 +6,7 @@
 
 #include "csrc/checks/device_check.h"
 #include "csrc/codegen/generate.h"
+#include "csrc/exec/faults.h"
 #include "csrc/exec/guard_zones.h"
 #include "csrc/exec/kept_steps.h"
 #include "csrc/exec/tune.h"
@@ -20,15 +21,6 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 void dump(const std::string& dir, const std::string& name, const std::string& text) {
   if (!os::write_private_file(dir + "/" + name, text))
     log_message(LogLevel::kWarning, "exec", "the dump " + dir + "/" + name + " cannot be written");
-}
-
-/// Replaces the parts of a kernel's text that PlanOptions::replaced names.
-void replace_parts(codegen::KernelSource& source, const PlanOptions& options) {
-  for (const auto& [kernel, part, by] : options.replaced) {
-    if (kernel != source.name || part.empty()) continue;
-    for (size_t at = source.text.find(part); at != std::string::npos; at = source.text.find(part, at + by.size()))
-      source.text.replace(at, part.size(), by);
-  }
 }
 
 int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
@@ -120,9 +112,9 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
     } catch (const Error& error) {
       fail(error.kind(), std::string(error.what()) + "\n  where: " + where);
     }
-    replace_parts(launch.source, options);
+    apply_faults(launch.source);
     add_sources(plan, launch, static_cast<int>(position));
-    texts.push_back({launch.source.name, launch.source.text + options.appended, where, launch.source.local});
+    texts.push_back({launch.source.name, launch.source.text, where, launch.source.local});
     if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
     step.launch = static_cast<int>(plan.launches.size());
     plan.steps.push_back(step);

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <tuple>
-#include <vector>
 
 #include "csrc/schedule/pipeline.h"
 
@@ -24,10 +22,7 @@ struct PlanOptions {
   std::string dump_dir;    // Folder for the text of every kernel. "": not written.
   // A candidate that tuning tries for every problem. "": use measured choices or the cost models.
   std::string choice;
-  bool tuned = true;     // Use measured choices.
-  std::string appended;  // Text added after every kernel. Tests use it to make a kernel that does not build.
-  // (kernel, part of its text, what replaces the part). Tests use it to make kernels that compute or store wrongly.
-  std::vector<std::tuple<std::string, std::string, std::string>> replaced;
+  bool tuned = true;         // Use measured choices.
   bool check = false;        // Compares the results of every launch with the interpreter's.
   bool guard_zones = false;  // Fills memory with NaN and looks for stores beside buffers, see guard_zones.h.
 };

@@ -45,8 +45,6 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   take("verify", plan_options.schedule.verify);
   take("choice", plan_options.choice);
   take("tuned", plan_options.tuned);
-  take("appended", plan_options.appended);
-  take("replaced", plan_options.replaced);
   take("check", plan_options.check);
   take("debug", plan_options.guard_zones);
   const Settings current = settings();

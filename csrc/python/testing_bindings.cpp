@@ -1,4 +1,5 @@
 // csrc/python/testing_bindings.cpp: the functions of _C.testing, with which tests cause rare situations.
+#include "csrc/exec/faults.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/settings.h"
 #include "csrc/runtime/gate.h"
@@ -34,6 +35,15 @@ void bind_testing(py::module_& m) {
         if (const auto cache = settings().cache) cache->store(table.c_str(), key, value);
       },
       py::arg("table"), py::arg("key"), py::arg("value"));
+  t.def(
+      "plant",  // Changes the texts of kernels of plans that are made from now on: (kernel, part of its text, what replaces
+                // it).
+      [](const std::vector<std::tuple<std::string, std::string, std::string>>& faults) {
+        std::vector<exec::Fault> planted;
+        for (const auto& [kernel, part, by] : faults) planted.push_back({kernel, part, by});
+        exec::plant(std::move(planted));
+      },
+      py::arg("faults"));
   t.def("pinned_events", &aten::pinned_events);
 }
 

@@ -12,6 +12,20 @@ from torch_ocl_compile import _C
 
 
 @contextmanager
+def changed(faults: list[tuple[str, str, str]]) -> Iterator[None]:
+    """Changes the texts of kernels of plans that are made meanwhile. A fault is (kernel, part of its text, what replaces
+    the part). Without a name, it is in each kernel; without a part, it comes at the end."""
+    _C.testing.plant(faults)
+    try:
+        yield
+    finally:
+        _C.testing.plant([])
+
+
+NOT_C = [("", "", "\nthis is no C\n")]
+
+
+@contextmanager
 def planted(kind: str | None, pattern: str, by: str, graph: str = "") -> Iterator[list[str]]:
     """Replaces what matches `pattern` by `by` in the texts of kernels of one kind ("gemm", ...; None: all), in graphs
     whose label begins with `graph`. Yields the names of the changed kernels."""
@@ -28,7 +42,8 @@ def planted(kind: str | None, pattern: str, by: str, graph: str = "") -> Iterato
                 parts = {(kernel["name"], m[0]): m.expand(by) for m in re.finditer(pattern, kernel["text"])}
                 replaced |= parts
                 found.extend([kernel["name"]] if parts else [])
-        return real(ir_graph, device, calls, {**options, "replaced": [(*k, v) for k, v in replaced.items()]})
+        with changed([(*k, v) for k, v in replaced.items()]):
+            return real(ir_graph, device, calls, options)
 
     _C.exec.compile = compile_
     torch._dynamo.reset()

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests import fork_server
+from tests.device import faults
 from torch_ocl_compile import _C, config, errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,15 +104,10 @@ def test_out_of_memory_in_a_compiled_graph(ocl_device):
 # Errors of the driver
 
 
-def test_kernel_that_does_not_build(ocl_device, monkeypatch):
-    compile_plan = _C.exec.compile
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            _C.exec,
-            "compile",
-            lambda g, d, calls, options: compile_plan(g, d, calls, options | {"appended": "\nthis is no C\n"}),
-        )
-        error, text = raised(compiled(lambda x: x.sinh()), torch.ones(3, device=ocl_device))
+def test_kernel_that_does_not_build(ocl_device):
+    x = torch.ones(3, device=ocl_device)
+    with faults.changed(faults.NOT_C):
+        error, text = raised(compiled(lambda x: x.sinh()), x)
     assert isinstance(error, errors.BuildError), type(error)
     device = torch.ocl.get_device_properties(ocl_device)
     for part in ("pointwise_", device.name, "aten.sinh", "test_errors.py", "unknown type name"):
@@ -120,7 +116,6 @@ def test_kernel_that_does_not_build(ocl_device, monkeypatch):
     saved = [f.read_text(errors="replace") for f in Path(folder).iterdir()]
     assert any("this is no C" in t for t in saved), "the source is saved"
     # The same graph without the fault works, and so does another graph.
-    x = torch.ones(3, device=ocl_device)
     torch.testing.assert_close(compiled(lambda x: x.sinh())(x).cpu(), torch.ones(3).sinh())
     assert_still_works(ocl_device)
 

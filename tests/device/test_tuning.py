@@ -10,6 +10,7 @@ import warnings
 import pytest
 import torch
 
+from tests.device import faults
 from tests.no_device.test_choices import graph_of
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.cli import main
@@ -156,8 +157,8 @@ def test_a_build_failure_disables_a_variant(index, monkeypatch):
     compile_plan = _C.exec.compile
 
     def breaking(g, i, calls, options):
-        broken = {"appended": "\nthis is no C\n"} if options.get("choice") == choices[1] else {}
-        return compile_plan(g, i, calls, {**options, **broken})
+        with faults.changed(faults.NOT_C if options.get("choice") == choices[1] else []):
+            return compile_plan(g, i, calls, options)
 
     monkeypatch.setattr(_C.exec, "compile", breaking)
     check_disabled(graph, problem, choices, index, "it failed")
