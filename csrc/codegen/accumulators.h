@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/codegen/body.h"
+#include "csrc/codegen/body_printer.h"
 #include "csrc/ir/facts.h"
 
 namespace ocl::codegen {

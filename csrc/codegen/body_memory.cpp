@@ -2,7 +2,7 @@
 // with masks.
 #include <algorithm>
 
-#include "csrc/codegen/body.h"
+#include "csrc/codegen/body_printer.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "csrc/codegen/body.h"
+#include "csrc/codegen/body_printer.h"
 
 namespace ocl::codegen {
 

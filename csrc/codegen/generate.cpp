@@ -1,7 +1,7 @@
 // csrc/codegen/generate.cpp: selects the code that prints a group by its kind and strategy.
 #include "csrc/codegen/generate.h"
 
-#include "csrc/codegen/batch.h"
+#include "csrc/codegen/batch_kernel.h"
 #include "csrc/codegen/pointwise.h"
 #include "csrc/codegen/reduction.h"
 #include "csrc/codegen/template_kernel.h"

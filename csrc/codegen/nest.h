@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "csrc/codegen/body.h"
+#include "csrc/codegen/body_printer.h"
 
 namespace ocl::codegen {
 

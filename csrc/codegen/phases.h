@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/codegen/body.h"
+#include "csrc/codegen/body_printer.h"
 
 namespace ocl::codegen {
 

@@ -14,7 +14,7 @@
 
 #include <numeric>
 
-#include "csrc/codegen/body.h"
+#include "csrc/codegen/body_printer.h"
 #include "csrc/codegen/kernel_files.h"
 #include "csrc/schedule/body.h"
 #include "csrc/support/error.h"

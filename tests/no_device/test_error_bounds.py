@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from torch_ocl_compile.reference.bounds import normalized_bound, unknown_where
+from torch_ocl_compile.reference.error_bounds import normalized_bound, unknown_where
 
 
 @pytest.mark.parametrize("otherwise", [None, torch.tensor([0.5, 0.5], dtype=torch.float64)])

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C
-from torch_ocl_compile.lowering.bounds import FINE
+from torch_ocl_compile.lowering.index_checks import FINE
 from torch_ocl_compile.lowering.lowered import (
     Argument,
     Attribute,

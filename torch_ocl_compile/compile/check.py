@@ -1,7 +1,7 @@
 # torch_ocl_compile/compile/check.py: the option check: compares the results of every launch with the interpreter's.
 """csrc/exec calls a Checker before and after each step of a plan. Before a launch it copies the memory that the launch may
 touch. Afterwards it computes the nodes of the launch from these copies, in fp64 and with a bound of the error of each element
-(reference/bounds.py), and compares what the launch stored. So errors do not pile up over launches, and the first kernel that
+(reference/error_bounds.py), and compares what the launch stored. So errors do not pile up over launches, and the first kernel that
 is wrong is named.
 
 Some values are in no memory that a launch reads: a template may read a packed copy of its operand, and the operand itself may
@@ -24,7 +24,7 @@ from torch_ocl_compile import _C
 from torch_ocl_compile.compile.check_report import Compared, difference, save
 from torch_ocl_compile.errors import KernelResultError
 from torch_ocl_compile.reference.bounded import BoundedRun, Known
-from torch_ocl_compile.reference.bounds import to_wide, unknown_where
+from torch_ocl_compile.reference.error_bounds import to_wide, unknown_where
 from torch_ocl_compile.reference.template_bounds import merged_statistics
 
 log = logging.getLogger(__name__)

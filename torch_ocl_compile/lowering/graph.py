@@ -17,11 +17,11 @@ from torch_ocl_compile._C import Refused, ir
 from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
 from torch_ocl_compile.fx.origin import describe, describe_value, origin
-from torch_ocl_compile.lowering.bounds import Checked, find_outside
 from torch_ocl_compile.lowering.checks import BadArguments, refuse_bad_arguments
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
+from torch_ocl_compile.lowering.index_checks import Checked, find_outside
 from torch_ocl_compile.lowering.lowered import (
     Argument,
     Attribute,

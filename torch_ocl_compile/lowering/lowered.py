@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import Refused, ir
-from torch_ocl_compile.lowering.bounds import Checked
+from torch_ocl_compile.lowering.index_checks import Checked
 from torch_ocl_compile.lowering.symbolic import SizeFunction, SymbolSource
 
 

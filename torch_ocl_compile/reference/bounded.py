@@ -1,5 +1,5 @@
 # torch_ocl_compile/reference/bounded.py: runs nodes of a graph in fp64, with a bound of the error that a kernel may have.
-"""This is the interpreter with a bound for every element: see bounds.py. The check of kernels (compile/check.py) runs
+"""This is the interpreter with a bound for every element: see error_bounds.py. The check of kernels (compile/check.py) runs
 the nodes of one launch on the values that the launch had in memory.
 
   run = BoundedRun(graph, sizes, {buffer: Known(values)})
@@ -18,7 +18,7 @@ import torch
 
 from torch_ocl_compile.dtypes import TORCH_DTYPES
 from torch_ocl_compile.reference import reduction_bounds, template_bounds
-from torch_ocl_compile.reference.bounds import (
+from torch_ocl_compile.reference.error_bounds import (
     UNIT,
     Error,
     apply,

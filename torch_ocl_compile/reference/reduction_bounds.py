@@ -1,6 +1,6 @@
 # torch_ocl_compile/reference/reduction_bounds.py: reductions and scans in fp64, each with a bound of a kernel's error.
 """A kernel may add in any order. The rounding error of n additions grows like the root of n, relative to the sum of the
-terms' magnitudes. `growth(n)` allows somewhat more than that. See bounds.py for what a bound is.
+terms' magnitudes. `growth(n)` allows somewhat more than that. See error_bounds.py for what a bound is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_ocl_compile.reference.bounds import Error, added, finite, normalized_bound, unknown_where
+from torch_ocl_compile.reference.error_bounds import Error, added, finite, normalized_bound, unknown_where
 from torch_ocl_compile.reference.interpreter import FINAL, REDUCTIONS, STAGES
 
 Tensor = torch.Tensor

@@ -1,5 +1,5 @@
 # torch_ocl_compile/reference/template_bounds.py: products, convolutions and attention in fp64, with bounds of a kernel's error.
-"""See bounds.py for what a bound is. Operands are exact or have bounds of their own. `low` is the largest relative
+"""See error_bounds.py for what a bound is. Operands are exact or have bounds of their own. `low` is the largest relative
 error of rounding operands and probabilities on tensor cores; it is 0 for other kernels.
 """
 
@@ -13,7 +13,7 @@ import torch
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.reference.attention import Scores
-from torch_ocl_compile.reference.bounds import Error, added, finite, normalized_bound
+from torch_ocl_compile.reference.error_bounds import Error, added, finite, normalized_bound
 from torch_ocl_compile.reference.interpreter import convolve
 from torch_ocl_compile.reference.reduction_bounds import Bounded, growth, welford
 

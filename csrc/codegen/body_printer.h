@@ -1,5 +1,5 @@
-// csrc/codegen/body.h: prints the scalar programs of a group's nodes, for scalars or for vectors of W elements. Each value is
-// printed in front of the loops that it does not depend on.
+// csrc/codegen/body_printer.h: prints the scalar programs of a group's nodes, for scalars or for vectors of W elements. Each
+// value is printed in front of the loops that it does not depend on.
 //
 // Loops are levels, from the outermost to the innermost. A value is printed at the level of the innermost loop symbol that it
 // depends on. One loop may be the lane loop: values that depend on it are vectors of `width` consecutive iterations.

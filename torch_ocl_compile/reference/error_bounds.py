@@ -1,4 +1,4 @@
-# torch_ocl_compile/reference/bounds.py: the scalar ops of the IR in fp64, each with a bound of the error that a kernel
+# torch_ocl_compile/reference/error_bounds.py: the scalar ops of the IR in fp64, each with a bound of the error that a kernel
 # may have.
 """A kernel computes in fp32 (or fp64), so its result differs from the result in fp64. How much it may differ follows
 from the ops: each op rounds its result, and passes on the errors of its operands. `apply` computes an op and its bound.

@@ -1,4 +1,4 @@
-# torch_ocl_compile/lowering/bounds.py: implements options={"debug": True}, which finds indices that lie outside their
+# torch_ocl_compile/lowering/index_checks.py: implements options={"debug": True}, which finds indices that lie outside their
 # dimension.
 """Without the option, an index outside its dimension reads the nearest element and stores nothing.
 

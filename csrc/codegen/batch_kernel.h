@@ -1,4 +1,4 @@
-// csrc/codegen/batch.h: several independent groups in one launch.
+// csrc/codegen/batch_kernel.h: several independent groups in one launch.
 #pragma once
 
 #include "csrc/codegen/kernel_source.h"

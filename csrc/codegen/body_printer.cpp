@@ -1,5 +1,5 @@
-// csrc/codegen/body.cpp: prints values, operations and levels. Loads and stores are in body_memory.cpp.
-#include "csrc/codegen/body.h"
+// csrc/codegen/body_printer.cpp: prints values, operations and levels. Loads and stores are in body_memory.cpp.
+#include "csrc/codegen/body_printer.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
-// csrc/codegen/batch.cpp: several independent groups in one launch. They are pointwise groups, and reductions that each lane
-// computes on its own. Members with equal text share a function. A work-group finds its member by its index, selects the
+// csrc/codegen/batch_kernel.cpp: several independent groups in one launch. They are pointwise groups, and reductions that each
+// lane computes on its own. Members with equal text share a function. A work-group finds its member by its index, selects the
 // pointers and sizes of that member, and calls the function.
 //
 //   static inline void adam_3f9c1e_0(__global float* out0, ..., const int count, const int group) { ... }
@@ -9,7 +9,7 @@
 //     else { in0 = ...; count = ...; first = end0; }
 //     adam_3f9c1e_0(in0, ..., count, at - first);
 //   }
-#include "csrc/codegen/batch.h"
+#include "csrc/codegen/batch_kernel.h"
 
 #include <algorithm>
 #include <memory>
