@@ -78,6 +78,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   int begin = 0;  // first step of the tile, counted over all tiles of the work-group
 
   if (get_local_id(0) >= CONSUMERS * 128) {
+    PRODUCERS_BEGIN();
     const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
     const int aligned = CHUNK_ALIGNED(x_offset);
     FOR_OWN_TILES(g) {
@@ -171,6 +172,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     return;
   }
 
+  CONSUMERS_BEGIN();
   const int lane = get_local_id(0) & 31;
   FOR_OWN_TILES(g) {
     const int2 tile = OWN_TILE(g);

@@ -134,6 +134,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int steps = (K + TILE_K - 1) / TILE_K;
   int begin = 0;  // first step of the tile, counted over all tiles of the work-group
   if (get_local_id(0) >= CONSUMERS * 128) {
+    PRODUCERS_BEGIN();
     // The literal 1 of a contiguous stride lets the compiler simplify addresses.
     const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
     const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
@@ -154,6 +155,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #endif
     return;
   }
+  CONSUMERS_BEGIN();
   FOR_TILES(g, m_tiles * n_tiles) {
     const int2 tile = tile_at(g, m_tiles, n_tiles);
     float total[TILE_N / 2];

@@ -87,11 +87,14 @@ typedef struct {
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
   pipeline_init(name)
 
-// With 256 producers and two consumers, each work-item has 128 registers, too few for the sums. So producers give some
-// of their registers to the consumers.
+// Producers give registers to the consumers. With 256 producers and two consumers, each work-item has 128 registers, too
+// few for the sums. With 128 producers it has 168, too few for 128 sums and a long epilogue.
 #if PRODUCERS == 256 && CONSUMERS == 2
 #define PRODUCERS_BEGIN() SHRINK_REGISTERS(80)
 #define CONSUMERS_BEGIN() GROW_REGISTERS(168)
+#elif PRODUCERS == 128 && CONSUMERS == 2 && TILE_N == 256
+#define PRODUCERS_BEGIN() SHRINK_REGISTERS(56)
+#define CONSUMERS_BEGIN() GROW_REGISTERS(224)
 #else
 #define PRODUCERS_BEGIN()
 #define CONSUMERS_BEGIN()
