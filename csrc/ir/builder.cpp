@@ -32,6 +32,17 @@ bool whole_buffer(const Graph& graph, const Value& x) {
   return true;
 }
 
+/// True if the value is all of its buffer but for dimensions of one element, which it lacks.
+bool squeezed_buffer(const Graph& graph, const Value& x) {
+  if (x.kind != Value::Kind::kView) return false;
+  const Buffer& buffer = graph.buffers.at(static_cast<size_t>(x.buffer));
+  if (!(squeezed(buffer.sizes, buffer.sizes) == x.sizes) || buffer.dtype != x.dtype) return false;
+  int next = 0;
+  for (size_t d = 0; d < buffer.sizes.size(); ++d)
+    if (!(x.coords[d] == (buffer.sizes[d].is_const(1) ? IndexExpr(0) : IndexExpr::loop(next++)))) return false;
+  return true;
+}
+
 /// Returns the common shape of the arguments, aligned at the last dimension. InternalError if they do not broadcast.
 Shape broadcast(const Graph& graph, const std::vector<Value>& args) {
   size_t rank = 0;
@@ -343,7 +354,7 @@ void Builder::output(const Value& value, const Shape& strides) {
       const auto& decided = buffer_of(x).strides;
       return add(x, decided ? *decided : Shape{}, 0);
     }
-    return add(copy(value), {}, 0);
+    return add(squeezed_buffer(graph, value) ? value : copy(value), {}, 0);
   }
   add(place(value, strides), strides, 0);
 }

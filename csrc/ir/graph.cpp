@@ -64,6 +64,13 @@ Shape contiguous_strides(const Shape& sizes) {
   return strides;
 }
 
+Shape squeezed(const Shape& of, const Shape& sizes) {
+  Shape result;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (!sizes[d].is_const(1)) result.push_back(of[d]);
+  return result;
+}
+
 IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coords, const Ranges& ranges) {
   OCL_ASSERT(buffer.strides && buffer.strides->size() == coords.size(),
              "buffer " + buffer.name + " needs a stride per coordinate");

@@ -215,7 +215,8 @@ struct Node {
 struct Output {
   BufferId buffer = kNone;
   Shape sizes;
-  // Strides in elements. If empty although there are dimensions, the output has the strides of its buffer.
+  // Strides in elements. If empty although there are dimensions, the output has the strides of its buffer. It may lack
+  // dimensions of one element then.
   Shape strides;
   IndexExpr offset;  // Offset in elements.
 };
@@ -248,6 +249,8 @@ std::vector<BufferId> writes(const Node& node);
 
 /// Returns row-major strides in elements.
 Shape contiguous_strides(const Shape& sizes);
+/// Returns `of` (sizes or strides) without the dimensions in which `sizes` is 1.
+Shape squeezed(const Shape& of, const Shape& sizes);
 /// Returns the element offset of `coords`: the sum of coordinate * stride, simplified. The buffer must have strides.
 IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coords, const Ranges& ranges);
 /// Strides and offset of a view in elements. strided() returns nullopt if the view is no strided window. The buffer, by

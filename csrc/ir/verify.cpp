@@ -282,8 +282,9 @@ constexpr GraphRule kGraphRules[] = {
      [](const Graph& g, Level) {
        return std::all_of(g.outputs.begin(), g.outputs.end(), [&](const Output& o) {
          if (!is_buffer(g, o.buffer)) return false;
+         const Shape& sizes = buffer(g, o.buffer).sizes;
          return o.strides.size() == o.sizes.size() ||
-                (o.strides.empty() && o.sizes == buffer(g, o.buffer).sizes && o.offset.is_const(0));
+                (o.strides.empty() && o.offset.is_const(0) && (o.sizes == sizes || o.sizes == squeezed(sizes, sizes)));
        });
      }},
     {"nothing is read that no node before wrote",

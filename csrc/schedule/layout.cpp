@@ -249,7 +249,8 @@ void choose_layout(Schedule& schedule, const Caps& caps) {
 
   for (ir::Output& output : graph.outputs) {
     if (!output.strides.empty() || output.sizes.empty()) continue;
-    output.strides = *graph.buffers[output.buffer].strides;
+    const Buffer& buffer = graph.buffers[output.buffer];
+    output.strides = output.sizes == buffer.sizes ? *buffer.strides : ir::squeezed(*buffer.strides, buffer.sizes);
   }
   std::vector<Node> nodes;
   std::vector<ir::NodeId> from;

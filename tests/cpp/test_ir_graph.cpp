@@ -118,6 +118,18 @@ TEST_CASE_FIXTURE(Fixture, "outputs: the buffer takes the promised layout, or a 
   CHECK_NOTHROW(b.finish());
 }
 
+TEST_CASE_FIXTURE(Fixture, "an output may lack dimensions of one element, and leave its strides open") {
+  const Value product = b.contract(b.reshape(x, {1, n * m, 64}), b.reshape(x, {1, 64, n * m}), DType::kF32);
+  const size_t nodes = b.graph.nodes.size();
+  b.output(b.reshape(product, {n * m, n * m}), {});
+  CHECK(b.graph.nodes.size() == nodes);  // no copy
+  CHECK(b.graph.outputs.back().buffer == product.buffer);
+  CHECK(b.graph.outputs.back().strides.empty());
+  CHECK(message(b.graph).empty());
+  b.output(b.permute(b.reshape(product, {n * m, n * m}), {1, 0}), {});
+  CHECK(b.graph.nodes.size() == nodes + 1);  // Another order of the dimensions needs a copy.
+}
+
 TEST_CASE_FIXTURE(Fixture, "text reads back to the same text") {
   b.origin = {"aten.gelu.default", "model.py:61"};
   const Value y = b.op("gelu_erf", {x});
