@@ -62,6 +62,11 @@ std::optional<DType> result_fits(const ir::Op& op, const std::vector<Value>& arg
   return same ? args.back().fits : std::nullopt;
 }
 
+bool is_comparison(OpCode code) {
+  constexpr std::array kComparisons = {OpCode::k_eq, OpCode::k_ne, OpCode::k_lt, OpCode::k_le, OpCode::k_gt, OpCode::k_ge};
+  return std::ranges::find(kComparisons, code) != kComparisons.end();
+}
+
 /// Returns the text with its placeholders replaced.
 std::string filled(const std::string& text, const std::map<std::string, std::string>& with) {
   std::string result;
@@ -185,7 +190,7 @@ Value BodyPrinter::value(NodeId node, int op) {
       result = constant(o);
       break;
     case OpCode::kIndex:
-      result = index_value(node, o);
+      result = convert(index_value(node, op), o.dtype);
       break;
     case OpCode::kLoad:
       result = load(node, o);
@@ -222,16 +227,45 @@ Value BodyPrinter::cached_quotient(NodeId node, const ir::Op& op) {
                 dividend.text + " * " + broadcast_to_width(inverse->second, dividend.width));
 }
 
+/// Returns the 32-bit value that an op extends to 64 bits: a position, or what is cast. A constant that needs 32 bits counts.
+std::optional<Value> BodyPrinter::narrow(NodeId node, int op) {
+  const std::vector<ir::Op>& ops = kernel_.graph().nodes[node].body.ops;
+  const ir::Op& o = ops.at(static_cast<size_t>(op));
+  if (o.dtype != DType::kI64) return std::nullopt;
+  std::optional<int64_t> known;
+  if (o.code == OpCode::kConstant && !o.constant.is_float) known = o.constant.i;
+  if (o.code == OpCode::kIndex)
+    if (const IndexExpr e = ir::simplify(o.index[0], ranges_); e.is_const()) known = e.constant();
+  if (known && static_cast<int32_t>(*known) == *known)
+    return constant({OpCode::kConstant, DType::kI32, {}, {false, 0, *known}, ir::kNone, {}});
+  std::optional<Value> found;
+  if (o.code == OpCode::kIndex) found = index_value(node, op);
+  if (o.code == OpCode::kCast && ops.at(static_cast<size_t>(o.args[0])).dtype == DType::kI32) found = value(node, o.args[0]);
+  return found && found->dtype == DType::kI32 ? found : std::nullopt;
+}
+
+/// Returns the operands of an op. A comparison of 64-bit integers that were extended compares the 32-bit ones: CPUs then
+/// compare twice as many at once. And Mesa 22.3 (rusticl) takes `(long)x < 100L` as false for every int x.
+std::vector<Value> BodyPrinter::operands(NodeId node, const ir::Op& op) {
+  std::vector<Value> args;
+  if (is_comparison(op.code))
+    for (const int arg : op.args)
+      if (const std::optional<Value> narrowed = narrow(node, arg)) args.push_back(*narrowed);
+  if (args.size() == op.args.size()) return args;
+  args.clear();
+  for (const int arg : op.args) args.push_back(value(node, arg));
+  return args;
+}
+
 Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
   const ir::OpFacts& row = ir::facts(op.code);
-  std::vector<Value> args;
+  const std::vector<Value> args = operands(node, op);
   std::vector<DType> dtypes;
   int level = 0, width = 1;
-  for (const int arg : op.args) {
-    args.push_back(value(node, arg));
-    dtypes.push_back(args.back().dtype);
-    level = std::max(level, args.back().level);
-    width = std::max(width, args.back().width);
+  for (const Value& arg : args) {
+    dtypes.push_back(arg.dtype);
+    level = std::max(level, arg.level);
+    width = std::max(width, arg.width);
   }
   const ir::OpTypes types = ir::op_types(op.code, dtypes);
   std::map<std::string, std::string> with;
@@ -262,27 +296,33 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
   return types.value == ir::compute_type(op.dtype) ? result : convert(result, op.dtype);
 }
 
-Value BodyPrinter::index_value(NodeId node, const ir::Op& op) {
+/// Returns a position before it is converted to the op's type: an i32, or an i64 if the kernel's indices are. It is printed
+/// once, and kept beside the op's value.
+Value BodyPrinter::index_value(NodeId node, int op) {
+  const auto [found, fresh] = memo_.try_emplace({node, ~op});
+  if (fresh) found->second = position(node, kernel_.graph().nodes[node].body.ops.at(static_cast<size_t>(op)));
+  return found->second;
+}
+
+Value BodyPrinter::position(NodeId node, const ir::Op& op) {
   const ResolvedIndex resolved = resolve(node, op.index[0]);
+  const DType dtype = kernel_.wide() ? DType::kI64 : DType::kI32;
   if (!resolved.varies) {
     if (resolved.e.is_const())
       return constant({OpCode::kConstant, op.dtype, {}, {false, 0, resolved.e.constant()}, ir::kNone, {}});
-    const Value plain = define(resolved.level, kernel_.wide() ? DType::kI64 : DType::kI32, 1, spell(resolved, ir::kNone));
-    return convert(plain, op.dtype);
+    return define(resolved.level, dtype, 1, spell(resolved, ir::kNone));
   }
-  const DType dtype = kernel_.wide() ? DType::kI64 : DType::kI32;
   if (resolved.coefficient) {
     const std::string n = std::to_string(lane_width_), type = type_name({dtype, lane_width_});
     std::string lanes;
     for (int lane = 0; lane < lane_width_; ++lane)
       lanes += (lane ? ", " : "") + std::to_string(lane * resolved.coefficient->constant());
-    return convert(define(resolved.level, dtype, lane_width_,
-                          "(" + type + ")(" + spell(resolved, 0) + ") + (" + type + ")(" + lanes + ")"),
-                   op.dtype);
+    return define(resolved.level, dtype, lane_width_,
+                  "(" + type + ")(" + spell(resolved, 0) + ") + (" + type + ")(" + lanes + ")");
   }
   std::vector<std::string> lanes;
   for (int lane = 0; lane < lane_width_; ++lane) lanes.push_back(spell(resolved, lane));
-  return convert(define(resolved.level, dtype, lane_width_, gather_text(lanes, dtype)), op.dtype);
+  return define(resolved.level, dtype, lane_width_, gather_text(lanes, dtype));
 }
 
 BodyPrinter::ResolvedIndex BodyPrinter::resolve(NodeId node, const IndexExpr& e) {

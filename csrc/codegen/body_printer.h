@@ -139,7 +139,10 @@ class BodyPrinter {
   const char* offset_type(const ResolvedIndex& resolved) const;  // Type of a variable that holds the offset.
   Value define(int level, ir::DType dtype, int width, const std::string& text);
   Value constant(const ir::Op& op) const;
-  Value index_value(ir::NodeId node, const ir::Op& op);
+  Value index_value(ir::NodeId node, int op);
+  Value position(ir::NodeId node, const ir::Op& op);
+  std::optional<Value> narrow(ir::NodeId node, int op);
+  std::vector<Value> operands(ir::NodeId node, const ir::Op& op);
   Value load(ir::NodeId node, const ir::Op& op);
   Value load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask);
   Value operation(ir::NodeId node, const ir::Op& op);

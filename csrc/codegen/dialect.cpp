@@ -116,7 +116,10 @@ std::string gather_text(const std::vector<std::string>& lanes, DType dtype) {
 
 std::string condition_text(const std::string& mask, DType dtype, int width) {
   if (width == 1 || lane_bytes(dtype) == 4) return mask;
-  return std::string("convert_") + same_size_integer(lane_bytes(dtype)) + lanes(width) + "(" + mask + ")";
+  const std::string converted =
+      std::string("convert_") + same_size_integer(lane_bytes(dtype)) + lanes(width) + "(" + mask + ")";
+  // A vector's ?: tests the sign. Mesa 22.3 (rusticl) takes a sign-extended int as not negative.
+  return lane_bytes(dtype) == 8 ? "(" + converted + " != 0)" : converted;
 }
 
 std::string pointer_parameter(const std::string& name, DType dtype, bool written, bool alone) {

@@ -20,10 +20,7 @@ NO_DEVICE = 77
 
 # Runtime -> programs that do not work with it -> reason. If a listed program works, the test fails.
 KNOWN = {
-    "rusticl": dict.fromkeys(
-        ("cross_entropy", "conv", "pool", "scatter", "sort"),
-        "Mesa 22.3's llvmpipe reads wrong elements in masked loads (it warns: load_kernel_arg in control flow)",
-    ),
+    "rusticl": {},
     "oclgrind": {},
 }
 

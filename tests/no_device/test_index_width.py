@@ -48,3 +48,38 @@ def test_index_width(caps, kind, rows):
         assert "index32" not in groups[0], groups
         narrow = narrow_indices(rendered["kernels"][0]["text"])
         assert not narrow, narrow
+
+
+def masked(n, wide_bound):
+    """y[i] = x[i] where i < n - 7, and the i64 tensor j[i] is cast from i32 and compared too."""
+    b = ir.Builder()
+    size, one = ir.IndexExpr(n), ir.IndexExpr(1)
+    x = b.input(ir.DType.kF32, [size], [one], False, False)
+    j = b.input(ir.DType.kI32, [size], [one], False, False)
+    i = ir.IndexExpr.loop(0)
+    body = ir.BodyBuilder(b, [size], [])
+    inside = body.op("lt", [body.index(i, ir.DType.kI64), body.index(ir.IndexExpr(n - 7), ir.DType.kI64)])
+    given = body.cast(body.load(j, [i], -1), ir.DType.kI64)
+    bound = body.constant(2**40 if wide_bound else 5, ir.DType.kI64)
+    mask = body.op("logical_and", [inside, body.op("ge", [given, bound])])
+    value = body.load(x, [i], mask)
+    b.output(body.store([value], [ir.DType.kF32])[0], [one])
+    return b.finish()
+
+
+@pytest.mark.parametrize("caps", CAPS)
+def test_comparisons_of_extended_integers_use_32_bits(caps):
+    text = render(masked(1000, False), caps)["kernels"][0]["text"].partition("//@kernel")[2]
+    assert "993" in text and "long" not in text.replace("ulong", ""), text
+
+
+@pytest.mark.parametrize("caps", CAPS)
+def test_comparisons_with_larger_constants_use_64_bits(caps):
+    text = render(masked(1000, True), caps)["kernels"][0]["text"].partition("//@kernel")[2]
+    assert "1099511627776L" in text and "long" in text.replace("ulong", "") and "993L" not in text, text
+
+
+@pytest.mark.parametrize("caps", CAPS)
+def test_positions_of_64_bits_are_compared_in_64_bits(caps):
+    text = render(masked(2**33, False), caps)["kernels"][0]["text"].partition("//@kernel")[2]
+    assert f"{2**33 - 7}L" in text, text
