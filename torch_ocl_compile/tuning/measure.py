@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -45,6 +45,8 @@ _kept: list[Any] = []
 _stopped = False
 session: list[Tuned] = []  # Everything that this process has measured.
 again = False  # If true, problems with a stored measurement are measured too, once per process.
+until = float("inf")  # No candidate is tried after this time of time.monotonic().
+left_out: set[str] = set()  # Problems for which no time was left, or not for all candidates.
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Tuned:
     model_choice: str
     model_ms: float
     tried: int
+    cut: bool = False  # The time ended before all candidates were tried. The problem is measured again next time.
 
 
 class VariantError(Exception):
@@ -72,7 +75,8 @@ def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tune
     follow them."""
     global _stopped
     found = table.table_of(index)
-    known = {t.problem for t in session} if again else {*found.choices, *found.shipped}
+    stored = {problem for problem, row in found.choices.items() if not row.get("cut")}
+    known = {t.problem for t in session} if again else {*stored, *found.shipped}
     cases = [
         (problem, problem_graph, choices)
         for problem, problem_graph, choices in _C.exec.tuning_cases(graph, index, dict(settings))
@@ -80,13 +84,20 @@ def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tune
     ]
     results: list[Tuned] = []
     with _progress(sum(len(choices) for _, _, choices in cases)) as progress:
-        for problem, problem_graph, choices in cases:
+        for number, (problem, problem_graph, choices) in enumerate(cases):
             if _stopped:
                 log.warning("tuning stopped in this process: a kernel variant did not end")
                 break
+            now = time.monotonic()
+            if now > until:
+                left_out.add(problem)
+                continue
             progress.describe(problem)
+            end = now + (until - now) / (len(cases) - number)  # Each problem gets the same share of the time.
             try:
-                tuned = _in_subprocess(tune_case, found, problem, problem_graph, choices, index, settings, progress)
+                tuned = _in_subprocess(
+                    tune_case, found, problem, problem_graph, choices, index, settings, progress, end
+                )
             except HangError:
                 _stopped = True
                 continue
@@ -99,7 +110,9 @@ def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tune
                 "ms": tuned.ms,
                 "model_choice": tuned.model_choice,
                 "model_ms": tuned.model_ms,
+                **({"cut": True} if tuned.cut else {}),
             }
+            (left_out.add if tuned.cut else left_out.discard)(problem)
             table.save(found, problem, row)
             results.append(tuned)
             session.append(tuned)
@@ -116,9 +129,10 @@ def tune_case(
     index: int,
     settings: Mapping[str, Any],
     progress: Any = None,
+    end: float = float("inf"),
 ) -> Tuned:
-    """Finds the fastest correct choice for one problem. VariantError or the compiler's error if the cost model's
-    variant does not run. HangError if a candidate does not end."""
+    """Finds the fastest correct choice for one problem, among those tried until `end`. VariantError or the compiler's error
+    if the cost model's variant does not run. HangError if a candidate does not end."""
     progress = progress or _Silent()
     model_choice = choices[0][0]
     inputs = example_inputs(problem_graph, index)
@@ -154,15 +168,28 @@ def tune_case(
                 reason = str(error).strip().splitlines()[0]
                 table.disable(found, choice, f"it failed: {reason}", problem)
 
-        for choice, _ in choices[1:]:
-            attempt(choice)
+        cut = False
+        for choice in attempts(choices, times):
+            cut = cut or time.monotonic() > end
+            if not cut:
+                attempt(choice)
             progress.advance()
         for choice in combined(choices, times):
-            attempt(choice)
+            if time.monotonic() <= end:
+                attempt(choice)
         best = _final(plans, times, inputs, model_choice)
     finally:
         torch.accelerator.set_stream(before)
-    return Tuned(problem, best, times[best], model_choice, times[model_choice], len(times))
+    return Tuned(problem, best, times[best], model_choice, times[model_choice], len(times), cut)
+
+
+def attempts(choices: Sequence[tuple[str, str]], times: Mapping[str, float]) -> Iterator[str]:
+    """Yields all choices but the cost model's, which is the first: the first ones of all templates, then those with a knob
+    turned, of the fastest template first. `times` is read as it grows."""
+    firsts = {choice.split(" ")[0]: choice for choice, knob in choices if not knob}
+    yield from (choice for choice, knob in choices[1:] if not knob)
+    turned = [choice for choice, knob in choices[1:] if knob]
+    yield from sorted(turned, key=lambda choice: times.get(firsts.get(choice.split(" ")[0], ""), float("inf")))
 
 
 def _in_subprocess(function: Callable[..., Tuned], *args: Any) -> Tuned:

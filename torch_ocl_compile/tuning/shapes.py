@@ -9,6 +9,22 @@ import torch.nn.functional as F
 
 from torch_ocl_compile.errors import ConfigError
 
+# What `tune --quick` measures without a target: products of a small transformer and of classifiers, the convolutions of
+# ResNet-18 and the wide ones of ResNet-50, one attention.
+STANDARD = (
+    "gemm:1024x1024x1024",
+    "conv:8x64x56x56,64x3x3",
+    "conv:8x128x28x28,128x3x3",
+    "gemm:1024x3072x768",
+    "conv:8x256x14x14,256x3x3",
+    "conv:8x64x56x56,256x1x1",
+    "gemm:64x1000x512",
+    "conv:8x512x7x7,512x3x3",
+    "conv:8x128x56x56,128x3x3,stride=2",
+    "conv:8x3x224x224,64x7x7,stride=2",
+    "attention:8x8x256x64",
+)
+
 Job = tuple[Callable[..., torch.Tensor], list[torch.Tensor]]
 
 
