@@ -9,11 +9,9 @@
 #include <utility>
 
 #include "csrc/distributed/failure.h"
-#include "csrc/distributed/peers.h"
 #include "csrc/distributed/threads.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/device.h"
-#include "csrc/support/os.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/host_allocator.h"
@@ -21,28 +19,14 @@
 namespace ocl::distributed {
 
 Engine::Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names)
-    : gloo_(std::move(gloo)), store_(std::move(store)), names_(std::move(names)) {}
-
-void Engine::start() {
-  remember(shared_from_this());
-  thread_ = start_thread("for a process group", [self = shared_from_this()] { self->run(); });
-}
-
-void Engine::check_usable(const std::string& title) const {
-  if (os::is_forked_child())
-    ocl::fail(ErrorKind::kDevice, title +
-                                      ": the process group was made before this process was forked.\n"
-                                      "  do: start processes with the 'spawn' method, and call init_process_group in each");
-  const std::lock_guard lock(mutex_);
-  if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
-}
+    : EngineThread(std::move(names)), gloo_(std::move(gloo)), store_(std::move(store)) {}
 
 void Engine::submit(const std::vector<JobPtr>& jobs) {
   for (const JobPtr& job : jobs) {
     check_usable(job->work->title());
     {
       const std::lock_guard lock(mutex_);
-      if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
+      check_open();
       inbox_.push_back(job);
       ++unfinished_;
     }
@@ -50,51 +34,9 @@ void Engine::submit(const std::vector<JobPtr>& jobs) {
   }
 }
 
-void Engine::wake() {
-  {
-    const std::lock_guard lock(mutex_);
-    ++wakes_;
-  }
-  woken_.notify_one();
-}
-
-bool Engine::failed() const {
-  const std::lock_guard lock(mutex_);
-  return !refusal_.empty() && !stopping_;
-}
-
 void Engine::set_timeout(std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   if (gloo_) gloo_->setTimeout(timeout);
-}
-
-void Engine::abort(const std::string& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    abort_reason_ = reason;
-    refusal_ = reason;
-    ++wakes_;
-  }
-  woken_.notify_one();
-}
-
-void Engine::shut_down() {
-  if (os::is_forked_child()) {
-    if (thread_.joinable()) thread_.detach();
-    return;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (refusal_.empty()) refusal_ = "the process group " + names_.group + " was destroyed";
-    stopping_ = true;
-    ++wakes_;
-  }
-  woken_.notify_one();
-  if (!thread_.joinable()) return;
-  if (thread_.get_id() == std::this_thread::get_id())
-    thread_.detach();  // A callback of a future destroyed the group on this thread, which cannot join itself.
-  else
-    thread_.join();
 }
 
 void Engine::run() {
@@ -303,12 +245,6 @@ std::string Engine::describe(const JobPtr& culprit, const std::string& reason) {
 void Engine::fail(const JobPtr& culprit, const std::exception_ptr& error) noexcept {
   std::string message;
   std::exception_ptr thrown = error;
-  const auto attempt = [](const auto& action) {
-    try {
-      action();
-    } catch (...) {
-    }
-  };
   attempt([&] {
     message = message_of(error);
     if (culprit) message = describe(culprit, message);
@@ -317,10 +253,7 @@ void Engine::fail(const JobPtr& culprit, const std::exception_ptr& error) noexce
   std::vector<JobPtr> refused;
   {
     const std::lock_guard lock(mutex_);
-    if (refusal_.empty()) {
-      refusal_ = "the group failed";
-      attempt([&] { refusal_ = "the process group " + names_.group + " cannot be used any more: " + message; });
-    }
+    refuse(message);
     refused.swap(inbox_);
     unfinished_ = 0;
     ++wakes_;

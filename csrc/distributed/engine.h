@@ -7,21 +7,17 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <tuple>
 #include <vector>
 
-#include "csrc/distributed/peers.h"
-#include "csrc/distributed/transport.h"
+#include "csrc/distributed/engine_thread.h"
 
 namespace ocl::distributed {
 
@@ -52,15 +48,10 @@ struct Piece {
 };
 
 /// The transport that uses gloo.
-class Engine final : public Transport, public std::enable_shared_from_this<Engine> {
+class Engine final : public EngineThread {
  public:
   Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names);
-  void start() override;
-  void check_usable(const std::string& title) const override;
   void submit(const std::vector<JobPtr>& jobs) override;
-  void shut_down() override;
-  void abort(const std::string& reason) override;
-  bool failed() const override;
   void set_timeout(std::chrono::milliseconds timeout) override;
 
   static constexpr int kWindow = 4;
@@ -80,8 +71,7 @@ class Engine final : public Transport, public std::enable_shared_from_this<Engin
     int down, up;
   };
 
-  void run();
-  void wake();
+  void run() override;
   bool advance(LaneState& lane);
   void begin(LaneState& lane);
   bool download(runtime::Device& device, const Piece& piece);
@@ -95,21 +85,14 @@ class Engine final : public Transport, public std::enable_shared_from_this<Engin
 
   c10::intrusive_ptr<c10d::Backend> gloo_;  // Null after a failure. Only the thread uses and drops it.
   const c10::intrusive_ptr<c10d::Store> store_;
-  const RankNames names_;
   std::map<Lane, LaneState> lanes_;  // Only the thread uses it.
   std::map<int, Streams> streams_;   // Only the thread uses it.
   // gloo's group, if no thread could be started to close its connections: they are closed when the engine's thread
   // ends. Only this thread uses it.
   c10::intrusive_ptr<c10d::Backend> closed_late_;
-  mutable std::mutex mutex_;  // Guards the members below.
-  std::condition_variable woken_;
+  // Guarded by the mutex:
   std::vector<JobPtr> inbox_;
-  uint64_t wakes_ = 0;
   size_t unfinished_ = 0;
-  bool stopping_ = false;
-  std::string refusal_;       // Why jobs are refused; "" if they are not.
-  std::string abort_reason_;  // Set by abort().
-  std::thread thread_;
 };
 
 }  // namespace ocl::distributed

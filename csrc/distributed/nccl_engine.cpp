@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "csrc/distributed/failure.h"
-#include "csrc/distributed/threads.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/queue.h"
-#include "csrc/support/os.h"
 
 namespace ocl::distributed {
 namespace {
@@ -30,74 +28,25 @@ struct NcclEngine::Staged {
 
 NcclEngine::NcclEngine(std::unique_ptr<NcclCommunicator> communicator, runtime::Device& device,
                        c10::intrusive_ptr<c10d::Store> store, RankNames names, std::chrono::milliseconds timeout)
-    : communicator_(std::move(communicator)),
+    : EngineThread(std::move(names)),
+      communicator_(std::move(communicator)),
       device_(device),
       store_(std::move(store)),
-      names_(std::move(names)),
       timeout_(timeout) {}
-
-void NcclEngine::start() {
-  remember(shared_from_this());
-  thread_ = start_thread("for a process group", [self = shared_from_this()] { self->run(); });
-}
-
-void NcclEngine::check_usable(const std::string&) const {
-  const std::lock_guard lock(mutex_);
-  if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
-}
 
 void NcclEngine::submit(const std::vector<JobPtr>& jobs) {
   if (jobs.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
+    check_open();
     inbox_.push_back(jobs);
   }
   for (const JobPtr& job : jobs) watch_stream(job, [self = shared_from_this()] { self->wake(); });
 }
 
-void NcclEngine::wake() {
-  {
-    const std::lock_guard lock(mutex_);  // Without the lock, the thread could miss this between its test and its wait.
-  }
-  woken_.notify_one();
-}
-
-bool NcclEngine::failed() const {
-  const std::lock_guard lock(mutex_);
-  return !refusal_.empty() && !stopping_;
-}
-
 void NcclEngine::set_timeout(std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   timeout_ = timeout;
-}
-
-void NcclEngine::abort(const std::string& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    abort_reason_ = reason;
-    if (refusal_.empty()) refusal_ = reason;
-  }
-  woken_.notify_one();
-}
-
-void NcclEngine::shut_down() {
-  if (os::is_forked_child()) {
-    if (thread_.joinable()) thread_.detach();
-    return;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (refusal_.empty()) refusal_ = "the process group " + names_.group + " was destroyed";
-    stopping_ = true;
-  }
-  woken_.notify_one();
-  if (!thread_.joinable()) return;
-  if (thread_.get_id() == std::this_thread::get_id())
-    thread_.detach();  // A callback of a future destroyed the group on this thread, which cannot join itself.
-  else
-    thread_.join();
 }
 
 /// True if the next batch can start. The caller holds the mutex.
@@ -159,32 +108,28 @@ NcclEngine::Staged NcclEngine::stage(const NcclBuffer& buffer) {
   staged.block = allocator.allocate(bytes, stream_, runtime::Sharing::kCuda);
   staged.address = allocator.cuda_address(staged.block);
   if (buffer.use == Use::kWrite) return staged;
-  runtime::Location to = allocator.resolve(staged.block);
+  copy_spans(buffer, staged, true);
+  return staged;
+}
+
+/// Copies the buffer's tensors to its memory for CUDA, or back.
+void NcclEngine::copy_spans(const NcclBuffer& buffer, const Staged& staged, bool to_block) {
+  runtime::Location block = device_.allocator().resolve(staged.block);
   for (const Span& span : buffer.spans) {
     const size_t part = static_cast<size_t>(span.count) * span.element_bytes();
     if (part == 0 || span.address == nullptr) continue;
-    const runtime::Location from = allocator.use(span.address, stream_);
+    const runtime::Location tensor = device_.allocator().use(span.address, stream_);
+    const runtime::Location &from = to_block ? tensor : block, &to = to_block ? block : tensor;
     device_.queue(stream_).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, part);
-    to.offset_bytes += part;
+    block.offset_bytes += part;
   }
-  return staged;
 }
 
 /// Copies results to the tensors, and frees the copy.
 void NcclEngine::unstage(const NcclBuffer& buffer, const Staged& staged) {
   if (staged.block == nullptr) return;
-  runtime::Allocator& allocator = device_.allocator();
-  if (buffer.use != Use::kRead) {
-    runtime::Location from = allocator.resolve(staged.block);
-    for (const Span& span : buffer.spans) {
-      const size_t part = static_cast<size_t>(span.count) * span.element_bytes();
-      if (part == 0 || span.address == nullptr) continue;
-      const runtime::Location to = allocator.use(span.address, stream_);
-      device_.queue(stream_).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, part);
-      from.offset_bytes += part;
-    }
-  }
-  allocator.free(staged.block);  // Later work of the stream reuses it, after these copies.
+  if (buffer.use != Use::kRead) copy_spans(buffer, staged, false);
+  device_.allocator().free(staged.block);  // Later work of the stream reuses it, after these copies.
 }
 
 void NcclEngine::execute(const Batch& batch) {
@@ -235,12 +180,6 @@ void NcclEngine::finish(const Batch& batch) {
 /// Fails every job of the group. Errors in this function are ignored: every job learns of the failure, but perhaps
 /// without the full text.
 void NcclEngine::fail(const Batch& batch, const std::exception_ptr& error) noexcept {
-  const auto attempt = [](const auto& action) {
-    try {
-      action();
-    } catch (...) {
-    }
-  };
   communicator_->abort();
   std::string message;
   std::exception_ptr thrown = error;
@@ -255,10 +194,7 @@ void NcclEngine::fail(const Batch& batch, const std::exception_ptr& error) noexc
   std::deque<Batch> refused;
   {
     const std::lock_guard lock(mutex_);
-    if (refusal_.empty()) {
-      refusal_ = "the group failed";
-      attempt([&] { refusal_ = "the process group " + names_.group + " cannot be used any more: " + message; });
-    }
+    refuse(message);
     refused.swap(inbox_);
   }
   refused.push_front(batch);
