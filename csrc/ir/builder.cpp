@@ -74,6 +74,16 @@ DType result_dtype(OpCode code, const std::vector<Value>& args, DType value) {
   return stored;
 }
 
+/// Adds a buffer to the graph, and returns the view of all of it.
+Value add_whole(Graph& graph, Buffer buffer) {
+  Value value;
+  value.dtype = buffer.dtype;
+  value.coords = loops(buffer.sizes.size());
+  value.sizes = buffer.sizes;
+  value.buffer = graph.add_buffer(std::move(buffer));
+  return value;
+}
+
 }  // namespace
 
 IndexExpr Builder::size_symbol(Range range) {
@@ -84,30 +94,21 @@ IndexExpr Builder::size_symbol(Range range) {
 Value Builder::new_buffer(DType dtype, Shape sizes) {
   Buffer buffer;
   buffer.dtype = dtype;
-  buffer.sizes = sizes;
-  Value value;
-  value.dtype = dtype;
-  value.coords = loops(sizes.size());
-  value.sizes = std::move(sizes);
-  value.buffer = graph.add_buffer(std::move(buffer));
-  return value;
+  buffer.sizes = std::move(sizes);
+  return add_whole(graph, std::move(buffer));
 }
 
 Value Builder::input(DType dtype, Shape sizes, Shape strides, bool is_parameter, bool donated) {
   OCL_ASSERT(sizes.size() == strides.size(), "an input needs a stride per size");
   Buffer buffer;
   buffer.dtype = dtype;
-  buffer.sizes = sizes;
+  buffer.sizes = std::move(sizes);
   buffer.strides = std::move(strides);
   buffer.role = BufferRole::kInput;
   buffer.input = static_cast<int>(graph.inputs.size());
   buffer.is_parameter = is_parameter;
   buffer.donated = donated;
-  Value value;
-  value.dtype = dtype;
-  value.coords = loops(sizes.size());
-  value.sizes = std::move(sizes);
-  value.buffer = graph.add_buffer(std::move(buffer));
+  Value value = add_whole(graph, std::move(buffer));
   graph.inputs.push_back(value.buffer);
   return value;
 }
