@@ -12,6 +12,7 @@
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/program.h"
+#include "csrc/schedule/describe.h"
 #include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/support/live.h"

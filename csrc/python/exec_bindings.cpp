@@ -17,6 +17,7 @@
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/history.h"
+#include "csrc/schedule/describe.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/eager.h"

@@ -1,5 +1,7 @@
-// csrc/schedule/describe.cpp: prints a schedule; lists a group's nodes; gives its sizes; counts bytes and floating-point
+// csrc/schedule/describe.cpp: prints a schedule; gives the sizes of its groups, and counts bytes and floating-point
 // operations.
+#include "csrc/schedule/describe.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,25 +13,6 @@ namespace ocl::schedule {
 
 using ir::BufferId;
 using ir::IndexExpr;
-
-std::vector<ir::NodeId> Group::nodes() const {
-  std::vector<ir::NodeId> result;
-  if (main != ir::kNone) result.push_back(main);
-  if (call != ir::kNone) result.push_back(call);
-  for (const Phase& phase : phases) result.insert(result.end(), phase.nodes.begin(), phase.nodes.end());
-  result.insert(result.end(), epilogue.begin(), epilogue.end());
-  for (const Group& member : members) {
-    const std::vector<ir::NodeId> inner = member.nodes();
-    result.insert(result.end(), inner.begin(), inner.end());
-  }
-  if (phases.size() <= 1) std::sort(result.begin(), result.end());
-  return result;
-}
-
-bool is_alone(const Schedule& schedule, ir::NodeId node) {
-  const ir::Origin& origin = schedule.graph.nodes[node].origin;
-  return !schedule.alone.empty() && schedule.alone.contains({origin.op, origin.source});
-}
 
 namespace {
 

@@ -9,6 +9,7 @@
 
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/dependence.h"
+#include "csrc/schedule/describe.h"
 #include "csrc/schedule/memory_plan.h"
 #include "csrc/support/error.h"
 

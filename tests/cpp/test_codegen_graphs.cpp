@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "csrc/schedule/describe.h"
 #include "tests/cpp/codegen_run.h"
 
 using namespace codegen_test;

@@ -7,6 +7,7 @@
 
 #include "csrc/ir/builder.h"
 #include "csrc/ir/parse.h"
+#include "csrc/schedule/describe.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/schedule/schedule.h"
 #include "csrc/support/error.h"

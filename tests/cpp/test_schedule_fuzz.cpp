@@ -5,6 +5,7 @@
 #include <random>
 
 #include "csrc/ir/builder.h"
+#include "csrc/schedule/describe.h"
 #include "csrc/schedule/pipeline.h"
 #include "tests/cpp/schedule_simulator.h"
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "csrc/ir/builder.h"
+#include "csrc/schedule/describe.h"
 #include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/schedule/verify.h"
