@@ -277,7 +277,9 @@ std::string own_function(const std::string& name, DType dtype, bool is_cpu) {
 std::string called_functions(const std::string& text, const Dialect& dialect) {
   Collector collector(dialect);
   collector.scan(text);
-  return collector.take();
+  const std::string functions = collector.take();
+  if (functions.find("PHILOX_ROUNDS") == std::string::npos) return functions;
+  return without_comments(kernel_file("base/philox")) + "\n" + functions;
 }
 
 }  // namespace ocl::codegen

@@ -48,26 +48,10 @@
 #define ACROSS (TILE_C / 4)
 #define DOWN (TILE_R / 4)
 #define GROUP_SIZE (ACROSS * DOWN)  // work-items: 256 or 128
-#define WIDTH2 DEPTH2
 #ifndef QUADS
 #define QUADS 0  // 1: all sizes and strides of rows are multiples of 4 elements
 #endif
-#ifndef STORE  // without generated epilogue macros: dense outputs
-#define EPILOGUE_PARAMS \
-  , __global float *y, const ulong y_offset, __global float *y1, const ulong y1_offset, const int y_rows
-#define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
-#define Y_HEADS (PASS == 2 ? heads / heads_per_kv : heads)
-#define Y_AT(b, h, r, d, width) ((((ulong)(b) * Y_HEADS + (h)) * y_rows + (r)) * (width) + (d))
-#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r, d, WIDTH)] = (acc))
-#define STOREV(acc, b, h, r, d) vstore4(acc, 0, y + y_offset + Y_AT(b, h, r, d, WIDTH))
-#define STORE1V(acc, b, h, r, d) vstore4(acc, 0, y1 + y1_offset + Y_AT(b, h, r, d, WIDTH2))
-#if PASS == 0
-#define STORE1(acc, which, b, h, r) \
-  (y1[y1_offset + (ulong)(which) * get_global_size(2) * heads * y_rows + Y_AT(b, h, r, 0, 1)] = (acc))
-#else
-#define STORE1(acc, b, h, r, d) (y1[y1_offset + Y_AT(b, h, r, d, WIDTH2)] = (acc))
-#endif
-#endif
+#define Y_VSTORE(v, p) vstore4(v, 0, p)
 #define CHUNKS(width) (((width) + CHUNK - 1) / CHUNK)
 
 // The local memory of a work-group, and the work-item's position in the tiles.
@@ -152,28 +136,124 @@ ALWAYS_INLINE float4 across_row(__local float* parts, const GroupTiles at, const
   return whole;
 }
 
-// Returns 1 / row_sum. For a query that sees no key it returns 0, or nan with NAN_ROWS.
-ALWAYS_INLINE float inverse_of(const float row_sum) {
-  return row_sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / row_sum;
+// The matrix of scores of a head, and the tile of it that a step computes.
+typedef struct {
+  int rows, columns, r0, c0;
+} Scores;
+
+// Scales the work-item's scores, and hides those outside of the matrix, or that the causal mask hides: they become -inf.
+// mask: the mask of the head.
+ALWAYS_INLINE void mask_scores(float4* t, const GroupTiles at, const Scores s
+#if MASK
+                               ,
+                               __global const MASK_T* mask, const long mask_query, const long mask_key
+#endif
+) {
+  OCL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const int r = s.r0 + 4 * at.item.y + i;
+    float x[4] = {t[i].x * SCALE, t[i].y * SCALE, t[i].z * SCALE, t[i].w * SCALE};
+    OCL_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const int c = s.c0 + 4 * at.item.x + j, query = ROWS_ARE_KEYS ? c : r, key = ROWS_ARE_KEYS ? r : c;
+      if (r >= s.rows || c >= s.columns || (CAUSAL && key > query)) {
+        x[j] = -INFINITY;
+      } else {
+#if MASK == 1
+        if (!mask[query * mask_query + key * mask_key]) x[j] = -INFINITY;
+#elif MASK == 2
+        x[j] += LOAD(mask, query * mask_query + key * mask_key);
+#elif MASK == 3
+        x[j] += mask[query * mask_query + key * mask_key];
+#endif
+      }
+    }
+    t[i] = (float4)(x[0], x[1], x[2], x[3]);
+  }
 }
 
 #if DROPOUT
-// Draws the random factors, 0 or KEPT, of four neighbouring keys by Philox 4x32-10. csrc/ir/graph.h says which counter
-// belongs to which score.
-ALWAYS_INLINE float4 draw_kept(__global const long* state, const ulong counter) {
-  const ulong seed = as_ulong(state[0]), offset = as_ulong(state[1]);
-  uint k0 = (uint)seed, k1 = (uint)(seed >> 32);
-  uint4 w = (uint4)((uint)offset, (uint)(offset >> 32), (uint)counter, (uint)(counter >> 32));
-  for (int round = 0; round < 10; ++round) {
-    const uint high0 = mul_hi(w.x, 0xD2511F53u), low0 = w.x * 0xD2511F53u, high1 = mul_hi(w.z, 0xCD9E8D57u),
-               low1 = w.z * 0xCD9E8D57u;
-    w = (uint4)(high1 ^ w.y ^ k0, low1, high0 ^ w.w ^ k1, low0);
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+// Writes to kept[i] the random factors, 0 or KEPT, of the work-item's scores t[i]. A draw serves four neighbouring keys of
+// a query. queries_before: in all heads before this one.
+ALWAYS_INLINE void draw_kept(float4* kept, const GroupTiles at, const Scores s, __global const long* state,
+                             const ulong queries_before, const ulong per_query) {
+  OCL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const int query = ROWS_ARE_KEYS ? s.c0 + 4 * at.item.x + i : s.r0 + 4 * at.item.y + i;
+    const int key = ROWS_ARE_KEYS ? s.r0 + 4 * at.item.y : s.c0 + 4 * at.item.x;
+    const uint4 words = draw_words(state, (queries_before + query) * per_query + key / 4);
+    const float4 x = convert_float4(words >> (uint4)(8u)) * (float4)(0x1p-24f);
+    kept[i] = x < (float4)(DROP) ? (float4)(0.0f) : (float4)(KEPT);
   }
-  return convert_float4(w >> (uint4)(8u)) * (float4)(0x1p-24f) < (float4)(DROP) ? (float4)(0.0f) : (float4)(KEPT);
+#if ROWS_ARE_KEYS
+  const float4 k0 = kept[0], k1 = kept[1], k2 = kept[2], k3 = kept[3];
+  kept[0] = (float4)(k0.x, k1.x, k2.x, k3.x);
+  kept[1] = (float4)(k0.y, k1.y, k2.y, k3.y);
+  kept[2] = (float4)(k0.z, k1.z, k2.z, k3.z);
+  kept[3] = (float4)(k0.w, k1.w, k2.w, k3.w);
+#endif
 }
 #endif
+
+// PASS 0: turns scores t into exp(t - row_max), with the maximum of all steps so far. Returns the factor of what was added
+// up before.
+ALWAYS_INLINE float4 raise_scores(float4* t, float4* row_max, float4* row_sum, __local float* parts,
+                                  const GroupTiles at) {
+  float largest[4], sums[4];
+  OCL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const float xy = t[i].y > t[i].x ? t[i].y : t[i].x, zw = t[i].w > t[i].z ? t[i].w : t[i].z;
+    largest[i] = zw > xy ? zw : xy;
+  }
+  const float4 block_max = across_row(parts, at, (float4)(largest[0], largest[1], largest[2], largest[3]), 1);
+  const float4 now = block_max > *row_max ? block_max : *row_max;
+  const float4 shift = now == (float4)(-INFINITY) ? (float4)(0.0f) : now;
+  const float4 rescale = exp(*row_max - shift);
+  t[0] = exp(t[0] - (float4)(shift.x));
+  t[1] = exp(t[1] - (float4)(shift.y));
+  t[2] = exp(t[2] - (float4)(shift.z));
+  t[3] = exp(t[3] - (float4)(shift.w));
+  OCL_UNROLL
+  for (int i = 0; i < 4; ++i) sums[i] = (t[i].x + t[i].y) + (t[i].z + t[i].w);
+  *row_sum = fma(*row_sum, rescale, (float4)(sums[0], sums[1], sums[2], sums[3]));
+  *row_max = now;
+  return rescale;
+}
+
+// PASS 1, 2: turns scores t into p, and the gradients `grad` of p into ds. maxima, sums, deltas: of each query.
+ALWAYS_INLINE void score_gradients(float4* t, float4* grad, const GroupTiles at, const Scores s,
+                                   __global const float* maxima, __global const float* sums,
+                                   __global const float* deltas, const float4* kept) {
+  const int queries = ROWS_ARE_KEYS ? s.columns : s.rows;
+  OCL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    float largest[4], inverses[4], delta[4];  // of the queries of t[i]
+    OCL_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const int query = ROWS_ARE_KEYS ? s.c0 + 4 * at.item.x + j : s.r0 + 4 * at.item.y + i;
+      largest[j] = query < queries ? maxima[query] : 0.0f;
+      inverses[j] = query < queries ? inverse_of(sums[query]) : 0.0f;
+      delta[j] = query < queries ? deltas[query] : 0.0f;
+    }
+    const float4 p = exp(t[i] - (float4)(largest[0], largest[1], largest[2], largest[3])) *
+                     (float4)(inverses[0], inverses[1], inverses[2], inverses[3]);
+    t[i] = DROPOUT ? p * kept[i] : p;
+    if (DROPOUT) grad[i] *= kept[i];
+    grad[i] = p * (grad[i] - (float4)(delta[0], delta[1], delta[2], delta[3])) * SCALE;
+  }
+}
+
+// Stores row i of the work-item's sums `out`, times `factor`. STORE4, STORE_ONE: macros of the epilogue.
+#define STORE_ROW(STORE4, STORE_ONE, out, width, factor)                                         \
+  OCL_UNROLL                                                                                     \
+  for (int c = 0; c < CHUNKS(width); ++c) {                                                      \
+    const int d = c * CHUNK + 4 * at.item.x;                                                     \
+    const float4 value = out[c * 4 + i] * (factor);                                              \
+    if (d + 3 < (width))                                                                         \
+      STORE4(value, batch, head, r, d);                                                          \
+    else                                                                                         \
+      for (int l = 0; l < (width) - d; ++l) STORE_ONE(lane_of(value, l), batch, head, r, d + l); \
+  }
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, __global const IN_T* w,
@@ -268,99 +348,26 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       float4 grad[4];
       multiply_scores(grad, at, a2, a2_row, rows - r0, column2 + c0 * b2_row, b2_row, left, DEPTH2, aligned);
 #endif
-      // Scales and masks the scores. A hidden score, or one outside of the matrix, becomes -inf.
-      OCL_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int r = r0 + 4 * at.item.y + i;
-        float x[4] = {t[i].x * SCALE, t[i].y * SCALE, t[i].z * SCALE, t[i].w * SCALE};
-        OCL_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          const int c = c0 + 4 * at.item.x + j, query = ROWS_ARE_KEYS ? c : r, key = ROWS_ARE_KEYS ? r : c;
-          if (r >= rows || c >= columns || (CAUSAL && key > query)) {
-            x[j] = -INFINITY;
-          } else {
+      const Scores scores = {rows, columns, r0, c0};
 #if MASK
-            __global const MASK_T* m =
-                mask + mask_offset + batch * mask_batch + q_head * mask_head + query * mask_query + key * mask_key;
-#if MASK == 1
-            if (!*m) x[j] = -INFINITY;
-#elif MASK == 2
-            x[j] += LOAD(m, 0);
+      mask_scores(t, at, scores, mask + mask_offset + batch * mask_batch + q_head * mask_head, mask_query, mask_key);
 #else
-            x[j] += *m;
+      mask_scores(t, at, scores);
 #endif
-#endif
-          }
-        }
-        t[i] = (float4)(x[0], x[1], x[2], x[3]);
-      }
-#if DROPOUT
-      // kept[i] has the factors of t[i]. A draw serves four neighbouring keys of a query.
       float4 kept[4];
-      const ulong per_query = (ulong)((keys + 3) / 4), queries_before = ((ulong)batch * heads + q_head) * queries;
-      OCL_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int query = ROWS_ARE_KEYS ? c0 + 4 * at.item.x + i : r0 + 4 * at.item.y + i;
-        const int key = ROWS_ARE_KEYS ? r0 + 4 * at.item.y : c0 + 4 * at.item.x;
-        kept[i] = draw_kept(state + state_offset, (queries_before + query) * per_query + key / 4);
-      }
-#if ROWS_ARE_KEYS
-      const float4 k0 = kept[0], k1 = kept[1], k2 = kept[2], k3 = kept[3];
-      kept[0] = (float4)(k0.x, k1.x, k2.x, k3.x);
-      kept[1] = (float4)(k0.y, k1.y, k2.y, k3.y);
-      kept[2] = (float4)(k0.z, k1.z, k2.z, k3.z);
-      kept[3] = (float4)(k0.w, k1.w, k2.w, k3.w);
-#endif
+#if DROPOUT
+      draw_kept(kept, at, scores, state + state_offset, ((ulong)batch * heads + q_head) * queries,
+                (ulong)((keys + 3) / 4));
 #endif
 #if PASS == 0
-      float largest[4];
+      const float4 rescale = raise_scores(t, &row_max, &row_sum, (__local float*)parts, at);
       OCL_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float xy = t[i].y > t[i].x ? t[i].y : t[i].x, zw = t[i].w > t[i].z ? t[i].w : t[i].z;
-        largest[i] = zw > xy ? zw : xy;
-      }
-      const float4 block_max =
-          across_row((__local float*)parts, at, (float4)(largest[0], largest[1], largest[2], largest[3]), 1);
-      const float4 now = block_max > row_max ? block_max : row_max;
-      const float4 shift = now == (float4)(-INFINITY) ? (float4)(0.0f) : now;
-      const float4 rescale = exp(row_max - shift);
-      t[0] = exp(t[0] - (float4)(shift.x));
-      t[1] = exp(t[1] - (float4)(shift.y));
-      t[2] = exp(t[2] - (float4)(shift.z));
-      t[3] = exp(t[3] - (float4)(shift.w));
-      float sums[4];
-      OCL_UNROLL
-      for (int i = 0; i < 4; ++i) sums[i] = (t[i].x + t[i].y) + (t[i].z + t[i].w);
-      row_sum = fma(row_sum, rescale, (float4)(sums[0], sums[1], sums[2], sums[3]));
-      row_max = now;
-#if DROPOUT
-      OCL_UNROLL
-      for (int i = 0; i < 4; ++i) t[i] *= kept[i];
-#endif
+      for (int i = 0; i < 4; ++i)
+        if (DROPOUT) t[i] *= kept[i];
       keep_scores(at, t);
       add_rows(out, rescale, at, added + c0 * w_row, w_row, left, WIDTH, aligned);
 #else
-      OCL_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        // the statistics of the queries of t[i]: row_max, 1 / row_sum, delta
-        float largest[4], inverses[4], deltas[4];
-        OCL_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          const int query = ROWS_ARE_KEYS ? c0 + 4 * at.item.x + j : r0 + 4 * at.item.y + i;
-          largest[j] = query < queries ? row_sums[query] : 0.0f;
-          inverses[j] = query < queries ? inverse_of(row_sums[sums_which + query]) : 0.0f;
-          deltas[j] = query < queries ? row_delta[query] : 0.0f;
-        }
-        const float4 p = exp(t[i] - (float4)(largest[0], largest[1], largest[2], largest[3])) *
-                         (float4)(inverses[0], inverses[1], inverses[2], inverses[3]);
-#if DROPOUT
-        grad[i] *= kept[i];
-        t[i] = p * kept[i];
-#else
-        t[i] = p;
-#endif
-        grad[i] = p * (grad[i] - (float4)(deltas[0], deltas[1], deltas[2], deltas[3])) * SCALE;
-      }
+      score_gradients(t, grad, at, scores, row_sums, row_sums + sums_which, row_delta, kept);
 #if PASS == 2
       keep_scores(at, t);
       add_rows(out2, (float4)(1.0f), at, added2 + c0 * w2_row, w2_row, left, WIDTH2, aligned);
@@ -372,44 +379,21 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   }
 #if PASS == 0
   row_sum = across_row((__local float*)parts, at, row_sum, 0);
-  const float row_sums_of[4] = {row_sum.x, row_sum.y, row_sum.z, row_sum.w},
-              row_maxima[4] = {row_max.x, row_max.y, row_max.z, row_max.w};
 #endif
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int r = r0 + 4 * at.item.y + i;
     if (r < rows) {
 #if PASS == 0
-      const float inverse = keys > 0 ? inverse_of(row_sums_of[i]) : 0.0f;
-      if (at.item.x < 2)
-        STORE1(at.item.x                    ? row_sums_of[i]
-               : row_maxima[i] == -INFINITY ? 0.0f
-                                            : row_maxima[i],
-               at.item.x, batch, head, r);
-#endif
-      OCL_UNROLL
-      for (int c = 0; c < CHUNKS(WIDTH); ++c) {
-        const int d = c * CHUNK + 4 * at.item.x;
-#if PASS == 0
-        const float4 value = out[c * 4 + i] * inverse;
+      const float sum = lane_of(row_sum, i), largest = lane_of(row_max, i);
+      const float inverse = keys > 0 ? inverse_of(sum) : 0.0f;
+      if (at.item.x < 2) STORE1(at.item.x ? sum : largest == -INFINITY ? 0.0f : largest, at.item.x, batch, head, r);
+      STORE_ROW(STOREV, STORE, out, WIDTH, inverse)
 #else
-        const float4 value = out[c * 4 + i];
+      STORE_ROW(STOREV, STORE, out, WIDTH, 1.0f)
 #endif
-        if (d + 3 < WIDTH)
-          STOREV(value, batch, head, r, d);
-        else
-          for (int l = 0; l < WIDTH - d; ++l) STORE(lane_of(value, l), batch, head, r, d + l);
-      }
 #if PASS == 2
-      OCL_UNROLL
-      for (int c = 0; c < CHUNKS(WIDTH2); ++c) {
-        const int d = c * CHUNK + 4 * at.item.x;
-        const float4 value = out2[c * 4 + i];
-        if (d + 3 < WIDTH2)
-          STORE1V(value, batch, head, r, d);
-        else
-          for (int l = 0; l < WIDTH2 - d; ++l) STORE1(lane_of(value, l), batch, head, r, d + l);
-      }
+      STORE_ROW(STORE1V, STORE1, out2, WIDTH2, 1.0f)
 #endif
     }
   }

@@ -41,22 +41,7 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_item
 #endif
-#ifndef STORE  // without generated epilogue macros: dense outputs
-#define EPILOGUE_PARAMS \
-  , __global float *y, const ulong y_offset, __global float *y1, const ulong y1_offset, const int y_rows
-#define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
-#define Y_HEADS (PASS == 2 ? heads / heads_per_kv : heads)
-#define Y_AT(b, h, r, d, width) ((((ulong)(b) * Y_HEADS + (h)) * y_rows + (r)) * (width) + (d))
-#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r, d, WIDTH)] = (acc))
-#define STOREV(acc, b, h, r, d) VSTORE(acc, y + y_offset + Y_AT(b, h, r, d, WIDTH))
-#define STORE1V(acc, b, h, r, d) VSTORE(acc, y1 + y1_offset + Y_AT(b, h, r, d, WIDTH2))
-#if PASS == 0
-#define STORE1(acc, which, b, h, r) \
-  (y1[y1_offset + (ulong)(which) * get_global_size(2) * heads * y_rows + Y_AT(b, h, r, 0, 1)] = (acc))
-#else
-#define STORE1(acc, b, h, r, d) (y1[y1_offset + Y_AT(b, h, r, d, WIDTH2)] = (acc))
-#endif
-#endif
+#define Y_VSTORE(v, p) VSTORE(v, p)
 
 // ---- mask and dropout ----
 #if MASK
@@ -110,16 +95,7 @@ ALWAYS_INLINE void draw(VEC_UINT* w, __global const long* state, const ulong fir
   w[1] = (VEC_UINT)((uint)(offset >> 32));
   w[2] = OCL_CAT(convert_uint, VW)(counter & (VEC_ULONG)(0xffffffffUL));
   w[3] = OCL_CAT(convert_uint, VW)(counter >> (VEC_ULONG)(32UL));
-  for (int round = 0; round < 10; ++round) {
-    const VEC_UINT high0 = mul_hi(w[0], (VEC_UINT)(0xD2511F53u)), low0 = w[0] * (VEC_UINT)(0xD2511F53u);
-    const VEC_UINT high1 = mul_hi(w[2], (VEC_UINT)(0xCD9E8D57u)), low1 = w[2] * (VEC_UINT)(0xCD9E8D57u);
-    w[0] = high1 ^ w[1] ^ (VEC_UINT)(k0);
-    w[1] = low1;
-    w[2] = high0 ^ w[3] ^ (VEC_UINT)(k1);
-    w[3] = low0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
+  PHILOX_ROUNDS(VEC_UINT, w[0], w[1], w[2], w[3], k0, k1)
 }
 
 // Returns the dropout factor of each random word: 0 or KEPT.
@@ -156,6 +132,62 @@ ALWAYS_INLINE void apply_dropout(float* y, __global const long* state, const ulo
 #endif
 }
 #endif
+
+// ---- from scores to what multiplies the rows of w ----
+
+// PASS 0: turns `count` scores of a row into exp(score - row_max), with the maximum of all blocks so far. Returns the factor
+// of what was added up before.
+ALWAYS_INLINE float raise_scores(float* row, float* row_max, float* row_sum, const int count) {
+  VEC largest = VLOAD(row);
+  for (int k = VW; k < count; k += VW) {
+    const VEC x = VLOAD(row + k);
+    largest = x > largest ? x : largest;
+  }
+  const float block_max = OCL_CAT(max_lanes, VW)(largest), now = block_max > *row_max ? block_max : *row_max;
+  const float shift = now == -INFINITY ? 0.0f : now, rescale = exp(*row_max - shift);
+  VEC sum = (VEC)(0.0f);
+  for (int k = 0; k < count; k += VW) {
+    const VEC e = exp_lanes(VLOAD(row + k) - (VEC)(shift));
+    VSTORE(e, row + k);
+    sum += e;
+  }
+  *row_sum = *row_sum * rescale + OCL_CAT(sum_lanes, VW)(sum);
+  *row_max = now;
+  return rescale;
+}
+
+// PASS 1: turns `count` scores of a query into ds. grad: the gradients of p.
+ALWAYS_INLINE void query_gradients(float* row, const float* grad, const float shift, const float inverse,
+                                   const float delta, const int count) {
+  for (int k = 0; k < count; k += VW) {
+    const VEC p = exp_lanes(VLOAD(row + k) - (VEC)(shift)) * (VEC)(inverse);
+    VSTORE(p * (VLOAD(grad + k) - (VEC)(delta)) * (VEC)(SCALE), row + k);
+  }
+}
+
+// PASS 2: turns `count` scores of a key into p, and the gradients `grad` of p into ds. most, inverses, deltas: of the
+// queries. kept: the factors of dropout.
+ALWAYS_INLINE void key_gradients(float* row, float* grad, const float* most, const float* inverses, const float* deltas,
+                                 const float* kept, const int count) {
+  for (int k = 0; k < count; k += VW) {
+    const VEC p = exp_lanes(VLOAD(row + k) - VLOAD(most + k)) * VLOAD(inverses + k);
+#if DROPOUT
+    const VEC factor = VLOAD(kept + k);
+#else
+    const VEC factor = (VEC)(1.0f);
+#endif
+    VSTORE(p * factor, row + k);
+    VSTORE(p * (VLOAD(grad + k) * factor - VLOAD(deltas + k)) * (VEC)(SCALE), grad + k);
+  }
+}
+
+// Stores a row of sums, times `factor`. STORE_LANES, STORE_ONE: macros of the epilogue.
+#define STORE_ROW(STORE_LANES, STORE_ONE, row, width, factor)     \
+  OCL_NO_UNROLL for (int d = 0; d < (width) / VW * VW; d += VW) { \
+    const VEC value = VLOAD(row + d) * (VEC)(factor);             \
+    STORE_LANES(value, batch, head, r0 + i, d);                   \
+  }                                                               \
+  OCL_NO_UNROLL for (int d = (width) / VW * VW; d < (width); ++d) STORE_ONE(row[d] * (factor), batch, head, r0 + i, d);
 
 ONE_ITEM __kernel void KERNEL_NAME(
     __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset,
@@ -206,7 +238,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
   float row_a2[MR * DEPTH2], y[MR * BLOCK];
 #endif
 #if PASS == 2
-  float out2[MR * PADDED(WIDTH2)], column_most[BLOCK], column_inverse[BLOCK], column_delta[BLOCK];
+  float out2[MR * PADDED(WIDTH2)], column_most[BLOCK], column_inverse[BLOCK], column_delta[BLOCK], kept[BLOCK];
 #endif
   for (int tile = 0; tile < MT; ++tile) {
     const int r0 = ((int)get_global_id(0) * MT + tile) * MR;
@@ -279,26 +311,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
           for (int k = max(CAUSAL ? min(count, r + 1 - c0) : count, 0); k < padded; ++k) row[k] = -INFINITY;
 #endif
 #if PASS == 0
-          VEC largest = VLOAD(row);
-          for (int k = VW; k < padded; k += VW) {
-            const VEC x = VLOAD(row + k);
-            largest = x > largest ? x : largest;
-          }
-          const float block_max = OCL_CAT(max_lanes, VW)(largest),
-                      now = block_max > row_max[i] ? block_max : row_max[i];
-          const float shift = now == -INFINITY ? 0.0f : now;
-          rescale[i] = exp(row_max[i] - shift);
-          VEC sum = (VEC)(0.0f);
-          for (int k = 0; k < padded; k += VW) {
-            const VEC e = exp_lanes(VLOAD(row + k) - (VEC)(shift));
-            VSTORE(e, row + k);
-            sum += e;
-          }
-          row_sum[i] = row_sum[i] * rescale[i] + OCL_CAT(sum_lanes, VW)(sum);
-          row_max[i] = now;
-#endif
-#if PASS == 1
-          const float shift = row_sums[r], inverse = inverse_of(row_sums[sums_which + r]);
+          rescale[i] = raise_scores(row, row_max + i, row_sum + i, padded);
 #endif
 #if DROPOUT
           const ulong per_query = (ulong)((keys + 3) / 4), queries_before = ((ulong)batch * heads + q_head) * queries;
@@ -308,29 +321,14 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #elif PASS == 1
           apply_dropout(y + i * BLOCK, state, counter, per_query, r, c0, padded);
 #else
-          float kept[BLOCK];
           for (int k = 0; k < padded; ++k) kept[k] = 1.0f;
           apply_dropout(kept, state, counter, per_query, r, c0, padded);
 #endif
 #endif
-#if PASS
-          for (int k = 0; k < padded; k += VW) {
 #if PASS == 1
-            const VEC p = exp_lanes(VLOAD(row + k) - (VEC)(shift)) * (VEC)(inverse);
-            VSTORE(p * (VLOAD(y + i * BLOCK + k) - (VEC)(row_delta[r])) * (VEC)(SCALE), row + k);
-#else
-            const VEC p = exp_lanes(VLOAD(row + k) - VLOAD(column_most + k)) * VLOAD(column_inverse + k);
-            VEC grad = VLOAD(y + i * BLOCK + k);
-#if DROPOUT
-            const VEC factor = VLOAD(kept + k);
-            grad *= factor;
-            VSTORE(p * factor, row + k);
-#else
-            VSTORE(p, row + k);
-#endif
-            VSTORE(p * (grad - VLOAD(column_delta + k)) * (VEC)(SCALE), y + i * BLOCK + k);
-#endif
-          }
+          query_gradients(row, y + i * BLOCK, row_sums[r], inverse_of(row_sums[sums_which + r]), row_delta[r], padded);
+#elif PASS == 2
+          key_gradients(row, y + i * BLOCK, column_most, column_inverse, column_delta, kept, padded);
 #endif
         }
 #if PASS == 2
@@ -352,18 +350,10 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #else
       const float inverse = 1.0f;
 #endif
-      OCL_NO_UNROLL for (int d = 0; d < WIDTH / VW * VW; d += VW) {
-        const VEC value = VLOAD(row + d) * (VEC)(inverse);
-        STOREV(value, batch, head, r0 + i, d);
-      }
-      OCL_NO_UNROLL for (int d = WIDTH / VW * VW; d < WIDTH; ++d) STORE(row[d] * inverse, batch, head, r0 + i, d);
+      STORE_ROW(STOREV, STORE, row, WIDTH, inverse)
 #if PASS == 2
       float* row2 = out2 + i * PADDED(WIDTH2);
-      OCL_NO_UNROLL for (int d = 0; d < WIDTH2 / VW * VW; d += VW) {
-        const VEC value = VLOAD(row2 + d);
-        STORE1V(value, batch, head, r0 + i, d);
-      }
-      OCL_NO_UNROLL for (int d = WIDTH2 / VW * VW; d < WIDTH2; ++d) STORE1(row2[d], batch, head, r0 + i, d);
+      STORE_ROW(STORE1V, STORE1, row2, WIDTH2, 1.0f)
 #endif
     }
   }

@@ -1,4 +1,5 @@
-// kernels/attention/parameters.cl: the parameters that all kernels of attention share. Comes before the other files.
+// kernels/attention/parameters.cl: parameters and small functions that the kernels of attention share. Comes before the other
+// files of its folder.
 #ifndef PASS
 #define PASS 0  // 0: attention; 1: gradient of queries; 2: of keys and values
 #endif
@@ -38,4 +39,22 @@
 #define MASK_T IN_T
 #else
 #define MASK_T float
+#endif
+
+// Returns 1 / row_sum. For a query that sees no key it returns 0, or nan with NAN_ROWS.
+ALWAYS_INLINE float inverse_of(const float row_sum) {
+  return row_sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / row_sum;
+}
+
+#if DROPOUT
+// Returns the random words of a counter, for four neighbouring keys of a query. state: seed and offset. csrc/ir/graph.h
+// says which counter belongs to which score.
+ALWAYS_INLINE uint4 draw_words(__global const long* state, const ulong counter) {
+  const ulong seed = as_ulong(state[0]), offset = as_ulong(state[1]);
+  uint k0 = (uint)seed, k1 = (uint)(seed >> 32);
+  uint x = (uint)offset, y = (uint)(offset >> 32), z = (uint)counter, w = (uint)(counter >> 32);
+  OCL_UNROLL
+  PHILOX_ROUNDS(uint, x, y, z, w, k0, k1)
+  return (uint4)(x, y, z, w);
+}
 #endif

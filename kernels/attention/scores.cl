@@ -65,31 +65,16 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
 #endif
 
 #if DROPOUT
-// Describes the random numbers of one head's scores. csrc/ir/graph.h says which counter belongs to which score.
+// Describes the random numbers of one head's scores.
 typedef struct {
   __global const long* state;
   ulong queries_before, per_query;  // queries in all batches and heads before this one; random counters for each query
 } Draws;
-// Draws random numbers for keys key .. key + 3 of a query by Philox 4x32-10. Returns four bits: bit i is 1 if the score
-// of key + i is kept.
+// Draws random numbers for keys key .. key + 3 of a query. Returns four bits: bit i is 1 if the score of key + i is kept.
 ALWAYS_INLINE uint draw_kept(const Draws o, const int query, const int key) {
-  const ulong seed = as_ulong(o.state[0]), offset = as_ulong(o.state[1]),
-              counter = (o.queries_before + query) * o.per_query + key / 4;
-  uint k0 = (uint)seed, k1 = (uint)(seed >> 32), x = (uint)offset, y = (uint)(offset >> 32), z = (uint)counter,
-       w = (uint)(counter >> 32);
-  OCL_UNROLL
-  for (int round = 0; round < 10; ++round) {
-    const uint high0 = mul_hi(x, 0xD2511F53u), low0 = x * 0xD2511F53u, high1 = mul_hi(z, 0xCD9E8D57u),
-               low1 = z * 0xCD9E8D57u;
-    x = high1 ^ y ^ k0;
-    y = low1;
-    z = high0 ^ w ^ k1;
-    w = low0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
+  const uint4 words = draw_words(o.state, (o.queries_before + query) * o.per_query + key / 4);
 #define KEPT_BIT(x, i) ((uint)((float)((x) >> 8) * 0x1p-24f >= DROP) << (i))
-  return KEPT_BIT(x, 0) | KEPT_BIT(y, 1) | KEPT_BIT(z, 2) | KEPT_BIT(w, 3);
+  return KEPT_BIT(words.x, 0) | KEPT_BIT(words.y, 1) | KEPT_BIT(words.z, 2) | KEPT_BIT(words.w, 3);
 }
 // Returns x of the lane whose number differs from this lane's in the bit `bit`: 1, 4 or 8.
 ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {

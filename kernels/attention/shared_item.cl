@@ -1,5 +1,5 @@
 // kernels/attention/shared_item.cl: parameters of attention/item.cl, and its products of tiles: scores from rows and a
-// packed panel, and the sum of rows that scores multiply. Comes after attention/parameters.cl.
+// packed panel, and the sum of rows that scores multiply. Comes after attention/dense_output.cl.
 #ifndef MR
 #define MR 6  // rows of a register tile; MR*NV + NV + 1 <= number of vector registers
 #endif
@@ -13,7 +13,6 @@
 #ifndef BLOCK
 #define BLOCK 256  // columns of a block of scores, a multiple of TN; its MR*BLOCK floats stay in L1
 #endif
-#define WIDTH2 DEPTH2
 #define SUM (PASS == 0 ? BLOCK : 64)  // columns that one set of accumulators adds up
 #define PADDED(width) (((width) + VW - 1) / VW * VW)
 
@@ -54,11 +53,6 @@ ALWAYS_INLINE VEC exp_lanes(const VEC given) {
   const VEC power = OCL_CAT(as_float, VW)((OCL_CAT(as_int, VW)(m) + 127) << 23);
   const VEC result = power * (fma(y, r * r, r) + (VEC)(1.0f));
   return given < (VEC)(-87.3f) ? (VEC)(0.0f) : result;
-}
-
-// Returns 1 / row_sum. For a query that sees no key it returns 0, or nan with NAN_ROWS.
-ALWAYS_INLINE float inverse_of(const float row_sum) {
-  return row_sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / row_sum;
 }
 
 // ---- the two products ----

@@ -15,6 +15,7 @@
 #define OCL_INLINE static inline
 #endif
 #ifndef T
+#include "philox.cl"
 #include "special_series.cl"
 #undef T
 #undef REAL
@@ -245,7 +246,7 @@ OCL_INLINE T op_welford_ratio(T b, T a) {
   return b == REAL(0.0) ? REAL(0.0) : b / (a + b);
 }
 
-// ---- random numbers: Philox 4x32-10 (Salmon et al. 2011), key = seed, counter = {offset, index} ----
+// ---- random numbers: base/philox.cl with key = seed, counter = {offset, index} ----
 
 // Returns two of the four words of the result after ten rounds, the first one in the low half of the ulong: words 0 and
 // 1 if `high` is 0, otherwise words 2 and 3.
@@ -253,16 +254,7 @@ OCL_INLINE ulong op_philox_pair(long seed, long offset, long index, long high) {
   uint k0 = convert_uint(as_ulong(seed) & (ulong)(0xffffffff)), k1 = convert_uint(as_ulong(seed) >> (ulong)(32));
   uint c0 = convert_uint(as_ulong(offset) & (ulong)(0xffffffff)), c1 = convert_uint(as_ulong(offset) >> (ulong)(32));
   uint c2 = convert_uint(as_ulong(index) & (ulong)(0xffffffff)), c3 = convert_uint(as_ulong(index) >> (ulong)(32));
-  for (int round = 0; round < 10; ++round) {
-    const uint high0 = mul_hi(c0, (uint)(0xD2511F53u)), low0 = c0 * (uint)(0xD2511F53u);
-    const uint high1 = mul_hi(c2, (uint)(0xCD9E8D57u)), low1 = c2 * (uint)(0xCD9E8D57u);
-    c0 = high1 ^ c1 ^ k0;
-    c1 = low1;
-    c2 = high0 ^ c3 ^ k1;
-    c3 = low0;
-    k0 += (uint)(0x9E3779B9u);
-    k1 += (uint)(0xBB67AE85u);
-  }
+  PHILOX_ROUNDS(uint, c0, c1, c2, c3, k0, k1)
   const ulong first = convert_ulong(c0) | (convert_ulong(c1) << (ulong)(32)),
               second = convert_ulong(c2) | (convert_ulong(c3) << (ulong)(32));
   return high == (long)(0) ? first : second;

@@ -4,7 +4,7 @@
 //   y = A^T [ sum over c of (G g G^T) * (B^T d B) ] A
 //   g: filter 3x3, d: 4x4 patch of x, y: 2x2 outputs, *: elementwise over the 16 points
 //
-// WINOGRAD_FILTER chooses one of two kernels: the transform of the filters (once per weight), or everything else.
+// The filters u = G g G^T are transformed before, by ordinary loops.
 //
 //   One work-group = 32 patches x 32 channels k, all 16 points. A step has C_STEP input channels.
 //     x patches --B^T d B--> v_tile [16][C_STEP][32]  \   16 products [32 x C_STEP] * [C_STEP x 32] in registers:
@@ -12,19 +12,11 @@
 //   Then twice, for 16 channels each time: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels a
 //   work-item.
 //
-// Arguments of the transform: w, w_offset, int C, K, long w_k, w_c, w_r, w_s (strides of the weight in elements),
-//   epilogue. Grid: global (ceil(K/64)*64, C), local (64, 1). Epilogue macros: STORE(acc, point, c, k); store
-//   [16][C][K]. Store dimension k, always single elements.
-//   For the gradient with respect to the input: FLIP 1, C = filters of the forward convolution, K = its channels, w_k
-//   and w_c exchanged.
-// Arguments of the convolution: x, x_offset, u, u_offset, int batch, C, K, in_h, in_w (of x), out_h, out_w (of y),
+// Arguments: x, x_offset, u, u_offset, int batch, C, K, in_h, in_w (of x), out_h, out_w (of y),
 //   pad_h, pad_w, long x_n, int x_h, x_w, epilogue. The channel stride of x is 1; u is [16][C][K]. The gradient is the
 //   same with x = dy and pad = 2 - pad.
 //   Grid: global (ceil(batch*ceil(out_h/2)*ceil(out_w/2) / 32) * ceil(K/32) * 256, 1, 1), local (256, 1, 1).
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
-#ifndef FLIP
-#define FLIP 0  // transform: 1 turns the filter by 180 degrees
-#endif
 #ifndef U_VEC4
 #define U_VEC4 0  // 1: K is a multiple of 4
 #endif
@@ -32,52 +24,6 @@
 #define PREFETCH 1  // 1: the loads of the next step are in flight during the products; costs 32 registers
 #endif
 
-#ifdef WINOGRAD_FILTER
-#ifndef KERNEL_NAME
-#define KERNEL_NAME winograd_filter
-#endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define STORE(acc, point, c, k) (y[y_offset + ((ulong)(point) * C + (c)) * K + (k)] = (acc))
-#endif
-
-// Returns G * (g0, g1, g2).
-OCL_INLINE float4 filter_points(const float g0, const float g1, const float g2) {
-  return (float4)(g0, 0.5f * (g0 + g1 + g2), 0.5f * (g0 - g1 + g2), g2);
-}
-
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void KERNEL_NAME(
-    __global const IN_T* w, const ulong w_offset,  // [K, C, 3, 3] by strides
-    const int C, const int K, const long w_k, const long w_c, const long w_r, const long w_s EPILOGUE_PARAMS) {
-  const int k = get_global_id(0), c = get_global_id(1);
-  if (k >= K) return;
-  float4 part[3];
-  OCL_UNROLL
-  for (int s = 0; s < 3; ++s) {
-    const ulong at = w_offset + k * w_k + c * w_c + (FLIP ? 2 - s : s) * w_s;
-    part[s] = filter_points(LOAD(w, at + (FLIP ? 2 : 0) * w_r), LOAD(w, at + w_r), LOAD(w, at + (FLIP ? 0 : 2) * w_r));
-  }
-  const float4 u0 = filter_points(part[0].x, part[1].x, part[2].x), u1 = filter_points(part[0].y, part[1].y, part[2].y);
-  const float4 u2 = filter_points(part[0].z, part[1].z, part[2].z), u3 = filter_points(part[0].w, part[1].w, part[2].w);
-  STORE(u0.x, 0, c, k);
-  STORE(u0.y, 1, c, k);
-  STORE(u0.z, 2, c, k);
-  STORE(u0.w, 3, c, k);
-  STORE(u1.x, 4, c, k);
-  STORE(u1.y, 5, c, k);
-  STORE(u1.z, 6, c, k);
-  STORE(u1.w, 7, c, k);
-  STORE(u2.x, 8, c, k);
-  STORE(u2.y, 9, c, k);
-  STORE(u2.z, 10, c, k);
-  STORE(u2.w, 11, c, k);
-  STORE(u3.x, 12, c, k);
-  STORE(u3.y, 13, c, k);
-  STORE(u3.z, 14, c, k);
-  STORE(u3.w, 15, c, k);
-}
-
-#else
 #ifndef KERNEL_NAME
 #define KERNEL_NAME winograd_group
 #endif
@@ -263,4 +209,3 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     barrier(CLK_LOCAL_MEM_FENCE);  // all have read the products, so the next half may overwrite them
   }
 }
-#endif

@@ -5,14 +5,8 @@
 //   G = [1 0 0; .5 .5 .5; .5 -.5 .5; 0 0 1]   B' = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1]   A' = [1 1 1 0; 0 1 -1 -1]
 // The data gradient is the forward kernel with flipped filters, exchanged channels and pad' = 2 - pad.
 //
-// WINOGRAD_FILTER 1: the transform of the filters, a node of its own before the convolution (once per weight version).
-//   w  any strides: g[k][c][r][s] at w_offset + k*w_k + c*w_c + r*w_r + s*w_s. Strides may be negative: flipped filters
-//      start at their last tap.
-//   Arguments: w, w_offset, int K, C, w_k, w_c, w_r, w_s, EPILOGUE_PARAMS
-//   Global size: (ceil(K / PANEL), C, 1), local (1, 1, 1).
-//   Epilogue macros: STORE(acc, xi, panel, c, j), STOREV(acc, xi, panel, c, j), store dimension j, k = panel*PANEL + j;
-//   zeros where k >= K. The main kernel needs the result dense: U[16][ceil(K/PANEL)][C][PANEL].
-// WINOGRAD_FILTER 0: the other steps, fused over blocks of tiles that stay in cache:
+// The filters are transformed before, by ordinary loops. This kernel computes the other steps, fused over blocks of
+// tiles that stay in cache:
 //
 //     x (4x4 patches) --B'dB--> V[16][tile_block][Cv] --x U[16][panel][C][TN]--> M[16][tile_block][TN] --A'mA--> stores
 //                               `------------------- scratch of a work-item, Cv = C rounded up to VW ----'
@@ -21,7 +15,7 @@
 //   transforms a block into V. Then, for each panel, it multiplies 16 matrices into M and transforms M into 2x2 pixels
 //   of TN channels.
 //   x        NHWC: x[n*x_n + h*x_h + w*x_w + c]
-//   u        the result of WINOGRAD_FILTER 1 with PANEL == TN
+//   u        the transformed filters U[16][ceil(K/TN)][C][TN], zeros where k >= K
 //   zeros    C zeros
 //   scratch  float, 16*tile_block*(Cv + TN) elements for each work-item (global size 0 * global size 1)
 //   Arguments: x, x_offset, u, u_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
@@ -33,9 +27,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME winograd_item
 #endif
-#ifndef WINOGRAD_FILTER
-#define WINOGRAD_FILTER 0
-#endif
 #ifndef MR
 #define MR 6  // tiles (rows of V) of a register tile
 #endif
@@ -46,54 +37,6 @@
 #ifndef WHOLE_VECTORS
 #define WHOLE_VECTORS 0  // 1: C and K are multiples of VW
 #endif
-#ifndef PANEL
-#define PANEL TN  // output channels of a panel, for the filter transform
-#endif
-
-#if WINOGRAD_FILTER
-#ifndef STORE  // without generated epilogue macros: dense U[16][panels][C][PANEL]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_C
-#define EPILOGUE_PASS , y, y_offset, y_panels, y_C
-#define STORE(acc, xi, p, c, j) (y[y_offset + (((ulong)(xi) * y_panels + (p)) * y_C + (c)) * PANEL + (j)] = (acc))
-#define STOREV(acc, xi, p, c, j) VSTORE(acc, y + y_offset + (((ulong)(xi) * y_panels + (p)) * y_C + (c)) * PANEL + (j))
-#endif
-
-// o = G d
-OCL_INLINE void transform_filter(const VEC* d, VEC* o) {
-  const VEC even = 0.5f * (d[0] + d[2]), odd = 0.5f * d[1];
-  o[0] = d[0];
-  o[1] = even + odd;
-  o[2] = even - odd;
-  o[3] = d[2];
-}
-
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict w, const ulong w_offset, const int K, const int C,
-                                   const int w_k, const int w_c, const int w_r, const int w_s EPILOGUE_PARAMS) {
-  const int panel = get_global_id(0), c = get_global_id(1);
-  for (int j = 0; j < PANEL; j += VW) {
-    float lanes[9 * VW];
-    for (int l = 0; l < VW; ++l) {
-      const int k = panel * PANEL + j + l;
-      __global const IN_T* from = w + w_offset + ((long)min(k, K - 1) * w_k + (long)c * w_c);
-      for (int t = 0; t < 9; ++t) lanes[t * VW + l] = k < K ? LOAD(from, t / 3 * w_r + t % 3 * w_s) : 0.f;
-    }
-    VEC half_done[4][3];  // G g
-    OCL_UNROLL for (int s = 0; s < 3; ++s) {
-      VEC d[3], o[4];
-      OCL_UNROLL for (int r = 0; r < 3; ++r) d[r] = VLOAD(lanes + (r * 3 + s) * VW);
-      transform_filter(d, o);
-      OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
-    }
-    OCL_UNROLL for (int r = 0; r < 4; ++r) {
-      VEC o[4];
-      transform_filter(half_done[r], o);
-      OCL_UNROLL for (int s = 0; s < 4; ++s) STOREV(o[s], r * 4 + s, panel, c, j);
-    }
-  }
-}
-
-#else
-
 #ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
@@ -231,4 +174,3 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
     }
   }
 }
-#endif

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from cl_binding import Kernel, Long, devices
+from test_templates_item import transformed_filters
 
 DEVICES = devices(cpu_only=False)
 pytestmark = pytest.mark.sampled(first=3)
@@ -193,15 +194,12 @@ WINOGRADS = [(1, 1, 3, 3, 1, 0), (2, 9, 7, 10, 34, 1), (2, 16, 8, 8, 64, 1), (3,
 
 def winograd(device, x, weight, pad, data=False, **defines):
     """Convolves NHWC x with weight [K, C, 3, 3], or computes the data gradient with x = dy."""
-    k_dim, c_dim = (1, 0) if data else (0, 1)
-    C_, K = weight.shape[c_dim], weight.shape[k_dim]
+    u = transformed_filters(weight, data)
+    _, C_, K = u.shape
     pad = 2 - pad if data else pad
     batch, _, H, W = x.shape
     P, Q = H + 2 * pad - 2, W + 2 * pad - 2
-    u, out = torch.full((16, C_, K), float("nan")), torch.full((batch, P, Q, K), float("nan"))
-    strides = [Long(weight.stride(d)) for d in (k_dim, c_dim, 2, 3)]
-    kernel = device.build("winograd/group.cl", "u", KERNEL_NAME="u", WINOGRAD_FILTER=1, FLIP=int(data))
-    launch(kernel, (ceil(K, 64), C_), 64, weight, C_, K, *strides, u, out=u)
+    out = torch.full((batch, P, Q, K), float("nan"))
     kernel = device.build("winograd/group.cl", "wino", KERNEL_NAME="wino", U_VEC4=int(K % 4 == 0), **defines)
     groups = ceil(batch * ceil(P, 2) * ceil(Q, 2), 32) * ceil(K, 32)
     launch(kernel, (groups,), 256, x, u, batch, C_, K, H, W, P, Q, pad, pad, Long(x.stride(0)), x.stride(2), x.stride(3), out, out=out)

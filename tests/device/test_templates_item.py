@@ -208,20 +208,26 @@ def test_convolution_vector_widths(device, VW):
 # ---- Winograd ----
 
 
+def transformed_filters(w, gradient=False):
+    """Returns G g G^T of filters w [K, C, 3, 3] as [16][C][K]. For the gradient of the input, the filters are turned, and their
+    channels exchanged."""
+    w = w.flip(2, 3).transpose(0, 1) if gradient else w
+    g = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]])
+    return torch.einsum("ir,kcrs,js->ijck", g, w, g).flatten(0, 1).contiguous()
+
+
 def winograd(device, x, w, pad=(1, 1), gradient=False, out_hw=None, tile_block=5, items=2, panels_per_item=1, **macros):
     m = dict(VW=16, MR=6, NV=4) | macros
     tn = m["NV"] * m["VW"]
     if gradient:
         reference = torch.nn.grad.conv2d_input((x.shape[0], w.shape[1], *out_hw), w.double(), x.double(), 1, pad)
-        K, C = w.shape[1], w.shape[0]
-        strides, first, pad = (w.stride(1), w.stride(0), -w.stride(2), -w.stride(3)), 2 * w.stride(2) + 2 * w.stride(3), (2 - pad[0], 2 - pad[1])
+        pad = (2 - pad[0], 2 - pad[1])
     else:
         reference = F.conv2d(x.double(), w.double(), None, 1, pad)
-        (K, C), strides, first = w.shape[:2], w.stride(), 0
+    u = transformed_filters(w, gradient)
+    _, C, K = u.shape
     panels = ceil(K, tn)
-    u = poison(16, panels, C, tn)
-    device.build("winograd/item.cl", "winograd_item", WINOGRAD_FILTER=1, PANEL=tn, **m)(
-        (panels, C, 1), w.as_strided((1,), (1,), w.storage_offset() + first), K, C, *strides, u, panels, C)
+    u = F.pad(u, (0, panels * tn - K)).unflatten(2, (panels, tn)).transpose(1, 2).contiguous()
     n, _, H, W = reference.shape
     y, splits = poison(n, H, W, K), ceil(panels, panels_per_item)
     scratch = poison(items * splits * 16 * tile_block * (ceil(C, m["VW"]) * m["VW"] + tn))

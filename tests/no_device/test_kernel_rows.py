@@ -15,8 +15,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 ROWS = {row["name"]: row for row in _C.exec.kernels()}
 # (name, is a buffer, is a long integer, exists only with some macros)
 Argument = tuple[str, bool, bool, bool]
-# Entry points without a row: the eager copy, and filter transforms for the tests of single kernels.
-WITHOUT_ROW = {("base/copy", 0), ("winograd/group", 0), ("winograd/item", 0)}
+WITHOUT_ROW = {("base/copy", 0)}  # the eager copy
 
 
 def signatures(file: str) -> list[list[Argument]]:
