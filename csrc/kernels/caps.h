@@ -11,11 +11,13 @@ namespace ocl {
 
 /// Capabilities of one device, probed once. The compiler decides by capabilities, never by a vendor's name.
 struct Caps {
-  bool is_cpu = true;                   // Use item kernels (true) or group kernels (false), see docs/architecture.md.
-  int vector_floats = 16;               // Native vector width in floats: 4, 8 or 16. Decides the size of register tiles.
-  int units = 2;                        // Number of compute units (SMs of a GPU, cores of a CPU).
-  int64_t local_bytes = 32 * 1024;      // Bytes of __local memory that a work-group can use.
-  int max_group_size = 4096;            // Largest number of work-items in a work-group.
+  bool is_cpu = true;               // Use item kernels (true) or group kernels (false), see docs/architecture.md.
+  int vector_floats = 16;           // Native vector width in floats: 4, 8 or 16. Decides the size of register tiles.
+  int units = 2;                    // Number of compute units (SMs of a GPU, cores of a CPU).
+  int64_t local_bytes = 32 * 1024;  // Bytes of __local memory that a work-group can use.
+  int max_group_size = 4096;        // Largest number of work-items in a work-group.
+  // GPU: registers of 32 bits of a work-item with which a compute unit still hides latency: two waves for each SIMD unit.
+  int item_registers = 128;
   int64_t global_bytes = 1LL << 33;     // Bytes of device memory.
   int64_t max_alloc_bytes = 1LL << 31;  // Bytes of the largest single allocation.
   // Cost models compare the bandwidth of a copy and the time of a launch with the rates of tensor cores. All these

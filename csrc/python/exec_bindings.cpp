@@ -190,6 +190,7 @@ Caps caps_from(const py::dict& d) {
   take("local_bytes", caps.local_bytes);
   take("kept_output_bytes", caps.kept_output_bytes);
   take("max_group_size", caps.max_group_size);
+  take("item_registers", caps.item_registers);
   take("fp64", caps.fp64);
   take("fp16_convert", caps.fp16_convert);
   take("prefetch", caps.prefetch);

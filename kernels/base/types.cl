@@ -94,6 +94,18 @@ typedef float16 V16;
 // A staged tile is [depth][width + TILE_PAD] floats. The multiply loop reads float4 along the width for one depth at a
 // time. All "const int" parameters below are compile-time constants at the call. So every loop unrolls, and every index
 // of a private array is constant.
+
+// Depths of a staged tile that tile_multiply takes without a branch between them. Some compilers first load the operands
+// of all of them: 12 registers for each depth of an item's block of 8 x 4.
+#ifndef MULTIPLY_DEPTH
+#define MULTIPLY_DEPTH 16
+#endif
+#if MULTIPLY_DEPTH < 16 && (defined(__clang__) || defined(OCL_HAS_UNROLL_HINT))
+#define UNROLL_MULTIPLY __attribute__((opencl_unroll_hint(MULTIPLY_DEPTH)))
+#else
+#define UNROLL_MULTIPLY OCL_UNROLL
+#endif
+
 #define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -124,33 +136,36 @@ ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
 
 // Loads this work-item's share of width x depth elements of a matrix into `held`, zeros outside (width_left,
 // depth_left). items: number of work-items. along_depth: 1 if the depth is contiguous. quads: 1 to read the contiguous
-// dimension by load4; its extent is then a multiple of 4.
+// dimension by load4; its extent is then a multiple of 4. `across` work-items take the contiguous dimension, and items is
+// a multiple of it: so all loads of a work-item have the same place in this dimension, and their addresses differ by a
+// multiple of `next`, which is the same for all work-items. An address for each load would take two registers each.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
                               const int width_left, const int depth_left, const int lane, const int items,
                               const int width, const int depth, const int along_depth, const int quads,
                               const int aligned) {
+  const int part_of = quads ? 4 : 1, across = (along_depth ? depth : width) / part_of;
+  const int w0 = along_depth ? lane / across : lane % across * part_of;
+  const int d0 = along_depth ? lane % across * part_of : lane / across;
+  const long next = (along_depth ? width_stride : depth_stride) * (items / across);
+  const int all = width * depth / 4 % items == 0;  // no work-item is left over
+  p += w0 * width_stride + d0 * depth_stride;
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
-    if (quads) {
-      const int e = lane + i * items;
-      const int w = along_depth ? e / (depth / 4) : e % (width / 4) * 4;
-      const int d = along_depth ? e % (depth / 4) * 4 : e / (width / 4);
-      held[i] = (float4)(0.0f);
-      if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth / 4))
-        held[i] = load4(p + (w * width_stride + d * depth_stride), aligned);
-    } else {
-      float part[4];
-      OCL_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        const int e = lane + (i * 4 + j) * items;
-        const int w = along_depth ? e / depth : e % width;
-        const int d = along_depth ? e % depth : e / width;
+    float part[4];
+    held[i] = (float4)(0.0f);
+    OCL_UNROLL
+    for (int j = 0; j < 4 / part_of; ++j) {
+      const int step = (i * 4 / part_of + j) * (items / across);
+      const int w = along_depth ? w0 + step : w0, d = along_depth ? d0 : d0 + step;
+      const int inside = w < width_left && d < depth_left && (all || (along_depth ? w < width : d < depth));
+      if (quads) {
+        if (inside) held[i] = load4(p + (i * 4 / part_of + j) * next, aligned);
+      } else {
         part[j] = 0.0f;
-        if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth))
-          part[j] = LOAD(p, w * width_stride + d * depth_stride);
+        if (inside) part[j] = LOAD(p, (i * 4 + j) * next);
       }
-      held[i] = (float4)(part[0], part[1], part[2], part[3]);
     }
+    if (!quads) held[i] = (float4)(part[0], part[1], part[2], part[3]);
   }
 }
 
@@ -192,7 +207,7 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
 ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
                                  const int across, const int down, const int depth, const int item_m,
                                  const int item_n) {
-  OCL_UNROLL
+  UNROLL_MULTIPLY
   for (int k = 0; k < depth; ++k) {
     float4 rows[2], cols[2];
     OCL_UNROLL

@@ -41,7 +41,7 @@ def compare(got: torch.Tensor, want: torch.Tensor, depth: int) -> None:
 
 
 SMALL = dict(TILE_M=32, TILE_N=64, TILE_K=8, ITEM_M=4, ITEM_N=8)
-TILES = {"128x128x16": {}, "64x64x16": dict(TILE_M=64, TILE_N=64, TILE_K=16, ITEM_M=8, ITEM_N=4), "32x64x8": SMALL, "16x64x16": dict(TILE_M=16, TILE_N=64, ITEM_M=4, ITEM_N=4)}
+TILES = {"128x128x16": {}, "64x64x16": dict(TILE_M=64, TILE_N=64, TILE_K=16, ITEM_M=8, ITEM_N=4), "32x64x8": SMALL, "16x64x16": dict(TILE_M=16, TILE_N=64, ITEM_M=4, ITEM_N=4), "64x64x16 in parts": dict(TILE_M=64, TILE_N=64, ITEM_M=4, ITEM_N=4, MULTIPLY_DEPTH=2)}
 
 
 def tile(defines):
@@ -103,7 +103,7 @@ CONVS = {
     "stem": (2, 3, 23, 21, 16, 7, 7, 2, 3, 1, 1),
     "one": (1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1),
 }
-CONV_TILES = {"128x128x16": {}, "64x64x16": TILES["64x64x16"], "128x64x16": dict(TILE_N=64, ITEM_N=4), "128x32x16": dict(TILE_N=32, ITEM_N=4), "32x64x16": dict(TILE_M=32, TILE_N=64, ITEM_M=4, ITEM_N=4)}
+CONV_TILES = {"128x128x16": {}, "64x64x16": TILES["64x64x16"], "128x64x16": dict(TILE_N=64, ITEM_N=4), "128x32x16": dict(TILE_N=32, ITEM_N=4), "32x64x16": dict(TILE_M=32, TILE_N=64, ITEM_M=4, ITEM_N=4), "128x32x16 in parts": dict(TILE_N=32, ITEM_M=4, ITEM_N=4, MULTIPLY_DEPTH=2)}
 
 
 def conv_tensors(case):

@@ -106,6 +106,9 @@ class DeviceProperties:
     local_bytes: int
     multi_processor_count: int  # Number of compute units.
     max_group_size: int  # Largest number of work-items in a work-group.
+    item_registers: (
+        int  # GPUs: registers of 32 bits that a work-item may use; an estimate where the runtime doesn't tell.
+    )
     # Work-items of a subgroup. 0: there are no subgroup operations.
     subgroup_size: int
     unified_memory: bool

@@ -10,6 +10,11 @@ namespace {
 constexpr int kTileDepth = 16;  // Inner-dimension elements of one step.
 // Inner-dimension elements of one running sum. The error is then below twice that of libraries that sum in blocks.
 constexpr int kSumDepth = 256;
+// Registers of a work-item that hold the operands of a whole step, besides all else.
+constexpr int kManyRegisters = 255;
+
+/// True if long sums get a second set of sums. It costs registers, so short sums have one set.
+bool summed(int64_t depth) { return depth > 3 * kSumDepth; }
 
 #define ITEM_TILE(...) ItemTile{__VA_ARGS__},
 constexpr ItemTile kItemTiles[] = {
@@ -45,24 +50,35 @@ int choose_tiles_per_item(Draft& draft, int64_t tiles, int64_t other_items, int 
   return static_cast<int>(draft.choices().pick("run", {run, std::max(run / 2, 1), std::min(run * 2, max_tiles)}));
 }
 
-GroupTile choose_group_tile(Draft& draft, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others) {
-  const Caps& caps = draft.caps;
-  std::vector<std::pair<double, GroupTile>> ranked;
+std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth) {
+  std::vector<GroupTile> fitting;
   for (const GroupTile& tile : among)
     // The two staged tiles must fit into local memory.
-    if (tile.items() <= caps.max_group_size && 2 * 16 * (tile.rows + tile.columns + 8) * 4 <= caps.local_bytes)
-      ranked.emplace_back(tile_cost(caps, tile, rows, columns, others), tile);
-  return ranked.empty() ? among.front() : pick_tile(draft.choices(), std::move(ranked));
+    if (tile.items() <= caps.max_group_size && 2 * 16 * (tile.rows + tile.columns + 8) * 4 <= caps.local_bytes &&
+        (summed(depth) ? tile.summed : tile.registers) <= caps.item_registers &&
+        std::none_of(fitting.begin(), fitting.end(), [&](const GroupTile& other) { return other.name() == tile.name(); }))
+      fitting.push_back(tile);
+  if (fitting.empty())
+    fitting.push_back(*std::min_element(among.begin(), among.end(),
+                                        [](const GroupTile& a, const GroupTile& b) { return a.items() < b.items(); }));
+  return fitting;
 }
 
-void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth) {
+GroupTile choose_group_tile(Draft& draft, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others) {
+  std::vector<std::pair<double, GroupTile>> ranked;
+  for (const GroupTile& tile : among) ranked.emplace_back(tile_cost(draft.caps, tile, rows, columns, others), tile);
+  return pick_tile(draft.choices(), std::move(ranked));
+}
+
+void use_tile(Draft& draft, const GroupTile& tile, int64_t depth) {
+  TemplateLaunch& launch = draft.launch();
   define(launch, "TILE_M", tile.rows);
   define(launch, "TILE_N", tile.columns);
   define(launch, "TILE_K", kTileDepth);
-  // A second set of sums costs registers, so short sums have one set.
-  define(launch, "SUM_STEPS", depth > 3 * kSumDepth ? kSumDepth / kTileDepth : 0);
+  define(launch, "SUM_STEPS", summed(depth) ? kSumDepth / kTileDepth : 0);
   define(launch, "ITEM_M", tile.item_rows);
   define(launch, "ITEM_N", tile.item_columns);
+  if (draft.caps.item_registers < kManyRegisters) define(launch, "MULTIPLY_DEPTH", 2);
   launch.local = {tile.items(), 1, 1};
 }
 

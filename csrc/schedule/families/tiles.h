@@ -48,6 +48,9 @@ int choose_tiles_per_item(Draft& draft, int64_t tiles, int64_t other_items, int 
 /// (kernels/gemm/group.cl). A step takes 16 elements of the inner dimension.
 struct GroupTile {
   int rows, columns, item_rows, item_columns;
+  // Registers of a work-item, the most that compilers of AMD's GPUs report for the kernel with any types and layouts.
+  // `summed`: with a second set of sums.
+  int registers, summed;
   double rate;         // Speed on a full device, relative to the best tile of the kernel.
   const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
   int items() const { return rows / item_rows * (columns / item_columns); }
@@ -65,10 +68,13 @@ double tile_cost(const Caps& caps, const Tile& tile, int64_t rows, int64_t colum
   const int64_t waves = (count_tiles(tile, rows, columns, others) + caps.units - 1) / caps.units;
   return static_cast<double>(waves) * tile.rows * tile.columns / tile.rate;
 }
+/// Returns the tiles that the device has the work-items, local memory and registers for, with sums of `depth` products. Of
+/// tiles with equal rows and columns, returns the first. If no tile fits, returns one with the fewest work-items.
+std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth);
 /// Returns the tile of `among` with the lowest tile_cost. The choice is the knob "tile".
 GroupTile choose_group_tile(Draft& draft, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others);
-/// Defines TILE_M, TILE_N, TILE_K, ITEM_M and ITEM_N. Defines SUM_STEPS for sums of `depth` products. Sets the local
-/// size.
-void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);
+/// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N and MULTIPLY_DEPTH. Defines SUM_STEPS for sums of `depth` products. Sets
+/// the local size.
+void use_tile(Draft& draft, const GroupTile& tile, int64_t depth);
 
 }  // namespace ocl::schedule

@@ -23,10 +23,11 @@ bool in_quads(const Draft& draft, const Operand& image, const IndexExpr& channel
   return channels_contiguous(image) && multiples(draft, 4, {channels, image.strides[0], image.strides[2], image.strides[3]});
 }
 
-/// The tile of a convolution with few channels: narrow if there are few filters.
-const GroupTile& flat_tile(const IndexExpr& K) {
+/// The tile of `among` for a convolution with few channels: narrow if there are few filters.
+GroupTile flat_tile(const std::vector<GroupTile>& among, const IndexExpr& K) {
   const int columns = typical(K, 64) > 32 ? 64 : 32;
-  return *std::find_if(kTiles.begin(), kTiles.end(), [&](const GroupTile& tile) { return tile.columns == columns; });
+  const auto found = std::find_if(among.begin(), among.end(), [&](const GroupTile& tile) { return tile.columns == columns; });
+  return found == among.end() ? among.front() : *found;
 }
 
 }  // namespace
@@ -49,15 +50,17 @@ void offer_conv_group(Draft& draft) {
   std::vector<IndexExpr> from = {k, c, r, s};
   if (window.data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
   const Operand weight = copied_operand(draft, w, {R, S, C, node.sizes[1]}, from);
-  const GroupTile tile = flat ? flat_tile(K)
-                              : choose_group_tile(draft, kTiles, typical(window.pixels, 50176), typical(K, 64),
+  const int64_t depth = typical(R * S * C, 576);
+  const std::vector<GroupTile> tiles = fitting_tiles(draft.caps, kTiles, depth);
+  const GroupTile tile = flat ? flat_tile(tiles, K)
+                              : choose_group_tile(draft, tiles, typical(window.pixels, 50176), typical(K, 64),
                                                   node.convolve.groups * window.phases);
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
   launch.variant = tile.name() + (flat ? " flat" : "");
   define_types(draft, launch, 4);
-  use_tile(launch, tile, typical(R * S * C, 576));
+  use_tile(draft, tile, depth);
   define(launch, "DATA_GRADIENT", window.data);
   define(launch, "FLAT", flat);
   if (!flat) define(launch, "X_VEC4", multiples(draft, 4, {C, image->strides[0], image->strides[2], image->strides[3]}));
@@ -87,10 +90,11 @@ void offer_conv_weight_group(Draft& draft) {
   // Cut the pixels into enough slices to fill the device four times, but each long enough to be worth its partial
   // result.
   const int64_t rows = typical(K, 64), columns = typical(R * S * C, 576), pixels = typical(window.pixels, 50176);
-  const size_t tall = rows <= 64 ? 1 : 0;
-  const GroupTile tile =
-      kWeightTiles[draft.choices().pick("tile", {kWeightTiles[tall].name(), kWeightTiles[1 - tall].name()}) == 0 ? tall
-                                                                                                                 : 1 - tall];
+  std::vector<GroupTile> weight_tiles = fitting_tiles(draft.caps, kWeightTiles, pixels);
+  if (rows <= 64) std::reverse(weight_tiles.begin(), weight_tiles.end());
+  std::vector<std::string> names;
+  for (const GroupTile& tile : weight_tiles) names.push_back(tile.name());
+  const GroupTile tile = weight_tiles[draft.choices().pick("tile", names)];
   const int64_t tiles = count_tiles(tile, rows, columns, attrs.groups);
   const int64_t most = std::max<int64_t>(1, pixels / 256), full = std::min((4 * draft.caps.units + tiles - 1) / tiles, most);
   const int64_t wanted = draft.choices().pick("splits", {full, std::max<int64_t>(full / 2, 1), std::min(2 * full, most)});
@@ -100,7 +104,7 @@ void offer_conv_weight_group(Draft& draft) {
   launch.kind = window.kind();
   launch.variant = tile.name() + in_slices(slices.count);
   define_types(draft, launch, 4);
-  use_tile(launch, tile, pixels / slices.count);
+  use_tile(draft, tile, pixels / slices.count);
   define(launch, "DY_VEC4", in_quads(draft, dy, K));
   define(launch, "X_VEC4", in_quads(draft, x, C));
   if (constants({R, S})) {
