@@ -26,10 +26,7 @@ Accumulators::Accumulators(const Accumulators& of, const ir::ReductionFacts& row
       types_(of.types_.begin(), of.types_.begin() + row.accumulators),
       map_(std::move(map)) {}
 
-bool Accumulators::wants_blocks() const {
-  return std::any_of(facts_.types.begin(), facts_.types.end(), [](const std::string& t) { return t == "wide"; }) &&
-         ir::is_floating(types_[0]);
-}
+bool Accumulators::wants_blocks() const { return facts_.types[0] == ir::AccumulatorType::k_wide && ir::is_floating(types_[0]); }
 
 Accumulators::Carried Accumulators::names() const {
   Carried result;
@@ -72,7 +69,7 @@ void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<s
   for (size_t i = 0; i < count(); ++i) writer.line("$s = $s;", to[i], next[i]);
 }
 
-bool Accumulators::shifted() const { return facts_.name == "welford" && n_.stage != ReductionStage::kFinal; }
+bool Accumulators::shifted() const { return facts_.kind == ir::ReductionKind::k_spread && n_.stage != ReductionStage::kFinal; }
 
 /// Returns the values that the reduction takes from the current element, at the current width and in the accumulators'
 /// types. Scalars are broadcast.
@@ -185,38 +182,11 @@ Accumulators::Carried Accumulators::across_equal_lanes(Writer& writer, const Car
   return {mean, m2, n};
 }
 
-namespace {
-
-/// A reduction in two passes over elements in registers, in the notation of reductions.def. $c is the centre, computed
-/// from the result of the first pass; $n is the number of elements.
-struct TwoPasses {
-  const char* reduction;
-  std::array<const char*, 2> identity, step, merge;
-  const char* centre;
-};
-constexpr TwoPasses kTwoPasses[] = {
-    {"welford", {"0", "0"}, {"$a0 + $x", "fma($x - $c, $x - $c, $a0)"}, {"$a0 + $b0", "$a0 + $b0"}, "$a0 / $n"},
-    // An element equal to the maximum counts as 1, because inf - inf would be NaN.
-    {"softmax",
-     {"$lowest", "0"},
-     {"op_maximum($a0, $x)", "$x == $c ? $a0 + 1 : $a0 + exp($x - $c)"},
-     {"op_maximum($a0, $b0)", "$a0 + $b0"},
-     "$a0"},
-};
-
-const TwoPasses* two_passes(const std::string& reduction) {
-  for (const TwoPasses& row : kTwoPasses)
-    if (reduction == row.reduction) return &row;
-  return nullptr;
-}
-
-}  // namespace
-
-bool Accumulators::takes_two_passes() const { return n_.stage == ReductionStage::kWhole && two_passes(facts_.name) != nullptr; }
+bool Accumulators::takes_two_passes() const { return n_.stage == ReductionStage::kWhole && facts_.two_passes; }
 
 std::string Accumulators::declare_pass(Writer& writer, int pass, int width) const {
   const size_t p = static_cast<size_t>(pass);
-  const TwoPasses* row = takes_two_passes() ? two_passes(facts_.name) : nullptr;
+  const auto& row = facts_.two_passes;
   const std::string name = body_.kernel().fresh("a"),
                     identity = row_text(row ? row->identity[p] : facts_.identities[0], 0, width, {});
   const Type type{types_[0], width};
@@ -233,16 +203,16 @@ void Accumulators::step_pass(int pass, const std::string& into, const std::strin
   const int width = body_.lane_width();
   std::map<std::string, std::string> with{{"x", inputs()[0]}, {"a0", into}};
   if (pass == 1) with["c"] = broadcast_text(centre, types_[0], width);
-  body_.writer().line("$s = $s;", into, row_text(two_passes(facts_.name)->step[pass], 0, width, with));
+  body_.writer().line("$s = $s;", into, row_text(facts_.two_passes->step[pass], 0, width, with));
 }
 
 std::string Accumulators::merge_pass_text(int pass, const std::string& a, const std::string& b, int width) const {
-  const TwoPasses* row = takes_two_passes() ? two_passes(facts_.name) : nullptr;
+  const auto& row = facts_.two_passes;
   return row_text(row ? row->merge[pass] : facts_.merge[0], 0, width, {{"a0", a}, {"b0", b}});
 }
 
 std::string Accumulators::centre_text(const std::string& first, const std::string& elements) const {
-  return row_text(two_passes(facts_.name)->centre, 0, 1, {{"a0", first}, {"n", elements}});
+  return row_text(facts_.two_passes->centre, 0, 1, {{"a0", first}, {"n", elements}});
 }
 
 Accumulators::Carried Accumulators::after_passes(const std::string& centre, const std::string& second,
@@ -255,12 +225,21 @@ Accumulators::Carried Accumulators::after_passes(const std::string& centre, cons
 namespace {
 
 // This maximum ignores NaN, so that a step is one instruction. The sum of the second pass then finds a NaN.
-const ir::ReductionFacts kRowMaxPass{
-    "largest", 1, 1, 1, {"same"}, {"$lowest"}, {"$x > $a0 ? $x : $a0"}, {"$b0 > $a0 ? $b0 : $a0"}, {0}};
+const ir::ReductionFacts kRowMaxPass{.name = "largest",
+                                     .kind = ir::ReductionKind::k_monotone,
+                                     .types = {ir::AccumulatorType::k_same},
+                                     .identities = {"$lowest"},
+                                     .step = {"$x > $a0 ? $x : $a0"},
+                                     .merge = {"$b0 > $a0 ? $b0 : $a0"},
+                                     .result_accumulator = {0},
+                                     .element = {},
+                                     .reference = {}};
 
 }  // namespace
 
-bool Accumulators::is_softmax() const { return facts_.name == "softmax" && n_.stage == ReductionStage::kWhole; }
+bool Accumulators::is_softmax() const {
+  return facts_.kind == ir::ReductionKind::k_exponentials && n_.stage == ReductionStage::kWhole;
+}
 
 Accumulators Accumulators::row_max_pass(Map map) const { return {*this, kRowMaxPass, std::move(map)}; }
 

@@ -27,7 +27,7 @@ class Accumulators {
   /// Rounding errors then grow with the square root of a block's length, not of the whole length.
   bool wants_blocks() const;
   /// True if a merge costs no more than a step. Blocks may then be short.
-  bool merges_cheaply() const { return facts_.name == "sum"; }
+  bool merges_cheaply() const { return facts_.kind == ir::ReductionKind::k_sum && count() == 1; }
   /// True if even loops that are shorter than a block should run in blocks.
   bool wants_short_blocks() const { return shifted(); }
   /// True if the first block should be short. Later blocks are shifted by its mean, which keeps sums of squares small.

@@ -1,6 +1,5 @@
 // csrc/ir/body_builder.cpp: BodyBuilder writes a loop nest op by op. Builder uses it for its own nodes too.
 #include <algorithm>
-#include <string_view>
 
 #include "csrc/ir/builder.h"
 #include "csrc/ir/facts.h"
@@ -89,7 +88,7 @@ int BodyBuilder::op(const std::string& name, const std::vector<int>& args) {
   std::vector<DType> dtypes;
   for (const int arg : args) dtypes.push_back(dtype_of(arg));
   if (code == OpCode::k_bitwise_not && dtypes.at(0) == DType::kBool) code = OpCode::k_logical_not;
-  if (std::string_view(facts(code).facts) == "rounding" && is_integral(dtypes.at(0), true)) return args[0];
+  if (facts(code).fact == OpFact::k_rounding && is_integral(dtypes.at(0), true)) return args[0];
   const OpTypes types = op_types(code, dtypes);
   Op op;
   op.code = code;
@@ -192,7 +191,7 @@ void BodyBuilder::set_reduction(const std::string& reduction, std::vector<int> v
   const DType element = dtype_of(values[0]);
   for (size_t i = 0; i < values.size(); ++i) {
     DType wanted = accumulator_dtype(node_.reduction, static_cast<int>(i), element);
-    if (i == 0 && row.types[0] == "wide" && is_floating(compute_type(dtype)) && !is_floating(element))
+    if (i == 0 && row.types[0] == AccumulatorType::k_wide && is_floating(compute_type(dtype)) && !is_floating(element))
       wanted = compute_type(dtype);
     if (compute_type(dtype_of(values[i])) != wanted) values[i] = cast(values[i], wanted);
   }

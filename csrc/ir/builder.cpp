@@ -2,7 +2,6 @@
 #include "csrc/ir/builder.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "csrc/ir/facts.h"
 #include "csrc/ir/verify.h"
@@ -65,11 +64,12 @@ Shape broadcast(const Graph& graph, const std::vector<Value>& args) {
 /// Returns the storage dtype of an op's result by PyTorch's promotion. It may be f16 or bf16 although the body computes in f32.
 /// `value` is the dtype in which the body has the result.
 DType result_dtype(OpCode code, const std::vector<Value>& args, DType value) {
-  const std::string_view rule = facts(code).dtype_rule;
-  if (rule != "same" && rule != "promoted" && rule != "floating" && rule != "second") return value;
+  const TypeRule rule = facts(code).rule;
+  if (rule != TypeRule::k_same && rule != TypeRule::k_promoted && rule != TypeRule::k_floating && rule != TypeRule::k_second)
+    return value;
   DType stored = args.back().dtype;
-  for (size_t i = rule == "second" ? 1 : 0; i < args.size(); ++i) stored = promote(stored, args[i].dtype);
-  if (rule == "floating" && !is_floating(stored)) return value;
+  for (size_t i = rule == TypeRule::k_second ? 1 : 0; i < args.size(); ++i) stored = promote(stored, args[i].dtype);
+  if (rule == TypeRule::k_floating && !is_floating(stored)) return value;
   // A sum of bools is computed in i32 and stored as bool.
   return stored;
 }
@@ -138,7 +138,7 @@ Value Builder::op(const std::string& name, const std::vector<Value>& args, std::
   for (const Value& arg : args) dtypes.push_back(arg.dtype);
   const DType stored = dtype ? *dtype : result_dtype(code, args, op_types(code, dtypes).value);
   const Shape sizes = broadcast(graph, args);
-  if (std::string_view(facts(code).facts) == "rounding" && is_integral(args[0].dtype, true))
+  if (facts(code).fact == OpFact::k_rounding && is_integral(args[0].dtype, true))
     return cast(args[0], dtype.value_or(args[0].dtype));
   BodyBuilder body(*this, sizes, {});
   std::vector<int> loaded;
@@ -190,18 +190,19 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
       outer.push_back(x.sizes[i]);
     }
   }
-  const bool wide = row.types[0] == "wide";
+  const bool wide = row.types[0] == AccumulatorType::k_wide;
   // welford and softmax need floating point.
   const bool statistics = wide && row.accumulators > 1;
   DType computed = compute_type(x.dtype);
   if (statistics && !is_floating(computed)) computed = DType::kF32;
   if (wide && dtype) computed = compute_type(*dtype);
-  if (row.types[0] == "bool") computed = DType::kBool;
+  if (row.types[0] == AccumulatorType::k_bool) computed = DType::kBool;
 
   std::vector<DType> dtypes;
   for (const int accumulator : row.result_accumulator) {
     DType result = accumulator_dtype(reduction_code(reduction), accumulator, computed);
-    const bool element_type = row.types[accumulator] == "same" || (wide && !statistics && is_floating(x.dtype));
+    const bool element_type =
+        row.types[accumulator] == AccumulatorType::k_same || (wide && !statistics && is_floating(x.dtype));
     if (element_type) result = x.dtype;
     dtypes.push_back(dtype.value_or(result));
   }

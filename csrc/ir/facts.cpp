@@ -2,7 +2,7 @@
 #include "csrc/ir/facts.h"
 
 #include <algorithm>
-#include <string_view>
+#include <map>
 #include <unordered_map>
 
 #include "csrc/support/error.h"
@@ -11,12 +11,20 @@ namespace ocl::ir {
 
 namespace {
 
+// The words of the column `error`.
+namespace error {
+constexpr OpError exact{}, in_type{OpError::Kind::k_in_type}, rounded{OpError::Kind::k_rounded, 1},
+    recurrence{OpError::Kind::k_recurrence, 160};
+constexpr OpError within(double relative, double absolute = 0, double of_operand = 0) {
+  return {OpError::Kind::k_within, relative, absolute, of_operand};
+}
+}  // namespace error
+
 constexpr OpFacts kOps[] = {
-    {"load", 0, "load", "cheap", "none", ""},
-    {"constant", 0, "constant", "cheap", "none", ""},
-    {"index", 0, "index", "cheap", "none", ""},
-    {"cast", 1, "cast", "cheap", "none", ""},
-#define OCL_OP(name, arity, rule, cost, facts, text) {#name, arity, #rule, #cost, #facts, text},
+#define OCL_OP(name, arity, rule, cost, fact, bound, text, reference) \
+  {#name, arity, TypeRule::k_##rule, Cost::k_##cost, OpFact::k_##fact, error::bound, text, reference},
+    OCL_OP(load, 0, none, cheap, none, exact, "", "") OCL_OP(constant, 0, none, cheap, none, exact, "", "")
+        OCL_OP(index, 0, none, cheap, none, exact, "", "") OCL_OP(cast, 1, none, cheap, none, exact, "", "")
 #include "csrc/ir/ops.def"
 #undef OCL_OP
 };
@@ -35,24 +43,47 @@ std::vector<std::string> entries(const std::string& column) {
   return result;
 }
 
-ReductionFacts reduction_row(const char* name, int inputs, int accumulators, int results, const char* types,
-                             const char* identities, const char* step, const char* merge, const char* results_of) {
-  ReductionFacts row{name,           inputs, accumulators, results, entries(types), entries(identities), entries(step),
-                     entries(merge), {}};
-  for (const std::string& entry : entries(results_of)) row.result_accumulator.push_back(std::stoi(entry));
-  for (const auto* column : {&row.types, &row.identities, &row.step, &row.merge})
-    OCL_ASSERT(static_cast<int>(column->size()) == accumulators,
+AccumulatorType accumulator_type(const std::string& name) {
+  static const std::map<std::string, AccumulatorType> types{{"same", AccumulatorType::k_same},
+                                                            {"wide", AccumulatorType::k_wide},
+                                                            {"i64", AccumulatorType::k_i64},
+                                                            {"bool", AccumulatorType::k_bool}};
+  const auto found = types.find(name);
+  OCL_ASSERT(found != types.end(), "unknown accumulator type in reductions.def: " + name);
+  return found->second;
+}
+
+/// Fills the lists of a row from its columns: types, identities, step, merge, results, element, reference.
+ReductionFacts reduction_row(ReductionFacts row, const std::array<const char*, 7>& columns) {
+  for (const std::string& entry : entries(columns[0])) row.types.push_back(accumulator_type(entry));
+  row.identities = entries(columns[1]);
+  row.step = entries(columns[2]);
+  row.merge = entries(columns[3]);
+  for (const std::string& entry : entries(columns[4])) row.result_accumulator.push_back(std::stoi(entry));
+  row.element = entries(columns[5]);
+  row.reference = entries(columns[6]);
+  for (const size_t length :
+       {row.types.size(), row.identities.size(), row.step.size(), row.merge.size(), row.element.size(), row.reference.size()})
+    OCL_ASSERT(static_cast<int>(length) == row.accumulators,
                row.name + ": a column of reductions.def needs an entry per accumulator");
-  OCL_ASSERT(static_cast<int>(row.result_accumulator.size()) == results, row.name + ": `results` needs an entry per result");
+  OCL_ASSERT(static_cast<int>(row.result_accumulator.size()) == row.results,
+             row.name + ": `results` needs an entry per result");
   return row;
 }
 
 const std::vector<ReductionFacts>& reductions() {
-  static const std::vector<ReductionFacts> rows = {
-#define OCL_REDUCTION(name, ...) reduction_row(#name, __VA_ARGS__),
+  static const auto rows = [] {
+    std::vector<ReductionFacts> made = {
+#define OCL_REDUCTION(name, inputs, accumulators, results, kind, ...) \
+  reduction_row({#name, inputs, accumulators, results, ReductionKind::k_##kind, {}, {}, {}, {}, {}, {}, {}, {}}, {__VA_ARGS__}),
 #include "csrc/ir/reductions.def"
-#undef OCL_REDUCTION
-  };
+    };
+#define OCL_TWO_PASSES(name, identity0, step0, merge0, centre, identity1, step1, merge1) \
+  made[static_cast<size_t>(ReductionCode::k_##name)].two_passes = {                      \
+      {{identity0, identity1}, {step0, step1}, {merge0, merge1}, centre}};
+#include "csrc/ir/reductions.def"
+    return made;
+  }();
   return rows;
 }
 
@@ -76,35 +107,41 @@ OpCode op_code(const std::string& name) {
 
 OpTypes op_types(OpCode code, const std::vector<DType>& operands) {
   const OpFacts& row = facts(code);
-  const std::string_view rule = row.dtype_rule;
   OCL_ASSERT(static_cast<int>(operands.size()) == row.arity && code > OpCode::kCast,
              std::string(row.name) + ": wrong number of operands");
   const auto all = [&](DType operand, DType value) { return OpTypes{std::vector<DType>(operands.size(), operand), value}; };
-  if (rule == "logical") return all(DType::kBool, DType::kBool);
-  if (rule == "ordered") {
-    const DType type = compute_type(operands[0]);
-    if (!is_floating(type)) fail(ErrorKind::kUnsupported, std::string(row.name) + " takes floating point, not " + name(type));
-    return all(type, type == DType::kF64 ? DType::kI64 : DType::kI32);
-  }
-  if (rule == "i64") return all(DType::kI64, DType::kI64);
-  if (rule == "f32_of_i64") return all(DType::kI64, DType::kF32);
-
   DType type = compute_type(operands.back());
-  for (size_t i = rule == "second" ? 1 : 0; i < operands.size(); ++i) type = promote(type, compute_type(operands[i]));
-  if (rule == "second") return {{DType::kBool, type, type}, type};
-  if (rule == "bits") {
-    if (is_floating(type)) fail(ErrorKind::kUnsupported, std::string(row.name) + " takes integers and bool, not " + name(type));
-    if (std::string_view(row.name).starts_with("shift") && type == DType::kBool) type = DType::kI32;
-    return all(type, type);
+  for (size_t i = row.rule == TypeRule::k_second ? 1 : 0; i < operands.size(); ++i)
+    type = promote(type, compute_type(operands[i]));
+  const DType counted = type == DType::kBool ? DType::kI32 : type;  // A sum of bools counts them.
+  const DType real = is_floating(type) ? type : DType::kF32;
+  switch (row.rule) {
+    case TypeRule::k_logical:
+      return all(DType::kBool, DType::kBool);
+    case TypeRule::k_i64:
+      return all(DType::kI64, DType::kI64);
+    case TypeRule::k_f32_of_i64:
+      return all(DType::kI64, DType::kF32);
+    case TypeRule::k_second:
+      return {{DType::kBool, type, type}, type};
+    case TypeRule::k_ordered:
+      if (!is_floating(type)) fail(ErrorKind::kUnsupported, std::string(row.name) + " takes floating point, not " + name(type));
+      return all(type, type == DType::kF64 ? DType::kI64 : DType::kI32);
+    case TypeRule::k_bits:
+      if (is_floating(type))
+        fail(ErrorKind::kUnsupported, std::string(row.name) + " takes integers and bool, not " + name(type));
+      if (code == OpCode::k_shift_left || code == OpCode::k_shift_right) type = counted;
+      return all(type, type);
+    case TypeRule::k_floating:
+      return all(real, real);
+    case TypeRule::k_test:
+      return all(real, DType::kBool);
+    case TypeRule::k_bool:
+      return all(counted, DType::kBool);
+    default:
+      if (row.fact == OpFact::k_rounding) return all(real, real);
+      return all(counted, counted);
   }
-  if (rule == "floating" || rule == "test" || std::string_view(row.facts) == "rounding") {
-    if (!is_floating(type)) type = DType::kF32;
-    return all(type, rule == "test" ? DType::kBool : type);
-  }
-  // A sum of bools counts them.
-  if (type == DType::kBool) type = DType::kI32;
-  OCL_ASSERT(rule == "same" || rule == "promoted" || rule == "bool", std::string(row.name) + ": unknown dtype rule in ops.def");
-  return all(type, rule == "bool" ? DType::kBool : type);
 }
 
 const ReductionFacts& facts(ReductionCode code) {
@@ -120,13 +157,17 @@ ReductionCode reduction_code(const std::string& name) {
 }
 
 DType accumulator_dtype(ReductionCode code, int accumulator, DType input) {
-  const std::string& type = facts(code).types.at(static_cast<size_t>(accumulator));
   const DType compute = compute_type(input);
-  if (type == "bool") return DType::kBool;
-  if (type == "i64") return DType::kI64;
-  if (type == "wide") return is_floating(compute) ? compute : DType::kI64;
-  OCL_ASSERT(type == "same", "unknown accumulator type in reductions.def: " + type);
-  return compute == DType::kBool ? DType::kI32 : compute;
+  switch (facts(code).types.at(static_cast<size_t>(accumulator))) {
+    case AccumulatorType::k_bool:
+      return DType::kBool;
+    case AccumulatorType::k_i64:
+      return DType::kI64;
+    case AccumulatorType::k_wide:
+      return is_floating(compute) ? compute : DType::kI64;
+    default:
+      return compute == DType::kBool ? DType::kI32 : compute;
+  }
 }
 
 }  // namespace ocl::ir

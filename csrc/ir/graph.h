@@ -97,7 +97,6 @@ struct Store {
 enum class ReductionCode : uint16_t {
 #define OCL_REDUCTION(name, ...) k_##name,
 #include "csrc/ir/reductions.def"
-#undef OCL_REDUCTION
   kCount
 };
 

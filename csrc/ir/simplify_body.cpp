@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <unordered_map>
 
 #include "csrc/ir/facts.h"
@@ -39,8 +38,8 @@ std::optional<Scalar> fold_cast(const Scalar& x, DType to) {
   return integer(static_cast<int64_t>(x.f), to);
 }
 
-/// Returns the value of an op whose operands are constants of dtype `operand`. Only ops that every device rounds alike are
-/// folded.
+}  // namespace
+
 std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType operand, DType result) {
   const bool f = is_floating(operand);
   const auto modulo = [&](uint64_t v) { return integer(static_cast<int64_t>(v), result); };
@@ -58,6 +57,8 @@ std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType oper
       return f ? real(p * q, result) : modulo(a * b);
     case OpCode::k_neg:
       return f ? real(-p, result) : modulo(0 - a);
+    case OpCode::k_relu:
+      return f ? real(p < 0 ? 0 : p, result) : integer(std::max<int64_t>(x[0].i, 0), result);
     case OpCode::k_abs:
       return f ? real(std::fabs(p), result) : modulo(x[0].i < 0 ? 0 - a : a);
     case OpCode::k_div:
@@ -92,6 +93,8 @@ std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType oper
       return {};
   }
 }
+
+namespace {
 
 class BodySimplifier {
  public:
@@ -152,8 +155,9 @@ class BodySimplifier {
 
   /// Returns the number of an equal earlier op. Adds the op if there is none.
   int keep(Op op) {
-    const std::string_view fact = facts(op.code).facts;
-    if ((fact == "commutative" || fact == "same_args") && op.args[0] > op.args[1]) std::swap(op.args[0], op.args[1]);
+    const OpFact fact = facts(op.code).fact;
+    if ((fact == OpFact::k_commutative || fact == OpFact::k_same_args) && op.args[0] > op.args[1])
+      std::swap(op.args[0], op.args[1]);
     std::string key = std::to_string(static_cast<int>(op.code)) + name(op.dtype);
     for (const int arg : op.args) key += " v" + std::to_string(arg);
     for (const IndexExpr& e : op.index) key += " " + e.str();
@@ -225,9 +229,9 @@ class BodySimplifier {
   /// Returns the earlier value that the op equals, or kNone.
   int trivial(const Op& op) {
     const auto& a = op.args;
-    const std::string_view fact = facts(op.code).facts;
-    if (fact == "same_args" && a[0] == a[1]) return a[0];
-    if ((fact == "idempotent" || fact == "rounding") && at(a[0]).code == op.code) return a[0];
+    const OpFact fact = facts(op.code).fact;
+    if (fact == OpFact::k_same_args && a[0] == a[1]) return a[0];
+    if ((fact == OpFact::k_idempotent || fact == OpFact::k_rounding) && at(a[0]).code == op.code) return a[0];
     if (const int other = involution(op); other != kNone) return other;
     switch (op.code) {
       case OpCode::k_add:

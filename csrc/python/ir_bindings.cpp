@@ -265,25 +265,50 @@ void bind_graph(py::module_& m) {
   m.def("parse_graph", &parse_graph);
 }
 
-/// Binds the rows of ops.def and reductions.def.
+/// Binds the rows of ops.def and reductions.def, without what only code generation reads.
 void bind_tables(py::module_& m) {
+#define OCL_VALUE(name) .value("k_" #name, Enum::k_##name)
+  {
+    using Enum = TypeRule;
+    py::enum_<Enum>(m, "TypeRule") OCL_TYPE_RULES(OCL_VALUE);
+  }
+  {
+    using Enum = OpError::Kind;
+    py::enum_<Enum>(m, "OpErrorKind") OCL_VALUE(exact) OCL_VALUE(in_type) OCL_VALUE(rounded) OCL_VALUE(within)
+        OCL_VALUE(recurrence);
+  }
+  {
+    using Enum = ReductionKind;
+    py::enum_<Enum>(m, "ReductionKind") OCL_REDUCTION_KINDS(OCL_VALUE);
+  }
+#undef OCL_VALUE
+  py::class_<OpError>(m, "OpError")
+      .def_readonly("kind", &OpError::kind)
+      .def_readonly("relative", &OpError::relative)
+      .def_readonly("absolute", &OpError::absolute)
+      .def_readonly("of_operand", &OpError::of_operand);
+  py::class_<OpFacts>(m, "OpFacts")
+      .def_readonly("name", &OpFacts::name)
+      .def_readonly("arity", &OpFacts::arity)
+      .def_readonly("rule", &OpFacts::rule)
+      .def_readonly("error", &OpFacts::error)
+      .def_readonly("reference", &OpFacts::reference);
   m.def("ops", [] {
-    py::list rows;
-    for (int code = static_cast<int>(OpCode::kCast) + 1; code < static_cast<int>(OpCode::kCount); ++code) {
-      const OpFacts& f = facts(static_cast<OpCode>(code));
-      rows.append(py::make_tuple(f.name, f.arity, f.dtype_rule, f.cost, f.facts, f.text));
-    }
+    std::vector<OpFacts> rows;
+    for (int code = static_cast<int>(OpCode::kCast) + 1; code < static_cast<int>(OpCode::kCount); ++code)
+      rows.push_back(facts(static_cast<OpCode>(code)));
     return rows;
   });
+  m.def(
+      "operand_dtypes",
+      [](const std::string& op, const std::vector<DType>& dtypes) { return op_types(op_code(op), dtypes).operands; },
+      py::arg("op"), py::arg("dtypes"));
   py::class_<ReductionFacts>(m, "ReductionFacts")
       .def_readonly("name", &ReductionFacts::name)
-      .def_readonly("inputs", &ReductionFacts::inputs)
-      .def_readonly("accumulators", &ReductionFacts::accumulators)
-      .def_readonly("results", &ReductionFacts::results)
-      .def_readonly("types", &ReductionFacts::types)
+      .def_readonly("kind", &ReductionFacts::kind)
       .def_readonly("identities", &ReductionFacts::identities)
-      .def_readonly("step", &ReductionFacts::step)
-      .def_readonly("merge", &ReductionFacts::merge)
+      .def_readonly("element", &ReductionFacts::element)
+      .def_readonly("reference", &ReductionFacts::reference)
       .def_readonly("result_accumulator", &ReductionFacts::result_accumulator);
   m.def("reductions", [] {
     std::vector<ReductionFacts> rows;
@@ -291,6 +316,12 @@ void bind_tables(py::module_& m) {
       rows.push_back(facts(static_cast<ReductionCode>(code)));
     return rows;
   });
+  m.def(
+      "accumulator_dtype",
+      [](const std::string& reduction, int accumulator, DType input) {
+        return accumulator_dtype(reduction_code(reduction), accumulator, input);
+      },
+      py::arg("reduction"), py::arg("accumulator"), py::arg("input"));
 }
 
 void bind_builder(py::module_& m) {

@@ -2,7 +2,6 @@
 #include "csrc/schedule/body.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
@@ -247,10 +246,10 @@ double op_cost(const Node& node) {
   double cost = 0;
   for (const Op& op : node.body.ops) {
     if (op.code == OpCode::kLoad || op.code == OpCode::kConstant) continue;
-    const std::string_view row = facts(op.code).cost;
+    const ir::Cost row = ir::facts(op.code).cost;
     // The unit is a quarter of a byte of memory traffic. Measured on AVX-512, per 16 floats: an operation takes 0.1-0.3
     // ns, exp 1.1 ns and erf 3-12 ns; loading 64 bytes from memory takes 1.3 ns.
-    cost += row == "slow" ? 40 : row == "special" ? 12 : 1;
+    cost += row == ir::Cost::k_slow ? 40 : row == ir::Cost::k_special ? 12 : 1;
   }
   return cost;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "csrc/ir/facts.h"
+#include "csrc/ir/simplify_body.h"
 #include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/schedule.h"
 
@@ -30,23 +31,16 @@ inline int64_t eval(const IndexExpr& e, const Loops& loops, const std::vector<do
   });
 }
 
-inline double apply_op(const std::string& op, const std::vector<double>& x) {
-  if (op == "add") return x[0] + x[1];
-  if (op == "sub") return x[0] - x[1];
-  if (op == "mul") return x[0] * x[1];
-  if (op == "div") return x[0] / x[1];
-  if (op == "maximum") return std::max(x[0], x[1]);
-  if (op == "minimum") return std::min(x[0], x[1]);
-  if (op == "neg") return -x[0];
-  if (op == "abs") return std::abs(x[0]);
-  if (op == "relu") return x[0] < 0 ? 0 : x[0];
-  if (op == "exp") return std::exp(x[0]);
-  if (op == "sqrt") return std::sqrt(x[0]);
-  if (op == "where") return x[0] != 0 ? x[1] : x[2];
-  if (op == "logical_and") return x[0] != 0 && x[1] != 0;
-  if (op == "ge") return x[0] >= x[1];
-  if (op == "lt") return x[0] < x[1];
-  throw std::runtime_error("simulator: op " + op);
+/// Applies an op as the compiler folds it. What the compiler does not fold is computed here.
+inline double apply_op(const Op& op, const std::vector<double>& x, DType operand) {
+  if (op.code == OpCode::k_exp) return std::exp(x[0]);
+  if (op.code == OpCode::k_where) return x[0] != 0 ? x[1] : x[2];
+  std::vector<Scalar> constants;
+  for (const double v : x) constants.push_back({is_floating(operand), v, static_cast<int64_t>(v)});
+  const DType wide = is_floating(operand) ? DType::kF64 : operand;
+  const auto value = fold(op.code, constants, wide, is_floating(op.dtype) ? DType::kF64 : op.dtype);
+  if (!value) throw std::runtime_error(std::string("simulator: op ") + facts(op.code).name);
+  return value->is_float ? value->f : static_cast<double>(value->i);
 }
 
 /// The accumulators of sum, max and welford.
@@ -105,7 +99,7 @@ class Simulator {
       } else if (op.code == OpCode::kIndex) {
         v = static_cast<double>(eval(op.index[0], loops, values, symbols_));
       } else {
-        v = op.code == OpCode::kCast ? args[0] : apply_op(facts(op.code).name, args);
+        v = op.code == OpCode::kCast ? args[0] : apply_op(op, args, node.body.ops[op.args.back()].dtype);
       }
       values.push_back(v);
     }

@@ -6,6 +6,8 @@ To keep an op whole, add it to WHOLE in torch_ocl_compile/decompositions/table.p
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +18,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from tests.op_row import make
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.dtypes import IR_DTYPES
+from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering import pointwise, special
 from torch_ocl_compile.lowering.graph import lower_graph
+from torch_ocl_compile.reference.interpreter import run_graph
 
 aten = torch.ops.aten
 F = torch.nn.functional
@@ -116,5 +121,27 @@ def test_row_is_part_of_a_formula(row: str) -> None:
 
 def test_every_row_has_a_case() -> None:
     by_table = {row for name, row in TABLES.items() if overload(name) is not None and name not in DECOMPOSED}
-    rows = {row[0] for row in ir.ops()}
+    rows = {row.name for row in ir.ops()}
     assert rows == by_table | FORMULAS.keys(), "a row of ops.def that no case reaches, or a case without a row"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8, torch.int64, torch.bool], ids=str)
+def test_constants_fold_to_what_the_row_says(dtype: torch.dtype) -> None:
+    """Computes each op on constants: by the interpreter, before and after simplification."""
+    numbers = [0.0, -0.0, 1.5, -2.25, math.inf, math.nan] if dtype.is_floating_point else [0, 1, -1, 2, 5, -128]
+    folded = set()
+    for row in ir.ops():
+        for values in itertools.product(numbers, repeat=row.arity):
+            builder = ir.Builder()
+            try:
+                result = builder.op(row.name, [builder.constant(v, IR_DTYPES[dtype], [1]) for v in values])
+            except UnsupportedError:
+                break
+            builder.output(result, [])
+            graph = builder.finish()
+            before = run_graph(graph, [])
+            graph.simplify()
+            if row.name not in {name for node in graph.nodes for name, *_ in node.ops}:
+                folded.add(row.name)
+                torch.testing.assert_close(run_graph(graph, []), before, rtol=0, atol=0, equal_nan=True)
+    assert {"add", "maximum", "lt", "logical_not", "relu"} <= folded

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_ocl_compile._C import ir
-from torch_ocl_compile.reference.scalar_ops import RULES, converted_operands, operation
+from torch_ocl_compile._C.ir import OpErrorKind, TypeRule
+from torch_ocl_compile.reference.scalar_ops import OPS, converted_operands, operation
 
 Tensor = torch.Tensor
 Error = Tensor | None
@@ -27,43 +27,6 @@ HALVES = (torch.float16, torch.bfloat16)
 UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-52}
 SMALLEST = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # Below it, a device may round to 0.
 LARGEST = {torch.float32: torch.finfo(torch.float32).max, torch.float64: torch.finfo(torch.float64).max}
-
-EXACT = frozenset(
-    (
-        "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "frac", "relu", "minimum", "maximum", "fmin", "fmax", "where",
-        "copysign", "frexp_mantissa", "frexp_exponent", "philox_uniform", "philox_lane", "philox_bits",
-        "order_key", "nextafter", "isnan", "isinf", "signbit", "fmod",
-    )
-)  # fmt: skip
-COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
-LOGIC = frozenset(["logical_and", "logical_or", "logical_xor", "logical_not"])
-ON_BITS = frozenset(("order_key", "nextafter"))
-# Errors in units of UNIT: twice the error that OpenCL allows for its own functions, and that kernels/base states for
-# ours. An op without a row gets the number of its cost in ops.def.
-OF_COST = {"cheap": 1.0, "special": 24.0, "slow": 160.0}
-OF_OP = {
-    "fma": 2.0,
-    "div": 8.0,
-    "sqrt": 8.0,
-    "rsqrt": 8.0,
-    "reciprocal": 8.0,
-    "remainder": 4.0,
-    "pow": 64.0,
-    "logaddexp": 32.0,
-}
-# Absolute errors in the same units, of functions that have zeros, or whose small values are differences of larger ones.
-ABSOLUTE = {
-    "lgamma": 64.0, "digamma": 64.0, "gelu_erf_slope": 32.0, "softplus": 8.0, "bessel_j0": 64.0, "bessel_j1": 64.0,
-    "bessel_y0": 64.0, "bessel_y1": 64.0, "spherical_bessel_j0": 64.0, "airy_ai": 64.0, "igamma": 64.0, "igammac": 64.0,
-    "philox_normal": 16.0, "tan": 8.0, "logaddexp": 16.0, "log_ndtr": 16.0, "ndtri": 64.0,
-}  # fmt: skip
-# Errors relative to the operand, of functions that are small differences: x * (1 + tanh) is near 0 for large negative x.
-OF_OPERAND = {"gelu_erf": 8.0, "gelu_tanh": 16.0, "erfinv": 32.0}
-# Functions that are computed by recurrences. Their error grows with their steps and their largest intermediate value.
-POLYNOMIALS = frozenset(
-    ["chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w", "hermite_h", "hermite_he", "laguerre", "legendre"]
-)
-COSTS: dict[str, str] = {row[0]: row[3] for row in ir.ops()}
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -77,10 +40,10 @@ def to_wide(values: Tensor) -> Tensor:
 
 def evaluated(name: str, dtype: torch.dtype, values: Sequence[Tensor]) -> Tensor:
     """Computes an op without its bound."""
-    if name in ON_BITS and dtype in (torch.float32, torch.int32):
+    if OPS[name].error.kind == OpErrorKind.k_in_type and dtype in (torch.float32, torch.int32):
         values = [v.float() if v.is_floating_point() else v for v in values]
-        return operation(name)(*converted_operands(RULES[name], values)).to(wide_dtype(dtype))
-    operands = [v.double() if v.is_floating_point() else v for v in converted_operands(RULES[name], values)]
+        return operation(name)(*converted_operands(name, values)).to(wide_dtype(dtype))
+    operands = [v.double() if v.is_floating_point() else v for v in converted_operands(name, values)]
     return operation(name)(*operands).to(wide_dtype(dtype))
 
 
@@ -89,9 +52,10 @@ def apply(name: str, dtype: torch.dtype, values: Sequence[Tensor], errors: Seque
     result = evaluated(name, dtype, values)
     if name == "where":
         return result, _where(values, errors)
-    if name in COMPARISONS:
+    rule = OPS[name].rule
+    if rule == TypeRule.k_bool:
         return result, _undecided(values, errors)
-    passed = _logic(errors) if name in LOGIC else _passed(name, dtype, values, errors, result)
+    passed = _logic(errors) if rule == TypeRule.k_logical else _passed(name, dtype, values, errors, result)
     if not dtype.is_floating_point:
         return result, passed
     return rounded(result, passed, _rounding(name, dtype, values, result, passed), dtype)
@@ -139,19 +103,18 @@ def finite(x: Tensor) -> Tensor:
 
 def _rounding(name: str, dtype: torch.dtype, values: Sequence[Tensor], result: Tensor, passed: Error) -> Error:
     """Returns the error that the op itself adds."""
-    if name in EXACT:
+    row = OPS[name].error
+    if row.kind in (OpErrorKind.k_exact, OpErrorKind.k_in_type):
         return None
     unit, size = UNIT[dtype], finite(result)
-    error = size * (OF_OP.get(name, OF_COST[COSTS[name]]) * unit)
-    if name in ("add", "sub", "mul"):
+    error = (size * row.relative + row.absolute) * unit
+    if row.kind == OpErrorKind.k_rounded:
         single = result.to(dtype).double()
         exact = single == result if passed is None else (single == result) & (passed == 0)
         error = torch.where(exact, 0.0, error)
-    else:
-        error = error + ABSOLUTE.get(name, 0.0) * unit
-    if name in OF_OPERAND:
-        error = error + finite(values[0].double()) * (OF_OPERAND[name] * unit)
-    if name in POLYNOMIALS:
+    if row.of_operand:
+        error = error + finite(values[0].double()) * (row.of_operand * unit)
+    if row.kind == OpErrorKind.k_recurrence:
         x, n = (finite(v.double()) for v in values)
         error = error + 64 * unit * (1 + n) ** 2 * (1 + size) * (1 + x)
     small = (size < 2.0**24 * SMALLEST[dtype]) & (result != 0)

@@ -19,8 +19,9 @@ import torch
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.dtypes import TORCH_DTYPES
+from torch_ocl_compile.reference import reductions
 from torch_ocl_compile.reference.attention import attention
-from torch_ocl_compile.reference.scalar_ops import RULES, converted_operands, operation
+from torch_ocl_compile.reference.scalar_ops import converted_operands, operation
 
 Tensor = torch.Tensor
 
@@ -96,7 +97,7 @@ class Nest:
             elif name == "cast":
                 value = operands[0]
             else:
-                value = operation(name)(*converted_operands(RULES[name], operands))
+                value = operation(name)(*converted_operands(name, operands))
             self.values.append(value.to(dtype))
 
     def full(self, value: Tensor) -> Tensor:
@@ -144,121 +145,6 @@ INDEX_OPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def _wide(x: Tensor) -> Tensor:
-    return x if x.is_floating_point() else x.to(torch.int64)
-
-
-def _extreme(x: Tensor, largest: bool) -> Tensor:
-    if x.dtype is torch.bool:
-        x = x.to(torch.int32)
-    if not x.shape[-1]:
-        info = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
-        low, high = (-math.inf, math.inf) if x.is_floating_point() else (info.min, info.max)
-        return torch.full(x.shape[:-1], low if largest else high, dtype=x.dtype)
-    return x.amax(-1) if largest else x.amin(-1)
-
-
-def _arg(x: Tensor, largest: bool, positions: Tensor) -> Tensor:
-    """Returns the position of the extreme value. Of equal values, the first wins; NaN wins over all."""
-    x = x.to(torch.int32) if x.dtype is torch.bool else x
-    best = _extreme(x, largest).unsqueeze(-1)
-    hit = torch.isnan(x) if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
-    hit = torch.where(hit.any(-1, keepdim=True), hit, x == best)
-    return torch.where(hit, positions.expand(x.shape), torch.iinfo(torch.int64).max).amin(-1)
-
-
-def _welford(x: Tensor) -> list[Tensor]:
-    x = _wide(x)
-    mean = x.double().mean(-1)
-    squares = (x.double() - mean.unsqueeze(-1)).square().sum(-1)
-    dtype = x.dtype if x.is_floating_point() else torch.float32
-    return [mean.to(dtype), squares.to(dtype)]
-
-
-def _softmax(x: Tensor) -> list[Tensor]:
-    largest = _extreme(x, True)
-    shifted = torch.where(x == largest.unsqueeze(-1), 0, x - largest.unsqueeze(-1))
-    return [largest, torch.exp(shifted).sum(-1)]
-
-
-# Name of a reduction -> a function that maps the reduced values of the body, with r dimensions flattened into the last
-# one, to the results.
-REDUCTIONS: dict[str, Callable[..., list[Tensor]]] = {
-    "sum": lambda x: [_wide(x).sum(-1)],
-    "prod": lambda x: [_wide(x).prod(-1)],
-    "max": lambda x: [_extreme(x, True)],
-    "min": lambda x: [_extreme(x, False)],
-    "any": lambda x: [x.bool().any(-1)],
-    "all": lambda x: [x.bool().all(-1)],
-    "argmax": lambda x, i: [_arg(x, True, i)],
-    "argmin": lambda x, i: [_arg(x, False, i)],
-    "welford": _welford,
-    "softmax": _softmax,
-}
-
-
-def _best(x: Tensor, i: Tensor, largest: bool) -> list[Tensor]:
-    """Returns value and position, which are the accumulators of argmax and argmin."""
-    where = _arg(x, largest, i)
-    x, i = torch.broadcast_tensors(x, i)
-    return [torch.gather(x, -1, (i == where.unsqueeze(-1)).int().argmax(-1, keepdim=True)).squeeze(-1), where]
-
-
-def _welford_parts(x: Tensor) -> list[Tensor]:
-    mean, squares = _welford(x)
-    return [mean, squares, torch.full_like(mean, x.shape[-1])]
-
-
-def _welford_merge(mean: Tensor, squares: Tensor, count: Tensor) -> list[Tensor]:
-    n = count.double().sum(-1, keepdim=True)
-    whole = (mean.double() * count).sum(-1, keepdim=True) / n
-    merged = (squares.double() + count * (mean.double() - whole).square()).sum(-1)
-    return [whole.squeeze(-1).to(mean.dtype), merged.to(mean.dtype)]
-
-
-def _softmax_merge(largest: Tensor, total: Tensor) -> list[Tensor]:
-    whole = _extreme(largest, True)
-    shifted = torch.where(largest == whole.unsqueeze(-1), 0, largest - whole.unsqueeze(-1))
-    return [whole, (total * torch.exp(shifted)).sum(-1)]
-
-
-# Overrides for reductions whose accumulators differ from their results (PARTIAL), or whose merge differs from a
-# reduction (FINAL).
-PARTIAL: dict[str, Callable[..., list[Tensor]]] = {
-    "argmax": lambda x, i: _best(x, i, True),
-    "argmin": lambda x, i: _best(x, i, False),
-    "welford": _welford_parts,
-}
-FINAL: dict[str, Callable[..., list[Tensor]]] = {"welford": _welford_merge, "softmax": _softmax_merge}
-STAGES = {"whole": REDUCTIONS, "partial": REDUCTIONS | PARTIAL, "final": REDUCTIONS | FINAL}
-
-
-def _scan(name: str, inputs: list[Tensor], reset: Tensor | None) -> list[Tensor]:
-    """Computes the reduction of every prefix of the last dimension. A prefix starts at the last reset."""
-    name = {"twosum": "sum", "softmax_twosum": "softmax"}.get(name, name)
-    begin = torch.zeros(inputs[0].shape[:-1], dtype=torch.int64)
-    steps = []
-    for k in range(inputs[0].shape[-1]):
-        if reset is not None:
-            begin = torch.where(reset[..., k], k, begin)
-        live = torch.arange(k + 1) >= begin.unsqueeze(-1)
-        steps.append(_prefix(name, [x[..., : k + 1] for x in inputs], live))
-    return [torch.stack(s, -1) for s in zip(*steps, strict=True)]
-
-
-def _prefix(name: str, inputs: list[Tensor], live: Tensor) -> list[Tensor]:
-    if name in ("last_max", "last_min"):
-        x, i = inputs
-        x = x.to(torch.int32) if x.dtype is torch.bool else x
-        best, where = (torch.cummax if name == "last_max" else torch.cummin)(x, -1)
-        return [best[..., -1], torch.gather(i, -1, where[..., -1:]).squeeze(-1)]
-    return REDUCTIONS[name](torch.where(live, inputs[0], IDENTITIES.get(name, 0)))
-
-
-# For each reduction, the value that stands for elements before a reset, if it is not 0.
-IDENTITIES: dict[str, float] = {"prod": 1, "max": -math.inf, "min": math.inf, "softmax": -math.inf}
-
-
 class Run:
     def __init__(
         self, graph: Any, args: Sequence[Any], calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]
@@ -299,7 +185,7 @@ class Run:
             )
             for statistics in node.outputs[1:]:  # The slices are merged later, so their assignment is arbitrary.
                 channels = _compute(self.buffers[node.outputs[0]]).transpose(0, 1).flatten(1)
-                whole = torch.stack(_welford_parts(channels))
+                whole = torch.stack(reductions.reduce("welford", "partial", [channels]))
                 self.write(
                     statistics,
                     torch.zeros_like(self.buffers[statistics]).index_copy(1, torch.tensor([0]), whole[:, None]),
@@ -333,10 +219,10 @@ class Run:
             inputs = [nest.full(nest.values[v]) for v in node.reduced]
             reset = nest.full(nest.values[node.reset]).bool() if node.reset >= 0 else None
             for store in node.stores:
-                nest.store(store, _scan(node.reduction, inputs, reset)[store.value])
+                nest.store(store, reductions.scan(node.reduction, inputs, reset)[store.value])
             return
         flat = [nest.full(nest.values[v]).reshape([*nest.shape, math.prod(nest.reduced)]) for v in node.reduced]
-        results = STAGES[node.stage][node.reduction](*flat)
+        results = reductions.reduce(node.reduction, node.stage, flat)
         nest.reduced = []
         for store in node.stores:
             nest.store(store, results[store.value])

@@ -53,6 +53,11 @@ def normal_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.sqrt(-2 * torch.log(1 - u0)) * torch.cos(2 * math.pi * u1)
 
 
+def bits_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Returns 64 random bits as int64: word 1 (high) and word 0 (low)."""
+    return (words[1] << 32) | words[0]
+
+
 def _elements(size: Sequence[int]) -> torch.Tensor:
     return torch.arange(math.prod(size)).reshape(list(size))
 
@@ -66,6 +71,4 @@ def philox_normal(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
 
 
 def philox_bits(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
-    """Returns 64 random bits per element, as int64: word 1 (high) and word 0 (low)."""
-    words = philox(torch.tensor(seed), torch.tensor(offset), _elements(size))
-    return (words[1] << 32) | words[0]
+    return bits_of(philox(torch.tensor(seed), torch.tensor(offset), _elements(size)))

@@ -15,7 +15,8 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.reference.attention import Scores
 from torch_ocl_compile.reference.error_bounds import Error, added, finite, normalized_bound
 from torch_ocl_compile.reference.interpreter import convolve
-from torch_ocl_compile.reference.reduction_bounds import Bounded, growth, welford
+from torch_ocl_compile.reference.reduction_bounds import Bounded, growth, reduce
+from torch_ocl_compile.reference.reductions import merged
 
 Tensor = torch.Tensor
 
@@ -111,17 +112,14 @@ def merged_statistics(slices: Tensor, whole: Tensor, error: Error) -> dict[str, 
     """Merges the slices [3, n, k] of mean, m2 and count that a convolution stores, for each channel. Returns name ->
     (merged, expected, bound), where the expected statistics come from the convolution's result `whole` [b, k, h, w].
     """
-    mean, squares, count = slices
-    n = count.sum(0)
-    merged = (mean * count).sum(0) / n
-    spread = (squares + count * (mean - merged).square()).sum(0)
+    mean, spread, n = merged("welford", list(slices.transpose(1, 2)))
     channels = whole.double().transpose(0, 1).flatten(1)
     bounds = None if error is None else error.expand(whole.shape).transpose(0, 1).flatten(1)
     unit = 2.0**-24
-    (expected, mean_error), (expected_spread, spread_error) = welford(channels, bounds, unit)
-    extra = growth(mean.shape[0]) * unit
+    (expected, mean_error), (expected_spread, spread_error) = reduce("welford", "whole", [(channels, bounds)], unit)
+    extra = growth(slices.shape[1]) * unit
     return {
-        "the mean": (merged, expected, normalized_bound(added(mean_error, extra * finite(channels).mean(-1)))),
+        "the mean": (mean, expected, normalized_bound(added(mean_error, extra * finite(channels).mean(-1)))),
         "m2": (spread, expected_spread, normalized_bound(added(spread_error, extra * expected_spread))),
         "the count": (n, torch.full_like(n, float(channels.shape[1])), None),
     }
