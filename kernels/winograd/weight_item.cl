@@ -73,6 +73,22 @@ OCL_INLINE void transform_sums(const VEC* d, VEC* o) {
   o[2] = even + d[3];
 }
 
+// Writes B' d B of VW channels of a patch, its 16 points `step` floats apart. patch: pointers to the channels of 16 pixels.
+ALWAYS_INLINE void put_patch(__global float* to, const int step, __global const IN_T** patch, const int c) {
+  VEC half_done[4][4];  // B' d
+  OCL_UNROLL for (int s = 0; s < 4; ++s) {
+    VEC d[4], o[4];
+    OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = LOADV(patch[r * 4 + s], c);
+    transform_input(d, o);
+    OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
+  }
+  OCL_UNROLL for (int r = 0; r < 4; ++r) {
+    VEC o[4];
+    transform_input(half_done[r], o);
+    OCL_UNROLL for (int s = 0; s < 4; ++s) VSTORE(o[s], to + (r * 4 + s) * step);
+  }
+}
+
 ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
                                    __global const IN_T* restrict dy, const ulong dy_offset,
                                    __global const IN_T* restrict zeros, const ulong zeros_offset,
@@ -124,20 +140,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             ++n;
           }
         }
-        for (int c = 0; c < cols_c; c += VW) {
-          VEC half_done[4][4];  // B' d
-          OCL_UNROLL for (int s = 0; s < 4; ++s) {
-            VEC d[4], o[4];
-            OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = LOADV(patch[r * 4 + s], c);
-            transform_input(d, o);
-            OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
-          }
-          OCL_UNROLL for (int r = 0; r < 4; ++r) {
-            VEC o[4];
-            transform_input(half_done[r], o);
-            OCL_UNROLL for (int s = 0; s < 4; ++s) VSTORE(o[s], V + ((r * 4 + s) * TILE_BLOCK + t) * CB + c);
-          }
-        }
+        for (int c = 0; c < cols_c; c += VW) put_patch(V + t * CB + c, TILE_BLOCK * CB, patch, c);
         // beyond the last vector of columns it reads the last one again
         for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW) {
           const int from = min(k, cols_k - VW);

@@ -8,7 +8,10 @@ from cl_binding import Long, devices
 DEVICES = devices()
 WIDTHS = [16, 8, 4]  # Values of the macro VW.
 pytestmark = [pytest.mark.skipif(not DEVICES, reason="no OpenCL CPU device"), pytest.mark.sampled(first=3)]
-ceil = lambda a, b: -(-a // b)
+
+
+def ceil(a: int, b: int) -> int:
+    return -(-a // b)
 
 
 @pytest.fixture(params=DEVICES, ids=repr)
@@ -32,7 +35,7 @@ def poison(*shape: int) -> torch.Tensor:
 
 def pack_panels(b: torch.Tensor, panel: int) -> torch.Tensor:
     """Packs [..., K, N] into [..., ceil(N/panel), K, panel], padded with zeros."""
-    k, n = b.shape[-2:]
+    n = b.shape[-1]
     b = F.pad(b, (0, ceil(n, panel) * panel - n))
     return b.unflatten(-1, (-1, panel)).transpose(-2, -3).contiguous()
 
@@ -82,7 +85,7 @@ def test_gemm_layouts(device, a_layout, b_layout):
 
 @pytest.mark.parametrize("VW", WIDTHS)
 def test_gemm_vector_widths(device, VW):
-    for MR, NV, panel in ((6, 4, 64 // VW), (12, 2, 1), (4, 2, 1), (6, 1, 1)):
+    for MR, NV in ((6, 4), (12, 2), (4, 2), (6, 1)):
         for b_layout in (0, 1):
             gemm(device, torch.randn(1, 2 * MR + 1, 20), torch.randn(1, 20, 3 * NV * VW - 1), 0, b_layout, VW=VW, MR=MR, NV=NV, MT=2)
     gemm(device, torch.randn(1, 7, 20), torch.randn(1, 20, 100), VW=VW, NV=1, PANEL=32)
@@ -169,16 +172,20 @@ def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, tap_bloc
     y = poison(n, H, W, channels)
     kernel = device.build("conv/item.cl", "conv_item", DATA_GRADIENT=int(gradient), **m)
     kernel((ceil(n * ceil(H, phases[0]) * ceil(W, phases[1]), m["MR"] * m["MT"]), groups * ceil(K, tn), phases[0] * phases[1]),
-           x, packed, torch.zeros(C), n, C, *x.shape[2:], K, H, W, groups, R, S, *stride, *pad, *dil, x.stride(2), x.stride(3), x.stride(1), tap_block, Long(x.stride(0)),
+           x, packed, torch.zeros(C), n, C, *x.shape[2:], K, H, W, groups, R, S, *stride, *pad, *dil, x.stride(2), x.stride(3),
+           x.stride(1), tap_block, Long(x.stride(0)),
            y, H, W, channels)
     agree(y.permute(0, 3, 1, 2), reference, C * R * S)
 
 
 # (N, C, H, W, K, R, S, stride, pad, dilation, groups)
 CONVOLUTIONS = [
-    (1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1), (2, 16, 7, 9, 64, 3, 3, 1, 1, 1, 1), (1, 33, 8, 5, 65, 3, 3, 2, 1, 1, 1), (2, 5, 13, 11, 63, 3, 2, 3, 2, 1, 1),
-    (1, 130, 6, 6, 31, 1, 1, 2, 0, 1, 1), (1, 8, 12, 12, 17, 3, 3, 1, 2, 2, 1), (1, 4, 15, 9, 20, 5, 1, 2, 3, 1, 1), (2, 12, 9, 9, 24, 3, 3, 2, 1, 1, 3),
-    (1, 6, 5, 5, 12, 3, 3, 1, 1, 1, 6), (1, 134, 6, 6, 132, 3, 3, 1, 1, 1, 2), (1, 3, 20, 20, 64, 7, 7, 2, 3, 1, 1), (2, 2, 4, 4, 8, 2, 2, 2, 0, 1, 1), (1, 3, 3, 3, 5, 3, 3, 3, 4, 2, 1),
+    (1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1), (2, 16, 7, 9, 64, 3, 3, 1, 1, 1, 1), (1, 33, 8, 5, 65, 3, 3, 2, 1, 1, 1), (2, 5, 13, 11, 63,
+    3, 2, 3, 2, 1, 1),
+    (1, 130, 6, 6, 31, 1, 1, 2, 0, 1, 1), (1, 8, 12, 12, 17, 3, 3, 1, 2, 2, 1), (1, 4, 15, 9, 20, 5, 1, 2, 3, 1, 1), (2, 12, 9, 9,
+    24, 3, 3, 2, 1, 1, 3),
+    (1, 6, 5, 5, 12, 3, 3, 1, 1, 1, 6), (1, 134, 6, 6, 132, 3, 3, 1, 1, 1, 2), (1, 3, 20, 20, 64, 7, 7, 2, 3, 1, 1), (2, 2, 4, 4,
+    8, 2, 2, 2, 0, 1, 1), (1, 3, 3, 3, 5, 3, 3, 3, 4, 2, 1),
 ]
 
 
@@ -232,11 +239,13 @@ def winograd(device, x, w, pad=(1, 1), gradient=False, out_hw=None, tile_block=5
     y, splits = poison(n, H, W, K), ceil(panels, panels_per_item)
     scratch = poison(items * splits * 16 * tile_block * (ceil(C, m["VW"]) * m["VW"] + tn))
     device.build("winograd/item.cl", "winograd_item", **m)(
-        (items, splits, 1), x, u, torch.zeros(C), scratch, n, C, *x.shape[2:], K, H, W, *pad, x.stride(2), x.stride(3), tile_block, panels_per_item, Long(x.stride(0)), y, H, W, K)
+        (items, splits, 1), x, u, torch.zeros(C), scratch, n, C, *x.shape[2:], K, H, W, *pad, x.stride(2), x.stride(3), tile_block,
+        panels_per_item, Long(x.stride(0)), y, H, W, K)
     agree(y.permute(0, 3, 1, 2), reference, 9 * C)
 
 
-@pytest.mark.parametrize("case", [(1, 1, 1, 1, 1, 1), (2, 16, 7, 6, 64, 1), (1, 17, 8, 9, 65, 0), (1, 40, 5, 5, 130, 2), (3, 64, 4, 4, 30, 1)], ids=str)
+@pytest.mark.parametrize("case", [(1, 1, 1, 1, 1, 1), (2, 16, 7, 6, 64, 1), (1, 17, 8, 9, 65, 0), (1, 40, 5, 5, 130, 2), (3, 64, 4,
+    4, 30, 1)], ids=str)
 def test_winograd(device, case):
     n, c, h, w_, k, pad = case
     x, w = nhwc(torch.randn(n, c, h, w_)), torch.randn(k, c, 3, 3)
@@ -257,8 +266,10 @@ def conv_weight(device, x, dy, w_shape, stride=(1, 1), pad=(0, 0), dil=(1, 1), g
     reference = torch.nn.grad.conv2d_weight(x.double(), w_shape, dy.double(), stride, pad, dil, groups)
     out, K = poison(splits, *w_shape), k // groups
     device.build("conv/weight_item.cl", "conv_weight_item", **m)(
-        (groups * ceil(K, tn), ceil(R * S * C, m["MR"] * m["MT"]), splits), x, dy, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], groups, R, S, *stride, *pad, *dil,
-        x.stride(2), x.stride(3), x.stride(1), dy.stride(2), dy.stride(3), dy.stride(1), Long(x.stride(0)), Long(dy.stride(0)), out, C, R, S)
+        (groups * ceil(K, tn), ceil(R * S * C, m["MR"] * m["MT"]), splits), x, dy, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:],
+        groups, R, S, *stride, *pad, *dil,
+        x.stride(2), x.stride(3), x.stride(1), dy.stride(2), dy.stride(3), dy.stride(1), Long(x.stride(0)), Long(dy.stride(0)),
+        out, C, R, S)
     agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
 
 
@@ -287,7 +298,8 @@ def winograd_weight(device, x, dy, pad, splits=1, items=2, **macros):
     agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
 
 
-@pytest.mark.parametrize("case", [(1, 16, 1, 1, 16, 1), (2, 16, 7, 6, 80, 1), (1, 48, 8, 9, 64, 0), (1, 80, 5, 5, 48, 2), (3, 64, 4, 4, 144, 1)], ids=str)
+@pytest.mark.parametrize("case", [(1, 16, 1, 1, 16, 1), (2, 16, 7, 6, 80, 1), (1, 48, 8, 9, 64, 0), (1, 80, 5, 5, 48, 2), (3, 64,
+    4, 4, 144, 1)], ids=str)
 def test_winograd_weight_gradient(device, case):
     n, c, h, w_, k, pad = case
     x = nhwc(torch.randn(n, c, h, w_))
@@ -305,13 +317,15 @@ def conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, splits=1, items
     out = poison(splits, *w_shape)
     scratch = poison(items * (m["PIXEL_BLOCK"] * (m["CB"] + m["KB"] + 2 * m["VW"]) + m["CB"] * m["KB"]))
     device.build("conv/weight_packed_item.cl", "conv_weight_packed_item", **m)(
-        (items, 1, 1), x, dy, torch.zeros(C), scratch, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], R, S, stride, stride, pad, pad, dil, dil,
+        (items, 1, 1), x, dy, torch.zeros(C), scratch, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], R, S, stride, stride, pad,
+        pad, dil, dil,
         x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), splits, Long(x.stride(0)), Long(dy.stride(0)), out, C, R, S)
     agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
 
 
 @pytest.mark.parametrize("case", [
-    (1, 16, 1, 1, 16, 1, 1, 0, 1), (2, 80, 7, 6, 144, 1, 2, 0, 1), (2, 48, 9, 8, 80, 3, 2, 1, 1), (1, 16, 11, 12, 32, 3, 1, 2, 2), (1, 64, 9, 9, 16, 5, 3, 2, 1),
+    (1, 16, 1, 1, 16, 1, 1, 0, 1), (2, 80, 7, 6, 144, 1, 2, 0, 1), (2, 48, 9, 8, 80, 3, 2, 1, 1), (1, 16, 11, 12, 32, 3, 1, 2, 2),
+    (1, 64, 9, 9, 16, 5, 3, 2, 1),
 ], ids=str)
 def test_packed_weight_gradient(device, case):
     n, c, h, w_, k, r, stride, pad, dil = case
@@ -328,7 +342,8 @@ def test_packed_weight_gradient(device, case):
 
 @pytest.mark.parametrize("VW", WIDTHS)
 @pytest.mark.parametrize("case", [
-    (1, 16, 1, 1, 3, 3, 1, 1, 1), (2, 37, 7, 9, 3, 3, 1, 1, 1), (2, 32, 11, 10, 3, 3, 2, 1, 1), (1, 24, 12, 12, 3, 3, 2, 1, 1), (1, 17, 9, 14, 5, 3, 1, 2, 1),
+    (1, 16, 1, 1, 3, 3, 1, 1, 1), (2, 37, 7, 9, 3, 3, 1, 1, 1), (2, 32, 11, 10, 3, 3, 2, 1, 1), (1, 24, 12, 12, 3, 3, 2, 1, 1), (1,
+    17, 9, 14, 5, 3, 1, 2, 1),
     (1, 20, 13, 13, 3, 3, 3, 2, 1), (1, 16, 12, 11, 3, 3, 1, 2, 2), (1, 19, 13, 12, 2, 5, 2, 3, 2), (2, 16, 20, 20, 7, 7, 4, 3, 1),
 ], ids=str)
 def test_depthwise(device, case, VW):
@@ -340,12 +355,15 @@ def test_depthwise(device, case, VW):
     for kind, source, shape in ((0, x, reference.shape), (1, dy, x.shape)):
         y = poison(n, shape[2], shape[3], c)
         device.build("depthwise/item.cl", "depthwise_item", DEPTHWISE_KIND=kind, **macros)(
-            (n * shape[2], ceil(blocks, 2), 1), source, packed, n, c, *source.shape[2:], *shape[2:], pad, pad, source.stride(2), source.stride(3), 2,
+            (n * shape[2], ceil(blocks, 2), 1), source, packed, n, c, *source.shape[2:], *shape[2:], pad, pad, source.stride(2),
+            source.stride(3), 2,
             Long(source.stride(0)), y, shape[2], shape[3], c)
         expected = reference if kind == 0 else torch.nn.grad.conv2d_input(x.shape, w.double(), dy.double(), stride, pad, dil, c)
         agree(y.permute(0, 3, 1, 2), expected, r * s)
     for splits in (1, 3):
         dw = poison(r, s, splits, c)
         device.build("depthwise/item.cl", "depthwise_item", DEPTHWISE_KIND=2, **macros)(
-            (blocks, splits, 1), x, dy, n, c, h, w_, oh, ow, pad, pad, x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), Long(x.stride(0)), Long(dy.stride(0)), dw, splits * c)
-        agree(dw.sum(2).permute(2, 0, 1)[:, None], torch.nn.grad.conv2d_weight(x.double(), w.shape, dy.double(), stride, pad, dil, c), n * oh * ow)
+            (blocks, splits, 1), x, dy, n, c, h, w_, oh, ow, pad, pad, x.stride(2), x.stride(3), dy.stride(2), dy.stride(3),
+            Long(x.stride(0)), Long(dy.stride(0)), dw, splits * c)
+        agree(dw.sum(2).permute(2, 0, 1)[:, None], torch.nn.grad.conv2d_weight(x.double(), w.shape, dy.double(), stride, pad, dil,
+            c), n * oh * ow)

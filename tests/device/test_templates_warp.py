@@ -117,7 +117,8 @@ def test_attention_of_inputs_that_are_not_aligned(ocl_device, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape, tensor_cores", [(shape, True) for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1] + [(ATTENTIONS[1], False)])
+@pytest.mark.parametrize("shape, tensor_cores", [(shape,
+    True) for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1] + [(ATTENTIONS[1], False)])
 def test_gradients_of_attention(ocl_device, shape, tensor_cores, dtype, tmp_path):
     """The gradients read the row maxima and sums that the forward kernel stores. If the tensor core kernel of the
     gradient is disabled, the portable kernel computes it."""
