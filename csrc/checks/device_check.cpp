@@ -197,7 +197,7 @@ std::string verdict_on(runtime::Device& device, const runtime::BinaryStore& stor
   const std::tuple known{device.index(), subject.row.id, subject.checked.type};
   if (const auto found = verdicts->find(known); found != verdicts->end()) return found->second;
 
-  std::vector<CheckCase> cases = schedule::check_cases(subject.row, subject.checked.type);
+  std::vector<CheckCase> cases = schedule::check_cases(subject.row, subject.checked.type, device.caps().matrix);
   Programs programs;
   for (const CheckCase& check : cases) collect_texts(check, programs);
   std::string key = std::to_string(subject.checked.tolerance);
@@ -290,7 +290,7 @@ bool is_surpassed(const KernelAndType& subject, const Caps& caps) {
 Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
   // A kernel is checked before its variants, and warpgroup kernels before warp kernels.
   for (const bool form : {false, true})
-    for (const KernelLevel level : {KernelLevel::k_warpgroup, KernelLevel::k_warp})
+    for (const KernelLevel level : {KernelLevel::k_warpgroup, KernelLevel::k_warp, KernelLevel::k_subgroup_matrix})
       for (const KernelRow& row : kernel_rows()) {
         if (row.level != level || (row.base != row.id) != form) continue;
         for (const KernelRow::Checked& checked : row.types) {

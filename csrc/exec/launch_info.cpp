@@ -70,10 +70,7 @@ runtime::LaunchInfoPtr launch_info(const RunState& state, size_t index) {
   info->bytes = value_of(state, launch.work.bytes);
   info->flops = value_of(state, launch.work.flops);
   const schedule::Group& group = plan.schedule.groups[launch.group];
-  if (group.kind == schedule::GroupKind::kTemplate) {
-    const KernelLevel level = kernel_row(group.launch.kernel).level;
-    info->tensor_cores = level == KernelLevel::k_warp || level == KernelLevel::k_warpgroup;
-  }
+  if (group.kind == schedule::GroupKind::kTemplate) info->tensor_cores = kernel_row(group.launch.kernel).on_tensor_cores();
   info->title = title(state, launch, *info);
   return info;
 }

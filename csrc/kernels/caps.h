@@ -6,6 +6,7 @@
 #include <string>
 
 #include "csrc/kernels/kernels.h"
+#include "csrc/kernels/matrix_instructions.h"
 
 namespace ocl {
 
@@ -35,6 +36,8 @@ struct Caps {
   // The kernels of kernels/kernels.def that the device may use. A tensor core kernel is in the set if its instructions
   // exist; csrc/checks tests the kernel itself before a plan uses it.
   KernelSet kernels = portable_kernels();
+  // What the kernels of the level subgroup_matrix multiply with.
+  MatrixInstructions matrix = MatrixInstructions::kNone;
   bool queue_priorities = false;    // Queues can have a high or low priority (cl_khr_priority_hints).
   bool marker_times = true;         // The event of a marker holds the time at which the device reached the marker.
   int max_kernel_arg_bytes = 4096;  // Largest total size of a kernel's arguments in bytes.

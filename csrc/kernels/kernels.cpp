@@ -27,7 +27,7 @@ std::vector<KernelArgument> parse_arguments(std::string_view text) {
 }
 
 constexpr const char* kTypeNames[] = {"tf32", "fp32", "bf16", "fp16"};
-constexpr const char* kLevelNames[] = {"item", "group", "warp", "warpgroup"};
+constexpr const char* kLevelNames[] = {"item", "group", "subgroup_matrix", "warp", "warpgroup"};
 constexpr const char* kOperationNames[] = {"gemm",        "gemm_wide",       "gemm_packed", "conv",      "conv_wide",
                                            "conv_packed", "conv_statistics", "conv_weight", "attention", "attention_gradient",
                                            "pack"};
@@ -85,6 +85,10 @@ const std::vector<KernelRow>& kernel_rows() {
   {                                                        \
     {KernelType::kTf32, tf32}, { KernelType::kFp32, fp32 } \
   }
+#define MATRIX(fp32, bf16, fp16)                                                      \
+  {                                                                                   \
+    {KernelType::kFp32, fp32}, {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
+  }
 #define HALVES(bf16, fp16)                                 \
   {                                                        \
     {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
@@ -115,6 +119,7 @@ const std::vector<KernelRow>& kernel_rows() {
 #undef FLOATS
 #undef HALVES
 #undef TENSOR_FP32
+#undef MATRIX
 #undef TENSOR
   OCL_ASSERT(rows->size() <= 64, "KernelSet has a bit for each of 64 kernels");
   return *rows;

@@ -16,8 +16,8 @@ enum class KernelId : uint8_t {
 #undef OCL_KERNEL
 };
 
-/// Who computes a tile of the output: a work-item, work-group, warp or warpgroup.
-enum class KernelLevel : uint8_t { k_item, k_group, k_warp, k_warpgroup };
+/// Who computes a tile of the output: a work-item, a work-group, a subgroup with matrix instructions, a warp or a warpgroup.
+enum class KernelLevel : uint8_t { k_item, k_group, k_subgroup_matrix, k_warp, k_warpgroup };
 
 /// What a kernel computes. conv is the forward convolution and the gradient of its input. Suffixes name special forms
 /// of a kernel: tiles of 256 columns (wide), packed operands (packed), statistics of the output's channels
@@ -66,7 +66,7 @@ struct KernelRow {
   std::vector<Checked> types;
   std::vector<const char*> files;
   std::vector<KernelArgument> arguments;
-  bool on_tensor_cores() const { return level == KernelLevel::k_warp || level == KernelLevel::k_warpgroup; }
+  bool on_tensor_cores() const { return level != KernelLevel::k_item && level != KernelLevel::k_group; }
   /// True for the portable kernels of attention and for packs. They cannot be disabled, because no other kernel
   /// computes the same.
   bool is_required() const;

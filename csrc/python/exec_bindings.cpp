@@ -199,6 +199,7 @@ Caps caps_from(const py::dict& d) {
   if (d.contains("disable"))
     for (const std::string& name : names_of(d["disable"].cast<std::string>())) caps.kernels.remove(name);
   take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);
+  if (d.contains("matrix")) caps.matrix = matrix_instructions(d["matrix"].cast<std::string>());
   return caps;
 }
 
@@ -334,14 +335,14 @@ std::string disable_fault(const std::string& value) {
 }
 
 /// Returns the check cases for one type of a kernel, with expected results. `only` is the number of a single
-/// case, or -1 for all.
-py::list check_cases(const std::string& kernel, const std::string& type, int only) {
+/// case, or -1 for all. `matrix` is what kernels of the level subgroup_matrix multiply with.
+py::list check_cases(const std::string& kernel, const std::string& type, int only, const std::string& matrix) {
   py::list list;
   for (const KernelRow& row : kernel_rows())
     for (const KernelRow::Checked& checked : row.types) {
       if (row.name != kernel || name(checked.type) != type) continue;
       int number = 0;
-      for (checks::CheckCase& check : schedule::check_cases(row, checked.type)) {
+      for (checks::CheckCase& check : schedule::check_cases(row, checked.type, matrix_instructions(matrix))) {
         if (number++ != only && only >= 0) continue;
         check.fill(check);
         py::dict d;
@@ -391,7 +392,7 @@ void bind_exec(py::module_& m) {
   e.def("kernels", &kernels);
   e.attr("LARGEST_HEAD_SIZE") = kLargestHeadSize;
   e.def("disable_fault", &disable_fault, py::arg("value"));
-  e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1);
+  e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1, py::arg("matrix") = "mfma4");
   e.def("tuning_cases", &tuning_cases, py::arg("graph"), py::arg("device_index"), py::arg("options"));
   e.def(
       "tuning_cases_for",

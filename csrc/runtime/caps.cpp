@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "csrc/runtime/cl_bindings.h"
+#include "csrc/runtime/matrix_probes.h"
 #include "csrc/runtime/tensor_core_probes.h"
 #include "csrc/support/os.h"
 
@@ -109,6 +110,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   const bool inline_instructions = build_probe(device, context, rounds, "") > 0;
   if (inline_instructions && probe_mma(context, device, "")) caps.kernels.add(KernelLevel::k_warp);
   if (inline_instructions && probe_wgmma(context, device, "")) caps.kernels.add(KernelLevel::k_warpgroup);
+  if (!inline_instructions) probe_matrix_instructions(context, device, extensions, caps);
   return caps;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "csrc/runtime/hidden_instructions.h"
+#include "csrc/runtime/probe_program.h"
 
 namespace ocl::runtime {
 namespace {
@@ -48,42 +49,16 @@ __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void k(__global float* 
   for (int i = 0; i < 4; ++i) out[4 * t + i] = d[i];
 })CL";
 
-/// Runs kernel "k" with one work-group of `items` work-items. Returns true if each work-item stores `expected` four
-/// times.
+/// Runs the probe with one work-group. Returns true if each work-item stores `expected` four times.
 bool gives(cl_context context, cl_device_id device, cl_program program, size_t items, float expected) {
-  cl_int status = CL_SUCCESS;
-  KernelHandle kernel(clCreateKernel(program, "k", &status));
-  if (status != CL_SUCCESS) return false;
-  std::vector<float> values(4 * items);
-  MemHandle out(clCreateBuffer(context, CL_MEM_READ_WRITE, values.size() * sizeof(float), nullptr, &status));
-  if (status != CL_SUCCESS) return false;
-  QueueHandle queue(clCreateCommandQueue(context, device, 0, &status));
-  if (status != CL_SUCCESS) return false;
-  cl_mem memory = out.get();
-  if (clSetKernelArg(kernel.get(), 0, sizeof(memory), &memory) != CL_SUCCESS ||
-      clEnqueueNDRangeKernel(queue.get(), kernel.get(), 1, nullptr, &items, &items, 0, nullptr, nullptr) != CL_SUCCESS)
-    return false;
-  cl_event raw = nullptr;
-  if (clEnqueueReadBuffer(queue.get(), memory, CL_FALSE, 0, values.size() * sizeof(float), values.data(), 0, nullptr, &raw) !=
-          CL_SUCCESS ||
-      clFlush(queue.get()) != CL_SUCCESS)
-    return false;
-  const EventHandle event(raw);
-  if (wait_within(raw, std::chrono::seconds(2)) != Completion::kDone) return false;
-  return std::all_of(values.begin(), values.end(), [&](float value) { return value == expected; });
-}
-
-ProgramHandle built(cl_context context, cl_device_id device, const char* text, const char* options) {
-  cl_int status = CL_SUCCESS;
-  ProgramHandle program(clCreateProgramWithSource(context, 1, &text, nullptr, &status));
-  if (status != CL_SUCCESS || clBuildProgram(program.get(), 1, &device, options, nullptr, nullptr) != CL_SUCCESS) return {};
-  return program;
+  const std::vector<float> values = run_probe(context, device, program, items, 4 * items);
+  return !values.empty() && std::all_of(values.begin(), values.end(), [&](float value) { return value == expected; });
 }
 
 }  // namespace
 
 bool probe_wgmma(cl_context context, cl_device_id device, const char* options) {
-  const ProgramHandle covered = built(context, device, kWarpgroupProbe, options);
+  const ProgramHandle covered = build_probe_program(context, device, kWarpgroupProbe, options);
   if (covered.get() == nullptr) return false;
   cl_int status = CL_SUCCESS;
   const ProgramHandle program = uncover_instructions(context, device, covered.get(), options, &status);
@@ -91,7 +66,7 @@ bool probe_wgmma(cl_context context, cl_device_id device, const char* options) {
 }
 
 bool probe_mma(cl_context context, cl_device_id device, const char* options) {
-  const ProgramHandle program = built(context, device, kWarpProbe, options);
+  const ProgramHandle program = build_probe_program(context, device, kWarpProbe, options);
   return program.get() != nullptr && gives(context, device, program.get(), 32, 25.0f);
 }
 

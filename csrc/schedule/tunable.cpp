@@ -93,6 +93,7 @@ std::string problem_of(const ir::Graph& graph, const ir::Node& node, const Caps&
   for (const KernelLevel level : {KernelLevel::k_warpgroup, KernelLevel::k_warp})
     if (caps.kernels.has(tensor_core_kernel(KernelOperation::k_gemm, level), KernelType::kFp32))
       return text + " " + name(level);
+  if (caps.matrix != MatrixInstructions::kNone) text += std::string(" ") + matrix_row(caps.matrix).name;
   return text;
 }
 

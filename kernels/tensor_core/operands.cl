@@ -1,32 +1,8 @@
-// kernels/tensor_core/operands.cl: what all kernels on tensor cores share: types of operands, copies into local memory,
-// conversions. Comes before tensor_core/wgmma.cl or tensor_core/warp.cl.
+// kernels/tensor_core/operands.cl: what the kernels with mma and wgmma share: copies into local memory, conversions.
+// Comes after tensor_core/types.cl, before tensor_core/wgmma.cl or tensor_core/warp.cl.
 //
-// Operands are fp32, or of 16 bits with IN_BF16 or IN_HALF. They are stored in global and local memory with the same
-// type. A chunk is 16 bytes of neighbouring elements. A step covers 8 chunks of the depth, so a row of a step has 128
-// bytes.
-#if defined(IN_BF16) || defined(IN_HALF)
-#define HALVES 1
-#define OPERAND_T ushort
-#define CHUNK 8
-#undef TERMS
-#define TERMS 1
-#else
-#define HALVES 0
-#define OPERAND_T float
-#define CHUNK 4
-#endif
-#ifndef TERMS
-#define TERMS 3  // products that stand for one product of floats: 3 (fp32), 1 (TF32)
-#endif
+// A step covers 8 chunks of the depth, so a row of a step has 128 bytes.
 #define TILE_K (8 * CHUNK)
-#define CHUNK_ALIGNED(offset) (ALIGNED_BASES || (offset) % CHUNK == 0)  // as ALIGNED of base/types.cl, for chunks
-
-// STOREA is STOREV for aligned vectors. A whole tile is stored by STOREA without a condition on each vector, so that
-// the loads of an epilogue are in flight together.
-#ifndef STORES_ALIGNED
-#define STORES_ALIGNED 0
-#define STOREA STOREV
-#endif
 
 // ---- instructions ----
 ALWAYS_INLINE uint local_address(__local const void* p) {
@@ -91,11 +67,4 @@ ALWAYS_INLINE float exp2_of(const float x) {
 // is the 128-byte swizzle of wgmma.
 ALWAYS_INLINE int row_chunk(const int row, const int chunk) {
   return row * TILE_K + (chunk ^ (row & 7)) * CHUNK;
-}
-
-// Returns the row and column of tile number g, counted in tiles. Tiles are numbered in bands of 8 rows, so that
-// work-groups which run at the same time share operands in the cache.
-ALWAYS_INLINE int2 tile_at(const int g, const int m_tiles, const int n_tiles) {
-  const int band = g / (8 * n_tiles) * 8, rows = min(m_tiles - band, 8), in_band = g - band * n_tiles;
-  return (int2)(band + in_band % rows, in_band / rows);
 }

@@ -70,7 +70,7 @@ TEST_CASE("a new row is all that a kernel needs") {
   CHECK(chosen(without) == "gemm_scratch_warp");
 
   for (const KernelRow::Checked& checked : row.types) {
-    const std::vector<checks::CheckCase> cases = schedule::check_cases(row, checked.type);
+    const std::vector<checks::CheckCase> cases = schedule::check_cases(row, checked.type, MatrixInstructions::kNone);
     CHECK(!cases.empty());
     for (const checks::CheckCase& check : cases) CHECK(checks::text_of(check).find("void KERNEL_NAME") != std::string::npos);
   }
@@ -93,7 +93,7 @@ TEST_CASE("names of kernels") {
   CHECK(set.has(KernelId::k_attention_item));
   CHECK_THROWS_WITH_AS(set.remove("attention_item"), doctest::Contains("no other kernel computes"), Error);
   CHECK_THROWS_WITH_AS(set.remove("gemm_item:int"), doctest::Contains("ends in no type"), Error);
-  CHECK_THROWS_WITH_AS(set.remove("gem"), doctest::Contains("there are item, group, warp, warpgroup, gemm,"), Error);
+  CHECK_THROWS_WITH_AS(set.remove("gem"), doctest::Contains("there are item, group, subgroup_matrix, warp,"), Error);
   CHECK(names_of(",warp,,gemm_warp:bf16") == std::vector<std::string>{"warp", "gemm_warp:bf16"});
 }
 

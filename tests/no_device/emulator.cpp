@@ -29,7 +29,19 @@
 using uint = unsigned;
 using ulong = unsigned long;
 
-#ifdef WARP_M  // A work-group has warps that multiply, or consumer warpgroups and PRODUCERS work-items that copy.
+#define LANES_HOST 32
+#if defined(SUB_M)  // A work-group has subgroups with matrix instructions, warps that multiply, or consumer warpgroups and
+                    // PRODUCERS work-items that copy.
+#undef LANES_HOST
+#if defined(MATRIX_DPAS)
+#define LANES_HOST MATRIX_DPAS
+#elif defined(MATRIX_WMMA)
+#define LANES_HOST 32
+#else
+#define LANES_HOST 64
+#endif
+#define GROUP_ITEMS (TILE_M / SUB_M * (TILE_N / SUB_N) * LANES_HOST)
+#elif defined(WARP_M)
 #define CONSUMERS_HOST (TILE_M / WARP_M * (TILE_N / WARP_N) * 32)
 #define GROUP_ITEMS CONSUMERS_HOST
 #else
@@ -81,7 +93,7 @@ struct Meeting {
     while (round == before) let_others_run();
   }
 };
-static Meeting g_all, g_warpgroup[8], g_warp[32];
+static Meeting g_all, g_warpgroup[8], g_warp[64];
 
 // An mbarrier of PTX: a phase ends when `expected` work-items have arrived and all announced bytes are copied.
 struct Bar {
@@ -166,6 +178,9 @@ static float element(ulong descriptor, int row, int k, bool columns) {
   return widen(reinterpret_cast<const char*>(address));
 }
 char* g_local_base = nullptr;
+#ifdef SUB_M
+#include "tests/no_device/emulator_matrix.h"
+#endif
 
 extern "C" {
 ulong emulated_barrier(uint bar, uint what, uint value) {
@@ -317,7 +332,7 @@ void launch(size_t x, size_t y, size_t z, size_t items, F call) {
   for (size_t g = 0; g < x * y * z; ++g) {
     g_all = {static_cast<uint>(items)};
     for (Meeting& m : g_warpgroup) m = {128};
-    for (Meeting& m : g_warp) m = {32};
+    for (Meeting& m : g_warp) m = {LANES_HOST};
     for (size_t i = 0; i < items; ++i) {
       Coroutine& c = g_coroutines[i];
       c.item = {i, {g % x, g / x % y, g / x / y}, 0, {}};

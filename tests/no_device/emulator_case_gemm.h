@@ -1,5 +1,5 @@
-// tests/no_device/emulator_case_gemm.h: emulates gemm_warpgroup or gemm_warp, with batch 2 and both operands given by
-// strides. Arguments: M N K padding offset groups.
+// tests/no_device/emulator_case_gemm.h: emulates gemm_warpgroup, gemm_warp or gemm_subgroup_matrix, with batch 2 and both
+// operands given by strides. Arguments: M N K padding offset groups.
 extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int, int, long, long, long, long, long, long, long,
                   long, float*, ulong);
 
@@ -13,9 +13,9 @@ int run_case(int, char** argv) {
   const long a_size = A_K_MAJOR ? M * a_row : K * a_col, b_size = B_K_MAJOR ? N * b_col : K * b_row;
   std::vector<float> a = numbers(offset + batch * a_size, 1), b = numbers(offset + batch * b_size, 2);
   double tolerance = 0;
-#if defined(WARP_M)
+#if defined(WARP_M) || defined(SUB_M)
   const int tiles = (M + TILE_M - 1) / TILE_M * ((N + TILE_N - 1) / TILE_N);
-  // gemm_warp has one work-group for each tile, so the argument `groups` must be 0.
+  // These have one work-group for each tile, so the argument `groups` must be 0.
   if (groups != 0) return 2;
 #else
   const int tiles = groups;

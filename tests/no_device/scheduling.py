@@ -34,6 +34,7 @@ CAPS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 CAPS["warpgroup"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warpgroup"}
 CAPS["warp"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warp"}
+CAPS["matrix"] = CAPS["gpu"] | {"units": 96, "kernels": "subgroup_matrix:bf16,subgroup_matrix:fp16", "matrix": "wmma11"}
 
 
 def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:

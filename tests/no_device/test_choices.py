@@ -133,6 +133,11 @@ def test_filters_can_be_kept_in_place():
 REFUSED: dict[str, Any] = {
     "warpgroup": (torch.mm, [(256, 7), (7, 64)], "gemm_warpgroup: refused, K = 7 is below 16"),
     "warp": (torch.mm, [(256, 64), (64, 10)], "gemm_warp: refused, N = 10 is below 24"),
+    "matrix": (
+        torch.mm,
+        [(256, 64), (64, 64)],
+        "gemm_subgroup_matrix: refused, it does not multiply f32 on this device",
+    ),
     "gpu": (
         lambda x, w: F.conv2d(x, w, stride=2),
         [(2, 32, 28, 28), (64, 32, 3, 3)],

@@ -69,7 +69,20 @@ CASES = {
     [(kernel, kind, number) for kernel, types in CASES.items() for kind, some in types.items() for number in some],
 )
 def test_correct_kernels_pass(tmp_path: Path, kernel: str, kind: str, number: int) -> None:
-    [product] = _C.exec.check_cases(kernel, kind, only=number)
+    check(tmp_path, kernel, kind, number)
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("matrix, kind", [
+    ("dpas8", "fp16"), ("dpas16", "bf16"), ("wmma11", "bf16"), ("wmma12", "fp16"), ("mfma2", "bf16"), ("mfma4", "fp16"), ("mfma4", "fp32"),
+])  # fmt: skip
+def test_correct_products_of_subgroups_pass(tmp_path: Path, matrix: str, kind: str, number: int) -> None:
+    check(tmp_path, "gemm_subgroup_matrix", kind, number, matrix)
+
+
+def check(tmp_path: Path, kernel: str, kind: str, number: int, matrix: str = "mfma4") -> None:
+    """Runs a case of the check in the emulator, whose program compares the results."""
+    [product] = _C.exec.check_cases(kernel, kind, only=number, matrix=matrix)
     for i, given in enumerate(product["inputs"]):
         (tmp_path / f"{i}.bin").write_bytes(given)
     for results in ("exact", "sizes"):

@@ -22,6 +22,7 @@ EMULATED = {
     "tensor_core/operands": "operands_emulator.cl",
     "tensor_core/wgmma": "wgmma_emulator.cl",
     "tensor_core/warp": "mma_emulator.cl",
+    "tensor_core/subgroup_matrix": "matrix_emulator.cl",
 }
 FILES = {row["name"]: row["files"] for row in _C.exec.kernels()}
 pytestmark = [
@@ -179,7 +180,8 @@ def emulated(text: str) -> str:
             at for at in (text.find("// ---- where an element lies", begin), text.find("// kernels/", begin)) if at >= 0
         )
         text = text[:begin] + (HERE / EMULATED[name]).read_text() + text[end:]
-    assert len(files) == 2 and "asm" not in text[text.index("// kernels/tensor_core/operands.cl:") :]
+    assert files == ["tensor_core/subgroup_matrix"] or len(files) == 2
+    assert "asm" not in text[text.index("// kernels/tensor_core/types.cl:") :]
     return text.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
 
 

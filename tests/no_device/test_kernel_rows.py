@@ -62,7 +62,7 @@ def test_rows(name: str) -> None:
     row = ROWS[name]
     assert name.endswith("_" + row["level"]) and row["base"] in ROWS
     assert ROWS[row["base"]]["level"] == row["level"]
-    on_tensor_cores = row["level"] in ("warp", "warpgroup")
+    on_tensor_cores = row["level"] in ("subgroup_matrix", "warp", "warpgroup")
     assert all((tolerance > 0) == on_tensor_cores for tolerance in row["types"].values())
 
 
@@ -158,6 +158,7 @@ def attention_gradient(case: Case) -> torch.Tensor:
 
 CHECKED = [
     (gemm, "gemm_warp", "fp32", 3), (gemm, "gemm_warpgroup", "bf16", 0), (gemm, "gemm_wide_warpgroup", "fp16", 1),
+    (gemm, "gemm_subgroup_matrix", "fp16", 1),
     (conv, "conv_warp", "fp32", 0), (conv, "conv_warp", "bf16", 1), (conv, "conv_warpgroup", "tf32", 0),
     (conv, "conv_wide_warpgroup", "bf16", 1), (conv_weight, "conv_weight_warp", "fp32", 1),
     (conv_weight, "conv_weight_warpgroup", "fp16", 0), (conv, "conv_statistics_warp", "fp32", 0),
@@ -181,7 +182,7 @@ def test_the_reference_is_what_torch_computes(function: Any, kernel: str, kind: 
 
 def test_every_kernel_on_tensor_cores_has_cases() -> None:
     for row in ROWS.values():
-        if row["level"] in ("warp", "warpgroup"):
+        if row["level"] in ("subgroup_matrix", "warp", "warpgroup"):
             for kind in row["types"]:
                 [case] = _C.exec.check_cases(row["name"], kind, only=0)
                 assert max(case["sizes"]) > 0, row["name"]

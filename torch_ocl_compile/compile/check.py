@@ -176,7 +176,10 @@ class Checker:
         if self.plan.launch(step)["empty"]:
             return
         inputs = self._inputs(step, written)
-        kernel = {"cores": info["level"] in ("warp", "warpgroup"), "mixed": info["template"].startswith("winograd")}
+        kernel = {
+            "cores": info["level"] in ("subgroup_matrix", "warp", "warpgroup"),
+            "mixed": info["template"].startswith("winograd"),
+        }
         run = BoundedRun(self.graph, self.plan.symbols(), inputs, **kernel)
         try:
             for number in info["nodes"]:

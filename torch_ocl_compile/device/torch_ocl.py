@@ -117,6 +117,8 @@ class DeviceProperties:
     has_wgmma: bool
     # Kernels for warp tensor cores may be used.
     has_mma: bool
+    # The matrix instructions of a subgroup that kernels may use, such as "dpas8", "wmma11" or "mfma4"; "" if there are none.
+    matrix_instructions: str
     # Why the device's runtime may give wrong results; "" if nothing speaks against it.
     known_fault: str
 

@@ -13,8 +13,8 @@ ir::DType storage_of(KernelType type) {
   return type == KernelType::kBf16 ? ir::DType::kBF16 : type == KernelType::kFp16 ? ir::DType::kF16 : ir::DType::kF32;
 }
 
-std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type) {
-  const CheckSubject subject{row, type};
+std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix) {
+  const CheckSubject subject{row, type, matrix};
   switch (row.operation) {
     case KernelOperation::k_attention:
     case KernelOperation::k_attention_gradient:
@@ -36,6 +36,7 @@ TensorCoreMath CheckSubject::math() const {
   math.level = row.level;
   math.terms = type == KernelType::kFp32 ? 3 : 1;
   math.chunk = halves() ? 8 : 4;
+  math.matrix = matrix;
   math.wide = true;
   return math;
 }
@@ -77,6 +78,7 @@ Offer CheckSubject::offer(ir::Graph graph, const std::string& choice) const {
   Caps caps;
   caps.is_cpu = false;
   caps.units = 3;
+  caps.matrix = matrix;
   caps.kernels = {};
   for (const KernelRow& other : kernel_rows())
     for (const KernelRow::Checked& checked : other.types)

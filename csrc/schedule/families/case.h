@@ -40,6 +40,7 @@ ir::DType storage_of(KernelType type);
 struct CheckSubject {
   const KernelRow& row;
   KernelType type;
+  MatrixInstructions matrix = MatrixInstructions::kNone;  // For kernels of the level subgroup_matrix.
   bool halves() const { return storage_of(type) != ir::DType::kF32; }
   bool warps() const { return row.level == KernelLevel::k_warp; }
   /// How the kernel multiplies, with tiles of 256 columns.
@@ -61,7 +62,7 @@ CheckCase case_of(const Offer& offer, int offset = 0);
 /// Returns check cases of a tensor core kernel for one of its types. They cover every order of the operands' dimensions and
 /// the tiles, at sizes that are no multiples of a tile. An offset of 1 makes operands unaligned, so that the kernel copies
 /// them element by element. InternalError if there are no cases for the kernel's operation.
-std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type);
+std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix);
 std::vector<CheckCase> gemm_cases(const CheckSubject& subject);
 std::vector<CheckCase> conv_cases(const CheckSubject& subject);
 /// The allowed error of a result is relative to the sum of the absolute values of its terms, and for the largest scores

@@ -8,13 +8,14 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp;
+constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp,
+                      kMatrix = KernelLevel::k_subgroup_matrix;
 
-/// A row of tiles.def. A chunk or a number of terms of 0 stands for any.
+/// A row of tiles.def. A chunk, a number of terms or of lanes of 0 stands for any.
 struct ProductTile {
   KernelLevel level;
   bool packed = false;
-  int chunk = 0, terms = 0;
+  int chunk = 0, terms = 0, lanes = 0;
   int rows, columns, warp_rows = 0, warp_columns = 0;
   double rate;
   const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
@@ -40,8 +41,9 @@ std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
     ir::DType type;
     TensorCoreMath math;
   };
-  // TF32 is first. If it is not allowed, float32 is multiplied by split TF32. The rates of warp kernels are estimates.
-  static const std::array<Row, 8> rows = {
+  // TF32 is first. If it is not allowed, float32 is multiplied by split TF32. Only the rates of warpgroup kernels are
+  // measured; the others are estimates.
+  static const std::array<Row, 11> rows = {
       {{ir::DType::kF32, {KernelType::kTf32, kWarpgroup, "tf32", 1, 4, 1.5e12, 1e12}},
        {ir::DType::kF32, {KernelType::kFp32, kWarpgroup, "split tf32", 3, 4, 0.6e12, 0.65e12}},
        {ir::DType::kBF16, {KernelType::kBf16, kWarpgroup, "bf16", 1, 8, 4e12, 2.65e12}},
@@ -49,12 +51,16 @@ std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
        {ir::DType::kF32, {KernelType::kTf32, kWarp, "tf32", 1, 4, 1e12, 1e12}},
        {ir::DType::kF32, {KernelType::kFp32, kWarp, "split tf32", 3, 4, 0.5e12, 0.5e12}},
        {ir::DType::kBF16, {KernelType::kBf16, kWarp, "bf16", 1, 8, 2.5e12, 2.5e12}},
-       {ir::DType::kF16, {KernelType::kFp16, kWarp, "f16", 1, 8, 2.5e12, 2.5e12}}}};
+       {ir::DType::kF16, {KernelType::kFp16, kWarp, "f16", 1, 8, 2.5e12, 2.5e12}},
+       {ir::DType::kF32, {KernelType::kFp32, kMatrix, "f32", 1, 4, 0.2e12, 0.2e12}},
+       {ir::DType::kBF16, {KernelType::kBf16, kMatrix, "bf16", 1, 8, 0.6e12, 0.6e12}},
+       {ir::DType::kF16, {KernelType::kFp16, kMatrix, "f16", 1, 8, 0.6e12, 0.6e12}}}};
   const KernelRow& kernel = kernel_row(draft.kernel);
   for (const Row& row : rows) {
     if (row.type != type || row.math.level != kernel.level || !draft.caps.kernels.has(kernel.base, row.math.type)) continue;
     if (row.math.type == KernelType::kTf32 && !node.reduced_precision) continue;
     TensorCoreMath math = row.math;
+    if (math.level == kMatrix) math.matrix = draft.caps.matrix;
     math.wide = allows_variant(
         draft, math, node.kind == ir::NodeKind::kContract ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
     return math;
@@ -87,6 +93,7 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
   std::vector<TensorCoreTile> tiles;
   for (const ProductTile& row : kProductTiles) {
     if (row.level != math.level || (row.level == kWarpgroup && row.packed != packed)) continue;
+    if (row.lanes != 0 && row.lanes != math.lanes()) continue;
     if ((row.chunk != 0 && row.chunk != math.chunk) || (row.terms != 0 && row.terms != math.terms)) continue;
     if (row.columns <= 128 || math.wide || math.chunk == 4)
       tiles.push_back({row.rows, row.columns, row.rate, row.warp_rows, row.warp_columns});
@@ -188,13 +195,16 @@ void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCore
   define_types(draft, launch, store_width);
   define(launch, "TILE_M", tile.rows);
   define(launch, "TILE_N", tile.columns);
-  define(launch, "TERMS", math.terms);
-  launch.local = {tile.rows / 64 * 128 + producers, 1, 1};
   launch.stores.width = store_width;
-  if (math.level != kWarp) return;
-  define(launch, "WARP_M", tile.warp_rows);
-  define(launch, "WARP_N", tile.warp_columns);
-  launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32, 1, 1};
+  if (math.level == kMatrix)
+    define(launch, matrix_row(math.matrix).macro, matrix_row(math.matrix).value);
+  else
+    define(launch, "TERMS", math.terms);
+  launch.local = {tile.rows / 64 * 128 + producers, 1, 1};
+  if (math.level == kWarpgroup) return;
+  define(launch, math.level == kWarp ? "WARP_M" : "SUB_M", tile.warp_rows);
+  define(launch, math.level == kWarp ? "WARP_N" : "SUB_N", tile.warp_columns);
+  launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * math.lanes(), 1, 1};
 }
 
 void use_tensor_core_tile(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, const IndexExpr& columns,

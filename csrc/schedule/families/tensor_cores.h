@@ -12,7 +12,7 @@ namespace ocl::schedule {
 /// How tensor cores multiply the operands of a node, how fast, and what the kernels require of the operands.
 struct TensorCoreMath {
   KernelType type;
-  KernelLevel level;  // Warpgroup (wgmma) or warp (mma).
+  KernelLevel level;  // Warpgroup (wgmma), warp (mma) or subgroup_matrix.
   const char* name;   // Part of a variant's name, such as "split tf32".
   int terms;          // Products that make up one product of floats: 3 for split TF32, otherwise 1.
   int chunk;          // Elements in 16 bytes. Strides and contiguous channels must be multiples of it.
@@ -20,7 +20,10 @@ struct TensorCoreMath {
   // Multiply-adds per second of one compute unit that a matrix product reaches in tiles of 128 x 128 with operands in
   // place.
   double product;
-  bool wide = false;  // Tiles of 256 columns may be used.
+  bool wide = false;                                      // Tiles of 256 columns may be used.
+  MatrixInstructions matrix = MatrixInstructions::kNone;  // At the level subgroup_matrix.
+  /// Work-items of a warp or subgroup.
+  int lanes() const { return matrix == MatrixInstructions::kNone ? 32 : matrix_row(matrix).lanes; }
 };
 /// Returns how the kernel that is asked would multiply the node's operands; nullopt if it cannot on this device.
 std::optional<TensorCoreMath> tensor_core_math(const Draft& draft);
@@ -29,8 +32,8 @@ extern const Fit kMultiplied;
 /// True if the device may use `form`, a variant of the kernel that is asked.
 bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperation form);
 
-/// The tile of the output that a work-group computes. A consumer warpgroup has 64 of its rows; a warp has warp_rows x
-/// warp_columns.
+/// The tile of the output that a work-group computes. A consumer warpgroup has 64 of its rows; a warp or a subgroup with
+/// matrix instructions has warp_rows x warp_columns.
 struct TensorCoreTile {
   int rows, columns;
   double rate;  // Speed on a full device, relative to tiles of 128 x 128 with operands in place.
