@@ -83,10 +83,10 @@ TEST_CASE("names of kernels") {
   set.add("warpgroup:bf16");
   CHECK(set.has(KernelId::k_gemm_warpgroup, KernelType::kBf16));
   CHECK(!set.has(KernelId::k_gemm_warpgroup, KernelType::kFp16));
-  CHECK(set.has(KernelId::k_gemm_packed_warpgroup, KernelType::kBf16));
-  // Kernels that are special forms of it, such as gemm_packed_warpgroup, are removed, too.
+  CHECK(set.has(KernelId::k_gemm_wide_warpgroup, KernelType::kBf16));
+  // Kernels that are special forms of it, such as gemm_wide_warpgroup, are removed, too.
   set.remove("gemm_warpgroup");
-  CHECK(!set.has(KernelId::k_gemm_packed_warpgroup, KernelType::kBf16));
+  CHECK(!set.has(KernelId::k_gemm_wide_warpgroup, KernelType::kBf16));
   CHECK(set.has(KernelId::k_conv_warpgroup, KernelType::kBf16));
   set.remove("item");  // This keeps the kernels without an alternative, such as attention_item.
   CHECK(!set.has(KernelId::k_gemm_item));

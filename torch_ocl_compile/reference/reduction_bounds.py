@@ -12,7 +12,15 @@ from collections.abc import Callable, Sequence
 import torch
 
 from torch_ocl_compile._C.ir import ReductionKind
-from torch_ocl_compile.reference.error_bounds import Error, added, distance, finite, moved, normalized_bound, unknown_where
+from torch_ocl_compile.reference.error_bounds import (
+    Error,
+    added,
+    distance,
+    finite,
+    moved,
+    normalized_bound,
+    unknown_where,
+)
 from torch_ocl_compile.reference.reductions import REDUCTIONS, chosen, elements, merged
 
 Tensor = torch.Tensor
