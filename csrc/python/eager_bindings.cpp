@@ -2,7 +2,6 @@
 // (torch_ocl_compile/eager/compile.py).
 #include <torch/csrc/jit/python/pybind_utils.h>
 
-#include "csrc/python/plan_object.h"
 #include "csrc/python/settings.h"
 #include "csrc/support/build_id.h"
 #include "csrc/torch/eager.h"
@@ -16,77 +15,6 @@ namespace ocl::python {
 namespace {
 
 constexpr char kTable[] = "eager";  // Name of the table in the cache.
-
-aten::EagerInput input_from(const py::tuple& t) {
-  aten::EagerInput input;
-  const auto kind = t[0].cast<std::string>();
-  if (kind == "tensor") {
-    input.leaf = t[1].cast<int>();
-  } else if (kind == "numbers") {
-    input.kind = aten::EagerInput::Kind::kNumbers;
-    input.leaves = t[1].cast<std::vector<int>>();
-    input.dtype = t[2].cast<at::ScalarType>();
-  } else {
-    input.kind = aten::EagerInput::Kind::kState;
-    input.leaf = t[1].cast<int>();
-    input.count = t[2].cast<uint64_t>();
-  }
-  return input;
-}
-
-aten::EagerConditions conditions_from(const py::object& made) {
-  return {made.attr("symbols").cast<std::vector<std::pair<int, int>>>(), made.attr("sizes").cast<std::vector<ir::IndexExpr>>(),
-          made.attr("floats").cast<std::vector<std::pair<int, double>>>()};
-}
-
-std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
-  auto eager = std::make_shared<aten::EagerPlan>();
-  eager->reason = made.attr("reason").cast<std::string>();
-  eager->bad_arguments = made.attr("bad_arguments").cast<bool>();
-  if (!eager->reason.empty()) return eager;
-  eager->conditions = conditions_from(made.attr("conditions"));
-  eager->resizes = made.attr("resizes").cast<decltype(eager->resizes)>();
-  if (!eager->resizes.empty()) return eager;
-  const auto plan = made.attr("plan").cast<std::shared_ptr<PyPlan>>();
-  eager->executor = std::shared_ptr<exec::Executor>(plan, plan->executor.get());
-  for (const py::handle input : made.attr("inputs")) eager->inputs.push_back(input_from(input.cast<py::tuple>()));
-  eager->symbols = made.attr("symbols").cast<std::vector<std::pair<int, int>>>();
-  for (const py::handle value : made.attr("returns")) {
-    if (py::isinstance<py::int_>(value))
-      eager->returns.push_back({false, {}, value.cast<int64_t>()});
-    else
-      eager->returns.push_back(
-          {value.cast<py::tuple>()[0].cast<bool>(), value.cast<py::tuple>()[1].cast<std::vector<std::pair<bool, int>>>()});
-  }
-  return eager;
-}
-
-aten::CompiledOp compile_op(const py::function& compiler, const c10::OperatorHandle& op, const torch::jit::Stack& stack,
-                            const aten::EagerArguments& arguments, aten::KeyLevel level) {
-  const size_t count = op.schema().arguments().size();
-  py::list values;
-  for (size_t i = 0; i < count; ++i) {
-    const c10::IValue& value = stack[stack.size() - count + i];
-    // toPyObject would turn a tensor that wraps a number into a number.
-    const bool tensor = value.isTensor() && value.toTensor().defined();
-    values.append(tensor ? py::cast(value.toTensor()) : torch::jit::toPyObject(value));
-  }
-  const py::object made =
-      compiler(op.schema().name(), op.schema().overload_name(), values, arguments.same, static_cast<int>(level));
-  return {plan_from(made), made.attr("graph").cast<std::string>(), made.attr("lasting").cast<bool>()};
-}
-
-aten::EagerContext context_from(const py::function& context, int device) {
-  const auto [identity, prefix, options] = context(device).cast<std::tuple<std::string, std::string, py::dict>>();
-  const std::shared_ptr<cache::KernelCache> cache = settings().cache;
-  aten::EagerContext found{identity, plan_options_from(options), binary_store(cache), {}};
-  if (cache)
-    found.entries = {[cache, prefix = prefix](const std::string& key) { return cache->find(kTable, prefix + key); },
-                     [cache, prefix = prefix](const std::string& key, const std::string& entry) {
-                       cache->store(kTable, prefix + key, entry);
-                     }};
-  return found;
-}
 
 /// Calls Python code from any thread.
 template <class Call>
@@ -103,28 +31,43 @@ auto in_python(const Call& call) {
   }
 }
 
-void set_eager_compiler(const py::object& compiler, const py::object& context) {
-  if (compiler.is_none()) return aten::set_eager_compiler({});
-  // Never released: both may be called, and could be destroyed, after the interpreter has ended.
-  const auto* compile = new py::function(compiler.cast<py::function>());
-  aten::EagerCompiler made;
-  made.compile = [compile](const c10::OperatorHandle& op, const torch::jit::Stack& stack, const aten::EagerArguments& arguments,
-                           aten::KeyLevel level) {
-    if (!Py_IsInitialized()) return aten::CompiledOp{std::make_shared<aten::EagerPlan>()};
-    return in_python([&] { return compile_op(*compile, op, stack, arguments, level); });
-  };
-  if (!context.is_none()) {
-    const auto* held = new py::function(context.cast<py::function>());
-    made.context = [held](int device) {
-      if (!Py_IsInitialized()) return aten::EagerContext();
-      return in_python([&] { return context_from(*held, device); });
-    };
-  }
-  aten::set_eager_compiler(std::move(made));
+/// Imports the compiler at the first call.
+std::shared_ptr<aten::Recipe> compile_op(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                                         const aten::EagerArguments& arguments, aten::KeyLevel level) {
+  if (!Py_IsInitialized()) return std::make_shared<aten::Recipe>();
+  return in_python([&] {
+    const size_t count = op.schema().arguments().size();
+    py::list values;
+    for (size_t i = 0; i < count; ++i) {
+      const c10::IValue& value = stack[stack.size() - count + i];
+      // toPyObject would turn a tensor that wraps a number into a number.
+      const bool tensor = value.isTensor() && value.toTensor().defined();
+      values.append(tensor ? py::cast(value.toTensor()) : torch::jit::toPyObject(value));
+    }
+    const py::object compiler = py::module_::import("torch_ocl_compile.eager.compile").attr("compile_op");
+    return compiler(op.schema().name(), op.schema().overload_name(), values, arguments.same, static_cast<int>(level))
+        .cast<std::shared_ptr<aten::Recipe>>();
+  });
+}
+
+aten::EagerContext context_on(int device) {
+  if (!Py_IsInitialized()) return {};
+  return in_python([&] {
+    const py::object context = py::module_::import("torch_ocl_compile.eager.stored").attr("context");
+    const auto [identity, prefix, options] = context(device).cast<std::tuple<std::string, std::string, py::dict>>();
+    const std::shared_ptr<cache::KernelCache> cache = settings().cache;
+    aten::EagerContext found{identity, plan_options_from(options), binary_store(cache), {}};
+    if (cache)
+      found.entries = {[cache, prefix = prefix](const std::string& key) { return cache->find(kTable, prefix + key); },
+                       [cache, prefix = prefix](const std::string& key, const std::string& entry) {
+                         cache->store(kTable, prefix + key, entry);
+                       }};
+    return found;
+  });
 }
 
 void set_configure(const py::function& configure) {
-  // Never released, as in set_eager_compiler.
+  // Never released: it may be called, and could be destroyed, after the interpreter has ended.
   const auto* held = new py::function(configure);
   aten::set_configure([held] {
     if (Py_IsInitialized()) in_python([&] { (*held)(); });
@@ -132,7 +75,8 @@ void set_configure(const py::function& configure) {
 }
 
 void set_before_first_use(const py::function& action) {
-  const auto* held = new py::function(action);  // Never released, as in set_eager_compiler.
+  const auto* held =
+      new py::function(action);  // Never released: it may be called, and could be destroyed, after the interpreter has ended.
   aten::set_before_first_use([held] {
     if (Py_IsInitialized()) in_python([&] { (*held)(); });
   });
@@ -148,10 +92,64 @@ py::dict counters() {
   return d;
 }
 
+void bind_recipe(py::module_& m) {
+  using aten::Recipe;
+  py::class_<Recipe, std::shared_ptr<Recipe>> recipe(m, "Recipe");
+  using Source = Recipe::Source;
+  py::class_<Source>(recipe, "Source")
+      .def_static(
+          "tensor", [](int leaf) { return Source{Source::Kind::kTensor, leaf}; }, py::arg("leaf"))
+      .def_static(
+          "numbers",
+          [](const std::vector<int>& leaves, at::ScalarType dtype) {
+            return Source{Source::Kind::kNumbers, -1, leaves, dtype};
+          },
+          py::arg("leaves"), py::arg("dtype"))
+      .def_static(
+          "state", [](int leaf, uint64_t count) { return Source{Source::Kind::kState, leaf, {}, at::kFloat, count}; },
+          py::arg("leaf"), py::arg("count"));
+  py::class_<Recipe::Result>(recipe, "Result")
+      .def(py::init([](int64_t number) { return Recipe::Result{false, {}, number}; }), py::arg("number"))
+      .def(py::init(
+               [](bool is_list, const std::vector<std::pair<bool, int>>& tensors) { return Recipe::Result{is_list, tensors}; }),
+           py::arg("is_list"), py::arg("tensors"));
+  py::class_<Recipe::Conditions>(recipe, "Conditions")
+      .def(py::init<>())
+      .def_readwrite("symbols", &Recipe::Conditions::symbols)
+      .def_readwrite("sizes", &Recipe::Conditions::sizes)
+      .def_readwrite("floats", &Recipe::Conditions::floats);
+  py::enum_<Recipe::Kind>(recipe, "Kind")
+      .value("PLAN", Recipe::Kind::kPlan)
+      .value("RESIZES", Recipe::Kind::kResizes)
+      .value("NO_KERNELS", Recipe::Kind::kNoKernels)
+      .value("BAD_ARGUMENTS", Recipe::Kind::kBadArguments);
+  recipe
+      .def(py::init([](Recipe::Kind kind) {
+             Recipe made;
+             made.kind = kind;
+             return made;
+           }),
+           py::arg("kind"))
+      .def_readwrite("reason", &Recipe::reason)
+      .def_readwrite("sources", &Recipe::sources)
+      .def_readwrite("symbols", &Recipe::symbols)
+      .def_readwrite("results", &Recipe::results)
+      .def_readwrite("resizes", &Recipe::resizes)
+      .def_readwrite("conditions", &Recipe::conditions)
+      .def_readwrite("lasting", &Recipe::lasting)
+      .def_readwrite("device", &Recipe::device)
+      .def_readwrite("label", &Recipe::label)
+      .def_readwrite("graph", &Recipe::graph);
+}
+
 }  // namespace
 
 void bind_eager(py::module_& m) {
-  m.def("set_eager_compiler", &set_eager_compiler, py::arg("compiler"), py::arg("context") = py::none());
+  bind_recipe(m);
+  m.def(
+      "compile_eager_ops",
+      [](bool on) { aten::set_eager_compiler(on ? aten::EagerCompiler{compile_op, context_on} : aten::EagerCompiler{}); },
+      py::arg("on"));
   m.def("set_configure", &set_configure, py::arg("configure"));
   m.def("set_before_first_use", &set_before_first_use, py::arg("action"));
   m.def("build_id", &build_id);

@@ -11,11 +11,12 @@
 #include <unordered_map>
 
 #include "csrc/support/hash.h"
+#include "csrc/support/log.h"
 #include "csrc/torch/eager_memory.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/plan_runner.h"
-#include "csrc/torch/stored_plans.h"
+#include "csrc/torch/recipe.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace ocl::aten {
@@ -37,24 +38,24 @@ constexpr int64_t kMostPacked = 64;  // A tensor of at most this many numbers is
 // forgotten.
 constexpr size_t kMostPlans = 1 << 10;
 
-using PlanPointer = std::shared_ptr<const EagerPlan>;
+using RecipePointer = std::shared_ptr<const Recipe>;
 
 /// The calls of one op that have the same key at level kAnyNumbers or kAnySizes. They differ only in what that level ignores.
 struct Class {
-  std::vector<PlanPointer> plans;  // One plan that serves all calls of the class, or plans with conditions.
-  bool failed = false;             // True if a call was found for which no such plan can be made.
-  int compiled = 0, failures = 0;  // Number of exact plans that were compiled, and of failures among them.
-  PlanPointer failure;             // The latest of them.
+  std::vector<RecipePointer> plans;  // One plan that serves all calls of the class, or plans with conditions.
+  bool failed = false;               // True if a call was found for which no such plan can be made.
+  int compiled = 0, failures = 0;    // Number of exact plans that were compiled, and of failures among them.
+  RecipePointer failure;             // The latest of them.
 
   bool is_full() const { return failed || plans.size() >= static_cast<size_t>(kMostConditional); }
-  PlanPointer find(const EagerArguments& arguments) const {
-    for (const PlanPointer& plan : plans)
+  RecipePointer find(const EagerArguments& arguments) const {
+    for (const RecipePointer& plan : plans)
       if (plan->conditions.empty() || plan->conditions.hold(arguments)) return plan;
     return nullptr;
   }
   /// Adds a plan for this call, if there is one.
-  void add(const PlanPointer& plan, const EagerArguments& arguments) {
-    if (plan->has_no_kernels() || plan->bad_arguments)
+  void add(const RecipePointer& plan, const EagerArguments& arguments) {
+    if (!plan->runs())
       failed = true;
     else if (!find(arguments))  // Another thread may have added one.
       plans.push_back(plan);
@@ -62,7 +63,7 @@ struct Class {
 };
 
 struct Exact {
-  PlanPointer plan;
+  RecipePointer plan;
   uint64_t used = 0;
 };
 
@@ -74,7 +75,7 @@ struct Cache {
   std::unordered_map<std::string, Class> classes;
   EagerCounters counters;
 
-  void add(const std::string& key, const PlanPointer& plan) {
+  void add(const std::string& key, const RecipePointer& plan) {
     if (exact.size() >= kMostPlans) forget_older_half();
     exact[key] = {plan, ++clock};
   }
@@ -102,49 +103,58 @@ class CacheMiss {
             EagerCompiler compiler, std::unique_lock<std::mutex>& lock)
       : op_(op), stack_(stack), arguments_(arguments), compiler_(std::move(compiler)), lock_(lock) {}
 
-  /// Returns the plan that an earlier process has stored. Null if there is none.
-  PlanPointer stored(KeyLevel level) {
-    std::optional<CompiledOp> found;
+  /// Returns what an earlier process has stored. Null if there is nothing.
+  RecipePointer stored(KeyLevel level) {
+    std::shared_ptr<Recipe> found;
     bool rejected = false;
     without_lock([&] {
-      // Plans with conditions have the same key and a number each.
+      // Recipes with conditions have the same key and a number each.
       for (int& number = number_in_store(level) = 0; number < kMostConditional; ++number) {
         const std::string entry = find(level, number);
         if (entry.empty()) return;
-        StoredOp read = at_boundary([&] { return compiled_from(entry, op_, arguments_, device_, *context_); });
-        rejected = read.state == StoredOp::State::kDamaged;  // The op is compiled, and the result replaces the entry.
-        if (read.state == StoredOp::State::kServes) found = std::move(read.compiled);
-        if (rejected || found) return;
+        try {
+          found = recipe_from(entry, arguments_);
+        } catch (const std::exception& error) {
+          log_message(LogLevel::kInfo, "eager", "a stored plan of " + name() + " is made anew: " + error.what());
+          rejected = true;  // The op is compiled, and the result replaces the entry.
+          return;
+        }
+        if (found->conditions.hold(arguments_)) break;
+        found = nullptr;
       }
+      if (!found) return;
+      found->device = device_;
+      found->label = "stored plan of " + name();
+      plan(*found);
     });
     cache().counters.rejected += rejected;
-    cache().counters.from_cache += found.has_value();
-    return found ? found->plan : nullptr;
+    cache().counters.from_cache += found != nullptr;
+    return found;
   }
 
-  PlanPointer compiled(KeyLevel level) {
-    CompiledOp compiled;
+  RecipePointer compiled(KeyLevel level) {
+    std::shared_ptr<Recipe> recipe;
     bool is_stored = false;
     without_lock([&] {
-      compiled = compiler_.compile(op_, stack_, arguments_, level);
-      at_boundary([&] { OCL_ASSERT(compiled.plan->conditions.hold(arguments_), "a plan excludes its call"); });
-      if (level != KeyLevel::kExact && compiled.plan->bad_arguments)
-        bad_arguments_.emplace_back(level, compiled);
+      recipe = compiler_.compile(op_, stack_, arguments_, level);
+      at_boundary([&] { OCL_ASSERT(recipe->conditions.hold(arguments_), "a plan excludes its call"); });
+      if (level != KeyLevel::kExact && recipe->kind == Recipe::Kind::kBadArguments)
+        bad_arguments_.emplace_back(level, recipe);
       else
-        is_stored = store(level, compiled);
+        is_stored = plan_and_store(level, *recipe);
     });
     ++cache().counters.compiled;
     cache().counters.stored += is_stored;
-    return compiled.plan;
+    return recipe;
   }
 
   /// Call after the search for an exact plan. If there is one, PyTorch's earlier error was only about varying sizes or
   /// numbers, not about these arguments. It then holds for the whole class and is stored.
-  void exact_is(const PlanPointer& plan) {
-    if (plan->has_no_kernels() || plan->bad_arguments) return;
+  void exact_is(const RecipePointer& plan) {
+    if (!plan->runs()) return;
     int64_t stored = 0;
     without_lock([&] {
-      for (const auto& [level, compiled] : bad_arguments_) stored += store(level, compiled);
+      for (const auto& [level, recipe] : bad_arguments_) stored += plan_and_store(level, *recipe);
     });
     cache().counters.stored += stored;
   }
@@ -161,30 +171,42 @@ class CacheMiss {
   /// Returns the number of the entry that `stored` read last. If it found no plan, a new plan gets this number.
   int& number_in_store(KeyLevel level) { return numbers_[static_cast<size_t>(level)]; }
 
-  /// Returns the key of the plan in the cache. "" if the plan must not be stored.
-  std::string key_in_store(KeyLevel level, int number) {
-    if (!compiler_.context) return "";
-    if (!context_) {
-      device_ = device_of(arguments_);
-      context_ = compiler_.context(device_);
-    }
-    const std::string call = context_->identity.empty() ? "" : portable_key_of(op_, arguments_, level, device_);
-    return call.empty() ? "" : hash_hex(context_->identity + call + (number > 0 ? "#" + std::to_string(number) : ""));
+  const EagerContext& context() {
+    if (!context_) context_ = compiler_.context(device_);
+    return *context_;
   }
 
-  bool store(KeyLevel level, const CompiledOp& compiled) {
-    const bool elsewhere = compiled.plan->executor && compiled.plan->executor->plan->device->index() != device_;
+  /// Returns the key of the recipe in the cache. "" if it must not be stored.
+  std::string key_in_store(KeyLevel level, int number) {
+    const std::string& identity = context().identity;
+    const std::string call = identity.empty() ? "" : portable_key_of(op_, arguments_, level, device_);
+    return call.empty() ? "" : hash_hex(identity + call + (number > 0 ? "#" + std::to_string(number) : ""));
+  }
+
+  std::string name() const { return c10::toString(op_.operator_name()); }
+
+  void plan(Recipe& recipe) {
+    if (recipe.kind != Recipe::Kind::kPlan || recipe.executor) return;
+    const EagerContext here = recipe.device == device_ ? context() : compiler_.context(recipe.device);
+    at_boundary([&] { make_plan(recipe, name(), here.binaries, here.options); });
+  }
+
+  /// Makes the plan of a recipe. Returns whether the recipe is stored.
+  bool plan_and_store(KeyLevel level, Recipe& recipe) {
     const int number = number_in_store(level);
-    const bool can_store = compiled.lasting && !elsewhere && number < kMostConditional;
+    const bool elsewhere = recipe.kind == Recipe::Kind::kPlan && recipe.device != device_;
+    const bool can_store = recipe.lasting && !elsewhere && number < kMostConditional;
     const std::string key = can_store ? key_in_store(level, number) : "";
-    if (key.empty() || !context_->entries.store) return false;
-    context_->entries.store(key, entry_of(compiled));
+    const std::string entry = key.empty() ? "" : entry_of(recipe);
+    plan(recipe);
+    if (key.empty() || !recipe.lasting || !context().entries.store) return false;
+    context().entries.store(key, entry);
     return true;
   }
 
   std::string find(KeyLevel level, int number) {
     const std::string key = key_in_store(level, number);
-    return key.empty() || !context_->entries.find ? "" : context_->entries.find(key);
+    return key.empty() || !context().entries.find ? "" : context().entries.find(key);
   }
 
   const c10::OperatorHandle& op_;
@@ -192,20 +214,20 @@ class CacheMiss {
   const EagerArguments& arguments_;
   const EagerCompiler compiler_;
   std::unique_lock<std::mutex>& lock_;
-  int device_ = -1;
+  const int device_ = device_of(arguments_);
   std::optional<EagerContext> context_;
   std::array<int, 3> numbers_{};  // For each key level.
   // PyTorch's errors for whole classes of calls, with their key level.
-  std::vector<std::pair<KeyLevel, CompiledOp>> bad_arguments_;
+  std::vector<std::pair<KeyLevel, std::shared_ptr<Recipe>>> bad_arguments_;
 };
 
-PlanPointer without_plan(std::string reason) {
-  auto plan = std::make_shared<EagerPlan>();
-  plan->reason = std::move(reason);
-  return plan;
+RecipePointer without_plan(std::string reason) {
+  auto recipe = std::make_shared<Recipe>();
+  recipe->reason = std::move(reason);
+  return recipe;
 }
 
-PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments) {
+RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments) {
   Cache& c = cache();
   const std::string exact = key_of(op, arguments, KeyLevel::kExact);
   std::unique_lock lock(c.mutex);
@@ -218,19 +240,19 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   const std::string by_number = arguments.has_floats ? key_of(op, arguments, KeyLevel::kAnyNumbers) : std::string();
   const std::string by_size = key_of(op, arguments, KeyLevel::kAnySizes);
   CacheMiss miss(op, stack, arguments, c.compiler, lock);
-  const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> PlanPointer {
+  const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> RecipePointer {
     const Class& known = c.classes[key];
-    if (PlanPointer plan = known.find(arguments)) return plan;
+    if (RecipePointer plan = known.find(arguments)) return plan;
     if (known.is_full() || known.compiled < after) return nullptr;
-    PlanPointer plan = miss.stored(level);
+    RecipePointer plan = miss.stored(level);
     if (!plan) plan = miss.compiled(level);
     c.classes[key].add(plan, arguments);
     // That there is no plan for the class says nothing about these sizes and numbers.
-    return plan->has_no_kernels() || plan->bad_arguments ? nullptr : plan;
+    return plan->runs() ? plan : nullptr;
   };
   if (arguments.has_floats)
-    if (PlanPointer plan = generalise(by_number, KeyLevel::kAnyNumbers, arguments.varies ? 0 : kExactNumbers)) return plan;
-  if (PlanPointer plan = generalise(by_size, KeyLevel::kAnySizes, kExactSizes)) return plan;
+    if (RecipePointer plan = generalise(by_number, KeyLevel::kAnyNumbers, arguments.varies ? 0 : kExactNumbers)) return plan;
+  if (RecipePointer plan = generalise(by_size, KeyLevel::kAnySizes, kExactSizes)) return plan;
   {
     const Class& known = c.classes[by_size];
     if (known.failures >= kMostFailures && known.compiled == known.failures) return known.failure;
@@ -238,12 +260,12 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
       return without_plan("it has been compiled for " + std::to_string(known.compiled) +
                           " calls that differ only in sizes or numbers, and no plan serves all of them");
   }
-  PlanPointer plan = miss.stored(KeyLevel::kExact);
+  RecipePointer plan = miss.stored(KeyLevel::kExact);
   if (!plan) {
     // An earlier process may have had so many calls of the class that it stored a plan for all of them.
     for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kAnyNumbers), std::pair(&by_size, KeyLevel::kAnySizes)}) {
       if (key->empty() || c.classes[*key].is_full()) continue;
-      const PlanPointer found = miss.stored(level);
+      const RecipePointer found = miss.stored(level);
       if (!found || !found->executor) continue;
       c.classes[*key].add(found, arguments);
       return found;
@@ -258,7 +280,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
     if (key->empty()) continue;
     Class& known = c.classes[*key];
     ++known.compiled;
-    if (!plan->has_no_kernels()) continue;
+    if (plan->kind != Recipe::Kind::kNoKernels) continue;
     ++known.failures;
     known.failure = plan;
   }
@@ -270,7 +292,7 @@ double number_of(const c10::IValue& value) {
   return value.isDouble() ? value.toDouble() : static_cast<double>(value.toInt());
 }
 
-at::Tensor pack(const EagerInput& input, const EagerArguments& arguments, c10::DeviceIndex device) {
+at::Tensor pack(const Recipe::Source& input, const EagerArguments& arguments, c10::DeviceIndex device) {
   const at::Tensor packed = at::empty({static_cast<int64_t>(input.leaves.size())}, at::device(at::kCPU).dtype(input.dtype));
   if (input.dtype == at::kFloat) {
     auto* out = packed.mutable_data_ptr<float>();
@@ -285,7 +307,7 @@ at::Tensor pack(const EagerInput& input, const EagerArguments& arguments, c10::D
   return packed.numel() <= kMostPacked ? packed : packed.to(at::Device(at::kPrivateUse1, device), /*non_blocking=*/true);
 }
 
-at::Tensor random_state(const EagerInput& input, const EagerArguments& arguments, int device) {
+at::Tensor random_state(const Recipe::Source& input, const EagerArguments& arguments, int device) {
   std::optional<at::Generator> given;
   if (input.leaf >= 0 && arguments.leaves[input.leaf].isGenerator()) given = arguments.leaves[input.leaf].toGenerator();
   const auto [seed, offset] = generator_for(given, device).reserve(input.count);
@@ -295,34 +317,34 @@ at::Tensor random_state(const EagerInput& input, const EagerArguments& arguments
   return state;
 }
 
-std::vector<at::Tensor> call(const EagerPlan& eager, const EagerArguments& arguments) {
+std::vector<at::Tensor> call(const Recipe& recipe, const EagerArguments& arguments) {
   std::vector<at::Tensor> inputs;
-  inputs.reserve(eager.inputs.size());
-  for (const EagerInput& input : eager.inputs) {
+  inputs.reserve(recipe.sources.size());
+  for (const Recipe::Source& input : recipe.sources) {
     switch (input.kind) {
-      case EagerInput::Kind::kTensor:
+      case Recipe::Source::Kind::kTensor:
         inputs.push_back(arguments.leaves[input.leaf].toTensor());
         break;
-      case EagerInput::Kind::kNumbers:
-        inputs.push_back(pack(input, arguments, static_cast<c10::DeviceIndex>(eager.executor->plan->device->index())));
+      case Recipe::Source::Kind::kNumbers:
+        inputs.push_back(pack(input, arguments, static_cast<c10::DeviceIndex>(recipe.executor->plan->device->index())));
         break;
-      case EagerInput::Kind::kState:
-        inputs.push_back(random_state(input, arguments, eager.executor->plan->device->index()));
+      case Recipe::Source::Kind::kState:
+        inputs.push_back(random_state(input, arguments, recipe.executor->plan->device->index()));
         break;
     }
   }
   std::vector<int64_t> symbols;
-  for (const auto& [leaf, dim] : eager.symbols) symbols.push_back(arguments.leaves[leaf].toTensor().size(dim));
-  return run_plan(*eager.executor, {}, symbols, inputs);
+  for (const auto& [leaf, dim] : recipe.symbols) symbols.push_back(arguments.leaves[leaf].toTensor().size(dim));
+  return run_plan(*recipe.executor, {}, symbols, inputs);
 }
 
-void push_returns(const EagerPlan& eager, const EagerArguments& arguments, const std::vector<at::Tensor>& outputs,
+void push_results(const Recipe& recipe, const EagerArguments& arguments, const std::vector<at::Tensor>& outputs,
                   torch::jit::Stack& stack) {
   const auto tensor = [&](const std::pair<bool, int>& source) {
     if (source.second < 0) return at::Tensor();
     return source.first ? outputs[source.second] : arguments.leaves[source.second].toTensor();
   };
-  for (const EagerReturn& value : eager.returns) {
+  for (const Recipe::Result& value : recipe.results) {
     if (value.number.has_value()) {
       stack.emplace_back(*value.number);
       continue;
@@ -376,20 +398,21 @@ Attempt run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     arguments = flatten(op, *stack);
     if (!memory_is_clear(op, arguments)) return {Outcome::kNone, "tensors that it writes share memory"};
   }
-  PlanPointer eager = find_or_compile(op, *stack, arguments);
-  if (!eager->resizes.empty()) {
-    for (const auto& [leaf, sizes, strides] : eager->resizes) {
+  RecipePointer recipe = find_or_compile(op, *stack, arguments);
+  if (!recipe->resizes.empty()) {
+    for (const auto& [leaf, sizes, strides] : recipe->resizes) {
       const at::Tensor& out = arguments.leaves[leaf].toTensor();
       keep_read_arguments(op, *stack, out);
       if (at::native::resize_output(out, sizes)) out.as_strided_(sizes, strides);
     }
     arguments = flatten(op, *stack);
-    eager = find_or_compile(op, *stack, arguments);
+    recipe = find_or_compile(op, *stack, arguments);
   }
-  if (!eager->executor) return {eager->bad_arguments ? Outcome::kBadArguments : Outcome::kNone, eager->reason};
-  const std::vector<at::Tensor> outputs = at_boundary([&] { return call(*eager, arguments); });
+  if (!recipe->executor)
+    return {recipe->kind == Recipe::Kind::kBadArguments ? Outcome::kBadArguments : Outcome::kNone, recipe->reason};
+  const std::vector<at::Tensor> outputs = at_boundary([&] { return call(*recipe, arguments); });
   torch::jit::drop(*stack, op.schema().arguments().size());
-  push_returns(*eager, arguments, outputs, *stack);
+  push_results(*recipe, arguments, outputs, *stack);
   return {};
 }
 

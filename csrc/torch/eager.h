@@ -6,65 +6,14 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "csrc/exec/executor.h"
 #include "csrc/exec/plan_options.h"
-#include "csrc/torch/eager_conditions.h"
 #include "csrc/torch/eager_key.h"
+#include "csrc/torch/recipe.h"
 
 namespace ocl::aten {
-
-/// Says where an input tensor of a plan comes from at a call.
-struct EagerInput {
-  enum class Kind : uint8_t {
-    kTensor,   // Leaf `leaf`.
-    kNumbers,  // Several leaves (floats, CPU scalars), packed into one tensor of `dtype`.
-    // (seed, offset) of the generator in leaf `leaf`, or of the device's generator. Reserves `count` counters.
-    kState,
-  };
-  Kind kind = Kind::kTensor;
-  int leaf = -1;
-  std::vector<int> leaves = {};
-  at::ScalarType dtype = at::kFloat;
-  uint64_t count = 0;
-};
-
-/// Says where one returned value of the op comes from: outputs of the plan, arguments that were written, or a number.
-struct EagerReturn {
-  bool is_list = false;
-  // Each tensor is (true, number of an output of the plan) or (false, leaf). If the number is below 0, there is no tensor.
-  std::vector<std::pair<bool, int>> tensors = {};
-  std::optional<int64_t> number = std::nullopt;  // Set instead of `tensors`.
-};
-
-/// What runs when an op is called with arguments of one key. It is a plan; or a resize of tensors, after which the call has
-/// another key; or nothing, because there are no kernels, or because PyTorch raises an error for such arguments.
-struct EagerPlan {
-  std::shared_ptr<exec::Executor> executor;
-  bool bad_arguments = false;
-  std::string reason;  // Why there is no plan.
-  std::vector<EagerInput> inputs;
-  std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of each size symbol.
-  std::vector<EagerReturn> returns;
-  // (leaf, sizes, strides) of each tensor to resize.
-  std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;
-  EagerConditions conditions;  // What a call of the key must fulfil so that the plan serves it.
-
-  /// True if the op has no kernels for such arguments.
-  bool has_no_kernels() const { return !executor && !bad_arguments && resizes.empty(); }
-};
-
-/// The result of compiling one op.
-struct CompiledOp {
-  std::shared_ptr<const EagerPlan> plan = nullptr;
-  std::string graph = "";  // The ir::Graph of the plan as text.
-  bool lasting = false;    // True if the result depends on the key alone, so that the cache may keep it.
-};
 
 /// Functions of the cache. Either may be empty.
 struct EntryStore {
@@ -82,10 +31,10 @@ struct EagerContext {
 };
 
 struct EagerCompiler {
-  /// Compiles one op. If there are no kernels for it, the result says so; all other errors are thrown. May take the
+  /// Compiles one op to a graph. If there are no kernels for it, the recipe says so; all other errors are thrown. May take the
   /// GIL.
-  std::function<CompiledOp(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments,
-                           KeyLevel level)>
+  std::function<std::shared_ptr<Recipe>(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                                        const EagerArguments& arguments, KeyLevel level)>
       compile;
   /// Returns the context without importing the compiler. May take the GIL.
   std::function<EagerContext(int device)> context;

@@ -303,7 +303,7 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
     torch.ocl.reset_fallback_counts()
     _C.forget_eager_plans()
     with monkeypatch.context() as patched:
-        patched.setattr(eager, "make_plan", broken)
+        patched.setattr(eager, "lower_module", broken)
         with pytest.raises(kind, match="made up"):
             torch.erfc(x)
     assert torch.ocl.fallback_counts() == {}

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from torch_ocl_compile import _C
-from torch_ocl_compile.device import registration
 from torch_ocl_compile.eager import compile as eager
 
 RECENT = 64  # The number of programs that are kept although nothing uses them (csrc/runtime/program.cpp).
@@ -39,28 +38,22 @@ def test_compiled_graphs(ocl_device):
     assert after["programs"] <= before["programs"] + RECENT, (before, after)  # A plan may have several programs.
 
 
-@pytest.fixture
-def own_eager_compiler():
-    yield _C.set_eager_compiler
-    _C.forget_eager_plans()
-    registration._run_eager_ops("compile")
-
-
-def test_eager_ops(ocl_device, own_eager_compiler):
+def test_eager_ops(ocl_device, monkeypatch, own_cache):
     """When there are MOST_EAGER plans, the half that was not used for longest is dropped."""
     x = torch.ones(2, device=ocl_device)
     _C.forget_eager_plans()
     assert live()["eager_plans"] == 0
     plan = eager.compile_op("aten::roll", "", [x, [0], [0]], [0, 1, 2], 0)
+    plan.lasting = False
     asked = []
 
     def compile_op(name, overload, args, same, level):
         if level:
-            return eager.EagerPlan(reason="made up")
+            return _C.Recipe(_C.Recipe.Kind.NO_KERNELS)
         asked.append(args[1][0])
         return plan
 
-    own_eager_compiler(compile_op)
+    monkeypatch.setattr(eager, "compile_op", compile_op)
     for shift in range(2, 2 + MOST_EAGER):
         x.roll(shift, 0)
         x.roll(2, 0)
@@ -72,6 +65,7 @@ def test_eager_ops(ocl_device, own_eager_compiler):
     for shift in (2, 1 + MOST_EAGER, -1, 3):
         x.roll(shift, 0)
     assert asked == [3], "of these only the oldest was forgotten"
+    _C.forget_eager_plans()
 
 
 def live_eager():

@@ -9,8 +9,8 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, Max, Mod, ToFloat
 
-from torch_ocl_compile._C import ir
-from torch_ocl_compile.eager.conditions import Conditions, conditions_of
+from torch_ocl_compile._C import Recipe, ir
+from torch_ocl_compile.eager.conditions import conditions_of
 from torch_ocl_compile.errors import UnsupportedError
 
 S, U = sympy.Symbol("s0", integer=True, positive=True), sympy.Symbol("s1", integer=True, positive=True)
@@ -24,7 +24,7 @@ class Env:
         self.guards = [type("Guard", (), {"expr": guard}) for guard in guards]
 
 
-def conditions(*guards: Any, floats: Any = None) -> Conditions:
+def conditions(*guards: Any, floats: Any = None) -> Recipe.Conditions:
     return conditions_of(Env(*guards), SIZES, floats or {})
 
 

@@ -1,7 +1,7 @@
 # torch_ocl_compile/_C/__init__.pyi: types of the extension _C. Its submodules are in ir.pyi and exec.pyi.
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -76,8 +76,46 @@ def ocl_view_of_cuda(ocl_index: int, cuda_address: int, owner: torch.Tensor) -> 
 def set_before_first_use(action: Callable[[], None]) -> None: ...
 def build_id() -> str: ...
 
-# Eager ops (csrc/python/eager_bindings.cpp). `compiler` is compile_op of eager/compile.py, `context` is that of eager/stored.py.
-def set_eager_compiler(compiler: Callable[..., Any] | None, context: Callable[..., Any] | None = None) -> None: ...
+# Eager ops (csrc/python/eager_bindings.cpp). They call compile_op of eager/compile.py, and context of eager/stored.py.
+class Recipe:  # csrc/torch/recipe.h has the meaning of each field.
+    class Kind(enum.Enum):
+        PLAN = ...
+        RESIZES = ...
+        NO_KERNELS = ...
+        BAD_ARGUMENTS = ...
+
+    class Source:
+        @staticmethod
+        def tensor(leaf: int) -> Recipe.Source: ...
+        @staticmethod
+        def numbers(leaves: list[int], dtype: torch.dtype) -> Recipe.Source: ...
+        @staticmethod
+        def state(leaf: int, count: int) -> Recipe.Source: ...
+
+    class Result:
+        @overload
+        def __init__(self, number: int) -> None: ...
+        @overload
+        def __init__(self, is_list: bool, tensors: list[tuple[bool, int]]) -> None: ...
+
+    class Conditions:
+        symbols: list[tuple[int, int]]
+        sizes: list[ir.IndexExpr]
+        floats: list[tuple[int, float]]
+
+    def __init__(self, kind: Recipe.Kind) -> None: ...
+    reason: str
+    sources: list[Recipe.Source]
+    symbols: list[tuple[int, int]]
+    results: list[Recipe.Result]
+    resizes: list[tuple[int, list[int], list[int]]]
+    conditions: Recipe.Conditions
+    lasting: bool
+    device: int
+    label: str
+    graph: ir.Graph
+
+def compile_eager_ops(on: bool) -> None: ...
 
 # Sets a function that is called before a native copy kernel is built.
 def set_configure(configure: Callable[[], None]) -> None: ...

@@ -96,7 +96,7 @@ def _run_eager_ops(how: str) -> None:
     """Applies the option `eager`."""
     from torch_ocl_compile import _C
 
-    _C.set_eager_compiler(_compile_eager if how == "compile" else None, _eager_context)
+    _C.compile_eager_ops(how == "compile")
 
 
 def _forbid_fallback(choice: str) -> None:
@@ -129,20 +129,6 @@ def _refuse_autoload(choice: str) -> None:
             f"option 'autoload': {choice!r} comes too late, `import torch` has read it.\n"
             "  do: set the environment variable TORCH_OCL_AUTOLOAD before Python starts"
         )
-
-
-def _compile_eager(*call: Any) -> Any:
-    """Compiles an op that has no stored plan. Imports the compiler at the first call."""
-    from torch_ocl_compile.eager.compile import compile_op
-
-    return compile_op(*call)
-
-
-def _eager_context(device: int) -> Any:
-    """Returns what a stored plan of an op on `device` depends on."""
-    from torch_ocl_compile.eager.stored import context
-
-    return context(device)
 
 
 def _print_from_the_cpu() -> None:

@@ -1,13 +1,12 @@
 # torch_ocl_compile/eager/conditions.py: turns the guards of an op's trace into conditions that C++ checks at each call.
 """A trace that decides something by a size or a float holds for some values only. torch's ShapeEnv notes each decision as a
-guard. csrc/torch/eager_conditions.h has the same fields."""
+guard."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
@@ -16,33 +15,29 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from torch_ocl_compile._C import ir
+from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.symbolic import Symbols, as_quotient
 
 
-@dataclass
-class Conditions:
-    symbols: list[tuple[int, int]] = field(default_factory=list)  # (leaf, dimension) of s0, s1, ... in `sizes`.
-    sizes: list[ir.IndexExpr] = field(default_factory=list)  # Each must be at least 0.
-    floats: list[tuple[int, float]] = field(default_factory=list)  # (leaf, the value that it must have).
-
-
-def conditions_of(env: Any, sizes: Mapping[sympy.Symbol, tuple[int, int]], floats: Mapping[int, float]) -> Conditions:
+def conditions_of(
+    env: Any, sizes: Mapping[sympy.Symbol, tuple[int, int]], floats: Mapping[int, float]
+) -> Recipe.Conditions:
     """Returns conditions under which all guards of `env` hold. UnsupportedError for a guard that has no such form.
 
     `sizes`: symbol -> (leaf, dimension). `floats`: leaf -> the constant that the trace has for it.
     """
     symbols = Symbols(builder=None, exprs={symbol: ir.IndexExpr.size(i) for i, symbol in enumerate(sizes)})  # type: ignore[arg-type]
-    made = Conditions(floats=list(floats.items()))
+    made, conditions = Recipe.Conditions(), []
+    made.floats = list(floats.items())
     if any(map(math.isnan, floats.values())):
         raise UnsupportedError("its graph holds only for a number that is NaN")
     for guard in dict.fromkeys(guard.expr for guard in env.guards if guard.expr.free_symbols):
         try:
-            made.sizes.append(_at_least_zero(guard, symbols))
+            conditions.append(_at_least_zero(guard, symbols))
         except UnsupportedError as error:
             raise UnsupportedError(f"its graph holds only if {guard}: {error}") from error
-    made.symbols = list(sizes.values()) if made.sizes else []
+    made.sizes, made.symbols = conditions, list(sizes.values()) if conditions else []
     return made
 
 

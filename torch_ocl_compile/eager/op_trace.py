@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -19,8 +19,9 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torch_ocl_compile import _C
+from torch_ocl_compile._C import Recipe
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
-from torch_ocl_compile.eager.conditions import Conditions, conditions_of
+from torch_ocl_compile.eager.conditions import conditions_of
 from torch_ocl_compile.eager.forms import form_of
 from torch_ocl_compile.eager.tracing import trace
 from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
@@ -37,9 +38,6 @@ from torch_ocl_compile.lowering.lowered import (
 )
 
 aten = torch.ops.aten
-# A value that the op returns: a number, or (whether it is a list, one element per tensor). An element is (whether it is an
-# output of the plan, number of the output or leaf).
-Return = int | tuple[bool, list[tuple[bool, int]]]
 
 
 class Level(enum.IntEnum):
@@ -130,7 +128,7 @@ class OpTrace:
         drop_dead_code(made)
         return made
 
-    def conditions(self) -> Conditions:
+    def conditions(self) -> Recipe.Conditions:
         """Returns the calls that the graph serves. Call it after lowering, which may decide something by a size too."""
         return conditions_of(self.env, self.size_places, self.constants)
 
@@ -286,38 +284,38 @@ class OpTrace:
                 )
         return found
 
-    def returns(self, results: Sequence[tuple[bool, int]]) -> list[Return]:
+    def returns(self, results: Sequence[tuple[bool, int]]) -> list[Recipe.Result]:
         """Groups `results` of the graph as the values that the schema returns."""
-        made: list[Return] = []
+        made: list[Recipe.Result] = []
         left = iter(results)
         for source in self.fresh:
             if isinstance(source, int):
                 is_list = isinstance(self.op._schema.arguments[source].type, torch.ListType)
-                made.append((is_list, [(False, i) for i, a in enumerate(self.arguments) if a == source]))
+                made.append(Recipe.Result(is_list, [(False, i) for i, a in enumerate(self.arguments) if a == source]))
             elif len(source) == 1:
-                made.append(source[0])
+                made.append(Recipe.Result(source[0]))
             else:
                 is_list, present = source
-                made.append((is_list, [next(left) if there else (False, -1) for there in present]))
+                made.append(Recipe.Result(is_list, [next(left) if there else (False, -1) for there in present]))
         return made
 
-    def input(self, source: Source, lowered: Lowered) -> tuple[Any, ...]:
+    def input(self, source: Source, lowered: Lowered) -> Recipe.Source:
         """Returns an input of the plan in terms of leaves."""
         placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
         match source:
             case Argument(position):
-                return ("tensor", self.leaf_of[position])
+                return Recipe.Source.tensor(self.leaf_of[position])
             case PackedNumbers(positions, dtype):
-                return ("numbers", [self.leaf_of[p] for p in positions], dtype)
+                return Recipe.Source.numbers([self.leaf_of[p] for p in positions], dtype)
             case PackedHostValues(positions, dtype):
                 nodes = [lowered.host_values[p] for p in positions]
                 if all(n in placeholders for n in nodes):
-                    return ("numbers", [self.leaf_of[placeholders.index(n)] for n in nodes], dtype)
+                    return Recipe.Source.numbers([self.leaf_of[placeholders.index(n)] for n in nodes], dtype)
             case HostValue(position):
                 node = lowered.host_values[position]
                 if node.target is torch.ops.ocl.rng_reserve.default:
                     generators = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)]
-                    return ("state", generators[0] if generators else -1, node.args[1])
+                    return Recipe.Source.state(generators[0] if generators else -1, cast("int", node.args[1]))
         raise UnsupportedError(f"an input of its graph is computed on the host ({type(source).__name__})")
 
     def result(self, result: Result) -> tuple[bool, int]:

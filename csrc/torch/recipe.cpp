@@ -1,0 +1,232 @@
+// csrc/torch/recipe.cpp: checks, plans and cache entries of recipes. An entry is a sequence of values; `describe` lists them
+// for both directions.
+#include "csrc/torch/recipe.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "csrc/exec/make_plan.h"
+#include "csrc/ir/parse.h"
+#include "csrc/ir/verify.h"
+#include "csrc/support/compiler_crash.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace ocl::aten {
+
+namespace {
+
+constexpr char kFormat[] = "eager op 3";
+
+/// Writes values one after the other, or reads them in the same order. Throws Error if a value cannot be read.
+class Coder {
+ public:
+  Coder() = default;  // Makes a Coder that writes.
+  explicit Coder(const std::string& bytes) : reads_(true), bytes_(bytes) {}
+
+  template <class T>
+  void value(T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (reads_)
+      std::memcpy(&value, take(sizeof value), sizeof value);
+    else
+      bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void flag(bool& flag) {
+    auto byte = static_cast<uint8_t>(flag);
+    value(byte);
+    if (byte > 1) fail(ErrorKind::kInternal, "a flag is neither 0 nor 1");
+    flag = byte == 1;
+  }
+  void text(std::string& text) {
+    const size_t size = count(text.size());
+    if (reads_)
+      text.assign(take(size), size);
+    else
+      bytes_ += text;
+  }
+  /// Writes or reads the number of elements, then calls `element(T&)` for each element.
+  template <class T, class Element>
+  void list(std::vector<T>& values, const Element& element) {
+    const size_t size = count(values.size());
+    if (reads_) values.resize(size);
+    for (T& value : values) element(value);
+  }
+  template <class T>
+  void list(std::vector<T>& values) {
+    list(values, [this](T& element) { value(element); });
+  }
+
+  void expect_end() const {
+    if (at_ != bytes_.size()) fail(ErrorKind::kInternal, "it is longer than it should be");
+  }
+  std::string take_bytes() { return std::move(bytes_); }
+
+ private:
+  /// Writes or reads the number of elements, and returns it. Each element takes at least one byte, so a number larger than the
+  /// rest of the entry is an error.
+  size_t count(size_t size) {
+    auto stored = static_cast<uint64_t>(size);
+    value(stored);
+    if (reads_ && stored > bytes_.size() - at_) fail(ErrorKind::kInternal, "it ends too early");
+    return static_cast<size_t>(stored);
+  }
+  const char* take(size_t size) {
+    if (size > bytes_.size() - at_) fail(ErrorKind::kInternal, "it ends too early");
+    at_ += size;
+    return bytes_.data() + at_ - size;
+  }
+
+  const bool reads_ = false;
+  std::string bytes_;
+  size_t at_ = 0;
+};
+
+void describe(Coder& coder, std::vector<std::pair<int, int>>& symbols) {
+  coder.list(symbols, [&](std::pair<int, int>& symbol) {
+    coder.value(symbol.first);
+    coder.value(symbol.second);
+  });
+}
+
+void describe(Coder& coder, Recipe& recipe) {
+  std::string format = kFormat;
+  coder.text(format);
+  if (format != kFormat) fail(ErrorKind::kInternal, "it has another format");
+  coder.value(recipe.kind);
+  coder.text(recipe.reason);
+  if (recipe.kind == Recipe::Kind::kPlan) {
+    std::string text = recipe.graph.str();
+    coder.text(text);
+    recipe.graph = ir::parse_graph(text);
+  }
+  coder.list(recipe.sources, [&](Recipe::Source& source) {
+    coder.value(source.kind);
+    coder.value(source.leaf);
+    coder.list(source.leaves);
+    coder.value(source.dtype);
+    coder.value(source.count);
+  });
+  describe(coder, recipe.symbols);
+  coder.list(recipe.results, [&](Recipe::Result& result) {
+    coder.flag(result.is_list);
+    coder.list(result.tensors, [&](std::pair<bool, int>& tensor) {
+      coder.flag(tensor.first);
+      coder.value(tensor.second);
+    });
+    bool is_number = result.number.has_value();
+    int64_t number = result.number.value_or(0);
+    coder.flag(is_number);
+    coder.value(number);
+    if (is_number) result.number = number;
+  });
+  coder.list(recipe.resizes, [&](auto& resize) {
+    coder.value(std::get<0>(resize));
+    coder.list(std::get<1>(resize));
+    coder.list(std::get<2>(resize));
+  });
+  describe(coder, recipe.conditions.symbols);
+  coder.list(recipe.conditions.sizes, [&](ir::IndexExpr& size) {
+    std::string text = size.str();
+    coder.text(text);
+    size = ir::parse_index(text);
+  });
+  coder.list(recipe.conditions.floats, [&](std::pair<int, double>& value) {
+    coder.value(value.first);
+    coder.value(value.second);
+  });
+}
+
+/// True if all symbols of the expression are among s0, s1, ... s<count - 1>.
+bool uses_only(const ir::IndexExpr& e, size_t count) {
+  if (e.op() == ir::IndexOp::kSymbol)
+    return e.symbol().kind == ir::SymbolKind::kSize && static_cast<size_t>(e.symbol().index) < count;
+  return std::all_of(e.args().begin(), e.args().end(), [&](const ir::IndexExpr& arg) { return uses_only(arg, count); });
+}
+
+/// True if the parts of an entry fit together and fit the call. This check keeps a damaged entry from making a call read beyond
+/// its arguments.
+bool fits(const Recipe& recipe, const EagerArguments& arguments) {
+  const ir::Graph& graph = recipe.graph;
+  const Recipe::Conditions& conditions = recipe.conditions;
+  const auto is_leaf = [&](int leaf) { return leaf >= 0 && leaf < static_cast<int>(arguments.leaves.size()); };
+  const auto is_tensor = [&](int leaf) {
+    return is_leaf(leaf) && arguments.leaves[leaf].isTensor() && arguments.leaves[leaf].toTensor().defined();
+  };
+  const auto is_number = [&](int leaf) {
+    if (!is_leaf(leaf)) return false;
+    const c10::IValue& value = arguments.leaves[leaf];
+    return value.isDouble() || value.isInt() || (is_tensor(leaf) && is_host_scalar(value.toTensor()));
+  };
+  const auto is_size = [&](const std::pair<int, int>& symbol) {
+    const auto& [leaf, dim] = symbol;
+    return is_tensor(leaf) && dim >= 0 && dim < arguments.leaves[leaf].toTensor().dim();
+  };
+  const auto all = [](const auto& values, const auto& test) { return std::all_of(values.begin(), values.end(), test); };
+  if (recipe.kind > Recipe::Kind::kBadArguments || (recipe.kind == Recipe::Kind::kResizes) == recipe.resizes.empty())
+    return false;
+  if (recipe.sources.size() != graph.inputs.size() || static_cast<int>(recipe.symbols.size()) != graph.symbols) return false;
+  for (const Recipe::Source& source : recipe.sources) {
+    if (source.kind == Recipe::Source::Kind::kTensor && !is_tensor(source.leaf)) return false;
+    if (source.kind == Recipe::Source::Kind::kNumbers && !all(source.leaves, is_number)) return false;
+    if (source.kind == Recipe::Source::Kind::kState && source.leaf >= 0 && !is_leaf(source.leaf)) return false;
+    if (source.kind > Recipe::Source::Kind::kState) return false;
+    if (!c10::isFloatingType(source.dtype) && !c10::isIntegralType(source.dtype, /*includeBool=*/true)) return false;
+  }
+  for (const Recipe::Result& result : recipe.results) {
+    if (!result.is_list && !result.number && result.tensors.size() != 1) return false;
+    for (const auto& [is_output, index] : result.tensors)
+      if (index >= 0 && !(is_output ? index < static_cast<int>(graph.outputs.size()) : is_tensor(index))) return false;
+  }
+  for (const auto& [leaf, sizes, strides] : recipe.resizes)
+    if (!is_tensor(leaf) || sizes.size() != strides.size()) return false;
+  return all(recipe.symbols, is_size) && all(conditions.symbols, is_size) &&
+         all(conditions.sizes, [&](const ir::IndexExpr& e) { return uses_only(e, conditions.symbols.size()); }) &&
+         all(conditions.floats,
+             [&](const auto& value) { return is_leaf(value.first) && arguments.leaves[value.first].isDouble(); });
+}
+
+}  // namespace
+
+bool Recipe::Conditions::hold(const EagerArguments& arguments) const {
+  const auto size_of = [&](ir::Symbol s) {
+    const auto& [leaf, dim] = symbols[s.index];
+    return arguments.leaves[leaf].toTensor().size(dim);
+  };
+  return std::all_of(floats.begin(), floats.end(),
+                     [&](const auto& value) { return arguments.leaves[value.first].toDouble() == value.second; }) &&
+         std::all_of(sizes.begin(), sizes.end(), [&](const ir::IndexExpr& e) { return ir::evaluate(e, size_of) >= 0; });
+}
+
+void make_plan(Recipe& recipe, const std::string& op, const runtime::BinaryStore& binaries, exec::PlanOptions options) {
+  options.label = recipe.label;
+  options.op = op.substr(0, op.find('.'));
+  try {
+    recipe.executor = std::make_shared<exec::Executor>(
+        exec::make_plan(std::exchange(recipe.graph, {}), device_at(recipe.device), binaries, options));
+  } catch (const CompilerCrash& crash) {
+    recipe.kind = Recipe::Kind::kNoKernels;
+    recipe.reason = std::string("CompilerCrashError: ") + crash.what();
+    recipe.lasting = false;
+  }
+}
+
+std::string entry_of(const Recipe& recipe) {
+  Recipe copy = recipe;
+  Coder coder;
+  describe(coder, copy);
+  return coder.take_bytes();
+}
+
+std::shared_ptr<Recipe> recipe_from(const std::string& entry, const EagerArguments& arguments) {
+  auto recipe = std::make_shared<Recipe>();
+  Coder coder(entry);
+  describe(coder, *recipe);
+  coder.expect_end();
+  ir::verify(recipe->graph, ir::Level::kGraph);
+  if (!fits(*recipe, arguments)) fail(ErrorKind::kInternal, "its parts do not fit");
+  return recipe;
+}
+
+}  // namespace ocl::aten
