@@ -1,7 +1,6 @@
 """tests/device/test_templates_group.py: each */group.cl template alone, with its default epilogue macros, against fp64.
 
 The templates run on every OpenCL device. CPU runtimes are slow with them, but must give right results, too."""
-
 import itertools
 import re
 from pathlib import Path
@@ -76,26 +75,12 @@ def gemm(device, a, b, **defines):
     out = torch.full((batch, M, N), float("nan"))
     inner = 2 if batch % 2 == 0 else 1
     strides = [Long(s) for t in (a, b) for s in (t.stride(0) * inner, *t.stride())]
-    launch(
-        device.build("gemm/group.cl", "gemm", **defines),
-        (ceil(M, tm) * ceil(N, tn), 1, batch),
-        local,
-        a,
-        b,
-        M,
-        N,
-        K,
-        inner,
-        *strides,
-        out,
-        out=out,
-    )
+    launch(device.build("gemm/group.cl", "gemm", **defines), (ceil(M, tm) * ceil(N, tn), 1, batch), local, a, b, M, N, K, inner,
+        *strides, out, out=out)
     return out
 
 
-@pytest.mark.parametrize(
-    "size", [(1, 1, 1), (3, 5, 7), (65, 63, 17), (128, 128, 16), (129, 131, 33), (40, 200, 100)], ids=str
-)
+@pytest.mark.parametrize("size", [(1, 1, 1), (3, 5, 7), (65, 63, 17), (128, 128, 16), (129, 131, 33), (40, 200, 100)], ids=str)
 @pytest.mark.parametrize("tiles", TILES)
 def test_gemm_sizes(device, tiles, size):
     M, N, K = size
@@ -158,37 +143,10 @@ def conv(device, x, packed, out_shape, case, data=0, **defines):
     step = stride if data else 1
     pixels = batch * ceil(out_h, step) * ceil(out_w, step)
     out = torch.full((batch, out_h, out_w, out_channels), float("nan"))
-    scalars = [
-        batch,
-        C_,
-        K,
-        in_h,
-        in_w,
-        out_h,
-        out_w,
-        r,
-        s,
-        stride,
-        stride,
-        pad,
-        pad,
-        dilation,
-        dilation,
-        Long(x.stride(0)),
-        x.stride(2),
-        x.stride(3),
-        x.stride(1),
-    ]
-    launch(
-        device.build("conv/group.cl", "conv", **defines),
-        (ceil(pixels, tm) * ceil(K, tn), groups, step * step),
-        local,
-        x,
-        packed,
-        *scalars,
-        out,
-        out=out,
-    )
+    scalars = [batch, C_, K, in_h, in_w, out_h, out_w, r, s, stride, stride, pad, pad, dilation, dilation, Long(x.stride(0)),
+        x.stride(2), x.stride(3), x.stride(1)]
+    launch(device.build("conv/group.cl", "conv", **defines), (ceil(pixels, tm) * ceil(K, tn), groups, step * step), local, x,
+        packed, *scalars, out, out=out)
     return out.permute(0, 3, 1, 2)
 
 
@@ -201,16 +159,7 @@ def test_conv_forward(device, tiles, name, flat):
     x, weight, want = conv_tensors(case)
     constants = dict(FILTER_R=7, FILTER_S=7, FILTER_C=3) if name == "stem" else {}
     x = x if flat else nhwc(x)
-    got = conv(
-        device,
-        x,
-        weight.permute(2, 3, 1, 0).contiguous(),
-        want.shape,
-        case,
-        FLAT=flat,
-        **constants,
-        **CONV_TILES[tiles],
-    )
+    got = conv(device, x, weight.permute(2, 3, 1, 0).contiguous(), want.shape, case, FLAT=flat, **constants, **CONV_TILES[tiles])
     compare(got, want, weight[0].numel())
 
 
@@ -242,10 +191,8 @@ def test_conv_weight(device, tiles, name, channels_last):
     batch, _, H, W = x.shape
     _, filters, P, Q = dy.shape
     (_, C_, R, S), K = weight.shape, filters // groups
-    defines = (
-        dict(KERNEL_NAME="dw", DY_VEC4=int(channels_last and K % 4 == 0), X_VEC4=int(channels_last and C_ % 4 == 0))
-        | WEIGHT_TILES[tiles]
-    )
+    defines = dict(KERNEL_NAME="dw", DY_VEC4=int(channels_last and K % 4 == 0),
+        X_VEC4=int(channels_last and C_ % 4 == 0)) | WEIGHT_TILES[tiles]
     if tiles == "64x64":
         defines |= dict(FILTER_R=R, FILTER_S=S)
     tm, tn, local = tile(defines)
@@ -255,16 +202,8 @@ def test_conv_weight(device, tiles, name, channels_last):
     scalars = [batch, C_, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels]
     for t in (dy, x):
         scalars += [Long(t.stride(0)), t.stride(2), t.stride(3), t.stride(1)]
-    launch(
-        device.build("conv/weight_group.cl", "dw", **defines),
-        (ceil(R * S * C_, tn) * ceil(K, tm), groups, splits),
-        local,
-        dy,
-        x,
-        *scalars,
-        out,
-        out=out,
-    )
+    launch(device.build("conv/weight_group.cl", "dw", **defines), (ceil(R * S * C_, tn) * ceil(K, tm), groups, splits), local, dy,
+        x, *scalars, out, out=out)
     compare(out.sum(0).permute(0, 3, 1, 2), want, batch * P * Q)
 
 
@@ -282,27 +221,7 @@ def winograd(device, x, weight, pad, data=False, **defines):
     out = torch.full((batch, P, Q, K), float("nan"))
     kernel = device.build("winograd/group.cl", "wino", KERNEL_NAME="wino", U_VEC4=int(K % 4 == 0), **defines)
     groups = ceil(batch * ceil(P, 2) * ceil(Q, 2), 32) * ceil(K, 32)
-    launch(
-        kernel,
-        (groups,),
-        256,
-        x,
-        u,
-        batch,
-        C_,
-        K,
-        H,
-        W,
-        P,
-        Q,
-        pad,
-        pad,
-        Long(x.stride(0)),
-        x.stride(2),
-        x.stride(3),
-        out,
-        out=out,
-    )
+    launch(kernel, (groups,), 256, x, u, batch, C_, K, H, W, P, Q, pad, pad, Long(x.stride(0)), x.stride(2), x.stride(3), out, out=out)
     return out.permute(0, 3, 1, 2)
 
 
@@ -319,14 +238,8 @@ def test_winograd(device, case, prefetch):
 
 
 # (batch, channels, H, W, filter, stride, pad, dilation)
-DEPTHWISES = [
-    (2, 32, 9, 11, 3, 1, 1, 1),
-    (2, 70, 8, 7, 3, 2, 1, 1),
-    (1, 8, 13, 12, 5, 2, 2, 1),
-    (1, 5, 12, 14, 3, 3, 0, 2),
-    (1, 4, 10, 9, 7, 1, 3, 1),
-    (1, 1, 3, 3, 3, 1, 0, 1),
-]
+DEPTHWISES = [(2, 32, 9, 11, 3, 1, 1, 1), (2, 70, 8, 7, 3, 2, 1, 1), (1, 8, 13, 12, 5, 2, 2, 1), (1, 5, 12, 14, 3, 3, 0, 2), (1, 4,
+    10, 9, 7, 1, 3, 1), (1, 1, 3, 3, 3, 1, 0, 1)]
 
 
 @pytest.mark.parametrize("channels_last", (1, 0))
@@ -339,15 +252,8 @@ def test_depthwise(device, case, channels_last):
     if channels_last:
         x, dy = nhwc(x), nhwc(dy)
     packed, (P, Q) = weight.permute(2, 3, 1, 0).contiguous(), want.shape[2:]
-    macros = dict(
-        KERNEL_NAME="dw",
-        FILTER_R=size,
-        FILTER_S=size,
-        STRIDE_H=stride,
-        STRIDE_W=stride,
-        DILATION_H=dilation,
-        DILATION_W=dilation,
-    )
+    macros = dict(KERNEL_NAME="dw", FILTER_R=size, FILTER_S=size, STRIDE_H=stride, STRIDE_W=stride, DILATION_H=dilation,
+        DILATION_W=dilation)
     macros["QUADS"] = int(channels_last and c % 4 == 0)
     strip = 4 if 4 % stride == 0 else stride
 
@@ -356,63 +262,22 @@ def test_depthwise(device, case, channels_last):
 
     y = torch.full((n, P, Q, c), float("nan"))
     grid = (ceil(ceil(c, 4) * ceil(Q, strip), 128), P, n)
-    launch(
-        device.build("depthwise/group.cl", "dw", OPERATION=0, **macros),
-        grid,
-        128,
-        x,
-        packed,
-        c,
-        H,
-        W,
-        P,
-        Q,
-        pad,
-        pad,
-        *strides(x),
-        y,
-        out=y,
-    )
+    launch(device.build("depthwise/group.cl", "dw", OPERATION=0, **macros), grid, 128, x, packed, c, H, W, P, Q, pad, pad,
+        *strides(x), y, out=y)
     compare(y.permute(0, 3, 1, 2), want, size * size)
 
     dx = torch.full((n, H, W, c), float("nan"))
     grid = (ceil(ceil(c, 4) * ceil(W + pad % stride, strip), 128), H, n)
-    launch(
-        device.build("depthwise/group.cl", "dw", OPERATION=1, **macros),
-        grid,
-        128,
-        dy,
-        packed,
-        c,
-        P,
-        Q,
-        H,
-        W,
-        pad,
-        pad,
-        *strides(dy),
-        dx,
-        out=dx,
-    )
-    compare(
-        dx.permute(0, 3, 1, 2),
-        torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), stride, pad, dilation, c),
-        size * size,
-    )
+    launch(device.build("depthwise/group.cl", "dw", OPERATION=1, **macros), grid, 128, dy, packed, c, P, Q, H, W, pad, pad,
+        *strides(dy), dx, out=dx)
+    compare(dx.permute(0, 3, 1, 2), torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), stride, pad, dilation, c),
+        size * size)
 
     split_strips, rows = 20, size if size * size <= 25 else 1
     splits = ceil(n * P * ceil(Q, strip), split_strips)
     dw = torch.full((size, size, splits, c), float("nan"))
     scalars = [n, c, H, W, P, Q, pad, pad, split_strips, *strides(dy), *strides(x)]
-    launch(
-        device.build("depthwise/group.cl", "dw", OPERATION=2, **macros),
-        (ceil(c, 64), ceil(size, rows), splits),
-        256,
-        dy,
-        x,
-        *scalars,
-        dw,
-        out=dw,
-    )
+    launch(device.build("depthwise/group.cl", "dw", OPERATION=2, **macros), (ceil(c, 64), ceil(size, rows), splits), 256, dy, x,
+        *scalars, dw, out=dw)
     want = torch.nn.grad.conv2d_weight(x.double(), weight.shape, dy.double(), stride, pad, dilation, c)
     compare(dw.sum(2).permute(2, 0, 1)[:, None], want, n * P * Q)
