@@ -4,13 +4,16 @@ to memory where it was not before: make it smaller, or allow it with a reason in
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.offline import rendering, rows, summary
+from tests.offline import rendering, rows, summary, table
 from tests.offline.compilers import CHIPS, FOLDER, CompileError, compile_text, version
 from tests.offline.rendering import Kernel
 from tests.offline.results import Results
@@ -36,18 +39,18 @@ def compilers() -> None:
 
 def wrong(kernels: list[Kernel], chips: tuple[str, ...]) -> list[str]:
     results = Results()
-    results.add((kernel.text for kernel in kernels), chips, jobs=1)
+    results.add(((kernel.text, chip) for kernel in kernels for chip in kernel.chips(chips)), jobs=1)
     worsts, failed = summary.summarise(kernels, chips, results)
     return failed + summary.faults(worsts, summary.allowed())
 
 
 @pytest.mark.parametrize("problem, type, chips", SAMPLE, ids=lambda x: "-".join(x) if isinstance(x, tuple) else x)
 def test_kernels_need_no_more_than_allowed(problem: str, type: str, chips: tuple[str, ...]) -> None:
-    one_of_a_row = {kernel.row: kernel for kernel in rows.render(problem, type)}
+    one_of_a_row = {(kernel.item_registers, kernel.row): kernel for kernel in rows.render(problem, type)}
     assert one_of_a_row
     # A problem that reaches many rows shares them with others, so every second one is enough.
-    names = sorted(one_of_a_row)[:: 2 if len(one_of_a_row) > 3 else 1]
-    assert wrong([one_of_a_row[name] for name in names], chips) == []
+    chosen = sorted(one_of_a_row)[:: 2 if len(one_of_a_row) > 6 else 1]
+    assert wrong([one_of_a_row[key] for key in chosen], chips) == []
 
 
 def test_golden_kernels_need_no_more_than_allowed() -> None:
@@ -103,9 +106,9 @@ def test_a_kernel_that_does_not_build_is_an_error_with_the_log(chip: str) -> Non
 def test_a_second_run_compiles_nothing(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     first = Results(path)
-    first.add([large(8)], AMD, jobs=2)
+    first.add([(large(8), chip) for chip in AMD], jobs=2)
     again = Results(path)
-    again.add([large(8)], AMD, jobs=2)
+    again.add([(large(8), chip) for chip in AMD], jobs=2)
     assert (first.compiled, again.compiled) == (2, 0)
     assert again.of(large(8), AMD[0]) == first.of(large(8), AMD[0])
     assert version("amd") in Results.key("", AMD[0])
@@ -114,6 +117,47 @@ def test_a_second_run_compiles_nothing(tmp_path: Path) -> None:
 
 
 FOUND = Worst("gemm/group 64x64", "fp32", "skl", 1, 128, 3, 1024, 0, 8, 0)
+
+
+def fails_with_3(folder: Path, path: str) -> str:
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run([SCRIPT, folder], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 3, done
+    return done.stderr
+
+
+def test_the_script_replaces_no_other_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter").write_text("dear")
+    assert "holds something else" in fails_with_3(tmp_path / "mine", os.environ["PATH"])
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter"]
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({}, "apt-get is missing"),
+        (
+            {"apt-get": "", "apt-cache": "exit 1", "id": "echo 1000"},
+            "apt does not know these packages: intel-opencl-icd .* sudo apt-get update",
+        ),
+        ({"apt-get": "echo no network >&2; exit 100", "apt-cache": ""}, "apt-get download failed: no network"),
+    ],
+    ids=("no apt", "old lists", "no network"),
+)
+def test_the_script_says_what_is_missing(given: dict[str, str], message: str, tmp_path: Path) -> None:
+    """Runs the script with few programs, some of which are stand-ins."""
+    (tmp_path / "bin").mkdir()
+    for name in ["bash", "env", "cksum", "cut", "mkdir", "dirname", "flock", "rmdir", "mktemp", "cat", "rm", "id"]:
+        if name not in given:
+            (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
+    if given:
+        given = {"dpkg-deb": "", **given}
+    for name, text in given.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    assert re.search(message, fails_with_3(tmp_path / "compilers", str(tmp_path / "bin")))
+    assert not (tmp_path / "compilers").exists()
 
 
 def test_limits() -> None:
@@ -140,10 +184,16 @@ def test_limits_are_kept_in_a_file(tmp_path: Path) -> None:
 
 def test_kernels_that_differ_in_sizes_are_alike() -> None:
     text = "#define TILE 64\nvoid sum_0123456789ab(int n) { for (int i = 0; i < 3; ++i) x[i * 100] *= 0x1.8p-2f; }"
-    one = Kernel("generated sum", "fp32", text, "")
+    one = Kernel("generated sum", "fp32", 128, text, "")
     same = replace(
         one, text=text.replace("0123456789ab", "ffffffffffff").replace("100", "20").replace("0x1.8p-2", "0x1.4p-9")
     )
     assert summary.one_of_each([one, same]) == [same]
     for other in (text.replace("64", "32"), text.replace("i < 3", "i < 4"), text.replace("*=", "+=")):
         assert len(summary.one_of_each([one, replace(one, text=other)])) == 2
+
+
+def test_the_page_names_every_kernel_and_chip() -> None:
+    text = table.PAGE.read_text(encoding="utf-8")
+    assert [file for file in rows.files() if f"\n| {file}" not in text] == []
+    assert [chip for chip in CHIPS if f"\n| {chip} |" not in text] == []

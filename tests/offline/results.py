@@ -47,9 +47,12 @@ class Results:
         entry = self._entries[self.key(text, chip)]
         return str(entry["error"]) if "error" in entry else Report(**entry["report"])
 
-    def add(self, texts: Iterable[str], chips: Iterable[str], jobs: int, progress: bool = False) -> None:
-        """Compiles each text for each chip, unless that is known. `jobs`: compilers that run at the same time."""
-        wanted = {self.key(text, chip): (text, chip) for text in texts for chip in chips}
+    def knows(self, text: str, chip: str) -> bool:
+        return self.key(text, chip) in self._entries
+
+    def add(self, cases: Iterable[tuple[str, str]], jobs: int, progress: bool = False) -> None:
+        """Compiles texts, each for a chip, unless that is known. `jobs`: compilers that run at the same time."""
+        wanted = {self.key(text, chip): (text, chip) for text, chip in cases}
         todo = {key: case for key, case in wanted.items() if key not in self._entries}
         begun = written = time.monotonic()
         with ThreadPoolExecutor(jobs) as pool:

@@ -50,16 +50,23 @@ def alike(kernel: Kernel) -> str:
 
 
 def one_of_each(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """Returns one kernel of those that are alike, in each row and type."""
-    return list({(k.row, k.type, alike(k)): k for k in kernels}.values())
+    """Returns one kernel of those that are alike, in each row and type, and for the same chips."""
+    return list({(k.row, k.type, k.item_registers, alike(k)): k for k in kernels}.values())
+
+
+def one_of_each_row(kernels: Iterable[Kernel]) -> list[Kernel]:
+    """Returns a sample: one kernel of each row and type, of generated kernels for each network."""
+    return list({(k.row, k.type, k.item_registers, k.generated and k.source): k for k in kernels}.values())
 
 
 def summarise(kernels: Iterable[Kernel], chips: Iterable[str], results: Results) -> tuple[list[Worst], list[str]]:
-    """Returns the worst of each row, type and chip, and the kernels that do not build, with the compiler's log."""
+    """Returns the worst of each row, type and chip, of the kernels that are known, and those that do not build, with the log."""
     found: dict[tuple[str, str, str], Worst] = {}
     failed = []
     for kernel in kernels:
-        for chip in chips:
+        for chip in kernel.chips(chips):
+            if not results.knows(kernel.text, chip):
+                continue
             report = results.of(kernel.text, chip)
             if isinstance(report, str):
                 failed.append(
@@ -127,18 +134,23 @@ def write_allowed(limits: Limits, path: Path = ALLOWED) -> None:
         writer.writerows((*key, *limit) for key, limit in sorted(limits.items()) if any(limit))
 
 
-def write(worsts: Iterable[Worst], path: Path = SUMMARY) -> None:
-    """Keeps a run of all kernels and chips for `table` and `allow`."""
-    facts = {
-        "day": time.strftime("%Y-%m-%d"),
-        "compilers": {vendor: version(vendor) for vendor in sorted({chip.vendor for chip in CHIPS.values()})},
-        "rows": [asdict(w) for w in worsts],
-    }
+@dataclass(frozen=True)
+class Facts:
+    """What `table` and `allow` need of the last run of all parts and chips."""
+
+    day: str
+    complete: bool  # Of all kernels, not of a sample.
+    compilers: dict[str, str]  # vendor -> version
+    worsts: list[Worst]
+
+
+def write(worsts: list[Worst], complete: bool, path: Path = SUMMARY) -> None:
+    compilers = {vendor: version(vendor) for vendor in sorted({chip.vendor for chip in CHIPS.values()})}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    facts = Facts(time.strftime("%Y-%m-%d"), complete, compilers, worsts)
+    path.write_text(json.dumps(asdict(facts), indent=1) + "\n", encoding="utf-8")
 
 
-def read(path: Path = SUMMARY) -> tuple[str, dict[str, str], list[Worst]]:
-    """Returns the day of the last run of all kernels and chips, the versions of its compilers, and what it found."""
+def read(path: Path = SUMMARY) -> Facts:
     facts = json.loads(path.read_text(encoding="utf-8"))
-    return facts["day"], facts["compilers"], [Worst(**row) for row in facts["rows"]]
+    return Facts(**{**facts, "worsts": [Worst(**row) for row in facts["worsts"]]})

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.offline.compilers import CHIPS, Chip
 from tests.offline.networks import NETWORKS
 from tests.offline.rendering import CAPS, GENERATED, TYPES
-from tests.offline.summary import Worst
+from tests.offline.summary import Facts, Worst
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/offline.md"
 VENDORS = {"amd": "AMD", "intel": "Intel"}
@@ -22,6 +22,9 @@ Compiled on {day} with {intel} for Intel and {amd} for AMD. The kernels are for 
 {local} KiB of local memory.
 
 """
+SAMPLE = """The last run was a sample: the tables count the kernels that it compiled.
+
+"""
 READING = """## How to read the tables
 
 | word | meaning |
@@ -33,7 +36,8 @@ READING = """## How to read the tables
 | scratch | bytes for spills and for arrays that are no registers. AMD: of a work-item. Intel: of a thread |
 
 A cell shows the worst kernel of its row and of {types}. A row covers a kernel of `kernels/` with one tile: all kinds of loads,
-alignments and fused ops that the compiler chose for the problems and networks below. It is 0 spills and 0 bytes where a cell names none.
+alignments and fused ops that the compiler chose for the problems and networks below. A cell that names
+no spills has none, and needs no scratch memory. `-`: the compiler gives the chip other tiles.
 
 """
 
@@ -66,12 +70,14 @@ def _table(vendor: str, rows: Sequence[str], worsts: Sequence[Worst]) -> str:
         "|---|--:|--:|" + "---|" * len(chips),
     ]
     for row in rows:
-        found = {chip.name: _combined([w for w in worsts if (w.row, w.chip) == (row, chip.name)]) for chip in chips}
-        any_of = next(iter(found.values()))
+        of_chips = {chip.name: [w for w in worsts if (w.row, w.chip) == (row, chip.name)] for chip in chips}
+        found = {name: _combined(of_chip) for name, of_chip in of_chips.items() if of_chip}
+        if not found:
+            continue  # The vendor's chips get other tiles.
+        kernels = max(w.kernels for w in found.values())
         local = max(w.local for w in found.values())
-        lines.append(
-            f"| {row} | {any_of.kernels} | {local:,} | {' | '.join(cell(vendor, w) for w in found.values())} |"
-        )
+        cells = " | ".join(cell(vendor, found[chip.name]) if chip.name in found else "-" for chip in chips)
+        lines.append(f"| {row} | {kernels} | {local:,} | {cells} |")
     return "\n".join(lines) + "\n\n"
 
 
@@ -94,9 +100,14 @@ def sold_as(chip: Chip) -> str:
     return f"{VENDORS[chip.vendor]} {chip.gpu}"
 
 
-def page(day: str, compilers: dict[str, str], worsts: list[Worst]) -> str:
+def page(facts: Facts) -> str:
+    worsts = facts.worsts
     rows = sorted({w.row for w in worsts}, key=_natural)
-    text = HEAD.format(day=day, items=CAPS["max_group_size"], local=CAPS["local_bytes"] // 1024, **compilers)
+    text = HEAD.format(
+        day=facts.day, items=CAPS["max_group_size"], local=CAPS["local_bytes"] // 1024, **facts.compilers
+    )
+    if not facts.complete:
+        text += SAMPLE
     text += _sums(worsts) + READING.format(types=", ".join(t for t in TYPES if any(w.type == t for w in worsts)))
     for generated, title in ((False, "Kernels of kernels/"), (True, "Generated kernels")):
         mine = [row for row in rows if row.startswith(GENERATED) == generated]
