@@ -20,8 +20,8 @@
 #ifndef U_VEC4
 #define U_VEC4 0  // 1: K is a multiple of 4
 #endif
-#ifndef PREFETCH
-#define PREFETCH 1  // 1: the loads of the next step are in flight during the products; costs 32 registers
+#ifndef FETCH_AHEAD
+#define FETCH_AHEAD 1  // 1: the loads of the next step are in flight during the products; costs 32 registers
 #endif
 
 #ifndef KERNEL_NAME
@@ -112,9 +112,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     }                                                                                                                \
   }
 
-  if (PREFETCH) FETCH(0)
+  if (FETCH_AHEAD) FETCH(0)
   for (int c0 = 0; c0 < C; c0 += C_STEP) {
-    if (!PREFETCH) FETCH(c0)
+    if (!FETCH_AHEAD) FETCH(c0)
     float4 half_done[4];  // column j of B^T d
     OCL_UNROLL
     for (int j = 0; j < 4; ++j) half_done[j] = patch_points(d[0][j], d[1][j], d[2][j], d[3][j]);
@@ -145,7 +145,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       *(__local float4*)(u_tile + e / (CHANNELS / 4 * C_STEP) * U_POINT + e % (CHANNELS / 4 * C_STEP) * 4) = u_held[i];
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // both tiles of this step are complete
-    if (PREFETCH && c0 + C_STEP < C) FETCH(c0 + C_STEP)
+    if (FETCH_AHEAD && c0 + C_STEP < C) FETCH(c0 + C_STEP)
     OCL_UNROLL
     for (int c = 0; c < C_STEP; ++c) {
       float4 a[2], b[2];

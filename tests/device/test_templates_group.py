@@ -231,10 +231,10 @@ def test_winograd(device, case, prefetch):
     n, c, h, w, k, pad = case
     x, weight = nhwc(torch.randn(n, c, h, w)), torch.randn(k, c, 3, 3)
     want = F.conv2d(x.double(), weight.double(), padding=pad)
-    compare(winograd(device, x, weight, pad, PREFETCH=prefetch), want, c * 9)
+    compare(winograd(device, x, weight, pad, FETCH_AHEAD=prefetch), want, c * 9)
     dy = nhwc(torch.randn(want.shape))
     want = torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), padding=pad)
-    compare(winograd(device, dy, weight, pad, data=True, PREFETCH=prefetch), want, k * 9)
+    compare(winograd(device, dy, weight, pad, data=True, FETCH_AHEAD=prefetch), want, k * 9)
 
 
 # (batch, channels, H, W, filter, stride, pad, dilation)

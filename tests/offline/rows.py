@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,10 @@ def conv(
     return Problem(partial(conv_relu, **settings), shapes, caps)
 
 
+def winograd(channels: int, filters: int) -> Problem:
+    return replace(conv(channels, filters, 112, caps=LARGE), types=("fp32",))
+
+
 def attention(queries: int, keys: int, depth: int, function: Any = attend) -> Problem:
     q, k = (2, 4, queries, depth), (2, 4, keys, depth)
     return Problem(function, (q, k, k, *([(2, 1, queries, keys)] if function is masked else [])), CAPS)
@@ -97,8 +101,8 @@ PROBLEMS: dict[str, Problem] = {
     "depthwise 3x3 strided": conv(96, 96, 28, groups=96, stride=2),
     "depthwise 5x5": conv(48, 48, 14, 5, groups=48),
     "depthwise 7x7": conv(33, 33, 14, 7, groups=33),
-    "winograd": conv(64, 64, 112, caps=LARGE),
-    "winograd unaligned": conv(66, 70, 112, caps=LARGE),
+    "winograd": winograd(64, 64),
+    "winograd unaligned": winograd(66, 70),
     "attention of 16": attention(64, 64, 16),
     "attention of 32": attention(512, 512, 32),
     "attention of 64": attention(512, 512, 64),
