@@ -123,8 +123,7 @@ def test_modes(mode: Any, ocl_device: str) -> None:
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Returns a list to which each compilation of an op appends (op, level)."""
-    made: list[tuple[str, str]] = []
-    original = eager._recipe
+    made, original = list[tuple[str, str]](), eager._recipe
 
     def spy(name: str, overload: str, args: Any, same: Any, level: eager.Level, **fixed: bool) -> Any:
         plan = original(name, overload, args, same, level, **fixed)
