@@ -1,4 +1,4 @@
-# tests/no_device/test_device_report.py: `doctor --report` with stand-ins for the process of a device: crashes, hangs, the file.
+# tests/no_device/test_report_file.py: `doctor --report` with stand-ins for the process of a device: crashes, hangs, the file.
 import getpass
 import json
 import sys
