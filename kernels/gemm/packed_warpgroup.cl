@@ -17,12 +17,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_packed_warpgroup
 #endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
-#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
-#define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
-#endif
 
 // Copies the blocks of a tile: `a_panels` panels of A and `b_panels` of B, each of `steps` steps. begin: number of the
 // tile's first step, counted over all tiles of the work-group.

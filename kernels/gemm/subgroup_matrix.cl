@@ -9,25 +9,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_subgroup_matrix
 #endif
-#ifndef A_K_MAJOR
-#define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
-#endif
-#ifndef B_K_MAJOR
-#define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
-#endif
-#ifndef A_VEC4
-// 1: the contiguous dimension of A has stride 1, and the other strides are multiples of a chunk of 16 bytes
-#define A_VEC4 0
-#endif
-#ifndef B_VEC4
-#define B_VEC4 0  // the same for B
-#endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
-#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
-#define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
-#endif
 #define LOAD_BOTH                                                   \
   {                                                                 \
     fetch(a_held, &a_share, TILE_M, A_K_MAJOR, A_VEC4 && a_direct); \

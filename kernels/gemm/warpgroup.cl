@@ -10,26 +10,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_warpgroup
 #endif
-#ifndef A_K_MAJOR
-#define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
-#endif
-#ifndef B_K_MAJOR
-#define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
-#endif
-#ifndef A_VEC4
-// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4. With 16-bit
-// operands the other strides are multiples of 8, and the extent may be any number.
-#define A_VEC4 0
-#endif
-#ifndef B_VEC4
-#define B_VEC4 0  // the same for B
-#endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
-#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
-#define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
-#endif
 
 // The operands of a tile. a, b: their first elements. m_left, n_left: rows of A and columns of B that lie inside the
 // matrix from there on. *_width, *_depth: strides along M or N, and along K.
