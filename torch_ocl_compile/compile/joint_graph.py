@@ -21,7 +21,8 @@ aten = torch.ops.aten
 LOSS_GRADIENTS = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
 ALIASES = (aten.alias.default, aten.detach.default)
 CONVERT = torch.ops.prims.convert_element_type.default
-ROUNDINGS = [{half, torch.float32} for half in (torch.float16, torch.bfloat16)]
+HALVES = (torch.float16, torch.bfloat16)
+ROUNDINGS = [{half, torch.float32} for half in HALVES]
 POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
 # In training these ops use the statistics of the batch. The running statistics affect only their own update.
 LEAST_BUDGET = 1e-9  # A fraction of the activations.
@@ -92,7 +93,9 @@ def cross_entropy(graph_module: torch.fx.GraphModule, changes: Changes) -> int:
         softmax = _source(loss.args[1])
         if softmax.target is not aten._log_softmax.default or _source(output) is not softmax:
             continue
-        x = _source(softmax.args[0])
+        x = softmax.args[0]
+        if x.target is CONVERT and x.args[0].meta["val"].dtype in HALVES:  # The op computes in fp32 anyway.
+            x = x.args[0]
         sums = _log_softmax_from_sums(softmax, x, changes)
         grad, given, *rest = loss.args
         unreads = (slope, output, given)
