@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Node
 from torch_ocl_compile import _C
 from torch_ocl_compile.fx import attention_ops  # noqa: F401  (this import defines torch.ops.ocl.attention)
 from torch_ocl_compile.fx.effects import Effect, effect_of, written
-from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass, on_each_graph
 
 log = logging.getLogger(__name__)
 
@@ -156,11 +156,7 @@ def _filled(found: Scores | None, mask: Any, fill: float | None, where: bool) ->
 
 def rewrite(gm: GraphModule, device_type: str = "ocl") -> int:
     """Replaces spelled-out attention in a graph and in the graphs that it calls. Returns the number of replacements."""
-    changed = 0
-    for module in gm.modules():
-        if isinstance(module, GraphModule) and any(map(_is_attention, module.graph.nodes)):
-            changed += written_attention(module, device_type)
-    return changed
+    return on_each_graph(gm, _is_attention, written_attention, device_type)
 
 
 def _is_attention(node: Node) -> bool:

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_ocl_compile.compile.attention_pattern import given, memory_of, value
 from torch_ocl_compile.fx.effects import Effect, effect_of, written
-from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass, on_each_graph
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +31,7 @@ ATTENTION = {F.scaled_dot_product_attention: (3, 5), torch.ops.ocl.attention.def
 
 def rewrite(gm: GraphModule) -> int:
     """Simplifies the masks of a graph and of the graphs that it calls. Returns the number of changed ops."""
-    modules = [m for m in gm.modules() if isinstance(m, GraphModule)]
-    return sum(without_masks(m) for m in modules if any(n.target in ATTENTION for n in m.graph.nodes))
+    return on_each_graph(gm, lambda node: node.target in ATTENTION, without_masks)
 
 
 @graph_pass

@@ -19,7 +19,7 @@ from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_ocl_compile.compile.attention_pattern import value
-from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass, on_each_graph
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,7 @@ TOLERANCE = 2e-6  # Models write sqrt(2/pi) with seven digits or more.
 
 def rewrite(gm: GraphModule) -> int:
     """Replaces spelled-out gelu in a graph and in the graphs that it calls. Returns the number of replacements."""
-    modules = [m for m in gm.modules() if isinstance(m, GraphModule)]
-    return sum(written_gelu(m) for m in modules if any(n.target in CURVED for n in m.graph.nodes))
+    return on_each_graph(gm, lambda node: node.target in CURVED, written_gelu)
 
 
 @graph_pass

@@ -70,6 +70,18 @@ def graph_pass(
     return run
 
 
+def on_each_graph(
+    gm: GraphModule,
+    concerns: Callable[[Node], bool],
+    change: Callable[Concatenate[GraphModule, P], int],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> int:
+    """Calls a pass for a graph and the graphs that it calls, where it concerns a node. Returns the sum of the results."""
+    modules = [m for m in gm.modules() if isinstance(m, GraphModule)]
+    return sum(change(m, *args, **kwargs) for m in modules if any(map(concerns, m.graph.nodes)))
+
+
 class GraphEffects:
     """The nodes of a graph and their effects before a pass."""
 
