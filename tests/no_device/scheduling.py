@@ -82,6 +82,23 @@ class _Plan:
         return run_graph(self.graph, args, self.calls)
 
 
+def traced(
+    gm: torch.fx.GraphModule,
+    inputs: Any,
+    compiler: Callable[[str, torch.fx.GraphModule, Any], Any],
+    partition: Any = ocl_partition,
+) -> Any:
+    """Traces a graph of Dynamo's as the backend does. `compiler` gets the kind of each graph and the graph."""
+    return aot_autograd(
+        fw_compiler=partial(compiler, "forward"),
+        bw_compiler=partial(compiler, "backward"),
+        inference_compiler=partial(compiler, "inference"),
+        decompositions=ocl_decomp_table(),
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+    )(gm, inputs)
+
+
 def collecting(function: Callable[..., Any], seen: list[Seen], **settings: Any) -> Callable[..., Any]:
     """Compiles `function`. Each of its graphs is appended to `seen` at its first call, with its arguments."""
 
@@ -90,14 +107,7 @@ def collecting(function: Callable[..., Any], seen: list[Seen], **settings: Any) 
         return Call(lowered, _Plan(kind, lowered.graph, lowered.calls, seen)).boxed()
 
     def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
-        return aot_autograd(
-            fw_compiler=partial(compiler, "forward"),
-            bw_compiler=partial(compiler, "backward"),
-            inference_compiler=partial(compiler, "inference"),
-            decompositions=ocl_decomp_table(),
-            partition_fn=ocl_partition,
-            keep_inference_input_mutations=True,
-        )(gm, inputs)
+        return traced(gm, inputs, compiler)
 
     torch._dynamo.reset()
     compiled = torch.compile(function, backend=backend, **settings)

@@ -143,7 +143,7 @@ def _amd(source: Path, chip: Chip) -> list[Report]:
     metadata = text.partition("amdhsa.kernels:")[2].partition("amdhsa.target:")[0]
     reports = []
     for kernel in re.split(r"^  - ", metadata, flags=re.MULTILINE)[1:]:
-        # The kernel's own keys are indented by four columns, those of its arguments by more.
+        # ocloc indents a key of the kernel by four columns, and a key of an argument by more.
         facts = dict(re.findall(r"^(?:    )?\.(\w+): +(\S+)$", kernel, re.MULTILINE))
         reports.append(Report(
             kernel=facts["name"], registers=int(facts["vgpr_count"]), scalar_registers=int(facts["sgpr_count"]),

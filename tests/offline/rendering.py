@@ -6,14 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
 import torch.nn.functional as F
-from torch._dynamo.backends.common import aot_autograd
 
 from tests.no_device import scheduling
 from tests.offline.compilers import CHIPS
@@ -21,7 +19,6 @@ from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import attention_pattern
 from torch_ocl_compile.compile.joint_graph import ocl_partition
-from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.random import functionalise
 
@@ -126,14 +123,7 @@ def trace(function: Callable[..., Any], *inputs: torch.Tensor) -> list[ir.Graph]
 
     def backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
         attention_pattern.rewrite(gm, "cpu")
-        return aot_autograd(
-            fw_compiler=partial(compiler, "forward"),
-            bw_compiler=partial(compiler, "backward"),
-            inference_compiler=partial(compiler, "inference"),
-            decompositions=ocl_decomp_table(),
-            partition_fn=_partition,
-            keep_inference_input_mutations=True,
-        )(gm, example_inputs)
+        return scheduling.traced(gm, example_inputs, compiler, _partition)
 
     torch._dynamo.reset()
     with mock.patch.object(F, "scaled_dot_product_attention", attention):
