@@ -8,103 +8,17 @@ The environment variable of an option is TORCH_OCL_ and the option's name in cap
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 from torch_ocl_compile.errors import ConfigError
-
-Value = bool | int | float | str
-
-_TRUE = {"1", "true", "yes", "on"}
-_FALSE = {"0", "false", "no", "off", ""}
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option.
-
-    - `scope`: "start" (fixed at the start of the process), "process" (`set` changes it at any time), or "compile"
-      (also a key of torch.compile's options).
-    - `choices`: all allowed values. With `many`, a comma-separated list of them.
-    - `least`: the smallest allowed number.
-    - `allowed`: what a text may be, for the docs.
-    - `fault`: a function that returns what is wrong with a value, or "".
-    """
-
-    name: str
-    kind: type
-    default: Value
-    help: str
-    scope: str = "process"
-    choices: tuple[Value, ...] = ()
-    many: bool = False
-    least: float | None = None
-    allowed: str = ""
-    fault: Callable[[str], str] | None = None
-
-    @property
-    def variable(self) -> str:
-        return "TORCH_OCL_" + self.name.upper()
-
-    def parse(self, value: object, source: str) -> Value:
-        """Converts `value` to this option's type. ConfigError that names `source` if it is wrong."""
-        parsed = _parse(self.kind, value)
-        if parsed is None:
-            raise ConfigError(f"{source}: {value!r} is not {_KIND_WORDS[self.kind]}.\n  do: {self.help}")
-        parts: list[Value] = [parsed]
-        if self.many:
-            parts = [part.strip() for part in str(parsed).split(",") if part.strip()]
-            parsed = ",".join(map(str, parts))
-        wrong = [part for part in parts if self.choices and part not in self.choices]
-        if wrong:
-            raise ConfigError(f"{source}: {wrong[0]!r} is not one of {', '.join(map(repr, self.choices))}.")
-        if self.fault is not None and (reason := self.fault(str(parsed))):
-            raise ConfigError(f"{source}: {reason}.")
-        if self.least is not None and not float(parsed) >= self.least:
-            raise ConfigError(f"{source}: {value!r} is less than {self.least:g}.\n  do: {self.help}")
-        return parsed
-
-    def values(self) -> str:
-        """Returns the allowed values as a text, for the docs."""
-        if self.choices:
-            return ("one or more of: " if self.many else "") + ", ".join(f"`{c}`" for c in self.choices)
-        if self.kind is bool:
-            return "`0`, `1`"
-        if self.kind is str:
-            return self.allowed
-        return _KIND_WORDS[self.kind] + ("" if self.least is None else f" from {self.least:g}")
-
-
-_KIND_WORDS = {bool: "a switch (0 or 1)", int: "an integer", float: "a number", str: "a text"}
-
-
-def _parse(kind: type, value: object) -> Value | None:
-    if kind is bool:
-        if isinstance(value, bool):
-            return value
-        text = str(value).strip().lower()
-        return True if text in _TRUE else False if text in _FALSE else None
-    if kind is str:
-        return value if isinstance(value, str) else None
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value) if kind is float or isinstance(value, float) else int(value)
-    except ValueError:
-        return None
-    if not math.isfinite(number):
-        return None
-    if kind is int:
-        return int(number) if number == int(number) else None
-    return number
-
+from torch_ocl_compile.option import Option
+from torch_ocl_compile.option import Value as Value  # for modules that may not import option
 
 _OPTIONS: dict[str, Option] = {}
 _VALUES: dict[str, Value] = {}
@@ -119,6 +33,16 @@ def option(name: str, kind: type, default: Value, help: str, **more: Any) -> Non
     _OPTIONS[name] = Option(name, kind, default, help, **more)
 
 
+def _profile_fault(value: str) -> str:
+    """Returns why `value` names no profile, or ""."""
+    if not value:
+        return ""
+    from torch_ocl_compile import _C
+
+    names = [row["name"] for row in _C.profiles()]
+    return "" if value in names else f"{value!r} is no device profile; there are {', '.join(names)}"
+
+
 option(
     "devices",
     str,
@@ -126,6 +50,15 @@ option(
     "Devices to use, in this order: indices, or parts of platform or device names, separated by commas. Empty: all devices.",
     scope="start",
     allowed="a list, separated by commas",
+)
+option(
+    "profile",
+    str,
+    "",
+    "The GPU whose limits all devices take on, so that a model can be tried for it: a name of the table of device profiles. Empty: none.",
+    scope="start",
+    allowed="a name",
+    fault=_profile_fault,
 )
 option(
     "autoload",
@@ -434,6 +367,44 @@ def kernel_table() -> str:
         checked = "yes" if any(row["types"].values()) else "no"
         types = ", ".join(row["types"])
         lines.append(f"| `{row['name']}` | `{row['level']}` | `{row['operation']}` | {types} | {checked} |")
+    return "\n".join(lines) + "\n"
+
+
+def profile_table() -> str:
+    """Returns the device profiles as a Markdown table, for docs/profiles.md."""
+    from torch_ocl_compile import _C
+
+    columns = [
+        "profile",
+        "device",
+        "units",
+        "work-group",
+        "local memory (KiB)",
+        "subgroup",
+        "fp64",
+        "fp16",
+        "memory (MiB)",
+        "largest buffer (MiB)",
+        "arguments",
+    ]
+    lines = [
+        "| " + " | ".join(columns) + " |",
+        "|---|---|" + "--:|" * 3 + "---|---|---|" + "--:|" * 3,
+    ]
+    for row in _C.profiles():
+        local = str(row["local_bytes"] >> 10) + (" (in global memory)" if row["local_is_global"] else "")
+        subgroups = ", ".join(str(1 << bit) for bit in range(10) if row["subgroup_sizes"] >> bit & 1) or "none"
+        precision = ["yes" if row[key] else "no" for key in ("has_fp64", "has_fp16")]
+        memory = [str(row[key] >> 20) for key in ("total_memory", "max_alloc_bytes")]
+        cells = [
+            f"`{row['name']}`",
+            row["device"],
+            row["multi_processor_count"],
+            row["max_group_size"],
+            local,
+            subgroups,
+        ]
+        lines.append("| " + " | ".join(map(str, [*cells, *precision, *memory, row["max_kernel_arg_bytes"]])) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -89,6 +89,17 @@ void add_sources(Plan& plan, Launch& launch, int position) {
   }
 }
 
+/// InternalError if the device's profile does not allow as many arguments.
+void check_arguments(const codegen::KernelSource& source, const runtime::Device& device, const std::string& where) {
+  if (!device.profile()) return;
+  size_t bytes = (source.buffers.size() + (source.scratch_elements > 0 ? 1 : 0)) * (sizeof(cl_mem) + sizeof(cl_ulong));
+  for (const codegen::IntArg& argument : source.ints) bytes += argument.wide ? sizeof(cl_long) : sizeof(cl_int);
+  if (bytes <= static_cast<size_t>(device.caps().max_kernel_arg_bytes)) return;
+  fail(ErrorKind::kInternal, "kernel " + source.name + " takes " + std::to_string(bytes) + " bytes of arguments, but " +
+                                 device.describe() + " allows " + std::to_string(device.caps().max_kernel_arg_bytes) +
+                                 "\n  where: " + where);
+}
+
 /// Adds the steps and launches of all groups. Returns the kernel text of each launch.
 std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const PlanOptions& options) {
   const schedule::Schedule& schedule = plan.schedule;
@@ -113,6 +124,7 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
       fail(error.kind(), std::string(error.what()) + "\n  where: " + where);
     }
     apply_faults(launch.source);
+    check_arguments(launch.source, *plan.device, where);
     add_sources(plan, launch, static_cast<int>(position));
     texts.push_back({launch.source.name, launch.source.text, where, launch.source.local});
     if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);

@@ -1,6 +1,8 @@
 // csrc/exec/user_kernel.cpp: see user_kernel.h.
 #include "csrc/exec/user_kernel.h"
 
+#include <algorithm>
+
 #include "csrc/exec/executor.h"
 #include "csrc/runtime/queue.h"
 
@@ -10,13 +12,14 @@ UserKernel::UserKernel(runtime::Device& device, const runtime::KernelText& text,
                        const std::string& failed_dir)
     : device_(device), name_(text.name), origin_(text.where), name_id_(runtime::kernel_name_id(text.name)) {
   program_ = runtime::build_programs(device, {text}, store, failed_dir).front();
-  kernel_ = program_->create_kernel(name_);
+  kernel_ = program_->create_kernel(name_, ErrorKind::kUnsupported);
   OCL_CHECK(
       clGetKernelWorkGroupInfo(kernel_.get(), device.id(), CL_KERNEL_WORK_GROUP_SIZE, sizeof(size_t), &most_items_, nullptr),
       name_);
   OCL_CHECK(clGetKernelWorkGroupInfo(kernel_.get(), device.id(), CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(required_local_),
                                      required_local_.data(), nullptr),
             name_);
+  if (device.profile()) most_items_ = std::min(most_items_, static_cast<size_t>(device.caps().max_group_size));
 }
 
 runtime::LaunchInfoPtr UserKernel::describe(const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,

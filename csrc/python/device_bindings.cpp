@@ -1,5 +1,6 @@
 // csrc/python/device_bindings.cpp: the functions of csrc/torch and csrc/runtime that
 // torch_ocl_compile/device/torch_ocl.py uses.
+#include "csrc/kernels/profile.h"
 #include "csrc/runtime/device_facts.h"
 #include "csrc/runtime/peaks.h"
 #include "csrc/runtime/wrong_runtimes.h"
@@ -23,7 +24,8 @@ py::dict device_properties(int index) {
   p["index"] = device.index();
   p["name"] = device.name();
   p["platform_name"] = device.platform_name();
-  p["driver"] = device.driver();
+  p["driver"] = device.driver() + (device.profile() ? std::string(", profile ") + device.profile()->name : "");
+  p["profile"] = device.profile() ? device.profile()->name : "";
   p["is_cpu"] = caps.is_cpu;
   p["total_memory"] = caps.global_bytes;
   p["max_alloc_bytes"] = caps.max_alloc_bytes;
@@ -87,11 +89,31 @@ void bind_refusals(py::module_& m) {
   m.def("set_fallback_forbidden", &aten::set_fallback_forbidden, py::arg("on"));
 }
 
+py::dict profile_dict(const Profile& row) {
+  py::dict p;
+  p["name"] = row.name;
+  p["device"] = row.device;
+  p["multi_processor_count"] = row.units;
+  p["max_group_size"] = row.max_group_size;
+  p["local_bytes"] = row.local_bytes;
+  p["local_is_global"] = row.local_is_global;
+  p["subgroup_sizes"] = row.subgroup_sizes;
+  p["has_fp64"] = row.fp64;
+  p["has_fp16"] = row.fp16;
+  p["total_memory"] = row.global_bytes;
+  p["max_alloc_bytes"] = row.max_alloc_bytes;
+  p["max_kernel_arg_bytes"] = row.max_kernel_arg_bytes;
+  p["address_bits"] = row.address_bits;
+  p["unified_memory"] = row.unified;
+  p["exact_division"] = row.exact_division;
+  return p;
+}
+
 }  // namespace
 
 void bind_device(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
-  m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"));
+  m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"), py::arg("profile"));
   m.def("allow_wrong_runtimes", &runtime::allow_wrong_runtimes, py::arg("allowed"));
   m.def("devices_ready", &aten::devices_ready);
   m.def("end_devices", &runtime::end_devices, Unlocked());
@@ -106,6 +128,11 @@ void bind_device(py::module_& m) {
   m.def("device_probes", &device_probes, py::arg("index"));
   m.def("device_facts", &device_facts, py::arg("index"));
   m.def("describe_device", [](int index) { return aten::device_at(index).describe(); }, py::arg("index"));
+  m.def("profiles", [] {
+    py::list rows;
+    for (const Profile& row : profiles()) rows.append(profile_dict(row));
+    return rows;
+  });
   m.def("in_bad_fork", &aten::in_bad_fork);
   m.def("register_profilers", [] {
     aten::register_profiler();

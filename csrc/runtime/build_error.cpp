@@ -5,6 +5,7 @@
 #include <cctype>
 #include <vector>
 
+#include "csrc/runtime/profile_limits.h"
 #include "csrc/support/error.h"
 #include "csrc/support/os.h"
 
@@ -56,6 +57,7 @@ std::string build_error_message(const Device& device, const KernelText& text, cl
   std::string message = "kernel " + text.name + " does not build on " + device.describe() + " (" + status_name(status) + ", " +
                         std::to_string(status) + ")";
   if (!text.where.empty()) message += "\n  where: " + text.where;
+  if (device.profile()) message += lacking(*device.profile(), log);
   message += "\n  log:   " + log_excerpt(log);
   message += saved.empty() ? "\n  do:    " : "\n  do:    source and full log are in " + saved + "; ";
   message += "`python -m torch_ocl_compile doctor` checks this driver";

@@ -179,8 +179,8 @@ size_t workers_for(const Device& device, size_t kernels) {
   if (all.settings.most_workers > 0) return static_cast<size_t>(all.settings.most_workers);
   int64_t workers = std::max(1u, std::thread::hardware_concurrency());
   if (const int64_t free = os::available_memory_bytes()) workers = std::min(workers, free / kHostBytesPerWorker);
-  if (!device.caps().is_cpu) workers = std::min(workers, device.caps().global_bytes / kDeviceBytesPerWorker);
-  if (device.caps().is_cpu) return static_cast<size_t>(kernels < kLeastOnCpu ? std::min<int64_t>(workers, 1) : workers);
+  if (!device.info().is_cpu) workers = std::min(workers, device.caps().global_bytes / kDeviceBytesPerWorker);
+  if (device.info().is_cpu) return static_cast<size_t>(kernels < kLeastOnCpu ? std::min<int64_t>(workers, 1) : workers);
   return kernels >= kLeastOnGpu && workers > 1 ? static_cast<size_t>(workers) : 0;
 }
 
@@ -194,7 +194,7 @@ std::vector<WorkerResult> build_in_workers(const Device& device, const std::vect
   std::stable_sort(longest_first.begin(), longest_first.end(),
                    [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
   const std::chrono::milliseconds longest = build_pool_settings().longest;
-  const std::string flags = std::string(wants_log ? "log " : "") + (device.caps().is_cpu ? "" : "load");
+  const std::string flags = std::string(wants_log ? "log " : "") + (device.info().is_cpu ? "" : "load");
   std::atomic<size_t> next{0};
   const auto work = [&] {
     try {

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "csrc/kernels/profile.h"
 #include "csrc/runtime/address_range.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/caps.h"
@@ -37,15 +38,17 @@ class DeviceTable {
     return *table;
   }
 
-  void configure(const std::string& selection, const std::vector<std::string>& vendor_libraries) {
+  void configure(const std::string& selection, const std::vector<std::string>& vendor_libraries, const std::string& profile) {
+    const Profile* wanted = profile.empty() ? nullptr : &profile_named(profile);
     std::lock_guard lock(mutex_);
-    if (selection == selection_ && vendor_libraries == vendor_libraries_) return;
+    if (selection == selection_ && vendor_libraries == vendor_libraries_ && wanted == profile_) return;
     for (const auto& device : devices_)
       if (device.load() != nullptr)
         fail(ErrorKind::kConfig, "devices cannot be selected anew once one is in use (first used: " +
                                      device.load()->describe() + "); set TORCH_OCL_DEVICES before the first use of a device");
     selection_ = selection;
     vendor_libraries_ = vendor_libraries;
+    profile_ = wanted;
     listed_ = false;
   }
 
@@ -188,12 +191,17 @@ class DeviceTable {
     info.context = ContextHandle(clCreateContext(nullptr, 1, &info.id, context_message, nullptr, &status));
     OCL_CHECK(status, "clCreateContext on " + info.describe());
     info.caps = probe_caps(info.id, info.context.get());
+    info.is_cpu = info.caps.is_cpu;
+    info.profile = profile_;
+    if (profile_) info.caps = limited(info.caps, *profile_);
     // Division and square root round as in IEEE 754, like on the CPU. Without this option, OpenCL allows errors of 2.5
     // and 3 ulp.
     cl_device_fp_config fp32 = 0;
     clGetDeviceInfo(info.id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp32), &fp32, nullptr);
     info.build_options = "-w";  // Some compilers print a count of their warnings to the terminal.
-    if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) info.build_options += " -cl-fp32-correctly-rounded-divide-sqrt";
+    if ((fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) && (!profile_ || profile_->exact_division))
+      info.build_options += " -cl-fp32-correctly-rounded-divide-sqrt";
+    if (profile_) info.build_options += " -cl-std=CL1.2";  // No functions of later versions.
     device->allocator_ = std::make_unique<Allocator>(info, device->queues_);
     info.caps.marker_times = markers_have_times(device->queue());
     devices_[index].store(device, std::memory_order_release);
@@ -206,6 +214,7 @@ class DeviceTable {
   std::mutex mutex_;
   std::string selection_;
   std::vector<std::string> vendor_libraries_;
+  const Profile* profile_ = nullptr;
   bool listed_ = false;
   std::vector<Listed> selected_;
   std::vector<std::string> problems_;
@@ -238,8 +247,9 @@ void end_devices() noexcept {
   });
 }
 
-void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries) {
-  DeviceTable::instance().configure(selection, vendor_libraries);
+void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries,
+                       const std::string& profile) {
+  DeviceTable::instance().configure(selection, vendor_libraries, profile);
 }
 
 std::vector<std::string> vendor_libraries() { return DeviceTable::instance().vendor_libraries(); }

@@ -32,6 +32,7 @@ class Device {
   const std::string& platform_name() const { return info_.platform_name; }
   const std::string& driver() const { return info_.driver; }
   const Caps& caps() const { return info_.caps; }
+  const Profile* profile() const { return info_.profile; }
   const std::string& build_options() const { return info_.build_options; }
   cl_device_id id() const { return info_.id; }
   cl_context context() const { return info_.context.get(); }
@@ -58,9 +59,11 @@ Device* device_of(const void* address) noexcept;
 /// Sets which devices are listed and in which order. Loads nothing yet. `selection` is TORCH_OCL_DEVICES: "" or a
 /// comma-separated list of indices into the default order and of parts of "platform / device" (case does not matter).
 /// `vendor_libraries` are runtimes that the system's list may lack, such as one installed by pip: paths of libraries,
-/// of .icd files, or of folders with .icd files. Among CPUs, their devices come first. ConfigError if a device is in
-/// use already and something would change.
-void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries);
+/// of .icd files, or of folders with .icd files. Among CPUs, their devices come first. `profile` is TORCH_OCL_PROFILE: the
+/// name of a device profile that all devices take on, or "". ConfigError if the profile is unknown, or if a device is in use
+/// already and something would change.
+void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries,
+                       const std::string& profile = "");
 /// Returns the libraries that configure_devices got last.
 std::vector<std::string> vendor_libraries();
 /// Call when the process is about to end. Waits some seconds for the work of all devices, both now and in a function that

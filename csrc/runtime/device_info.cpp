@@ -4,7 +4,8 @@
 namespace ocl::runtime {
 
 std::string DeviceInfo::describe() const {
-  return "'" + name + "' (" + platform_name + ", driver " + driver.substr(0, driver.find(", OpenCL")) + ")";
+  return "'" + name + "' (" + platform_name + ", driver " + driver.substr(0, driver.find(", OpenCL")) +
+         (profile ? std::string(", profile ") + profile->name : "") + ")";
 }
 
 }  // namespace ocl::runtime

@@ -19,6 +19,7 @@
 #include "csrc/runtime/compiler_crash.h"
 #include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/device.h"
+#include "csrc/runtime/profile_limits.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
@@ -222,7 +223,7 @@ class Build {
     std::vector<std::string> sources;
     for (const Indices& batch : batches) sources.push_back(batch_source(texts_, batch));
     // CPU compilers serialise threads. A GPU's compiler gains a little from threads.
-    const size_t threads = device_.caps().is_cpu ? 1 : kCompilerThreads;
+    const size_t threads = device_.info().is_cpu ? 1 : kCompilerThreads;
     BuildProgress progress("built", count_of(batches), 0);
     std::vector<Built> built = compile_all(device_.context(), device_.id(), device_.build_options(), sources, threads,
                                            log_enabled(LogLevel::kDebug), [&](size_t b) { progress.add(batches[b].size()); });
@@ -335,7 +336,7 @@ class Build {
     // A program built from source keeps the compiler's data on CPUs: 2.5 MB per kernel with Intel's runtime, against
     // 0.5 MB when loaded from its binary. Loading takes a twentieth of the build time. Binaries of GPUs may have to be
     // compiled again.
-    if (device_.caps().is_cpu && !binary.empty())
+    if (device_.info().is_cpu && !binary.empty())
       if (std::shared_ptr<Program> loaded = load_program(device_, binary); loaded && has_all(batch, loaded->get()))
         program = std::move(loaded);
     std::lock_guard lock(shared().mutex);
@@ -413,6 +414,7 @@ class Build {
 
 std::string store_prefix(const Device& device) {
   std::string all = kAbi;
+  if (device.profile()) all += std::string(" ") + device.profile()->name;
   for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()}) {
     all += '\0';
     all += *part;
@@ -420,10 +422,11 @@ std::string store_prefix(const Device& device) {
   return hash_hex(all).substr(0, kPrefixDigits) + "-";
 }
 
-KernelHandle Program::create_kernel(const std::string& name) const {
+KernelHandle Program::create_kernel(const std::string& name, ErrorKind blame) const {
   cl_int status = CL_SUCCESS;
   KernelHandle kernel(clCreateKernel(handle_.get(), name.c_str(), &status));
   OCL_CHECK(status, "clCreateKernel of " + name + " on " + device_.describe());
+  if (device_.profile()) check_kernel(device_.info(), kernel.get(), name, blame);
   return kernel;
 }
 
@@ -440,7 +443,7 @@ void forget_programs() {
 
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir) {
-  return Build(device, texts, store, failed_dir).run();
+  return Build(device, device.profile() ? restricted(*device.profile(), texts) : texts, store, failed_dir).run();
 }
 
 }  // namespace ocl::runtime

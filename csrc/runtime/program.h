@@ -9,6 +9,7 @@
 
 #include "csrc/runtime/cl.h"
 #include "csrc/runtime/kernel_text.h"
+#include "csrc/support/error.h"
 #include "csrc/support/live.h"
 
 namespace ocl::runtime {
@@ -19,7 +20,8 @@ class Device;
 class Program {
  public:
   Program(Device& device, ProgramHandle handle) : device_(device), handle_(std::move(handle)) {}
-  KernelHandle create_kernel(const std::string& name) const;
+  /// If the device has a profile that the kernel exceeds, an error of kind `blame` is thrown.
+  KernelHandle create_kernel(const std::string& name, ErrorKind blame = ErrorKind::kInternal) const;
   Device& device() const { return device_; }
   cl_program get() const { return handle_.get(); }
 

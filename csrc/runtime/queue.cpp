@@ -7,6 +7,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "csrc/runtime/profile_limits.h"
+
 namespace ocl::runtime {
 namespace {
 
@@ -110,6 +112,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
       if (event) *event = nullptr;
       return;
     }
+  if (device_.profile) check_launch(device_, kernel_text(kernel), dims, local);
   check_usable();
   NotedCommand noted(CommandType::kLaunch, device_.index, stream_);
   const cl_int status = clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(),

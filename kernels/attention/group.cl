@@ -43,7 +43,9 @@
 #define TILE_R 64  // rows of a group: 64 or 32
 #endif
 #define TILE_C 64  // columns of a step
-#define STEP 16  // depth staged at a time
+#ifndef STEP
+#define STEP 16  // depth staged at a time: 16, or 8 where local memory is small
+#endif
 #define CHUNK 64  // floats of an output row that are computed at a time
 #define ACROSS (TILE_C / 4)
 #define DOWN (TILE_R / 4)

@@ -38,6 +38,8 @@ def show_devices() -> None:
     if rows:
         print_table(["device", "name", "platform", ">memory", ">compute units", "driver"], rows)
     for p in properties:
+        if p.profile:
+            say(f"ocl:{p.index} has the limits of {p.profile} (TORCH_OCL_PROFILE)")
         if p.known_fault:
             say(f"warning: ocl:{p.index}: {p.known_fault}")
     for problem in torch_ocl.device_problems():

@@ -8,6 +8,7 @@ import importlib.util
 import pkgutil
 import sys
 import time
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -45,7 +46,7 @@ def register() -> None:
     from torch_ocl_compile import _C, config, identity  # noqa: F401  (identity records when the package was loaded)
     from torch_ocl_compile.device import runtimes, torch_ocl
 
-    _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
+    _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries(), str(config.get("profile")))
     _C.set_configure(config.configure_core)
     _C.allow_wrong_runtimes(bool(config.get("untested")))
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
@@ -55,7 +56,8 @@ def register() -> None:
     config.follow("warn_fallback", _C.set_fallback_warnings)
     config.follow("fallback", _forbid_fallback)
     config.follow("eager", _run_eager_ops)
-    config.follow("devices", _choose_devices)
+    config.follow("devices", partial(_choose_devices, "devices"))
+    config.follow("profile", partial(_choose_devices, "profile"))
     config.follow("autoload", _refuse_autoload)
     utils: Any = torch.utils
     utils.rename_privateuse1_backend("ocl")
@@ -106,17 +108,20 @@ def _forbid_fallback(choice: str) -> None:
     _C.set_fallback_forbidden(choice == "error")
 
 
-def _choose_devices(selection: str) -> None:
-    """Applies the option `devices`. ConfigError if a device has already been used."""
+def _choose_devices(name: str, value: str) -> None:
+    """Applies a new value of the option `devices` or `profile`. ConfigError if a device has already been used."""
     from torch_ocl_compile import _C, config
     from torch_ocl_compile.device import runtimes
 
-    if _C.set_device_sources(selection, runtimes.vendor_libraries()) or selection == config.get("devices"):
+    chosen = {"devices": str(config.get("devices")), "profile": str(config.get("profile"))} | {name: value}
+    if _C.set_device_sources(chosen["devices"], runtimes.vendor_libraries(), chosen["profile"]) or value == config.get(
+        name
+    ):
         return
     raise ConfigError(
-        f"option 'devices': {selection!r} comes too late, the devices have been listed and may hold tensors.\n"
+        f"option {name!r}: {value!r} comes too late, the devices have been listed and may hold tensors.\n"
         "  do: set it right after `import torch_ocl_compile`, before anything uses a device (device_count() does), or in the "
-        "environment: TORCH_OCL_DEVICES"
+        f"environment: TORCH_OCL_{name.upper()}"
     )
 
 

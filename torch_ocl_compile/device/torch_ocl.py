@@ -100,6 +100,7 @@ class DeviceProperties:
     name: str
     platform_name: str
     driver: str
+    profile: str  # The device profile, "" if there is none. `driver` contains it too.
     is_cpu: bool
     total_memory: int
     max_alloc_bytes: int

@@ -6,11 +6,12 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-constexpr int kTileColumns = 64, kStep = 16, kPad = 4;
+constexpr int kTileColumns = 64, kPad = 4;
 
-/// Returns the bytes of local memory that kernels/attention/group.cl needs for tiles with this many rows.
-int64_t local_bytes(int rows) {
-  return 4LL * (kStep * (rows + kPad) + kStep * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
+/// Returns the bytes of local memory that kernels/attention/group.cl needs for tiles with this many rows, of which `step`
+/// elements of the depth are staged at a time.
+int64_t local_bytes(int rows, int step) {
+  return 4LL * (step * (rows + kPad) + step * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
 }
 
 }  // namespace
@@ -20,7 +21,7 @@ void offer_attention_group(Draft& draft) {
   const Caps& caps = draft.caps;
   const int64_t rows = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   const bool large = rows > 32 && (rows + 63) / 64 * others >= caps.units;
-  const bool fits = 256 <= caps.max_group_size && local_bytes(64) <= caps.local_bytes;
+  const bool fits = 256 <= caps.max_group_size && local_bytes(64, 16) <= caps.local_bytes;
   const auto tile = static_cast<int>(
       draft.choices().pick("tile", large && fits ? std::vector<int64_t>{64, 32} : std::vector<int64_t>{32, fits ? 64 : 32}));
 
@@ -30,6 +31,7 @@ void offer_attention_group(Draft& draft) {
   launch.local = {tile / 4 * (kTileColumns / 4), 1, 1};
   define_types(draft, launch, 4);
   define(launch, "TILE_R", tile);
+  if (local_bytes(tile, 16) > caps.local_bytes) define(launch, "STEP", 8);
   define_attention(draft, parts);
 
   std::vector<IndexExpr> rows_of;
