@@ -1,4 +1,4 @@
-# tests/device/test_profiles.py: a device with a profile keeps the profile's limits, and computes the same.
+# tests/device/test_under_profiles.py: a device with a profile keeps the profile's limits, and computes the same.
 """A profile holds for a process, so each test starts one (TORCH_OCL_PROFILE)."""
 
 import json
