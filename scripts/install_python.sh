@@ -8,9 +8,12 @@ venv=$1 torch=${TORCH:-torch==2.13.0}
 pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
 
 if [ "${2:-}" != tests ]; then
-  # Intel's OpenCL runtime for CPUs, on machines without a GPU.
+  # Intel's OpenCL runtime for CPUs, on machines without a GPU. For other processors than x86-64 pip has none, so
+  # install_system.sh installs PoCL.
   runtime=()
-  ls /dev/dri/renderD* /dev/nvidia0 >/dev/null 2>&1 || runtime=(intel-opencl-rt intel-cmplr-lib-rt)
+  if [ "$(uname -m)" = x86_64 ] && ! ls /dev/dri/renderD* /dev/nvidia0 >/dev/null 2>&1; then
+    runtime=(intel-opencl-rt intel-cmplr-lib-rt)
+  fi
   # torch with its exact version in the same call, so that nothing pulls another build of it.
   "${pip[@]}" "$torch" "scikit-build-core>=1.0" "pybind11>=2.13" cmake ninja platformdirs click rich numpy scikit-learn matplotlib "${runtime[@]}"
   exit 0

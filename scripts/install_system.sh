@@ -15,6 +15,7 @@ missing=() needed=()
 if [ "${1:-}" != tests ]; then
   needed=(ocl-icd-libopencl1 opencl-headers opencl-clhpp-headers libsqlite3-dev)
   wanted=(ccache)  # not with the tests: a build that finds it later compiles everything anew
+  [ "$(uname -m)" = x86_64 ] || wanted+=(pocl-opencl-icd)  # pip brings no runtime (install_python.sh)
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
   ls /usr/include/python3*/Python.h "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"/Python.h >/dev/null 2>&1 \
     || missing+=(python3-dev)

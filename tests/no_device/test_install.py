@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 import torch_ocl_compile
 from torch_ocl_compile import _C
@@ -107,3 +108,38 @@ def test_another_torch_is_installed_into_an_existing_environment(tmp_path, insta
     command = ["make", "-n", "wheel", f"VENV={tmp_path}", *([f"TORCH={wanted}"] if wanted else [])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
     assert ("install_python.sh" in done.stdout) == installs, done.stdout
+
+
+@pytest.mark.parametrize(
+    "machine, runtimes", [("x86_64", {"intel-opencl-rt", "intel-cmplr-lib-rt"}), ("aarch64", set())]
+)
+def test_a_runtime_for_the_cpu_is_wanted_only_where_pip_has_one(machine, runtimes):
+    """On Arm, pip has none of these packages, and an installation that asks for one fails."""
+    wanted = map(Requirement, PROJECT["project"]["optional-dependencies"]["cpu"])
+    assert {r.name for r in wanted if r.marker is None or r.marker.evaluate({"platform_machine": machine})} == runtimes
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_environment_of_make_gets_a_runtime_for_this_processor(tmp_path, machine):
+    """Packages that pip and apt would install. pip and apt are programs here that only print their arguments."""
+    for program, does in {
+        "uname": f"echo {machine}",
+        "ls": "exit 1",  # No GPU, and no header of Python.
+        "dpkg-query": "exit 1",
+        "id": "echo 0",
+        "apt-get": 'echo "$@" >&2',
+        "venv/bin/python": 'echo "$@"',
+    }.items():
+        path = tmp_path / program
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{does}\n")
+        path.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+
+    def output(script, *arguments):
+        command = ["bash", ROOT / "scripts" / script, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        return done.stdout + done.stderr
+
+    assert ("intel-opencl-rt" in output("install_python.sh", tmp_path / "venv")) == (machine == "x86_64")
+    assert ("pocl-opencl-icd" in output("install_system.sh")) == (machine == "aarch64")

@@ -1,6 +1,7 @@
 # torch_ocl_compile/cli/devices.py: `torch-ocl devices`.
 from __future__ import annotations
 
+import platform
 from dataclasses import asdict
 
 import click
@@ -8,7 +9,11 @@ import click
 from torch_ocl_compile.cli.parts import Command, json_option, print_json, print_table, say
 from torch_ocl_compile.device import torch_ocl
 
-NO_DEVICE = "No OpenCL device. `pip install torch-ocl-compile[cpu]` brings a runtime for the CPU."
+# pip has a runtime for x86-64 only.
+CPU_RUNTIME = (
+    "pip install torch-ocl-compile[cpu]" if platform.machine() in ("x86_64", "AMD64") else "apt install pocl-opencl-icd"
+)
+NO_DEVICE = f"No OpenCL device. `{CPU_RUNTIME}` brings a runtime for the CPU."
 
 
 @click.command(
