@@ -295,9 +295,11 @@ Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store,
         if (row.level != level || (row.base != row.id) != form) continue;
         for (const KernelRow::Checked& checked : row.types) {
           const KernelAndType subject{row, checked};
-          if (is_surpassed(subject, caps)) caps.kernels.remove(row.id, checked.type);
+          if (is_surpassed(subject, caps))
+            caps.kernels.remove(row.id, checked.type, "this device has a warpgroup kernel for the same");
           if (!caps.kernels.has(row.id, checked.type) || !needs(graph, subject, caps)) continue;
-          if (!verdict_on(device, store, subject).empty()) caps.kernels.remove(row.id, checked.type);
+          if (const std::string fault = verdict_on(device, store, subject); !fault.empty())
+            caps.kernels.remove(row.id, checked.type, "its check on this device failed: " + fault);
         }
       }
   return caps;

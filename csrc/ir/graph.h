@@ -180,6 +180,9 @@ struct Node {
   Origin origin;
   // Origins of the Map nodes that were inlined into this node. For explain; not printed.
   std::vector<Origin> inlined;
+  // The hand-written kernels that were asked for this node before it got its own, and why they refused:
+  // "gemm_warpgroup: refused, K = 7 is below 16". For explain; not printed.
+  std::vector<std::string> refused;
   // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve and
   // kAttention the sizes of the first output.
   Shape sizes;

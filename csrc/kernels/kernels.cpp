@@ -148,7 +148,13 @@ void KernelSet::remove(std::string_view term) {
     fail(ErrorKind::kConfig, "'" + std::string(term) + "' cannot be disabled: no other kernel computes what it does");
   for (const KernelRow* row : named.rows)
     for (const KernelRow::Checked& checked : row->types)
-      if (!row->is_required() && (named.types >> static_cast<int>(checked.type) & 1)) remove(row->id, checked.type);
+      if (!row->is_required() && (named.types >> static_cast<int>(checked.type) & 1))
+        remove(row->id, checked.type, "it is disabled, by the option disable or because the driver's compiler crashed on it");
+}
+
+void KernelSet::remove(KernelId id, KernelType type, const std::string& reason) {
+  if (has(id, type)) removed_.emplace(std::pair(id, type), reason);
+  of(type) &= ~bit(id);
 }
 
 bool KernelSet::has(KernelId id, KernelType type) const {
@@ -160,6 +166,18 @@ bool KernelSet::has(KernelId id) const {
   for (int type = 0; type < kKernelTypes; ++type)
     if (has(id, static_cast<KernelType>(type))) return true;
   return false;
+}
+
+std::string KernelSet::why_removed(KernelId id, KernelType type) const {
+  for (const KernelId kernel : {id, kernel_row(id).base})
+    if (const auto found = removed_.find({kernel, type}); found != removed_.end()) return found->second;
+  return "";
+}
+
+std::string KernelSet::why_not(KernelId id) const {
+  for (const KernelRow::Checked& checked : kernel_row(id).types)
+    if (std::string reason = why_removed(id, checked.type); !reason.empty()) return reason;
+  return std::string("this device or its driver lacks the instructions of the level ") + name(kernel_row(id).level);
 }
 
 bool KernelSet::has(KernelLevel level) const {

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ocl {
@@ -87,17 +89,22 @@ class KernelSet {
   /// is unknown, or if a required row would be removed.
   void add(std::string_view term);
   void remove(std::string_view term);
-  void remove(KernelId id, KernelType type) { of(type) &= ~bit(id); }
+  /// Removes a kernel for one type. `reason` is a sentence: "it gives wrong results on this device".
+  void remove(KernelId id, KernelType type, const std::string& reason);
   /// True if both the kernel and its base are in the set. The base of a special form of a kernel is the row of the plain form;
   /// any other row is its own base.
   bool has(KernelId id, KernelType type) const;
   bool has(KernelId id) const;  // True if the kernel may be used for at least one type.
   bool has(KernelLevel level) const;
+  /// Returns why a kernel is not in the set, in a sentence. why_removed: for one type; "" if the kernel never was in the set.
+  std::string why_not(KernelId id) const;
+  std::string why_removed(KernelId id, KernelType type) const;
 
  private:
   static uint64_t bit(KernelId id) { return uint64_t{1} << static_cast<int>(id); }
   uint64_t& of(KernelType type) { return bits_[static_cast<size_t>(type)]; }
   std::array<uint64_t, kKernelTypes> bits_{};
+  std::map<std::pair<KernelId, KernelType>, std::string> removed_;  // With the first reason.
 };
 
 /// Returns the kernels that every device can run.

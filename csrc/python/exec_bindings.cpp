@@ -1,4 +1,5 @@
 // csrc/python/exec_bindings.cpp: _C.exec functions that compile a graph, run its plan and report what it did.
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/history.h"
 #include "csrc/schedule/describe.h"
+#include "csrc/schedule/families/offer.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/eager.h"
@@ -246,13 +248,7 @@ py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const s
   py::list kernels, origins, groups;
   for (const codegen::KernelSource& source : rendered.kernels) kernels.append(kernel_dict(source));
   for (const schedule::Group& group : rendered.schedule.groups) origins.append(exec::origin_of(rendered.schedule, group));
-  py::list refused;
-  for (const schedule::Group& group : rendered.schedule.groups) {
-    groups.append(group.nodes());
-    for (const schedule::Refusal& refusal : group.launch.refused)
-      refused.append(std::string(kernel_row(refusal.kernel).name) + ": refused, " + refusal.reason);
-  }
-  d["refused"] = refused;
+  for (const schedule::Group& group : rendered.schedule.groups) groups.append(group.nodes());
   d["kernels"] = kernels;
   d["origins"] = origins;
   d["groups"] = groups;  // The nodes of each launch, in order.
@@ -301,9 +297,10 @@ py::list end_recording(int recording) {
   return result;
 }
 
-/// Returns the rows of kernels/kernels.def.
+/// Returns the rows of kernels/kernels.def. "asked" is false for kernels that only other rows launch.
 py::list kernels() {
   py::list list;
+  const std::vector<schedule::TemplateRow>& asked = schedule::template_rows();
   for (const KernelRow& row : kernel_rows()) {
     py::dict d, tolerances;
     py::list arguments;
@@ -317,6 +314,7 @@ py::list kernels() {
     d["base"] = kernel_row(row.base).name;
     d["types"] = tolerances;
     d["files"] = row.files;
+    d["asked"] = std::any_of(asked.begin(), asked.end(), [&](const auto& other) { return other.kernel == row.id; });
     d["arguments"] = arguments;
     list.append(d);
   }

@@ -242,7 +242,8 @@ void bind_graph(py::module_& m) {
       .def_readonly("attention", &Node::attention)
       .def_readonly("reduced_precision", &Node::reduced_precision)
       .def_readonly("call", &Node::call)
-      .def_readonly("waits_for", &Node::waits_for);
+      .def_readonly("waits_for", &Node::waits_for)
+      .def_readonly("refused", &Node::refused);
   py::class_<Graph>(m, "Graph")
       .def("without_donations",
            [](Graph g) {

@@ -58,11 +58,13 @@ class Reporter {
   py::dict group_dict(const Group& group, const exec::Step& step) const {
     py::dict d;
     py::list nodes, inlined;
+    std::vector<std::string> refused;
     std::set<ir::BufferId> read, written;
     for (const ir::NodeId id : group.nodes()) {
       const ir::Node& node = graph_.nodes[id];
       nodes.append(py::make_tuple(node.origin.op, node.origin.source));
       for (const ir::Origin& origin : node.inlined) inlined.append(py::make_tuple(origin.op, origin.source));
+      refused.insert(refused.end(), node.refused.begin(), node.refused.end());
       for (const ir::BufferId b : schedule::buffers_read(schedule_, id)) read.insert(b);
       for (const ir::BufferId b : ir::writes(node)) written.insert(b);
     }
@@ -76,9 +78,6 @@ class Reporter {
     d["writes"] = in_memory(written);
     d["fused"] = reasons_of(group);
     d["apart"] = apart_of(group);
-    py::list refused;
-    for (const schedule::Refusal& refusal : group.launch.refused)
-      refused.append(py::make_tuple(kernel_row(refusal.kernel).name, refusal.reason));
     d["refused"] = refused;
     if (step.launch == ir::kNone) return d;
     const exec::Launch& launch = plan_.launches[step.launch];

@@ -39,18 +39,14 @@ std::vector<const TemplateRow*> rows_for(const Caps& caps, const ir::Node& node,
   return rows;
 }
 
-/// Returns the first offer. Its launch lists the refusals before it; if all rows refuse, `refused` does.
+/// Returns the first offer. `refused` gets the refusals before it, as sentences.
 std::optional<Offer> first_offer(Request request, const std::string& wanted, const std::set<std::string>& disabled,
-                                 std::vector<Refusal>& refused) {
+                                 std::vector<std::string>& refused) {
   refused.clear();
   for (const TemplateRow* row : rows_for(request.caps, request.graph.nodes[request.id], wanted)) {
     std::variant<Offer, Refusal> found = right_answer(*row, request, wanted, disabled);
-    if (auto* refusal = std::get_if<Refusal>(&found)) {
-      refused.push_back(std::move(*refusal));
-      continue;
-    }
-    std::get<Offer>(found).launch.refused = std::move(refused);
-    return std::move(std::get<Offer>(found));
+    if (auto* offer = std::get_if<Offer>(&found)) return std::move(*offer);
+    refused.push_back(std::get<Refusal>(found).text());
   }
   return std::nullopt;
 }
@@ -64,11 +60,9 @@ void choose_template(Schedule& schedule, const PassContext& context) {
   const Measured& measured = context.measured ? *context.measured : nothing;
   std::vector<ir::Node> nodes;
   std::map<ir::NodeId, TemplateLaunch> launches;
-  std::vector<Refusal> refused;
   for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i) {
     const ir::Node& node = graph.nodes[i];
-    const bool attention = node.kind == ir::NodeKind::kAttention;
-    if (!attention && node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve) {
+    if (!takes_template(node)) {
       nodes.push_back(node);
       continue;
     }
@@ -77,22 +71,20 @@ void choose_template(Schedule& schedule, const PassContext& context) {
       problem = problem_of(graph, node, caps);
       if (const auto found = measured.choices.find(problem); found != measured.choices.end()) wanted = found->second;
     }
-    std::optional<Offer> offer;
-    refused.clear();
-    if (takes_template(node)) {
-      const Request request{graph, i, KernelId{}, caps, schedule.keeps_parameters};
-      offer = first_offer(request, wanted, measured.disabled, refused);
-      // Attention cannot be computed without a template, so even a disabled choice is better than none.
-      if (!offer && attention && !measured.disabled.empty()) offer = first_offer(request, wanted, {}, refused);
-    }
+    const bool attention = node.kind == ir::NodeKind::kAttention;
+    const Request request{graph, i, KernelId{}, caps, schedule.keeps_parameters};
+    std::vector<std::string> refused;
+    std::optional<Offer> offer = first_offer(request, wanted, measured.disabled, refused);
+    // Attention cannot be computed without a template, so even a disabled choice is better than none.
+    if (!offer && attention && !measured.disabled.empty()) offer = first_offer(request, wanted, {}, refused);
     if (!offer) {
       OCL_ASSERT(!attention, "attention has no generated form: " + node.origin.op);
       schedule.log.push_back(node.origin.op + ": no template takes it, generated loops");
-      for (const Refusal& refusal : refused)
-        schedule.log.push_back(node.origin.op + ": " + kernel_row(refusal.kernel).name + " refused, " + refusal.reason);
       nodes.push_back(lower_contraction(graph, node));
+      nodes.back().refused = std::move(refused);
       continue;
     }
+    offer->node.refused = std::move(refused);
     schedule.log.push_back(node.origin.op + ": " + offer->row + " " + offer->launch.variant +
                            (!wanted.empty() && offer->row == row_of(wanted) ? ", measured" : ""));
     if (context.tunables) add_tunable(*context.tunables, graph, node, problem);

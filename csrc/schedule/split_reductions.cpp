@@ -212,6 +212,7 @@ bool split(Graph& graph, Node& node, double slices, std::vector<Node>& nodes) {
 
   Node last = node;
   last.stage = ir::ReductionStage::kFinal;
+  last.refused.clear();  // The partial node has the refusals.
   last.reduce_sizes = splits;
   last.body.ops.clear();
   last.reduced.clear();

@@ -13,12 +13,6 @@
 
 namespace ocl::schedule {
 
-/// Why a kernel does not compute a node: "K = 7 is no multiple of 8".
-struct Refusal {
-  KernelId kernel{};
-  std::string reason;
-};
-
 /// How a kernel stores its results: by the macros STORE (one element) and STOREV (a vector), which codegen writes.
 struct Stores {
   enum class Vectors : uint8_t {
@@ -85,7 +79,6 @@ struct TemplateLaunch {
     int64_t groups = 0;  // Work-groups that run at the same time.
   };
   Statistics statistics;
-  std::vector<Refusal> refused;  // The kernels that were asked before this one, and why they refused.
   // Size of the workspace in f32 elements, passed as the last input. 0: there is none.
   int64_t scratch_elements = 0;
 };

@@ -35,7 +35,7 @@ std::string chosen(const Caps& caps) {
   schedule::Options options;
   options.verify = true;
   for (const std::string& line : make_schedule(b.finish(), caps, options).log)
-    if (line.find("gemm_") != std::string::npos && line.find(" refused, ") == std::string::npos)
+    if (line.find("gemm_") != std::string::npos)
       return line.substr(line.find("gemm_"), line.find(' ', line.find("gemm_")) - line.find("gemm_"));
   return "";
 }
@@ -88,6 +88,10 @@ TEST_CASE("names of kernels") {
   set.remove("gemm_warpgroup");
   CHECK(!set.has(KernelId::k_gemm_wide_warpgroup, KernelType::kBf16));
   CHECK(set.has(KernelId::k_conv_warpgroup, KernelType::kBf16));
+  CHECK(set.why_not(KernelId::k_gemm_warpgroup).find("it is disabled") == 0);
+  CHECK(set.why_removed(KernelId::k_gemm_wide_warpgroup, KernelType::kBf16) == set.why_not(KernelId::k_gemm_warpgroup));
+  CHECK(set.why_removed(KernelId::k_gemm_warpgroup, KernelType::kFp16) == "");
+  CHECK(set.why_not(KernelId::k_gemm_warp).find("the instructions of the level warp") != std::string::npos);
   set.remove("item");  // This keeps the kernels without an alternative, such as attention_item.
   CHECK(!set.has(KernelId::k_gemm_item));
   CHECK(set.has(KernelId::k_attention_item));

@@ -66,6 +66,11 @@ def test_why_special_kernels_refused(ocl_device):
     assert any(re.fullmatch(r"winograd_\w+: refused, it is for filters of 3 x 3, not 5 x 5", r) for r in conv.refused)
     assert all(reason in str(it) for reason in conv.refused)
     assert conv.refused in [k["refused"] for g in it.as_dict()["graphs"] for k in g["kernels"]]
+    doubles = torch.ones(4, 4, dtype=torch.float64, device=ocl_device)
+    it = explain(torch.mm, doubles, doubles, runs=0)
+    (product,) = it.graphs[0].kernels
+    assert not product.variant and any("the operands are f64 and f64" in reason for reason in product.refused)
+    assert all(reason in str(it) for reason in product.refused)
 
 
 def test_memory(ocl_device):

@@ -151,20 +151,48 @@ REFUSED: dict[str, Any] = {
 }
 
 
+def refusals(function: Any, *args: torch.Tensor, caps: Any) -> list[str]:
+    """Returns the refusals of the only node of a function that has any."""
+    graphs: list[ir.Graph] = []
+    with torch.no_grad():
+        compiled(function, graphs, dynamic=False)(*args)
+    nodes = _C.exec.render(graphs[0], caps)["graph"].nodes
+    (refused,) = (node.refused for node in nodes if node.refused)
+    return refused
+
+
 @pytest.mark.parametrize("caps", REFUSED)
 def test_a_launch_says_why_special_kernels_refused(caps):
     function, shapes, want = REFUSED[caps]
-    graphs: list[ir.Graph] = []
-    with torch.no_grad():
-        compiled(function, graphs, dynamic=False)(*(torch.randn(s) for s in shapes))
-    refused = render(graphs[0], caps)["refused"]
+    refused = refusals(function, *(torch.randn(s) for s in shapes), caps=CAPS[caps])
     assert any(line.startswith(want) for line in refused), refused
 
 
-@pytest.mark.parametrize("caps", CAPS)
-@pytest.mark.parametrize("case", CASES)
-def test_every_refusal_has_a_reason(case, caps):
-    rows = {row["name"] for row in _C.exec.kernels()}
-    for line in render(graph_of(case), caps)["refused"]:
-        kernel, reason = line.split(": refused, ", 1)
-        assert kernel in rows and len(reason.split()) >= 3, line
+@pytest.mark.parametrize(
+    ("caps", "kernel"), [("cpu16", "gemm_item"), ("gpu", "gemm_group"), ("warpgroup", "gemm_group")]
+)
+def test_generated_loops_say_why_no_kernel_took_the_product(caps, kernel):
+    a = torch.ones(64, 64, dtype=torch.float64)
+    want = f"{kernel}: refused, the operands are f64 and f64, not both f32, f16 or bf16"
+    assert want in refusals(torch.mm, a, a, caps=CAPS[caps])
+    # The sum is split, and only the part that multiplies has the refusals.
+    a = torch.ones(8, 1 << 16, dtype=torch.float64)
+    assert want in refusals(torch.mm, a, a.T, caps=CAPS[caps])
+
+
+def test_kernels_that_may_not_be_used_say_why():
+    """The device may lack them, or the user may have disabled them, perhaps for one type."""
+
+    def said(dtype: torch.dtype, **more: str) -> dict[str, str]:
+        a = torch.ones(256, 256, dtype=dtype)
+        refused = refusals(torch.mm, a, a, caps=CAPS["warpgroup"] | more)
+        return dict(line.split(": refused, ") for line in refused)
+
+    lacks = "this device or its driver lacks the instructions of the level warp"
+    disabled = "it is disabled, by the option disable or because the driver's compiler crashed on it"
+    assert said(torch.bfloat16, kernels="")["gemm_warp"] == lacks
+    both = said(torch.bfloat16, disable="warpgroup")
+    assert both["gemm_warpgroup"] == both["gemm_packed_warpgroup"] == disabled and both["gemm_warp"] == lacks
+    one = said(torch.bfloat16, disable="gemm_warpgroup:bf16")
+    assert one["gemm_warpgroup"] == f"it does not multiply bf16 on this device: {disabled}"
+    assert "gemm_warpgroup" not in said(torch.float16, disable="gemm_warpgroup:bf16")

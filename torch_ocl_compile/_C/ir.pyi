@@ -226,6 +226,8 @@ class Node:
     def call(self) -> int: ...
     @property
     def waits_for(self) -> int: ...
+    @property
+    def refused(self) -> list[str]: ...  # Filled by the scheduler: "gemm_warp: refused, K = 7 is below 16".
 
 class Graph:
     @staticmethod

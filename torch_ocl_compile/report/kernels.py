@@ -44,9 +44,8 @@ class Kernel:
     nodes: int
     fused: list[str]
     apart: list[Apart]
-    refused: list[
-        str
-    ]  # Hand-written kernels that come first but refused: "gemm_warpgroup: refused, K = 7 is below 16".
+    # Hand-written kernels that come first but refused: "gemm_warpgroup: refused, K = 7 is below 16".
+    refused: list[str]
     bytes: int | None
     flops: int | None
     precision: str  # Precision of its arithmetic: "f32", "f16", "bf16".
@@ -108,7 +107,7 @@ def _kernel(label: str, position: int, group: Mapping[str, Any], buffers: list[d
                   buffers[other["buffer"]]["bytes"], other["reason"])
             for other in group["apart"]
         ],
-        refused=[f"{kernel}: refused, {reason}" for kernel, reason in group["refused"]],
+        refused=group["refused"],
         bytes=group["bytes"],
         flops=group["flops"],
         precision=next((t for t in ("bf16", "f16") if group["variant"] and t in touched), "f32"),

@@ -9,10 +9,6 @@
 
 namespace ocl::schedule {
 
-ir::DType storage_of(KernelType type) {
-  return type == KernelType::kBf16 ? ir::DType::kBF16 : type == KernelType::kFp16 ? ir::DType::kF16 : ir::DType::kF32;
-}
-
 std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix) {
   const CheckSubject subject{row, type, matrix};
   switch (row.operation) {

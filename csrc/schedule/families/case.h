@@ -33,9 +33,6 @@ struct CheckCase {
   Sums results;
 };
 
-/// The dtype of a kernel type's operands in memory.
-ir::DType storage_of(KernelType type);
-
 /// A kernel with one of its types.
 struct CheckSubject {
   const KernelRow& row;

@@ -50,7 +50,23 @@ bool TemplateRow::computes(const ir::Node& node) const {
   }
 }
 
+namespace {
+
+bool is_empty(const ir::Node& node) {
+  const auto zero = [](const ir::Shape& sizes) {
+    return std::any_of(sizes.begin(), sizes.end(),
+                       [](const ir::IndexExpr& size) { return size.is_const() && size.constant() == 0; });
+  };
+  return zero(node.sizes) || zero(node.reduce_sizes) ||
+         std::any_of(node.operands.begin(), node.operands.end(), [&](const ir::View& operand) { return zero(operand.sizes); });
+}
+
+}  // namespace
+
 std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& request, const std::string& wanted) {
+  if (!request.caps.kernels.has(row.kernel)) return Refusal{row.kernel, request.caps.kernels.why_not(row.kernel)};
+  // The cost models divide by the sizes.
+  if (is_empty(request.graph.nodes[request.id])) return Refusal{row.kernel, "a size is 0, so there is nothing to compute"};
   Draft draft({request.graph, request.id, row.kernel, request.caps, request.keeps_parameters},
               row_of(wanted) == row.name() ? Choices(wanted) : Choices());
   if (Refused reason = row.why_not(draft)) return Refusal{row.kernel, std::move(*reason)};
@@ -78,24 +94,8 @@ void Draft::lay_out(ir::BufferId id, const std::vector<int>& order) {
   offer.layouts.emplace(id, std::move(laid_out));
 }
 
-namespace {
-
-/// True if a dimension is 0. There is nothing to compute then, and the cost models divide by the sizes.
-bool is_empty(const ir::Node& node) {
-  const auto zero = [](const ir::Shape& sizes) {
-    return std::any_of(sizes.begin(), sizes.end(),
-                       [](const ir::IndexExpr& size) { return size.is_const() && size.constant() == 0; });
-  };
-  return zero(node.sizes) || zero(node.reduce_sizes) ||
-         std::any_of(node.operands.begin(), node.operands.end(), [&](const ir::View& operand) { return zero(operand.sizes); });
-}
-
-}  // namespace
-
 bool takes_template(const ir::Node& node) {
-  const bool kind =
-      node.kind == ir::NodeKind::kContract || node.kind == ir::NodeKind::kConvolve || node.kind == ir::NodeKind::kAttention;
-  return kind && !is_empty(node);
+  return node.kind == ir::NodeKind::kContract || node.kind == ir::NodeKind::kConvolve || node.kind == ir::NodeKind::kAttention;
 }
 
 std::string signature(const Offer& offer) {

@@ -89,6 +89,13 @@ class Draft : public Request {
   void lay_out(ir::BufferId buffer, const std::vector<int>& order);
 };
 
+/// Why a kernel does not compute a node: "K = 7 is no multiple of 8".
+struct Refusal {
+  KernelId kernel{};
+  std::string reason;
+  /// Returns the sentence for explain: "gemm_warpgroup: refused, K = 7 is no multiple of 8".
+  std::string text() const { return std::string(kernel_row(kernel).name) + ": refused, " + reason; }
+};
 /// Why a kernel does not compute a node; nullopt if it can.
 using Refused = std::optional<std::string>;
 /// A condition of a kernel. `reason` says what is wrong if it does not hold: "K = 7 is no multiple of 8".
@@ -110,19 +117,18 @@ struct TemplateRow {
   Refused (*why_not)(const Draft&);
   void (*make)(Draft&);  // Fills the offer of a draft for which why_not returns nullopt.
   const char* name() const { return kernel_row(kernel).name; }
-  /// True if the row is for this kind of device and may be used.
-  bool is_for(const Caps& caps) const {
-    return caps.is_cpu == (kernel_row(kernel).level == KernelLevel::k_item) && caps.kernels.has(kernel);
-  }
+  /// True if the row is for this kind of device: CPUs, or all others.
+  bool is_for(const Caps& caps) const { return caps.is_cpu == (kernel_row(kernel).level == KernelLevel::k_item); }
   /// True if the row is for the node's operation.
   bool computes(const ir::Node& node) const;
 };
 const std::vector<TemplateRow>& template_rows();
 
-/// Returns the answer of a row. wanted: the text of a choice whose options are taken; "" for the cost model's.
+/// Returns the answer of a row. Rows refuse that the device may not use, and nodes that have nothing to compute. wanted: the
+/// text of a choice whose options are taken; "" for the cost model's.
 std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& request, const std::string& wanted);
 
-/// True if kernels exist for this kind of node, and it has something to compute.
+/// True if kernels exist for this kind of node.
 bool takes_template(const ir::Node& node);
 /// Returns a text that differs for any two different launches of a template.
 std::string signature(const Offer& offer);

@@ -26,17 +26,29 @@ constexpr ProductTile kProductTiles[] = {
 };
 #undef PRODUCT_TILE
 
+/// Returns the type of a multiplied operand that differs from the first operand's; nullopt if all are equal. The
+/// other operands of attention (statistics, mask, random state) may have any type.
+std::optional<ir::DType> other_type(const Draft& draft) {
+  const ir::Node& node = draft.node();
+  const size_t operands = node.kind != ir::NodeKind::kAttention                ? node.operands.size()
+                          : node.attention.kind == ir::AttentionKind::kForward ? 3
+                                                                               : 4;
+  for (size_t i = 1; i < operands; ++i)
+    if (const ir::DType type = draft.buffer(node.operands[i].buffer).dtype; type != draft.buffer(node.operands[0].buffer).dtype)
+      return type;
+  return std::nullopt;
+}
+
 }  // namespace
+
+ir::DType storage_of(KernelType type) {
+  return type == KernelType::kBf16 ? ir::DType::kBF16 : type == KernelType::kFp16 ? ir::DType::kF16 : ir::DType::kF32;
+}
 
 std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
   const ir::Node& node = draft.node();
   const ir::DType type = draft.buffer(node.operands[0].buffer).dtype;
-  // The other operands of attention (statistics, mask, random state) may have any dtype.
-  const size_t operands = node.kind != ir::NodeKind::kAttention                ? node.operands.size()
-                          : node.attention.kind == ir::AttentionKind::kForward ? 3
-                                                                               : 4;
-  for (size_t i = 0; i < operands; ++i)
-    if (draft.buffer(node.operands[i].buffer).dtype != type) return std::nullopt;
+  if (other_type(draft)) return std::nullopt;
   struct Row {
     ir::DType type;
     TensorCoreMath math;
@@ -71,11 +83,15 @@ std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
 const Fit kMultiplied = {[](const Draft& d) { return tensor_core_math(d).has_value(); },
                          [](const Draft& d) {
                            const ir::DType type = d.buffer(d.node().operands[0].buffer).dtype;
-                           for (const ir::View& other : d.node().operands)
-                             if (const ir::DType second = d.buffer(other.buffer).dtype;
-                                 second != type && ir::is_floating(second))
-                               return std::string("the operands are ") + ir::name(type) + " and " + ir::name(second);
-                           return std::string("it does not multiply ") + ir::name(type) + " on this device";
+                           if (const auto second = other_type(d))
+                             return std::string("the operands are ") + ir::name(type) + " and " + ir::name(*second);
+                           std::string reason = std::string("it does not multiply ") + ir::name(type) + " on this device";
+                           for (const KernelType removed : {KernelType::kFp32, KernelType::kBf16, KernelType::kFp16}) {
+                             if (storage_of(removed) != type) continue;
+                             const std::string why = d.caps.kernels.why_removed(kernel_row(d.kernel).base, removed);
+                             if (!why.empty()) reason += ": " + why;
+                           }
+                           return reason;
                          }};
 
 bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperation form) {

@@ -64,7 +64,10 @@ Refused why_not_gemm_packed_tensor_core(const Draft& draft) {
       kMultiplied,
       {[](const Draft& d) { return d.caps.kernels.has(d.kernel, tensor_core_math(d)->type); },
        [](const Draft& d) {
-         return std::string("packed operands of type ") + name(tensor_core_math(d)->type) + " are not used on this device";
+         const KernelType type = tensor_core_math(d)->type;
+         const std::string why = d.caps.kernels.why_removed(d.kernel, type);
+         return std::string("packed operands of type ") + name(type) + " are not used on this device" +
+                (why.empty() ? "" : ": " + why);
        }},
       {[](const Draft& d) {
          const ProductSizes p = sizes(d);
