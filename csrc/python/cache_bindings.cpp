@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "csrc/cache/package_file.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/settings.h"
 #include "csrc/support/path.h"
@@ -93,6 +94,15 @@ runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cac
 }
 
 void bind_cache(py::module_& e) {
+  e.def(
+      "package_checksum",
+      [](const py::buffer& bytes) {
+        const py::buffer_info info = bytes.request();
+        return cache::package_checksum(info.ptr, static_cast<size_t>(info.size * info.itemsize));
+      },
+      py::arg("bytes"));
+  e.attr("PACKAGE_ID") = cache::kPackageId;
+  e.attr("PACKAGE_VERSION") = cache::kPackageVersion;
   e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"));
   e.def("cache_stats", [] { return with_cache(&cache_stats); });
   e.def("cache_tables", [] { return with_cache(&cache_tables); });

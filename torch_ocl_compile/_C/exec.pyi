@@ -24,6 +24,11 @@ def cache_tables() -> list[tuple[str, int, int]]: ...  # Rows (table, number of 
 def cache_verify() -> dict[str, Any]: ...  # Keys kept, deleted, problem.
 def cache_prune(most_bytes: int, unused_ms: int) -> dict[str, Any]: ...  # The same keys. Negative: no limit.
 def cache_keys(table: str) -> list[str]: ...
+
+PACKAGE_ID: int
+PACKAGE_VERSION: int
+
+def package_checksum(bytes: bytes) -> int: ...
 def cache_used(table: str) -> list[str]: ...  # Keys that this process has found or stored.
 def cache_find(table: str, key: str) -> bytes: ...  # Empty if there is no entry.
 def cache_store(table: str, key: str, value: bytes | str) -> None: ...

@@ -33,6 +33,8 @@ COMMANDS = {
     "tune": "Measure which kernel variant is fastest on a device.",
     "warm": "Fill the cache for a program, without computing anything.",
     "cache": "Look after the kernel cache.",
+    "package": "Write a model to a file that runs without PyTorch and Python.",
+    "run": "Run a package.",
 }
 
 

@@ -34,21 +34,21 @@ def conditions_of(
         raise UnsupportedError("its graph holds only for a number that is NaN")
     for guard in dict.fromkeys(guard.expr for guard in env.guards if guard.expr.free_symbols):
         try:
-            conditions.append(_at_least_zero(guard, symbols))
+            conditions.append(at_least_zero(guard, symbols))
         except UnsupportedError as error:
             raise UnsupportedError(f"its graph holds only if {guard}: {error}") from error
     made.sizes, made.symbols = conditions, list(sizes.values()) if conditions else []
     return made
 
 
-def _at_least_zero(guard: Any, symbols: Symbols) -> ir.IndexExpr:
+def at_least_zero(guard: Any, symbols: Symbols) -> ir.IndexExpr:
     """Returns an expression that is at least 0 if the guard holds, and negative if it does not."""
     if isinstance(guard, And):
-        return functools.reduce(ir.min, (_at_least_zero(part, symbols) for part in guard.args))
+        return functools.reduce(ir.min, (at_least_zero(part, symbols) for part in guard.args))
     if isinstance(guard, Or):
-        return functools.reduce(ir.max, (_at_least_zero(part, symbols) for part in guard.args))
+        return functools.reduce(ir.max, (at_least_zero(part, symbols) for part in guard.args))
     if isinstance(guard, Not):
-        return -1 - _at_least_zero(guard.args[0], symbols)
+        return -1 - at_least_zero(guard.args[0], symbols)
     if not isinstance(guard, sympy.Rel):
         raise UnsupportedError(f"{type(guard).__name__} is no comparison")
     difference = _integer_difference(guard.lhs, guard.rhs, symbols)

@@ -1,0 +1,184 @@
+// csrc/package/model.cpp: uploads the tensors of a package, makes the plans of its methods and calls them.
+#include "csrc/package/model.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "csrc/cache/kernel_cache.h"
+#include "csrc/exec/make_plan.h"
+#include "csrc/package/arguments.h"
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/queue.h"
+
+namespace ocl::package {
+namespace {
+
+constexpr int kStream = 0;  // All work of all models of a device is in one in-order queue.
+
+runtime::BinaryStore store_of(cache::PackageFile& file, std::mutex& mutex, const ModelOptions& options) {
+  // The budget is the default of the option cache_size_mb in Python.
+  const auto cache = std::make_shared<cache::KernelCache>(options.cache, int64_t{2} << 30);
+  runtime::BinaryStore store;
+  store.find = [cache, &file, &mutex, trusted = options.trust_binaries](const std::string& key) {
+    if (std::string found = cache->find("kernels", key); !found.empty() || !trusted) return found;
+    const std::lock_guard<std::mutex> lock(mutex);
+    return file.binary(key);
+  };
+  store.store = [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); };
+  store.claim = [cache](const std::string& key) { return cache->claim(key); };
+  store.release = [cache](const std::string& key) { cache->release(key); };
+  return store;
+}
+
+}  // namespace
+
+Model::Model(const std::string& path, const ModelOptions& options)
+    : device_(find_device(options.device)), options_(options), file_(path), contents_(read_contents(file_)) {
+  binaries_ = store_of(file_, file_mutex_, options_);
+  std::map<int64_t, std::shared_ptr<Memory>> storages;
+  for (const Tensor& tensor : contents_.tensors) {
+    std::shared_ptr<Memory>& memory = storages[tensor.storage];
+    if (!memory) {
+      memory = std::make_shared<Memory>(device_, static_cast<size_t>(file_.storage_bytes(tensor.storage)));
+      upload(tensor.storage, memory);
+    }
+    uploaded_.push_back({memory, tensor.first, tensor.dtype, tensor.sizes, tensor.strides});
+  }
+  for (size_t i = 0; i < contents_.methods.size(); ++i) prepared_.push_back(std::make_unique<Prepared>());
+}
+
+void Model::upload(int64_t storage, const std::shared_ptr<Memory>& memory) {
+  runtime::Queue& queue = device_.queue(kStream);
+  file_.read_storage(storage, [&](int64_t first, const void* data, size_t bytes) {
+    const runtime::Location at = device_.allocator().use(memory->address(), kStream);
+    queue.write(at.mem, at.offset_bytes + static_cast<size_t>(first), data, bytes, /*blocking=*/true);
+  });
+  if (memory->address()) device_.allocator().wrote(memory->address(), kStream);
+}
+
+void Model::reset() {
+  const std::lock_guard<std::mutex> lock(file_mutex_);
+  std::map<int64_t, std::shared_ptr<Memory>> written;
+  for (size_t i = 0; i < uploaded_.size(); ++i)
+    if (contents_.tensors[i].written) written[contents_.tensors[i].storage] = uploaded_[i].memory;
+  for (const auto& [storage, memory] : written) upload(storage, memory);
+}
+
+void Model::seed(uint64_t seed) {
+  const std::lock_guard<std::mutex> lock(random_mutex_);
+  seed_ = seed;
+  offset_ = 0;
+}
+
+int Model::find(const std::string& name) const {
+  std::string names;
+  for (size_t i = 0; i < contents_.methods.size(); ++i) {
+    if (contents_.methods[i].name == name) return static_cast<int>(i);
+    names += (i ? ", " : "") + contents_.methods[i].name;
+  }
+  fail(ErrorKind::kConfig, "the package " + file_.path() + " has no method '" + name + "'; it has " + names);
+}
+
+exec::Executor& Model::executor(int method) {
+  if (method < 0 || static_cast<size_t>(method) >= prepared_.size())
+    fail(ErrorKind::kConfig, "the package " + file_.path() + " has no method number " + std::to_string(method));
+  Prepared& prepared = *prepared_[static_cast<size_t>(method)];
+  const std::lock_guard<std::mutex> lock(prepared.mutex);
+  if (!prepared.executor) {
+    exec::PlanOptions options;
+    options.label = contents_.methods[static_cast<size_t>(method)].name;
+    options.most_kept_bytes = options_.most_kept_bytes;
+    prepared.executor = std::make_unique<exec::Executor>(
+        exec::make_plan(contents_.methods[static_cast<size_t>(method)].graph, device_, binaries_, options));
+  }
+  return *prepared.executor;
+}
+
+void Model::prepare(int method) { executor(method); }
+
+void* Model::random_state(uint64_t count, std::vector<std::shared_ptr<Memory>>& held) {
+  uint64_t state[2];
+  {
+    const std::lock_guard<std::mutex> lock(random_mutex_);
+    state[0] = seed_;
+    state[1] = std::exchange(offset_, offset_ + count);
+  }
+  held.push_back(std::make_shared<Memory>(device_, sizeof state));
+  const runtime::Location at = device_.allocator().use(held.back()->address(), kStream);
+  device_.queue(kStream).fill(at.mem, at.offset_bytes, sizeof state, state, sizeof state);
+  return held.back()->address();
+}
+
+std::vector<Value> Model::call(int number, const std::vector<Value>& arguments) {
+  exec::Executor& executor = this->executor(number);
+  const Method& method = contents_.methods[static_cast<size_t>(number)];
+  const std::vector<int64_t> symbols = check_arguments(method, arguments, device_);
+  const exec::Plan& plan = *executor.plan;
+  const ir::Graph& graph = plan.schedule.graph;
+  // The tensor behind an input of the graph, which is no random state.
+  const auto source = [&](const Input& input) -> const DeviceTensor& {
+    return input.kind == Input::Kind::kTensor ? uploaded_[static_cast<size_t>(input.number)]
+                                              : std::get<DeviceTensor>(arguments[static_cast<size_t>(input.number)]);
+  };
+
+  std::vector<std::shared_ptr<Memory>> held, made;  // Alive until everything is enqueued; memory of the results.
+  std::vector<void*> inputs, outputs;
+  for (const Input& input : method.inputs)
+    inputs.push_back(input.kind == Input::Kind::kRandomState ? random_state(static_cast<uint64_t>(input.number), held)
+                                                             : source(input).address());
+  const std::lock_guard<std::mutex> lock(executor.mutex);
+  exec::bind_symbols(executor.state, symbols);
+  for (size_t i = 0; i < plan.schedule.allocations.size(); ++i) {
+    const exec::TensorShape& shape = executor.state.allocation_shapes[i];
+    const ir::DType dtype = graph.buffers[plan.schedule.allocations[i]].dtype;
+    made.push_back(
+        std::make_shared<Memory>(device_, static_cast<size_t>(extent(shape.sizes, shape.strides) * ir::size_bytes(dtype))));
+    outputs.push_back(made.back()->address());
+  }
+  exec::run(executor, inputs, outputs, {}, kStream);
+
+  std::vector<DeviceTensor> tensors;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const exec::BufferSource& from = plan.output_sources[i];
+    const exec::TensorShape& shape = executor.state.output_shapes[i];
+    DeviceTensor& tensor = tensors.emplace_back();
+    if (from.kind == exec::BufferSource::Kind::kInput)
+      tensor = source(method.inputs[static_cast<size_t>(from.index)]);
+    else
+      tensor.memory = made[static_cast<size_t>(from.index)];
+    tensor.offset += shape.offset;
+    tensor.dtype = graph.buffers[graph.outputs[i].buffer].dtype;
+    tensor.sizes = shape.sizes;
+    tensor.strides = shape.strides;
+  }
+  return results_of(method, arguments, symbols, tensors);
+}
+
+std::vector<Value> Model::results_of(const Method& method, const std::vector<Value>& arguments,
+                                     const std::vector<int64_t>& symbols, const std::vector<DeviceTensor>& outputs) const {
+  const auto size_of = [&](ir::Symbol s) { return symbols[static_cast<size_t>(s.index)]; };
+  const auto value_of = [&](const Result& result) -> Value {
+    const auto number = static_cast<size_t>(result.number);
+    switch (result.kind) {
+      case Result::Kind::kOutput:
+        return outputs[number];
+      case Result::Kind::kArgument:
+        return arguments[number];
+      case Result::Kind::kTensor:
+        return uploaded_[number];
+      case Result::Kind::kInteger:
+        return ir::evaluate(result.integer, size_of);
+      case Result::Kind::kReal:
+        return result.real;
+      case Result::Kind::kNone:
+        break;
+    }
+    return {};
+  };
+  std::vector<Value> results;
+  for (const Result& result : method.results) results.push_back(value_of(result));
+  return results;
+}
+
+}  // namespace ocl::package

@@ -1,0 +1,367 @@
+// csrc/run/ocl_run.cpp: the C functions of ocl_run.h. Each catches all exceptions and keeps the message for ocl_error().
+#include "csrc/run/ocl_run.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "csrc/package/arguments.h"
+#include "csrc/package/model.h"
+#include "csrc/runtime/queue.h"
+#include "csrc/support/error.h"
+
+using ocl::package::Argument;
+using ocl::package::DeviceTensor;
+using ocl::package::Method;
+using ocl::package::Model;
+using ocl::package::Result;
+using ocl::package::Value;
+
+struct ocl_tensor {
+  DeviceTensor tensor;
+};
+
+namespace {
+
+/// Texts for ocl_info.
+struct Described {
+  ocl_kind kind = OCL_NOTHING;
+  ocl_dtype dtype = OCL_F32;
+  std::string name, sizes;
+};
+struct DescribedMethod {
+  std::vector<Described> arguments, results;
+};
+
+}  // namespace
+
+struct ocl_model {
+  Model model;
+  std::vector<DescribedMethod> methods;
+};
+
+namespace {
+
+thread_local std::string g_error;  // NOLINT
+
+static_assert(OCL_F64 == static_cast<int>(ocl::ir::DType::kF64) && OCL_BOOL == static_cast<int>(ocl::ir::DType::kBool),
+              "ocl_dtype has the order of ir::DType");
+
+ocl_status status_of(ocl::ErrorKind kind) {
+  switch (kind) {
+    case ocl::ErrorKind::kConfig:
+    case ocl::ErrorKind::kOutOfBounds:
+      return OCL_BAD_INPUT;
+    case ocl::ErrorKind::kUnsupported:
+      return OCL_UNSUPPORTED;
+    case ocl::ErrorKind::kDevice:
+      return OCL_DEVICE;
+    case ocl::ErrorKind::kBuild:
+      return OCL_BUILD;
+    case ocl::ErrorKind::kOutOfMemory:
+      return OCL_OUT_OF_MEMORY;
+    case ocl::ErrorKind::kInternal:
+      return OCL_INTERNAL;
+  }
+  return OCL_INTERNAL;
+}
+
+ocl_status failed(ocl_status status, const char* message) noexcept {
+  try {
+    g_error = message;
+  } catch (...) {
+    g_error.clear();
+  }
+  return status;
+}
+
+/// Calls `call` and turns its exception into a status.
+template <class Call>
+ocl_status guarded(const Call& call) noexcept {
+  try {
+    g_error.clear();
+    call();
+    return OCL_OK;
+  } catch (const ocl::Error& error) {
+    return failed(status_of(error.kind()), error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(OCL_OUT_OF_MEMORY, "the host has no more memory");
+  } catch (const std::exception& error) {
+    return failed(OCL_INTERNAL, error.what());
+  }
+}
+
+void expect(bool condition, const char* problem) {
+  if (!condition) ocl::fail(ocl::ErrorKind::kConfig, problem);
+}
+
+Described described(const Argument& argument) {
+  Described d;
+  d.name = argument.name;
+  d.kind = argument.is_tensor ? OCL_TENSOR : OCL_INTEGER;
+  d.dtype = static_cast<ocl_dtype>(argument.dtype);
+  if (argument.is_tensor) d.sizes = ocl::package::describe_sizes(argument.sizes);
+  return d;
+}
+
+Described described(const Result& result, const Method& method, const Model& model) {
+  Described d;
+  if (result.kind == Result::Kind::kArgument) d = described(method.arguments[static_cast<size_t>(result.number)]);
+  d.name = result.name;
+  switch (result.kind) {
+    case Result::Kind::kArgument:
+      break;
+    case Result::Kind::kOutput: {
+      const ocl::ir::Output& output = method.graph.outputs[static_cast<size_t>(result.number)];
+      d.kind = OCL_TENSOR;
+      d.dtype = static_cast<ocl_dtype>(method.graph.buffers[static_cast<size_t>(output.buffer)].dtype);
+      d.sizes = ocl::package::describe_sizes(output.sizes);
+      break;
+    }
+    case Result::Kind::kTensor: {
+      const ocl::package::Tensor& tensor = model.tensors()[static_cast<size_t>(result.number)];
+      d.kind = OCL_TENSOR;
+      d.dtype = static_cast<ocl_dtype>(tensor.dtype);
+      d.sizes = ocl::package::describe_sizes(ocl::ir::Shape(tensor.sizes.begin(), tensor.sizes.end()));
+      break;
+    }
+    case Result::Kind::kInteger:
+      d.kind = OCL_INTEGER;
+      break;
+    case Result::Kind::kReal:
+      d.kind = OCL_REAL;
+      break;
+    case Result::Kind::kNone:
+      break;
+  }
+  return d;
+}
+
+const DescribedMethod* method_of(const ocl_model* model, int method) {
+  if (model == nullptr || method < 0 || static_cast<size_t>(method) >= model->methods.size()) return nullptr;
+  return &model->methods[static_cast<size_t>(method)];
+}
+
+ocl_status info_of(const std::vector<Described>* described, int position, ocl_info* info) {
+  return guarded([&] {
+    expect(described != nullptr && info != nullptr && position >= 0 && static_cast<size_t>(position) < described->size(),
+           "there is no such method, argument or result");
+    const Described& d = (*described)[static_cast<size_t>(position)];
+    *info = {d.name.c_str(), d.kind, d.dtype, d.sizes.c_str()};
+  });
+}
+
+Value value_of(const ocl_value& value) {
+  switch (value.kind) {
+    case OCL_TENSOR:
+      expect(value.tensor != nullptr, "an argument is a tensor, but its pointer is NULL");
+      return value.tensor->tensor;
+    case OCL_INTEGER:
+      return value.integer;
+    case OCL_REAL:
+      return value.real;
+    case OCL_NOTHING:
+      break;
+  }
+  return {};
+}
+
+ocl_value value_of(Value&& value, std::vector<std::unique_ptr<ocl_tensor>>& made) {
+  ocl_value result{};
+  if (auto* tensor = std::get_if<DeviceTensor>(&value)) {
+    made.push_back(std::make_unique<ocl_tensor>(ocl_tensor{std::move(*tensor)}));
+    result.kind = OCL_TENSOR;
+    result.tensor = made.back().get();
+  } else if (const auto* integer = std::get_if<int64_t>(&value)) {
+    result.kind = OCL_INTEGER;
+    result.integer = *integer;
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    result.kind = OCL_REAL;
+    result.real = *real;
+  }
+  return result;
+}
+
+/// Makes exit() wait for kernels that still run. It must come after the runtimes have registered what they do at exit, so after
+/// kernels were built.
+void wait_at_exit() {
+  static std::once_flag once;
+  std::call_once(once, [] { std::atexit([] { ocl::runtime::end_devices(); }); });
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ocl_error(void) { return g_error.c_str(); }
+
+ocl_status ocl_add_runtime(const char* path) {
+  return guarded([&] {
+    expect(path, "ocl_add_runtime needs a path");
+    std::vector<std::string> libraries = ocl::runtime::vendor_libraries();
+    libraries.emplace_back(path);
+    ocl::runtime::configure_devices("", libraries);
+  });
+}
+
+int ocl_device_count(void) {
+  int count = 0;
+  guarded([&] { count = ocl::runtime::Device::count(); });
+  return count;
+}
+
+const char* ocl_device_name(int device) {
+  static std::mutex mutex;
+  static auto* names = new std::vector<std::string>;
+  const char* name = nullptr;
+  guarded([&] {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (names->empty())
+      for (const ocl::runtime::DeviceSummary& found : ocl::runtime::list_devices())
+        names->push_back(found.platform_name + " / " + found.name);
+    if (device >= 0 && static_cast<size_t>(device) < names->size()) name = (*names)[static_cast<size_t>(device)].c_str();
+  });
+  return name;
+}
+
+ocl_status ocl_open(const char* path, const ocl_options* options, ocl_model** model) {
+  return guarded([&] {
+    expect(path != nullptr && model != nullptr, "ocl_open needs a path and a place for the model");
+    const ocl_options given = options ? *options : ocl_options{};
+    ocl::package::ModelOptions model_options;
+    model_options.device = given.device ? given.device : "";
+    model_options.cache = given.cache ? given.cache : "";
+    model_options.trust_binaries = given.trust_binaries != 0;
+    model_options.most_kept_bytes = given.kept_bytes == 0 ? int64_t{4} << 30 : std::max<int64_t>(given.kept_bytes, 0);
+    auto opened = std::unique_ptr<ocl_model>(new ocl_model{Model(path, model_options), {}});
+    for (const Method& method : opened->model.methods()) {
+      DescribedMethod& entry = opened->methods.emplace_back();
+      for (const Argument& argument : method.arguments) entry.arguments.push_back(described(argument));
+      for (const Result& result : method.results) entry.results.push_back(described(result, method, opened->model));
+    }
+    *model = opened.release();
+  });
+}
+
+void ocl_close(ocl_model* model) { delete model; }
+
+int ocl_method_count(const ocl_model* model) { return model ? static_cast<int>(model->methods.size()) : 0; }
+
+const char* ocl_method_name(const ocl_model* model, int method) {
+  return method_of(model, method) ? model->model.methods()[static_cast<size_t>(method)].name.c_str() : nullptr;
+}
+
+ocl_status ocl_method_find(const ocl_model* model, const char* name, int* method) {
+  return guarded([&] {
+    expect(model && name && method, "ocl_method_find needs a model, a name and a place for the number");
+    *method = model->model.find(name);
+  });
+}
+
+int ocl_argument_count(const ocl_model* model, int method) {
+  const DescribedMethod* found = method_of(model, method);
+  return found ? static_cast<int>(found->arguments.size()) : -1;
+}
+
+int ocl_result_count(const ocl_model* model, int method) {
+  const DescribedMethod* found = method_of(model, method);
+  return found ? static_cast<int>(found->results.size()) : -1;
+}
+
+ocl_status ocl_argument_info(const ocl_model* model, int method, int argument, ocl_info* info) {
+  const DescribedMethod* found = method_of(model, method);
+  return info_of(found ? &found->arguments : nullptr, argument, info);
+}
+
+ocl_status ocl_result_info(const ocl_model* model, int method, int result, ocl_info* info) {
+  const DescribedMethod* found = method_of(model, method);
+  return info_of(found ? &found->results : nullptr, result, info);
+}
+
+const char* ocl_result_structure(const ocl_model* model, int method) {
+  return method_of(model, method) ? model->model.methods()[static_cast<size_t>(method)].structure.c_str() : nullptr;
+}
+
+ocl_status ocl_prepare(ocl_model* model, int method) {
+  return guarded([&] {
+    expect(model, "ocl_prepare needs a model");
+    model->model.prepare(method);
+    wait_at_exit();
+  });
+}
+
+ocl_status ocl_call(ocl_model* model, int method, const ocl_value* arguments, int argument_count, ocl_value* results,
+                    int result_count) {
+  return guarded([&] {
+    const DescribedMethod* found = method_of(model, method);
+    expect(found, "ocl_call: there is no such method");
+    expect(argument_count >= 0 && (arguments || argument_count == 0), "ocl_call: arguments are missing");
+    expect(result_count == static_cast<int>(found->results.size()) && (results || result_count == 0),
+           "ocl_call: result_count is not the method's number of results");
+    std::vector<Value> values;
+    for (int i = 0; i < argument_count; ++i) values.push_back(value_of(arguments[i]));
+    std::vector<Value> returned = model->model.call(method, values);
+    wait_at_exit();
+    std::vector<std::unique_ptr<ocl_tensor>> made;
+    std::vector<ocl_value> given;
+    for (Value& value : returned) given.push_back(value_of(std::move(value), made));
+    for (size_t i = 0; i < given.size(); ++i) results[i] = given[i];
+    for (auto& tensor : made) (void)tensor.release();
+  });
+}
+
+ocl_status ocl_reset(ocl_model* model) {
+  return guarded([&] {
+    expect(model, "ocl_reset needs a model");
+    model->model.reset();
+  });
+}
+
+ocl_status ocl_seed(ocl_model* model, uint64_t seed) {
+  return guarded([&] {
+    expect(model, "ocl_seed needs a model");
+    model->model.seed(seed);
+  });
+}
+
+ocl_status ocl_synchronize(ocl_model* model) {
+  return guarded([&] {
+    expect(model, "ocl_synchronize needs a model");
+    model->model.device().synchronize();
+  });
+}
+
+ocl_status ocl_tensor_create(ocl_model* model, ocl_dtype dtype, int dims, const int64_t* sizes, const void* data,
+                             ocl_tensor** tensor) {
+  return guarded([&] {
+    expect(model && tensor && dims >= 0 && (sizes || dims == 0), "ocl_tensor_create: a pointer is NULL");
+    expect(dtype >= OCL_BOOL && dtype <= OCL_F64, "ocl_tensor_create: the dtype is unknown");
+    auto made = std::make_unique<ocl_tensor>();
+    made->tensor = ocl::package::make_tensor(model->model.device(), static_cast<ocl::ir::DType>(dtype),
+                                             std::vector<int64_t>(sizes, sizes + dims), data);
+    *tensor = made.release();
+  });
+}
+
+ocl_dtype ocl_tensor_dtype(const ocl_tensor* tensor) { return static_cast<ocl_dtype>(tensor->tensor.dtype); }
+int ocl_tensor_dims(const ocl_tensor* tensor) { return static_cast<int>(tensor->tensor.sizes.size()); }
+const int64_t* ocl_tensor_sizes(const ocl_tensor* tensor) { return tensor->tensor.sizes.data(); }
+size_t ocl_tensor_bytes(const ocl_tensor* tensor) { return tensor->tensor.bytes(); }
+
+ocl_status ocl_tensor_read(const ocl_tensor* tensor, void* data, size_t bytes) {
+  return guarded([&] {
+    expect(tensor && (data || bytes == 0), "ocl_tensor_read: a pointer is NULL");
+    if (bytes != tensor->tensor.bytes())
+      ocl::fail(ocl::ErrorKind::kConfig, "ocl_tensor_read: the tensor has " + std::to_string(tensor->tensor.bytes()) +
+                                             " bytes, not " + std::to_string(bytes));
+    ocl::package::read_tensor(tensor->tensor, data);
+  });
+}
+
+void ocl_tensor_release(ocl_tensor* tensor) { delete tensor; }
+
+}  // extern "C"

@@ -1,0 +1,132 @@
+// csrc/run/ocl_run.hpp: ocl_run.h for C++: objects that release themselves, and errors as exceptions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ocl_run.h"
+
+namespace ocl_run {
+
+/// An error with its status. what() says what happened and what to do.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(ocl_status status) : std::runtime_error(ocl_error()), status_(status) {}
+  ocl_status status() const { return status_; }
+
+ private:
+  ocl_status status_;
+};
+
+inline void check(ocl_status status) {
+  if (status != OCL_OK) throw Error(status);
+}
+
+/// Returns the ocl_dtype of a C++ type.
+template <class T>
+constexpr ocl_dtype dtype_of() {
+  if constexpr (std::is_same_v<T, bool>) return OCL_BOOL;
+  if constexpr (std::is_same_v<T, uint8_t>) return OCL_U8;
+  if constexpr (std::is_same_v<T, int8_t>) return OCL_I8;
+  if constexpr (std::is_same_v<T, int16_t>) return OCL_I16;
+  if constexpr (std::is_same_v<T, int32_t>) return OCL_I32;
+  if constexpr (std::is_same_v<T, int64_t>) return OCL_I64;
+  if constexpr (std::is_same_v<T, double>) return OCL_F64;
+  if constexpr (std::is_same_v<T, float>) return OCL_F32;
+  static_assert(std::is_arithmetic_v<T>, "packages have no tensors of this type");
+}
+
+/// A tensor on a device. Copies share it.
+class Tensor {
+ public:
+  explicit Tensor(ocl_tensor* owned) : tensor_(owned, &ocl_tensor_release) {}
+  ocl_tensor* get() const { return tensor_.get(); }
+  ocl_dtype dtype() const { return ocl_tensor_dtype(get()); }
+  std::vector<int64_t> sizes() const {
+    const int64_t* first = ocl_tensor_sizes(get());
+    return {first, first + ocl_tensor_dims(get())};
+  }
+  /// Waits for the tensor and returns its elements in row-major order.
+  template <class T>
+  std::vector<T> read() const {
+    std::vector<T> data(ocl_tensor_bytes(get()) / sizeof(T));
+    check(ocl_tensor_read(get(), data.data(), data.size() * sizeof(T)));
+    return data;
+  }
+
+ private:
+  std::shared_ptr<ocl_tensor> tensor_;
+};
+
+/// An argument or a result of a method: a tensor, an integer, a real number, or nothing.
+class Value {
+ public:
+  Value(Tensor tensor) : tensor_(std::make_shared<Tensor>(std::move(tensor))) {  // NOLINT: an argument may be a tensor
+    value_.kind = OCL_TENSOR;
+    value_.tensor = tensor_->get();
+  }
+  Value(int64_t integer) {  // NOLINT: an argument may be an integer
+    value_.kind = OCL_INTEGER;
+    value_.integer = integer;
+  }
+  /// Takes over a result of ocl_call.
+  explicit Value(const ocl_value& result) : value_(result) {
+    if (result.kind == OCL_TENSOR) tensor_ = std::make_shared<Tensor>(Tensor(result.tensor));
+  }
+  const ocl_value& get() const { return value_; }
+  const Tensor& tensor() const {
+    if (!tensor_) throw std::logic_error("the result is no tensor");
+    return *tensor_;
+  }
+  int64_t integer() const { return value_.integer; }
+  double real() const { return value_.real; }
+
+ private:
+  ocl_value value_{};
+  std::shared_ptr<Tensor> tensor_;
+};
+
+/// An open package on a device.
+class Model {
+ public:
+  explicit Model(const std::string& path, const ocl_options& options = {}) {
+    ocl_model* opened = nullptr;
+    check(ocl_open(path.c_str(), &options, &opened));
+    model_.reset(opened);
+  }
+  ocl_model* get() const { return model_.get(); }
+  template <class T>
+  Tensor tensor(const std::vector<int64_t>& sizes, const std::vector<T>& data) const {
+    int64_t elements = 1;
+    for (const int64_t size : sizes) elements *= size;
+    if (elements != static_cast<int64_t>(data.size())) throw std::logic_error("the sizes do not fit the number of elements");
+    ocl_tensor* made = nullptr;
+    check(ocl_tensor_create(get(), dtype_of<T>(), static_cast<int>(sizes.size()), sizes.data(), data.data(), &made));
+    return Tensor(made);
+  }
+  /// Enqueues a call and returns its results. It waits for nothing.
+  std::vector<Value> call(const std::string& method, const std::vector<Value>& arguments) const {
+    int number = 0;
+    check(ocl_method_find(get(), method.c_str(), &number));
+    std::vector<ocl_value> given, results(static_cast<size_t>(ocl_result_count(get(), number)));
+    for (const Value& argument : arguments) given.push_back(argument.get());
+    check(ocl_call(get(), number, given.data(), static_cast<int>(given.size()), results.data(),
+                   static_cast<int>(results.size())));
+    return {results.begin(), results.end()};
+  }
+  void reset() const { check(ocl_reset(get())); }
+  void synchronize() const { check(ocl_synchronize(get())); }
+
+ private:
+  struct Close {
+    void operator()(ocl_model* model) const { ocl_close(model); }
+  };
+  std::unique_ptr<ocl_model, Close> model_;
+};
+
+}  // namespace ocl_run

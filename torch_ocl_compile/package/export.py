@@ -1,0 +1,290 @@
+# torch_ocl_compile/package/export.py: one method of a package: torch.export's program, lowered, and what a call needs.
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.passes import move_to_device_pass
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.compile import constant_masks, gelu_pattern
+from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.eager.conditions import at_least_zero
+from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.fx.origin import describe
+from torch_ocl_compile.lowering.context import ir_dtype
+from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
+from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.lowered import (
+    Argument,
+    Attribute,
+    Computed,
+    HostValue,
+    Lowered,
+    NoneResult,
+    Number,
+    PlanOutput,
+)
+from torch_ocl_compile.lowering.random import functionalise
+from torch_ocl_compile.lowering.symbolic import Symbols
+
+aten = torch.ops.aten
+
+
+@dataclass
+class MethodRows:
+    """The rows of one method in the tables of a package (csrc/cache/package_file.h), without their positions."""
+
+    name: str
+    structure: str = "value"
+    graph: str = ""
+    arguments: list[tuple[str, str, str, str]] = field(default_factory=list)  # name, kind, dtype, sizes or the integer
+    symbols: list[tuple[int, int]] = field(default_factory=list)  # argument, dimension or -1
+    conditions: list[tuple[str, str]] = field(default_factory=list)  # expression, message
+    inputs: list[tuple[str, int]] = field(default_factory=list)  # kind, number
+    results: list[tuple[str, str, str]] = field(default_factory=list)  # name, kind, value
+
+
+class Tensors(Protocol):
+    """The tensors of all methods of a package."""
+
+    def number(self, tensor: torch.Tensor, name: str) -> int:
+        """Returns the number of a tensor in the package."""
+
+    def write(self, tensor: torch.Tensor) -> None:
+        """Notes that a method writes a tensor."""
+
+    def is_written(self, tensor: torch.Tensor) -> bool:
+        """Returns whether a method writes memory of this tensor."""
+
+
+class Exported:
+    """A method for `device`. Make all methods of a package before the rows of the first: a tensor that one method writes is a
+    constant for none."""
+
+    def __init__(self, name: str, program: ExportedProgram, device: torch.device, tensors: Tensors) -> None:
+        self.made = MethodRows(name)
+        self.owned = {**program.state_dict, **program.constants}
+        self.tensors = tensors
+        with torch.no_grad():
+            self.program = _on_device(program, device).run_decompositions(ocl_decomp_table())
+        self.gm = self.program.graph_module
+        self.placeholders = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
+        specs = list(self.program.graph_signature.input_specs)
+        self.kinds = [spec.kind for spec in specs]
+        self.targets = [spec.target for spec in specs]
+        self.users = [i for i, kind in enumerate(self.kinds) if kind is InputKind.USER_INPUT]
+        self.result_nodes = self.store_mutations()
+
+    def rows(self) -> MethodRows:
+        """Lowers the method. UnsupportedError if a part of it needs PyTorch at run time."""
+        lowered = self.lower()
+        self.symbols = Symbols(ir.Builder())
+        self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
+        self.add_arguments(lowered)
+        self.add_conditions()
+        self.add_inputs(lowered)
+        self.add_results(lowered)
+        self.made.graph = lowered.graph.str()
+        return self.made
+
+    # The graph
+
+    def store_mutations(self) -> list[Any]:
+        """Makes the graph store changed tensors itself, and return the user's results alone, in row-major order. Returns the
+        nodes of these results."""
+        graph = self.gm.graph
+        output = next(iter(reversed(graph.nodes)))
+        returned, results = list(output.args[0]), []
+        with graph.inserting_before(output):
+            for node, spec in zip(returned, self.program.graph_signature.output_specs, strict=True):
+                if spec.kind is OutputKind.USER_OUTPUT:
+                    results.append(self.dense(node))
+                    continue
+                if spec.kind not in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+                    raise UnsupportedError(f"a package cannot have a result of kind {spec.kind.name}")
+                position = self.position_of(spec)
+                place = self.placeholders[position]
+                if position in self.users:
+                    raise UnsupportedError(
+                        f"it writes into its argument {place.name}\n"
+                        "  do: return the new value, or keep the tensor as a buffer of the model"
+                    )
+                self.tensors.write(self.owned[self.targets[position]])
+                if node is not place:
+                    stored = graph.call_function(aten.copy_.default, (place, node))
+                    stored.meta["val"] = place.meta["val"]
+        output.args = (tuple(results),)
+        self.gm.recompile()
+        return results
+
+    def position_of(self, spec: Any) -> int:
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            return self.targets.index(spec.target)
+        return next(i for i, n in enumerate(self.placeholders) if n.name == spec.target)
+
+    def dense(self, node: Any) -> Any:
+        """Returns a node with the value of `node` in row-major order."""
+        fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        if not isinstance(fake, torch.Tensor) or fake.is_contiguous():
+            return node
+        clone = self.gm.graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+        clone.meta.update(node.meta)
+        clone.meta["val"] = torch.empty_like(fake, memory_format=torch.contiguous_format)
+        return clone
+
+    def lower(self) -> Lowered:
+        constant_masks.rewrite(self.gm)
+        gelu_pattern.rewrite(self.gm)
+        floats_to_tensors(self.gm)
+        functionalise(self.gm)
+        kept = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+        owned = [i for i, kind in enumerate(self.kinds) if kind in kept]
+        parameters = [i for i in owned if not self.tensors.is_written(self.owned[self.targets[i]])]
+        lowered = lower_module(self.gm, parameters=parameters, fallback="error")
+        if lowered.after is not None or lowered.calls:
+            raise UnsupportedError(f"method {self.made.name} computes a result on the CPU, which needs PyTorch")
+        return lowered
+
+    # Rows
+
+    def shape(self, sizes: Sequence[Any]) -> str:
+        return ", ".join(str(self.symbols.size(s)) for s in sizes)
+
+    def add_arguments(self, lowered: Lowered) -> None:
+        for position in self.users:
+            node = self.placeholders[position]
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                self.made.arguments.append((node.name, "tensor", _ir_name(value.dtype), self.shape(value.shape)))
+            elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+                self.made.arguments.append((node.name, "integer", "i64", self.shape([value])))
+            else:
+                raise UnsupportedError(
+                    f"argument {node.name} of method {self.made.name} is {value!r}; arguments of a package are tensors and "
+                    "integers\n  do: make it a constant of the model, or a tensor"
+                )
+        for source in lowered.sources:
+            if source.is_stride or source.position not in self.users:
+                raise UnsupportedError("a size depends on a stride or on a weight, which a package does not know")
+            self.made.symbols.append((self.users.index(source.position), -1 if source.dim is None else source.dim))
+
+    def condition(self, expression: ir.IndexExpr, message: str) -> None:
+        self.made.conditions.append((str(expression), message))
+
+    def add_conditions(self) -> None:
+        names = {expr: f"s{i}" for i, expr in enumerate(self.symbols.names)}
+
+        def place(expr: Any) -> str:
+            source = self.symbols.sources[self.symbols.names.index(expr)]
+            name = self.placeholders[source.position].name
+            return name if source.dim is None else f"the size of dimension {source.dim} of {name}"
+
+        for symbol, bounds in self.program.range_constraints.items():
+            if symbol not in names:
+                continue
+            size = self.symbols.exprs[symbol]
+            if bounds.lower.is_Integer and bounds.lower > 0:
+                self.condition(size - int(bounds.lower), f"{place(symbol)} must be at least {bounds.lower}")
+            if bounds.upper.is_Integer and bounds.upper < 2**62:
+                self.condition(int(bounds.upper) - size, f"{place(symbol)} must be at most {bounds.upper}")
+        for node in self.gm.graph.nodes:
+            if node.target is aten._assert_scalar.default and isinstance(node.args[0], torch.fx.Node):
+                checked = node.args[0].meta.get("val")
+                guard = checked.node.expr if isinstance(checked, torch.SymBool) else sympy.true
+                if guard.free_symbols:
+                    readable = guard.xreplace({s: sympy.Symbol(n) for s, n in names.items()})
+                    self.condition(at_least_zero(guard, self.symbols), f"{readable} must hold")
+
+    def add_inputs(self, lowered: Lowered) -> None:
+        for source in lowered.inputs:
+            match source:
+                case Argument(position) if position in self.users:
+                    self.made.inputs.append(("argument", self.users.index(position)))
+                case Argument(position):
+                    self.made.inputs.append(("tensor", self.owned_number(position)))
+                case Attribute(tensor):
+                    self.made.inputs.append(("tensor", self.tensors.number(tensor, f"{self.made.name}.constant")))
+                case HostValue(position):
+                    self.made.inputs.append(self.host_input(lowered.host_values[position]))
+                case _:
+                    raise UnsupportedError(f"method {self.made.name} computes a number from sizes on the CPU")
+
+    def owned_number(self, position: int) -> int:
+        target = str(self.targets[position])
+        return self.tensors.number(self.owned[target], target)
+
+    def host_input(self, node: torch.fx.Node) -> tuple[str, int]:
+        if node.target is torch.ops.ocl.rng_reserve.default:
+            return "random", int(str(node.args[1]))
+        if node.op == "placeholder" and node in self.placeholders:
+            position = self.placeholders.index(node)
+            if position not in self.users:
+                return "tensor", self.owned_number(position)
+        raise UnsupportedError(f"a package cannot compute on the CPU\n{describe(node)}")
+
+    def add_results(self, lowered: Lowered) -> None:
+        names, self.made.structure = _structure(self.program)
+        for node, name, result in zip(self.result_nodes, names, lowered.results, strict=True):
+            self.made.results.append((name, *self.result(node, result)))
+
+    def result(self, node: Any, result: Any) -> tuple[str, str]:
+        match result:
+            case PlanOutput(position):
+                return "output", str(position)
+            case Argument(position) if position in self.users:
+                return "argument", str(self.users.index(position))
+            case Argument(position):
+                return "tensor", str(self.owned_number(position))
+            case Computed():
+                return "integer", str(self.symbols.size(node.meta["val"]))
+            case Number(value) if isinstance(value, int):
+                return "integer", str(int(value))
+            case Number(value) if isinstance(value, float):
+                return "real", repr(value)
+            case NoneResult():
+                return "none", ""
+        raise UnsupportedError(f"method {self.made.name} returns {node}, which is computed on the CPU")
+
+
+def _ir_name(dtype: torch.dtype) -> str:
+    return ir_dtype(dtype).name[1:].lower()
+
+
+def _on_device(program: ExportedProgram, device: torch.device) -> ExportedProgram:
+    """Returns the program for `device`. Its weights are fake, so that nothing is copied there."""
+    moved = program.run_decompositions({})
+    mode = next(
+        value.fake_mode
+        for node in moved.graph.nodes
+        for value in tree_leaves(node.meta.get("val"))
+        if isinstance(value, FakeTensor)
+    )
+    for owned in (moved._state_dict, moved._constants):
+        for name, value in owned.items():
+            if isinstance(value, torch.Tensor):
+                owned[name] = mode.from_tensor(value, static_shapes=True)
+    return move_to_device_pass(moved, device)
+
+
+def _structure(program: ExportedProgram) -> tuple[list[str], str]:
+    """Returns the names of the results and how they belong together."""
+    spec = program.call_spec.out_spec
+    assert spec is not None
+    paths, _ = tree_flatten_with_path(torch.utils._pytree.tree_unflatten(range(spec.num_leaves), spec))
+    names = [keystr(path).strip("[]'.") for path, _ in paths]
+    if spec.is_leaf():
+        return ["result"], "value"
+    kind = {tuple: "tuple", list: "list"}.get(spec.type, "dict" if _is_mapping(spec) else "tuple")
+    return names, kind
+
+
+def _is_mapping(spec: Any) -> bool:
+    return isinstance(spec.type, type) and issubclass(spec.type, dict)

@@ -1,0 +1,84 @@
+# torch_ocl_compile/package/save.py: exports the methods of a model and writes them to a package.
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch.export import ExportedProgram
+
+from torch_ocl_compile.errors import ConfigError, OclError
+from torch_ocl_compile.package import binaries
+from torch_ocl_compile.package.export import Exported
+from torch_ocl_compile.package.writer import Weights, write
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class Method:
+    """One function of a package: a module, and arguments with which torch.export traces it.
+
+    `module`: an nn.Module, or an ExportedProgram, which needs no arguments. `dynamic_shapes`: as in torch.export.export.
+    Modules of several methods may share weights and buffers: the package has each of them once."""
+
+    module: torch.nn.Module | ExportedProgram
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+
+
+def save(
+    path: str | os.PathLike[str],
+    model: torch.nn.Module | ExportedProgram | Mapping[str, Method],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    devices: Sequence[str] = (),
+) -> None:
+    """Writes a model to a package, for inference.
+
+    A module is exported as the method "forward" with `args`, `kwargs` and `dynamic_shapes`, as by torch.export.export. A mapping
+    gives several methods their names. A buffer that a method writes is state: it stays on the device between calls. `devices`:
+    for each of these OpenCL devices ("0", or a part of its name), the package also gets built kernels.
+
+    UnsupportedError if a part of the model has no kernels. ConfigError if there is nothing to trace. The file is replaced only
+    when everything has succeeded."""
+    methods = model if isinstance(model, Mapping) else {"forward": Method(model, args, kwargs or {}, dynamic_shapes)}
+    if not methods:
+        raise ConfigError("a package needs at least one method")
+    weights = Weights()
+    exported = {name: _named(name, partial(_export, name, method, weights)) for name, method in methods.items()}
+    rows = [_named(name, method.rows) for name, method in exported.items()]
+    target = Path(path)
+    unfinished = target.with_name(target.name + f".{os.getpid()}.part")
+    try:
+        write(unfinished, rows, weights)
+        for device in devices:
+            binaries.add(unfinished, device)
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _export(name: str, method: Method, weights: Weights) -> Exported:
+    module = method.module
+    if not isinstance(module, ExportedProgram):
+        if any(part.training and not any(part.children()) for part in module.modules()):
+            raise ConfigError("the model is in training mode\n  do: model.eval()")
+        with torch.no_grad():
+            module = torch.export.export(module, method.args, dict(method.kwargs), dynamic_shapes=method.dynamic_shapes)
+    return Exported(name, module, torch.device("ocl", 0), weights)
+
+
+def _named(name: str, make: Callable[[], _T]) -> _T:
+    """Returns make(). Its errors name the method."""
+    try:
+        return make()
+    except OclError as error:
+        raise type(error)(f"method {name} cannot be packaged: {error}") from error
