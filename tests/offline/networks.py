@@ -9,6 +9,7 @@ from multiprocessing import get_context
 import torch
 
 from tests.offline.rendering import TYPES, Kernel, kernels, trace
+from torch_ocl_compile._C import ir
 from torch_ocl_compile.bench import networks
 
 NETWORKS = (
@@ -17,8 +18,8 @@ NETWORKS = (
 BATCH = 4
 
 
-def render(name: str, type: str) -> list[Kernel]:
-    """Returns the kernels of a network: forward and backward of training, and inference. Weights and data are zeros."""
+def graphs_of(name: str, type: str) -> list[ir.Graph]:
+    """Returns the graphs of a network: forward and backward of training, and inference. Weights and data are zeros."""
     torch.manual_seed(0)
     # Its fast path in inference is one op, which the device does not have.
     torch.backends.mha.set_fastpath_enabled(False)
@@ -30,7 +31,12 @@ def render(name: str, type: str) -> list[Kernel]:
         graphs += trace(model.eval(), inputs)
     if len(graphs) < 3:
         raise RuntimeError(f"{name} in {type} gave {len(graphs)} graphs, and not forward, backward and inference")
-    return [kernel for graph in graphs for kernel in kernels(graph, type, name)]
+    return graphs
+
+
+def render(name: str, type: str) -> list[Kernel]:
+    """Returns the kernels of a network."""
+    return [kernel for graph in graphs_of(name, type) for kernel in kernels(graph, type, name)]
 
 
 def render_all(names: list[str], types: list[str], jobs: int) -> Iterator[Kernel]:

@@ -13,8 +13,9 @@ std::string by(const Draft& d) { return filter(d)[2].str() + " x " + filter(d)[3
 const Fit kKnownFilter = {[](const Draft& d) { return constants({filter(d)[2], filter(d)[3]}); },
                           [](const Draft&) { return std::string("its filter sizes are known only at run time"); }};
 std::string many_channels(const Draft& d) {
-  return "it is for groups of one channel and one filter, not " + std::to_string(d.node().convolve.groups) + " groups of " +
-         d.node().operands[0].sizes[1].str() + " channels";
+  const IndexExpr& filters = is_weight(d) ? d.node().operands[1].sizes[1] : d.node().sizes[1];
+  return "it is for groups of one channel and one filter, not C = " + d.node().operands[0].sizes[1].str() +
+         " and K = " + filters.str() + " in groups = " + std::to_string(d.node().convolve.groups);
 }
 
 }  // namespace
@@ -34,7 +35,12 @@ Refused why_not_depthwise_group(const Draft& draft) {
                                 const ir::ConvolveAttrs& conv = d.node().convolve;
                                 return std::max({conv.stride[0], conv.stride[1], conv.dilation[0], conv.dilation[1]}) <= 4;
                               },
-                              [](const Draft&) { return std::string("its stride or dilation is above 4"); }}};
+                              [](const Draft& d) {
+                                const auto& [s, t] = d.node().convolve.stride;
+                                const auto& [u, v] = d.node().convolve.dilation;
+                                return "a stride of " + std::to_string(s) + " x " + std::to_string(t) + " or a dilation of " +
+                                       std::to_string(u) + " x " + std::to_string(v) + " is above 4";
+                              }}};
   return first_refusal(rows, draft);
 }
 

@@ -27,6 +27,8 @@ std::pair<double, double> packing(const Draft& d, const TensorCoreMath& math) {
   return {seconds, bytes};
 }
 
+int64_t most_packed_bytes(const Draft& d) { return std::min(d.caps.max_alloc_bytes, d.caps.global_bytes / 16); }
+
 /// The seconds of the fastest plan with packed operands, or with operands in place.
 double fastest(const Draft& d, const TensorCoreMath& math, bool packed) {
   return tile_plans(d.caps, math, sizes(d), packed)[0].seconds;
@@ -77,11 +79,11 @@ Refused why_not_gemm_packed_tensor_core(const Draft& draft) {
                                                                     static_cast<double>(kMinPackedProducts);
        },
        [](const Draft& d) { return "a product of " + text(sizes(d)) + " is too small to pack its operands first"; }},
-      {[](const Draft& d) {
-         const double most = static_cast<double>(std::min(d.caps.max_alloc_bytes, d.caps.global_bytes / 16));
-         return packing(d, *tensor_core_math(d)).second <= most;
-       },
-       [](const Draft&) { return std::string("the packed operands would take too much memory"); }},
+      {[](const Draft& d) { return packing(d, *tensor_core_math(d)).second <= static_cast<double>(most_packed_bytes(d)); },
+       [](const Draft& d) {
+         return "a packed operand of " + std::to_string(std::llround(packing(d, *tensor_core_math(d)).second / (1 << 20))) +
+                " MiB is above the limit of " + std::to_string(most_packed_bytes(d) >> 20) + " MiB";
+       }},
       {[](const Draft& d) {
          const TensorCoreMath math = *tensor_core_math(d);
          return fastest(d, math, true) + packing(d, math).first < fastest(d, math, false);

@@ -10,6 +10,7 @@ const ir::Shape& filter(const Draft& d) {
   const ir::Node& node = d.node();
   return node.convolve.kind == ir::ConvolveKind::kWeight ? node.sizes : node.operands[1].sizes;
 }
+std::string by(const std::array<int, 2>& values) { return std::to_string(values[0]) + " x " + std::to_string(values[1]); }
 std::string channels(const Draft& d) {
   const auto [C, K] = winograd_channels(d.node());
   return "C = " + C.str() + " and K = " + K.str();
@@ -28,7 +29,11 @@ const Fit kPlainWindow = {[](const Draft& d) {
                             return conv.groups == 1 && conv.stride == std::array<int, 2>{1, 1} &&
                                    conv.dilation == std::array<int, 2>{1, 1};
                           },
-                          [](const Draft&) { return std::string("it is for one group, stride 1 and dilation 1"); }};
+                          [](const Draft& d) {
+                            const ir::ConvolveAttrs& conv = d.node().convolve;
+                            return "it is for one group, stride 1 and dilation 1, not groups = " + std::to_string(conv.groups) +
+                                   ", stride " + by(conv.stride) + " and dilation " + by(conv.dilation);
+                          }};
 const Fit kFp32 = {[](const Draft& d) {
                      const auto& operands = d.node().operands;
                      return std::all_of(operands.begin(), operands.end(),
@@ -59,7 +64,10 @@ Refused why_not_winograd_group(const Draft& draft) {
          const ir::Shape& y = d.node().sizes;
          return winograd_patches(d.node()).constant() * 4 * 10 <= y[0].constant() * y[2].constant() * y[3].constant() * 11;
        },
-       [](const Draft&) { return std::string("too many outputs of its patches of 2 x 2 would be cut off"); }}};
+       [](const Draft& d) {
+         const ir::Shape& y = d.node().sizes;
+         return "its patches of 2 x 2 would be cut off too often in an output of " + y[2].str() + " x " + y[3].str();
+       }}};
   return first_refusal(rows, draft);
 }
 
@@ -72,7 +80,7 @@ Refused why_not_winograd_item(const Draft& draft) {
          const ir::ConvolveAttrs& conv = d.node().convolve;
          return conv.kind != ir::ConvolveKind::kData || (conv.padding[0] <= 2 && conv.padding[1] <= 2);
        },
-       [](const Draft&) { return std::string("the padding is above 2"); }},
+       [](const Draft& d) { return "a padding of " + by(d.node().convolve.padding) + " is above 2"; }},
       {[](const Draft& d) { return enough(d, 16, 32); },
        [](const Draft& d) { return channels(d) + ": it needs at least 16 and 32 channels"; }},
       {[](const Draft& d) { return typical(winograd_patches(d.node()), 1024) >= 32; },
