@@ -58,8 +58,8 @@ def test_what_was_fused_and_why_no_more(ocl_device):
     assert [k.why_no_more for k in alone.graphs[0].kernels] == [[ALONE]]
 
 
-def test_why_special_kernels_refused(ocl_device):
-    """The object, the text and the JSON name each hand-written kernel that comes first in the table, and its reason."""
+def test_why_special_kernels_refused(tmp_path, ocl_device):
+    """The object, the text, the JSON and the page name each hand-written kernel that comes first, and its reason."""
     x, w = torch.ones(1, 16, 9, 9, device=ocl_device), torch.ones(16, 16, 5, 5, device=ocl_device)
     it = explain(nn.functional.conv2d, x, w, runs=0)
     (conv,) = (k for k in it.graphs[0].kernels if k.kind == "conv_forward")
@@ -70,7 +70,9 @@ def test_why_special_kernels_refused(ocl_device):
     it = explain(torch.mm, doubles, doubles, runs=0)
     (product,) = it.graphs[0].kernels
     assert not product.variant and any("the operands are f64 and f64" in reason for reason in product.refused)
-    assert all(reason in str(it) for reason in product.refused)
+    it.save(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert all(reason in str(it) and reason in page for reason in product.refused)
 
 
 def test_memory(ocl_device):

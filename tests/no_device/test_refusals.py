@@ -1,4 +1,4 @@
-# tests/no_device/test_refusals.py: each product, convolution and attention of ten networks says why no faster kernel took it.
+# tests/no_device/test_refusals.py: each product and convolution of ten networks says why no faster kernel took it.
 from __future__ import annotations
 
 import re
