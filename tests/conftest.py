@@ -319,3 +319,20 @@ def golden(request):
         assert text == path.read_text(), f"{path} differs: pytest --update-golden rewrites it; review the diff"
 
     return check
+
+
+@pytest.fixture
+def on_page(request):
+    """`on_page("options.md", table)` compares a Markdown table with the one in docs/; with --update-golden it writes it there."""
+    folder = Path(__file__).resolve().parents[1] / "docs"
+
+    def check(name, table):
+        path = folder / name
+        text = path.read_text()
+        if request.config.getoption("--update-golden"):
+            begin = text.index(table.splitlines()[0] + "\n")
+            end = text.find("\n\n", begin) + 1 or len(text)
+            path.write_text(text[:begin] + table + text[end:])
+        assert table in path.read_text(), f"a table of docs/{name} differs: pytest --update-golden rewrites it"
+
+    return check

@@ -1,17 +1,15 @@
 # tests/no_device/test_profiles.py: the rows of csrc/kernels/profiles.def, and the page about them.
-from pathlib import Path
 
 import pytest
 
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.errors import ConfigError
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "profiles.md"
 ROWS = {row["name"]: row for row in _C.profiles()}
 
 
-def test_the_page_has_the_rows():
-    assert config.profile_table() in PAGE.read_text(), "docs/profiles.md is out of date: paste config.profile_table()"
+def test_the_page_has_the_rows(on_page):
+    on_page("profiles.md", config.profile_table())
 
 
 def test_names_are_unique():
