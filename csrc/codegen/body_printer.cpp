@@ -278,12 +278,18 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
     with[std::to_string(i)] = text;
   }
   const DType operand = types.operands.back();
+  const auto lanes = [&](const std::string& scalar) {
+    return broadcast_text(operand == DType::kF64 ? scalar : scalar + "f", operand, width);
+  };
   // `&` of scalar bools is printed as `&&`. With AVX-512, LLVM 15 (PoCL 3.1) collects such comparisons in a mask and
   // loses them.
   const bool both =
       types.value == DType::kBool && width == 1 && (op.code == OpCode::k_logical_and || op.code == OpCode::k_bitwise_and);
-  std::string text =
-      both ? "(" + with["0"] + " && " + with["1"] + ")" : op_text(row.text, {operand, width}, with, kernel_.dialect().is_cpu);
+  const Dialect& dialect = kernel_.dialect();
+  const bool by_fma = op.code == OpCode::k_neg && ir::is_floating(operand) && !dialect.keeps_negations;
+  std::string text = both     ? "(" + with["0"] + " && " + with["1"] + ")"
+                     : by_fma ? "fma(" + with["0"] + ", " + lanes("-1.0") + ", " + lanes("-0.0") + ")"
+                              : op_text(row.text, {operand, width}, with, dialect.is_cpu);
   if (types.value == DType::kBool && width > 1 && lane_bytes(operand) != 4)
     text = "convert_int" + std::to_string(width) + "(" + text + ")";
   else if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)

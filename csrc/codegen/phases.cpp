@@ -23,6 +23,11 @@ void PhasePrinter::store_results() {
   if (body_.has_stores()) print_guarded(body_, store_condition(), [&] { body_.flush_stores(); });
 }
 
+std::string Sharing::first_item() const {
+  if (column) return "item % " + std::to_string(rows);
+  return rows == 1 ? "0" : "(item & -" + std::to_string(items) + ")";
+}
+
 void visit_slots(BodyPrinter& body, std::vector<Slot>& slots, int width, bool keep,
                  const std::function<void(const Slot&)>& visit) {
   for (Slot& slot : slots) {

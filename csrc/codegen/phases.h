@@ -51,6 +51,10 @@ struct Sharing {
   std::string lane;             // The variable with this item's position along r*.
   std::string store_condition;  // The condition for storing results. "": no condition.
   std::string row_exists;       // The condition under which this item's outer element exists. "": always.
+
+  /// Returns the position of the first item of this item's outer element in an array of all items. `items` is a power of two.
+  /// PoCL 3.1 computes `item - lane` wrong after a barrier in a branch.
+  std::string first_item() const;
 };
 
 /// One of the elements, or vectors of elements, that an item loads at once. Each pass over the slots prints a slot at a

@@ -145,14 +145,11 @@ void RegisterPhases::print_tree(PhaseReductions& reductions, int pass, const std
     w.close();
     w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
   }
-  const std::string first = sharing_.rows == 1 ? "" : "item - " + sharing_.lane + " + ";
+  const std::string first = sharing_.rows == 1 ? "" : sharing_.first_item() + " + ";
   for (const size_t i : which) {
     w.line("$s = $s[$s$d];", names[i], arrays[i], first, 0);
     for (int k = 1; k < left; ++k) merge(i, format("$s[$s$d]", {arrays[i], first, k}));
   }
-  // This second barrier avoids an error of PoCL 3.1, which confuses items after the only barrier of a branch. For
-  // example, sums of five rows of eight elements came out one row off.
-  if (sharing_.items <= kReadAtOnce) w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result");
 }
 
 }  // namespace ocl::codegen

@@ -167,9 +167,7 @@ void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) 
   w.close();
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
   w.close();
-  const std::string first = sharing_.column      ? "item % " + std::to_string(distance)
-                            : sharing_.rows == 1 ? "0"
-                                                 : "item - " + sharing_.lane;
+  const std::string first = sharing_.first_item();
   for (size_t i = 0; i < arrays.size(); ++i)
     for (size_t k = 0; k < arrays[i].size(); ++k) w.line("$s = $s[$s];", sets[i][k], arrays[i][k], first);
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again");

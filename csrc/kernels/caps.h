@@ -30,9 +30,11 @@ struct Caps {
   int base_align_bytes = 128;  // Alignment of a buffer's base address in bytes.
   bool unified = true;         // Host and device share memory.
   bool fp64 = true;            // The device computes in double precision.
-  bool fp16_convert = true;    // vload_half and vstore_half are fast and need only the alignment of one element.
-  bool prefetch = true;        // CPU: Clang's __builtin_prefetch becomes an instruction.
-  int subgroup_size = 0;       // Work-items of a subgroup. 0: there are no subgroup operations.
+  // A kernel may use -x after a barrier. Intel's CPU runtime (2026.22) takes the -x of another work-item.
+  bool keeps_negations = true;
+  bool fp16_convert = true;  // vload_half and vstore_half are fast and need only the alignment of one element.
+  bool prefetch = true;      // CPU: Clang's __builtin_prefetch becomes an instruction.
+  int subgroup_size = 0;     // Work-items of a subgroup. 0: there are no subgroup operations.
   // The kernels of kernels/kernels.def that the device may use. A tensor core kernel is in the set if its instructions
   // exist; csrc/checks tests the kernel itself before a plan uses it.
   KernelSet kernels = portable_kernels();

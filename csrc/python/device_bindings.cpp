@@ -51,6 +51,7 @@ py::dict device_probes(int index) {
   p["base_align_bytes"] = caps.base_align_bytes;
   p["max_kernel_arg_bytes"] = caps.max_kernel_arg_bytes;
   p["fp16_convert"] = caps.fp16_convert;
+  p["keeps_negations"] = caps.keeps_negations;
   p["prefetch"] = caps.prefetch;
   p["queue_priorities"] = caps.queue_priorities;
   p["marker_times"] = caps.marker_times;

@@ -89,6 +89,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     // Interpreters report a width of one float. One of them, Oclgrind, aborts at the prefetch instruction.
     caps.prefetch = width > 1;
     caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
+    caps.keeps_negations = false;
     return caps;
   }
   caps.vector_floats = 4;

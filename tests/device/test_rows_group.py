@@ -12,6 +12,8 @@ ROWS = {
     "three passes": lambda x: (
         (x - x.mean(-1, keepdim=True)).abs().amax(-1, keepdim=True) * x / x.norm(dim=-1, keepdim=True)
     ),
+    "sum": lambda x: (x * x).sum(-1),
+    "negated": lambda x: torch.softmax(-x, -1),
     "any, all": lambda x: ((x > 3).any(-1), (x < 9).all(-1), x.argmax(-1)),
 }
 
@@ -46,6 +48,13 @@ def test_rows(ocl_device, name, dtype, rows, length):
             error, most = ((t.double() - exact).norm() / exact.norm() for t in (a.cpu(), theirs))
             # With few results, PyTorch may have no error at all, so about two ulp are allowed.
             assert error <= 2 * most + 3e-7
+
+
+@pytest.mark.sampled(every=1)
+@pytest.mark.parametrize(("name", "rows", "length"), [("negated", 4, 6), ("sum", 128, 256), ("sum", 5, 8)])
+def test_values_after_a_barrier(ocl_device, name, rows, length):
+    """After a barrier, Intel's runtime gave an item the -x of another one, and PoCL the sum of another row."""
+    test_rows(ocl_device, name, torch.float32, rows, length)
 
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan")])
