@@ -1,6 +1,7 @@
 // csrc/exec/fill_plan.cpp: see fill_plan.h.
 #include "csrc/exec/fill_plan.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
@@ -100,6 +101,22 @@ void check_arguments(const codegen::KernelSource& source, const runtime::Device&
                                  "\n  where: " + where);
 }
 
+/// UnsupportedError if a group computes in float64 and the device cannot.
+void check_float64(const schedule::Schedule& schedule, const schedule::Group& group, const runtime::Device& device,
+                   const std::string& where) {
+  for (const ir::NodeId id : group.nodes()) {
+    const ir::Node& node = schedule.graph.nodes[id];
+    bool wide = std::ranges::any_of(node.body.ops, [](const ir::Op& op) { return op.dtype == ir::DType::kF64; });
+    for (const ir::View& operand : node.operands)
+      wide = wide || schedule.graph.buffers[operand.buffer].dtype == ir::DType::kF64;
+    if (wide)
+      fail(ErrorKind::kUnsupported, node.origin.op + " computes in float64, which ocl:" + std::to_string(device.index()) +
+                                        ", " + device.describe() + ", does not have\n  where: " + where +
+                                        "\n  do: convert to float32 before the op, or choose a device with float64 "
+                                        "(torch.ocl.get_device_properties(i).has_fp64)");
+  }
+}
+
 /// Adds the steps and launches of all groups. Returns the kernel text of each launch.
 std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const PlanOptions& options) {
   const schedule::Schedule& schedule = plan.schedule;
@@ -118,6 +135,7 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
     launch.ops = node_count(group);
     launch.work = schedule::work_of(schedule, group);
     const std::string where = "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
+    if (!caps.fp64) check_float64(schedule, group, *plan.device, where);
     try {
       launch.source = codegen::generate(schedule, group, caps);
     } catch (const Error& error) {

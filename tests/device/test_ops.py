@@ -72,7 +72,8 @@ def cases() -> list[Any]:
             op,
             d,
             id=f"{op.name}-{str(d).removeprefix('torch.')}",
-            marks=pytest.mark.sampled(first=24 if position else 1, every=48),
+            marks=[pytest.mark.sampled(first=24 if position else 1, every=48)]
+            + [pytest.mark.needs("fp64")] * (d == torch.float64),
         )
         for op in OPS
         for position, d in enumerate(op.dtypes)

@@ -108,7 +108,12 @@ def _pairs(n: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     i = torch.arange(n, device=like.device)
     low, high = torch.minimum(i[:, None], i[None, :]), torch.maximum(i[:, None], i[None, :])
     position = low * (2 * n - low - 1) // 2 + high - low - 1
-    first, second = torch.triu_indices(n, n, 1, device=like.device)
+    pair = torch.arange(n * (n - 1) // 2, device=like.device)
+    # PyTorch's triu_indices takes the root in float64. Here the root is of a number half a pair after an exact square, so no
+    # rounding moves the result to another row.
+    root = ((2 * n - 1) ** 2 - 4 - 8 * pair).to(torch.float32).sqrt()
+    first = ((2 * n - 1 - root) / 2).to(torch.int64)
+    second = pair - first * (2 * n - first - 1) // 2 + first + 1
     return first, second, position.clamp(min=0)
 
 
