@@ -386,10 +386,11 @@ def profile_table() -> str:
         "memory (MiB)",
         "largest buffer (MiB)",
         "arguments",
+        "source",
     ]
     lines = [
         "| " + " | ".join(columns) + " |",
-        "|---|---|" + "--:|" * 3 + "---|---|---|" + "--:|" * 3,
+        "|---|---|" + "--:|" * 3 + "---|---|---|" + "--:|" * 3 + "---|",
     ]
     for row in _C.profiles():
         local = str(row["local_bytes"] >> 10) + (" (in global memory)" if row["local_is_global"] else "")
@@ -404,7 +405,11 @@ def profile_table() -> str:
             local,
             subgroups,
         ]
-        lines.append("| " + " | ".join(map(str, [*cells, *precision, *memory, row["max_kernel_arg_bytes"]])) + " |")
+        lines.append(
+            "| "
+            + " | ".join(map(str, [*cells, *precision, *memory, row["max_kernel_arg_bytes"], row["source"]]))
+            + " |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -20,6 +20,7 @@ struct Profile {
   int64_t global_bytes, max_alloc_bytes;
   int max_kernel_arg_bytes, address_bits;
   bool unified, exact_division;
+  const char* source;
 };
 
 const std::vector<Profile>& profiles();

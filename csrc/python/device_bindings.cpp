@@ -107,6 +107,7 @@ py::dict profile_dict(const Profile& row) {
   p["address_bits"] = row.address_bits;
   p["unified_memory"] = row.unified;
   p["exact_division"] = row.exact_division;
+  p["source"] = row.source;
   return p;
 }
 

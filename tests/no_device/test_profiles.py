@@ -12,6 +12,10 @@ def test_the_page_has_the_rows(on_page):
     on_page("profiles.md", config.profile_table())
 
 
+def test_sources():
+    assert {row["source"] for row in ROWS.values()} == {"report", "family", "estimate"}
+
+
 def test_names_are_unique():
     assert len(ROWS) == len(_C.profiles()) >= 13
 
