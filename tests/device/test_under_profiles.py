@@ -19,7 +19,7 @@ ROWS = {row["name"]: row for row in _C.profiles()}
 # small for convolutions (docs/profiles.md).
 SMALLEST = ("intel-uhd", "mali-g78", "nvidia-pascal")
 # What `--sweep` runs under every profile.
-FILES = ("test_ops.py", "test_models.py", "test_rows_group.py", "test_halves.py", "test_maths.py")
+FILES = ("test_ops.py", "test_models.py", "test_attention.py", "test_rows_group.py", "test_halves.py", "test_maths.py")
 
 pytestmark = pytest.mark.sampled()
 
@@ -149,17 +149,20 @@ def test_training_steps(ocl_device, profile):
 @pytest.mark.parametrize("profile", ROWS)
 def test_everything_else(ocl_device, profile):
     """The op tables and some networks, as a plain run samples them."""
-    environment = os.environ | {"TORCH_OCL_PROFILE": profile}
     files = [f"tests/device/{name}" for name in FILES]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--ocl-devices",
-        ocl_device.split(":")[1],
-    ]
-    done = subprocess.run([*command, *files], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-8000:]
+    run_module(profile, "pytest", "-q", "-p", "no:cacheprovider", "--ocl-devices", ocl_device.split(":")[1], *files)
+
+
+@pytest.mark.needs("sweep")
+@pytest.mark.parametrize("profile", ROWS)
+def test_random_programs(ocl_device, profile, tmp_path):
+    command = f"--count 100 --seed {profile} --device {ocl_device} --jobs 1 --out {tmp_path}"
+    run_module(profile, "tests.fuzz", *command.split())
+
+
+def run_module(profile, *command):
+    """Runs a module in a process with the profile."""
+    environment = os.environ | {"TORCH_OCL_PROFILE": profile}
+    command = [sys.executable, "-m", *command]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

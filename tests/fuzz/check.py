@@ -98,6 +98,8 @@ def _run(program: Program, device: str, natives: list[Native], run: Callable[...
                 return Verdict(SKIPPED, "the gradient of a fused op reads what the program writes to")
             if is_view_of_pool(program, error):
                 return Verdict(SKIPPED, "max_pool1d gives a view on every device but the CPU")
+            if lacks_float64(device, error):
+                return Verdict(SKIPPED, "the device has no float64")
             return Verdict(INTERNAL if is_internal(error) else EXCEPTION, text_of(error), k)
         if program.raises:
             return Verdict(MISSING, f"PyTorch raises {first_line(natives[k].error)}", k)
@@ -116,6 +118,12 @@ def _run(program: Program, device: str, natives: list[Native], run: Callable[...
             worst = min(findings, key=lambda f: (f.kind in STRUCTURE, f.output is None))
             return Verdict(worst.kind, all_texts(findings), k, worst.output, unstable)
     return Verdict(OK, unstable=unstable)
+
+
+def lacks_float64(device: str, error: Exception) -> bool:
+    """Returns whether an error says that the device has no float64, and this is so."""
+    said = any(text in str(error) for text in ("has no float64", "computes in float64, which"))
+    return said and not torch.ocl.get_device_properties(device).has_fp64  # type: ignore[attr-defined]
 
 
 def types_under_autocast(program: Program, device: str, native: Native) -> list[Any] | None:

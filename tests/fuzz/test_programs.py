@@ -21,6 +21,7 @@ from tests.fuzz.corpus import kernels, values
 from tests.fuzz.corpus.row import Named, named
 from tests.fuzz.runner import Run, Worker
 from tests.worker_process import ROOT
+from torch_ocl_compile import _C
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
 COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "100"))
@@ -153,6 +154,20 @@ def test_pool_that_is_detached_in_place(ocl_device: str, worker_for: Callable[[s
     lines = ["v0 = F.max_pool1d(a0, 1)", "v0.detach_()"]
     program = named("", "", ["make(device, (1, 1, 1), torch.float32, 1)"], lines, ["v0"], mode="eager").program
     assert worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]["kind"] == "skipped"
+
+
+def test_device_without_float64(ocl_device: str) -> None:
+    """float64 is then no part of what a program may ask for."""
+    from tests.fuzz.check import check
+
+    program = named("", "", ["make(device, (3,), torch.float64, 1)"], ["v0 = a0 + 1"], ["v0"], mode="eager").program
+    index = torch.device(ocl_device).index
+    _C.pretend_no_fp64(index, True)
+    try:
+        assert check(program, ocl_device, oracle=False).kind == "skipped"
+    finally:
+        _C.pretend_no_fp64(index, False)
+    assert check(program, ocl_device, oracle=False).kind == "ok"
 
 
 def test_strides_that_only_eager_mode_has() -> None:
