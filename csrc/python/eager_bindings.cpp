@@ -92,60 +92,9 @@ py::dict counters() {
   return d;
 }
 
-void bind_recipe(py::module_& m) {
-  using aten::Recipe;
-  py::class_<Recipe, std::shared_ptr<Recipe>> recipe(m, "Recipe");
-  using Source = Recipe::Source;
-  py::class_<Source>(recipe, "Source")
-      .def_static(
-          "tensor", [](int leaf) { return Source{Source::Kind::kTensor, leaf}; }, py::arg("leaf"))
-      .def_static(
-          "numbers",
-          [](const std::vector<int>& leaves, at::ScalarType dtype) {
-            return Source{Source::Kind::kNumbers, -1, leaves, dtype};
-          },
-          py::arg("leaves"), py::arg("dtype"))
-      .def_static(
-          "state", [](int leaf, uint64_t count) { return Source{Source::Kind::kState, leaf, {}, at::kFloat, count}; },
-          py::arg("leaf"), py::arg("count"));
-  py::class_<Recipe::Result>(recipe, "Result")
-      .def(py::init([](int64_t number) { return Recipe::Result{false, {}, number}; }), py::arg("number"))
-      .def(py::init(
-               [](bool is_list, const std::vector<std::pair<bool, int>>& tensors) { return Recipe::Result{is_list, tensors}; }),
-           py::arg("is_list"), py::arg("tensors"));
-  py::class_<Recipe::Conditions>(recipe, "Conditions")
-      .def(py::init<>())
-      .def_readwrite("symbols", &Recipe::Conditions::symbols)
-      .def_readwrite("sizes", &Recipe::Conditions::sizes)
-      .def_readwrite("floats", &Recipe::Conditions::floats);
-  py::enum_<Recipe::Kind>(recipe, "Kind")
-      .value("PLAN", Recipe::Kind::kPlan)
-      .value("RESIZES", Recipe::Kind::kResizes)
-      .value("NO_KERNELS", Recipe::Kind::kNoKernels)
-      .value("BAD_ARGUMENTS", Recipe::Kind::kBadArguments);
-  recipe
-      .def(py::init([](Recipe::Kind kind) {
-             Recipe made;
-             made.kind = kind;
-             return made;
-           }),
-           py::arg("kind"))
-      .def_readwrite("reason", &Recipe::reason)
-      .def_readwrite("sources", &Recipe::sources)
-      .def_readwrite("symbols", &Recipe::symbols)
-      .def_readwrite("results", &Recipe::results)
-      .def_readwrite("resizes", &Recipe::resizes)
-      .def_readwrite("conditions", &Recipe::conditions)
-      .def_readwrite("lasting", &Recipe::lasting)
-      .def_readwrite("device", &Recipe::device)
-      .def_readwrite("label", &Recipe::label)
-      .def_readwrite("graph", &Recipe::graph);
-}
-
 }  // namespace
 
 void bind_eager(py::module_& m) {
-  bind_recipe(m);
   m.def(
       "compile_eager_ops",
       [](bool on) { aten::set_eager_compiler(on ? aten::EagerCompiler{compile_op, context_on} : aten::EagerCompiler{}); },

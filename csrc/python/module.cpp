@@ -10,6 +10,7 @@ void bind_device(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_cuda(py::module_& m);
 void bind_eager(py::module_& m);
+void bind_recipe(py::module_& m);
 void bind_ir(py::module_& m);
 void bind_exec(py::module_& m);
 void bind_cache(py::module_& m);
@@ -25,6 +26,7 @@ PYBIND11_MODULE(_C, m) {
   ocl::python::bind_memory(m);
   ocl::python::bind_cuda(m);
   ocl::python::bind_eager(m);
+  ocl::python::bind_recipe(m);
   ocl::python::bind_ir(m);
   ocl::python::bind_exec(m);
   ocl::python::bind_cache(m);

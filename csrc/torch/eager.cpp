@@ -33,7 +33,6 @@ constexpr int kMostExact = 48;
 constexpr int kMostConditional = 8;  // A class of calls gets at most this many plans with conditions.
 // After this many failed compilations without a success, no more calls of the class are compiled.
 constexpr int kMostFailures = 4;
-constexpr int64_t kMostPacked = 64;  // A tensor of at most this many numbers is uploaded with the call itself.
 // At most this many exact plans are kept, because each takes up to a few MB on CPUs. When there are more, the older half is
 // forgotten.
 constexpr size_t kMostPlans = 1 << 10;
@@ -50,7 +49,7 @@ struct Class {
   bool is_full() const { return failed || plans.size() >= static_cast<size_t>(kMostConditional); }
   RecipePointer find(const EagerArguments& arguments) const {
     for (const RecipePointer& plan : plans)
-      if (plan->conditions.empty() || plan->conditions.hold(arguments)) return plan;
+      if (plan->conditions.empty() || plan->conditions.hold(arguments.leaves)) return plan;
     return nullptr;
   }
   /// Adds a plan for this call, if there is one.
@@ -113,13 +112,14 @@ class CacheMiss {
         const std::string entry = find(level, number);
         if (entry.empty()) return;
         try {
-          found = recipe_from(entry, arguments_);
+          found = recipe_from(entry);
+          if (!fits(*found, arguments_)) fail(ErrorKind::kInternal, "its parts do not fit");
         } catch (const std::exception& error) {
           log_message(LogLevel::kInfo, "eager", "a stored plan of " + name() + " is made anew: " + error.what());
           rejected = true;  // The op is compiled, and the result replaces the entry.
           return;
         }
-        if (found->conditions.hold(arguments_)) break;
+        if (found->conditions.hold(arguments_.leaves)) break;
         found = nullptr;
       }
       if (!found) return;
@@ -137,7 +137,7 @@ class CacheMiss {
     bool is_stored = false;
     without_lock([&] {
       recipe = compiler_.compile(op_, stack_, arguments_, level);
-      at_boundary([&] { OCL_ASSERT(recipe->conditions.hold(arguments_), "a plan excludes its call"); });
+      at_boundary([&] { OCL_ASSERT(recipe->conditions.hold(arguments_.leaves), "a plan excludes its call"); });
       if (level != KeyLevel::kExact && recipe->kind == Recipe::Kind::kBadArguments)
         bad_arguments_.emplace_back(level, recipe);
       else
@@ -287,74 +287,19 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
   return plan;
 }
 
-double number_of(const c10::IValue& value) {
-  if (value.isTensor()) return value.toTensor().item<double>();
-  return value.isDouble() ? value.toDouble() : static_cast<double>(value.toInt());
-}
-
-at::Tensor pack(const Recipe::Source& input, const EagerArguments& arguments, c10::DeviceIndex device) {
-  const at::Tensor packed = at::empty({static_cast<int64_t>(input.leaves.size())}, at::device(at::kCPU).dtype(input.dtype));
-  if (input.dtype == at::kFloat) {
-    auto* out = packed.mutable_data_ptr<float>();
-    for (const int leaf : input.leaves) *out++ = static_cast<float>(number_of(arguments.leaves[leaf]));
-  } else {
-    for (size_t i = 0; i < input.leaves.size(); ++i) {
-      const c10::IValue& value = arguments.leaves[input.leaves[i]];
-      packed[static_cast<int64_t>(i)].fill_(value.isTensor() ? value.toTensor().item() : at::Scalar(number_of(value)));
-    }
-  }
-  // A short tensor is uploaded together with the call, see plan_runner.cpp.
-  return packed.numel() <= kMostPacked ? packed : packed.to(at::Device(at::kPrivateUse1, device), /*non_blocking=*/true);
-}
-
-at::Tensor random_state(const Recipe::Source& input, const EagerArguments& arguments, int device) {
-  std::optional<at::Generator> given;
-  if (input.leaf >= 0 && arguments.leaves[input.leaf].isGenerator()) given = arguments.leaves[input.leaf].toGenerator();
-  const auto [seed, offset] = generator_for(given, device).reserve(input.count);
-  const at::Tensor state = at::empty({2}, at::device(at::kCPU).dtype(at::kLong));
-  state.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(seed);
-  state.mutable_data_ptr<int64_t>()[1] = static_cast<int64_t>(offset);
-  return state;
-}
-
-std::vector<at::Tensor> call(const Recipe& recipe, const EagerArguments& arguments) {
-  std::vector<at::Tensor> inputs;
-  inputs.reserve(recipe.sources.size());
-  for (const Recipe::Source& input : recipe.sources) {
-    switch (input.kind) {
-      case Recipe::Source::Kind::kTensor:
-        inputs.push_back(arguments.leaves[input.leaf].toTensor());
-        break;
-      case Recipe::Source::Kind::kNumbers:
-        inputs.push_back(pack(input, arguments, static_cast<c10::DeviceIndex>(recipe.executor->plan->device->index())));
-        break;
-      case Recipe::Source::Kind::kState:
-        inputs.push_back(random_state(input, arguments, recipe.executor->plan->device->index()));
-        break;
-    }
-  }
-  std::vector<int64_t> symbols;
-  for (const auto& [leaf, dim] : recipe.symbols) symbols.push_back(arguments.leaves[leaf].toTensor().size(dim));
-  return run_plan(*recipe.executor, {}, symbols, inputs);
-}
-
-void push_results(const Recipe& recipe, const EagerArguments& arguments, const std::vector<at::Tensor>& outputs,
-                  torch::jit::Stack& stack) {
-  const auto tensor = [&](const std::pair<bool, int>& source) {
-    if (source.second < 0) return at::Tensor();
-    return source.first ? outputs[source.second] : arguments.leaves[source.second].toTensor();
-  };
-  for (const Recipe::Result& value : recipe.results) {
-    if (value.number.has_value()) {
-      stack.emplace_back(*value.number);
-      continue;
-    }
-    if (!value.is_list) {
-      stack.emplace_back(tensor(value.tensors.front()));
+/// Replaces the arguments on the stack by the results.
+void call(const Recipe& recipe, const c10::OperatorHandle& op, const EagerArguments& arguments, torch::jit::Stack& stack) {
+  const PlanInputs inputs = inputs_of(recipe, arguments.leaves, recipe.executor->plan->device->index());
+  const std::vector<at::Tensor> outputs = run_plan(*recipe.executor, {}, inputs.symbols, inputs.tensors);
+  torch::jit::drop(stack, op.schema().arguments().size());
+  auto next = recipe.results.begin();
+  for (const auto& [is_list, count] : recipe.returned) {
+    if (!is_list) {
+      stack.push_back(value_of(*next++, arguments.leaves, inputs, outputs));
       continue;
     }
     c10::List<at::Tensor> list;
-    for (const auto& source : value.tensors) list.push_back(tensor(source));
+    for (int i = 0; i < count; ++i) list.push_back(value_of(*next++, arguments.leaves, inputs, outputs).toTensor());
     stack.emplace_back(std::move(list));
   }
 }
@@ -410,9 +355,7 @@ Attempt run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   if (!recipe->executor)
     return {recipe->kind == Recipe::Kind::kBadArguments ? Outcome::kBadArguments : Outcome::kNone, recipe->reason};
-  const std::vector<at::Tensor> outputs = at_boundary([&] { return call(*recipe, arguments); });
-  torch::jit::drop(*stack, op.schema().arguments().size());
-  push_results(*recipe, arguments, outputs, *stack);
+  at_boundary([&] { call(*recipe, op, arguments, *stack); });
   return {};
 }
 

@@ -17,7 +17,7 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr char kFormat[] = "eager op 3";
+constexpr char kFormat[] = "recipe 1";
 
 /// Writes values one after the other, or reads them in the same order. Throws Error if a value cannot be read.
 class Coder {
@@ -83,11 +83,18 @@ class Coder {
   size_t at_ = 0;
 };
 
-void describe(Coder& coder, std::vector<std::pair<int, int>>& symbols) {
-  coder.list(symbols, [&](std::pair<int, int>& symbol) {
-    coder.value(symbol.first);
-    coder.value(symbol.second);
+void describe(Coder& coder, std::vector<Recipe::Symbol>& symbols) {
+  coder.list(symbols, [&](Recipe::Symbol& symbol) {
+    coder.value(symbol.leaf);
+    coder.value(symbol.dim);
+    coder.flag(symbol.is_stride);
   });
+}
+
+void describe(Coder& coder, ir::IndexExpr& size) {
+  std::string text = size.str();
+  coder.text(text);
+  size = ir::parse_index(text);
 }
 
 void describe(Coder& coder, Recipe& recipe) {
@@ -103,35 +110,29 @@ void describe(Coder& coder, Recipe& recipe) {
   }
   coder.list(recipe.sources, [&](Recipe::Source& source) {
     coder.value(source.kind);
-    coder.value(source.leaf);
+    coder.value(source.index);
     coder.list(source.leaves);
     coder.value(source.dtype);
     coder.value(source.count);
   });
   describe(coder, recipe.symbols);
   coder.list(recipe.results, [&](Recipe::Result& result) {
-    coder.flag(result.is_list);
-    coder.list(result.tensors, [&](std::pair<bool, int>& tensor) {
-      coder.flag(tensor.first);
-      coder.value(tensor.second);
-    });
-    bool is_number = result.number.has_value();
-    int64_t number = result.number.value_or(0);
-    coder.flag(is_number);
-    coder.value(number);
-    if (is_number) result.number = number;
+    coder.value(result.kind);
+    coder.value(result.index);
+    describe(coder, result.size);
   });
+  coder.list(recipe.returned, [&](std::pair<bool, int>& value) {
+    coder.flag(value.first);
+    coder.value(value.second);
+  });
+  coder.value(recipe.generator);
   coder.list(recipe.resizes, [&](auto& resize) {
     coder.value(std::get<0>(resize));
     coder.list(std::get<1>(resize));
     coder.list(std::get<2>(resize));
   });
   describe(coder, recipe.conditions.symbols);
-  coder.list(recipe.conditions.sizes, [&](ir::IndexExpr& size) {
-    std::string text = size.str();
-    coder.text(text);
-    size = ir::parse_index(text);
-  });
+  coder.list(recipe.conditions.sizes, [&](ir::IndexExpr& size) { describe(coder, size); });
   coder.list(recipe.conditions.floats, [&](std::pair<int, double>& value) {
     coder.value(value.first);
     coder.value(value.second);
@@ -145,58 +146,13 @@ bool uses_only(const ir::IndexExpr& e, size_t count) {
   return std::all_of(e.args().begin(), e.args().end(), [&](const ir::IndexExpr& arg) { return uses_only(arg, count); });
 }
 
-/// True if the parts of an entry fit together and fit the call. This check keeps a damaged entry from making a call read beyond
-/// its arguments.
-bool fits(const Recipe& recipe, const EagerArguments& arguments) {
-  const ir::Graph& graph = recipe.graph;
-  const Recipe::Conditions& conditions = recipe.conditions;
-  const auto is_leaf = [&](int leaf) { return leaf >= 0 && leaf < static_cast<int>(arguments.leaves.size()); };
-  const auto is_tensor = [&](int leaf) {
-    return is_leaf(leaf) && arguments.leaves[leaf].isTensor() && arguments.leaves[leaf].toTensor().defined();
-  };
-  const auto is_number = [&](int leaf) {
-    if (!is_leaf(leaf)) return false;
-    const c10::IValue& value = arguments.leaves[leaf];
-    return value.isDouble() || value.isInt() || (is_tensor(leaf) && is_host_scalar(value.toTensor()));
-  };
-  const auto is_size = [&](const std::pair<int, int>& symbol) {
-    const auto& [leaf, dim] = symbol;
-    return is_tensor(leaf) && dim >= 0 && dim < arguments.leaves[leaf].toTensor().dim();
-  };
-  const auto all = [](const auto& values, const auto& test) { return std::all_of(values.begin(), values.end(), test); };
-  if (recipe.kind > Recipe::Kind::kBadArguments || (recipe.kind == Recipe::Kind::kResizes) == recipe.resizes.empty())
-    return false;
-  if (recipe.sources.size() != graph.inputs.size() || static_cast<int>(recipe.symbols.size()) != graph.symbols) return false;
-  for (const Recipe::Source& source : recipe.sources) {
-    if (source.kind == Recipe::Source::Kind::kTensor && !is_tensor(source.leaf)) return false;
-    if (source.kind == Recipe::Source::Kind::kNumbers && !all(source.leaves, is_number)) return false;
-    if (source.kind == Recipe::Source::Kind::kState && source.leaf >= 0 && !is_leaf(source.leaf)) return false;
-    if (source.kind > Recipe::Source::Kind::kState) return false;
-    if (!c10::isFloatingType(source.dtype) && !c10::isIntegralType(source.dtype, /*includeBool=*/true)) return false;
-  }
-  for (const Recipe::Result& result : recipe.results) {
-    if (!result.is_list && !result.number && result.tensors.size() != 1) return false;
-    for (const auto& [is_output, index] : result.tensors)
-      if (index >= 0 && !(is_output ? index < static_cast<int>(graph.outputs.size()) : is_tensor(index))) return false;
-  }
-  for (const auto& [leaf, sizes, strides] : recipe.resizes)
-    if (!is_tensor(leaf) || sizes.size() != strides.size()) return false;
-  return all(recipe.symbols, is_size) && all(conditions.symbols, is_size) &&
-         all(conditions.sizes, [&](const ir::IndexExpr& e) { return uses_only(e, conditions.symbols.size()); }) &&
-         all(conditions.floats,
-             [&](const auto& value) { return is_leaf(value.first) && arguments.leaves[value.first].isDouble(); });
-}
-
 }  // namespace
 
-bool Recipe::Conditions::hold(const EagerArguments& arguments) const {
-  const auto size_of = [&](ir::Symbol s) {
-    const auto& [leaf, dim] = symbols[s.index];
-    return arguments.leaves[leaf].toTensor().size(dim);
-  };
+bool Recipe::Conditions::hold(const Leaves& leaves) const {
+  const auto value_of = [&](ir::Symbol s) { return symbols[s.index].value(leaves); };
   return std::all_of(floats.begin(), floats.end(),
-                     [&](const auto& value) { return arguments.leaves[value.first].toDouble() == value.second; }) &&
-         std::all_of(sizes.begin(), sizes.end(), [&](const ir::IndexExpr& e) { return ir::evaluate(e, size_of) >= 0; });
+                     [&](const auto& value) { return leaves[value.first].toDouble() == value.second; }) &&
+         std::all_of(sizes.begin(), sizes.end(), [&](const ir::IndexExpr& e) { return ir::evaluate(e, value_of) >= 0; });
 }
 
 void make_plan(Recipe& recipe, const std::string& op, const runtime::BinaryStore& binaries, exec::PlanOptions options) {
@@ -219,14 +175,72 @@ std::string entry_of(const Recipe& recipe) {
   return coder.take_bytes();
 }
 
-std::shared_ptr<Recipe> recipe_from(const std::string& entry, const EagerArguments& arguments) {
+std::shared_ptr<Recipe> recipe_from(const std::string& entry) {
   auto recipe = std::make_shared<Recipe>();
   Coder coder(entry);
   describe(coder, *recipe);
   coder.expect_end();
   ir::verify(recipe->graph, ir::Level::kGraph);
-  if (!fits(*recipe, arguments)) fail(ErrorKind::kInternal, "its parts do not fit");
   return recipe;
+}
+
+bool fits(const Recipe& recipe, const EagerArguments& arguments) {
+  using Source = Recipe::Source;
+  using Result = Recipe::Result;
+  const ir::Graph& graph = recipe.graph;
+  const Recipe::Conditions& conditions = recipe.conditions;
+  const auto is_leaf = [&](int leaf) { return leaf >= 0 && leaf < static_cast<int>(arguments.leaves.size()); };
+  const auto is_tensor = [&](int leaf) {
+    return is_leaf(leaf) && arguments.leaves[leaf].isTensor() && arguments.leaves[leaf].toTensor().defined();
+  };
+  const auto is_number = [&](int leaf) {
+    if (!is_leaf(leaf)) return false;
+    const c10::IValue& value = arguments.leaves[leaf];
+    return value.isDouble() || value.isInt() || (is_tensor(leaf) && is_host_scalar(value.toTensor()));
+  };
+  const auto is_size = [&](const Recipe::Symbol& symbol) {
+    return is_tensor(symbol.leaf) && symbol.dim >= 0 && symbol.dim < arguments.leaves[symbol.leaf].toTensor().dim();
+  };
+  const auto all = [](const auto& values, const auto& test) { return std::all_of(values.begin(), values.end(), test); };
+  if (recipe.kind > Recipe::Kind::kBadArguments || (recipe.kind == Recipe::Kind::kResizes) == recipe.resizes.empty())
+    return false;
+  if (recipe.sources.size() != graph.inputs.size() || static_cast<int>(recipe.symbols.size()) != graph.symbols) return false;
+  if (recipe.generator >= 0 && !is_leaf(recipe.generator)) return false;
+  for (const Source& source : recipe.sources) {
+    if (source.kind == Source::Kind::kTensor && !is_tensor(source.index)) return false;
+    if (source.kind == Source::Kind::kNumbers && !all(source.leaves, is_number)) return false;
+    if (source.kind == Source::Kind::kMoved || source.kind == Source::Kind::kConstant) return false;
+    if (source.kind > Source::Kind::kState) return false;
+    if (!c10::isFloatingType(source.dtype) && !c10::isIntegralType(source.dtype, /*includeBool=*/true)) return false;
+  }
+  const auto is_result = [&](const Result& result) {
+    const auto is_below = [&](size_t count) { return result.index >= 0 && static_cast<size_t>(result.index) < count; };
+    switch (result.kind) {
+      case Result::Kind::kNone:
+        return true;
+      case Result::Kind::kOutput:
+        return is_below(graph.outputs.size());
+      case Result::Kind::kInput:
+        return is_below(recipe.sources.size());
+      case Result::Kind::kLeaf:
+        return is_tensor(result.index);
+      case Result::Kind::kSize:
+        return uses_only(result.size, recipe.symbols.size());
+    }
+    return false;
+  };
+  size_t results = 0;
+  for (const auto& [is_list, count] : recipe.returned) {
+    if (count < 0 || (!is_list && count != 1)) return false;
+    results += static_cast<size_t>(count);
+  }
+  for (const auto& [leaf, sizes, strides] : recipe.resizes)
+    if (!is_tensor(leaf) || sizes.size() != strides.size()) return false;
+  return results == recipe.results.size() && all(recipe.results, is_result) && all(recipe.symbols, is_size) &&
+         all(conditions.symbols, is_size) &&
+         all(conditions.sizes, [&](const ir::IndexExpr& e) { return uses_only(e, conditions.symbols.size()); }) &&
+         all(conditions.floats,
+             [&](const auto& value) { return is_leaf(value.first) && arguments.leaves[value.first].isDouble(); });
 }
 
 }  // namespace ocl::aten

@@ -14,7 +14,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.compile.call import Call
+from torch_ocl_compile.compile.call import plan_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.lowering.graph import lower_module
@@ -104,7 +104,7 @@ def collecting(function: Callable[..., Any], seen: list[Seen], **settings: Any) 
 
     def compiler(kind: str, gm: torch.fx.GraphModule, _: Any) -> Any:
         lowered = lower_module(gm)
-        return Call(lowered, _Plan(kind, lowered.graph, lowered.calls, seen)).boxed()
+        return plan_call(lowered, _Plan(kind, lowered.graph, lowered.calls, seen))
 
     def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         return traced(gm, inputs, compiler)

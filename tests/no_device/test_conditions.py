@@ -53,7 +53,7 @@ GUARDS = [
 @pytest.mark.parametrize("guard", GUARDS, ids=str)
 def test_a_condition_holds_where_its_guard_holds(guard: Any) -> None:
     made = conditions(guard)
-    assert made.symbols == [(0, 1), (2, 0)] and not made.floats
+    assert [(s.leaf, s.dim) for s in made.symbols] == [(0, 1), (2, 0)] and not made.floats
     held = set()
     for s, u in itertools.product(range(2, 12), repeat=2):
         expected = bool(guard.subs({S: s, U: u}))

@@ -16,7 +16,7 @@ from tests.op_row import Op, same, widened
 from tests.op_table import INTERPRETED
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import attention_pattern
-from torch_ocl_compile.compile.call import Call
+from torch_ocl_compile.compile.call import plan_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.lowering.graph import lower_module
@@ -33,7 +33,7 @@ def reference(gm: torch.fx.GraphModule, example_inputs: Any, *, graphs: list[ir.
         lowered.graph.verify()
         if graphs is not None:
             graphs.append(lowered.graph)
-        return Call(lowered, ReferencePlan(lowered.graph, lowered.calls)).boxed()
+        return plan_call(lowered, ReferencePlan(lowered.graph, lowered.calls))
 
     attention_pattern.rewrite(gm, "cpu")
     return aot_autograd(
@@ -279,7 +279,7 @@ def test_dropout_draws_the_same_numbers_in_backward(checkpointed: bool) -> None:
         def compiler(gm: torch.fx.GraphModule, _: Any) -> Any:
             lowered = lower_module(gm)
             saved.append(sum(t.numel() * t.element_size() for t in lowered.traced if isinstance(t, torch.Tensor)))
-            return Call(lowered, ReferencePlan(lowered.graph, lowered.calls)).boxed()
+            return plan_call(lowered, ReferencePlan(lowered.graph, lowered.calls))
 
         table = ocl_decomp_table()
         return aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=table, partition_fn=partition)(

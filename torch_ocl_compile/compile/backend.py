@@ -22,7 +22,7 @@ from torch_ocl_compile.compile import (
     repro,
     times,
 )
-from torch_ocl_compile.compile.call import Call, eager_call
+from torch_ocl_compile.compile.call import eager_call, plan_call
 from torch_ocl_compile.compile.float_arguments import float_arguments
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
@@ -34,7 +34,7 @@ from torch_ocl_compile.lowering.checks import BadArguments
 from torch_ocl_compile.lowering.fallback import record, refused
 from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
 from torch_ocl_compile.lowering.graph import lower_module
-from torch_ocl_compile.lowering.lowered import Lowered, PlanOutput
+from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.random import functionalise
 
 log = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ def compile_or_raise(
     size = debug.remember(label, fx_nodes, lowered, plan).size()
     times.keep(label, size, plan.timings(), tracing=tracing, lowering=lowering, tuning=tuning)
     body = Body(kind=kind, fx_nodes=fx_nodes, lowered=lowered, settings=settings, strides=plan.output_strides())
-    return CompiledGraph(Call(lowered, plan).boxed(), body=body)
+    return CompiledGraph(plan_call(lowered, plan), body=body)
 
 
 def lazy_negative(gm: torch.fx.GraphModule) -> str:
@@ -244,10 +244,10 @@ def report_strides(plan: Any, lowered: Lowered) -> None:
         return
     strides: list[Any] = plan.output_strides()
     tokens = 0 if context.fw_metadata is None else len(context.fw_metadata.tokens)
-    for result, fake in list(zip(lowered.results, lowered.traced, strict=True))[tokens:]:
+    for result, fake in list(zip(lowered.recipe.results, lowered.traced, strict=False))[tokens:]:
         chosen: Any = None
-        if isinstance(fake, torch.Tensor) and isinstance(result, PlanOutput):
-            chosen = tuple(strides[result.position])
+        if isinstance(fake, torch.Tensor) and result.kind == "output":
+            chosen = tuple(strides[result.index])
             if len(chosen) != fake.dim():
                 # The strides are symbolic, so the plan keeps the traced strides.
                 chosen = None

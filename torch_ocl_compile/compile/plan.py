@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C, config
+from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.errors import OclError
 from torch_ocl_compile.lowering.lowered import Lowered
@@ -28,10 +29,12 @@ def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:
         measure.tune_graph(lowered.graph, device_index(lowered), settings)
 
 
-def make_plan(lowered: Lowered, settings: dict[str, Any], label: str) -> Any:
-    """Makes a plan. `settings`: options of scope "compile". `label` names the plan in dumps and records."""
+def make_plan(lowered: Lowered, settings: dict[str, Any], label: str, graph: ir.Graph | None = None) -> Any:
+    """Makes a plan. `settings`: options of scope "compile". `label` names the plan in dumps and records. `graph`: runs in
+    place of the lowered one.
+    """
     config.configure_core()
-    index = device_index(lowered)
+    graph, index = graph or lowered.graph, device_index(lowered)
     table.follow(index)
     if settings.get("check"):
         # Imported here, because only the option check needs the interpreter.
@@ -39,7 +42,7 @@ def make_plan(lowered: Lowered, settings: dict[str, Any], label: str) -> Any:
 
         check.install()
     try:
-        return _C.exec.compile(lowered.graph, index, bound_calls(lowered.calls, index), {**settings, "label": label})
+        return _C.exec.compile(graph, index, bound_calls(lowered.calls, index), {**settings, "label": label})
     except OclError:
-        debug.dump(label, "failed_graph.txt", lowered.graph.str)
+        debug.dump(label, "failed_graph.txt", graph.str)
         raise

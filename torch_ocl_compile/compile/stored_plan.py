@@ -1,5 +1,5 @@
 # torch_ocl_compile/compile/stored_plan.py: packs a compiled graph for AOTAutograd's cache, and loads it.
-"""An entry has the lowered graph: the ir.Graph as text, the sources of inputs and results, and the functions of the
+"""An entry has the lowered graph: its recipe, as for eager ops (csrc/torch/recipe.cpp), and the functions of the
 host. A process that loads an entry schedules its graph again and takes the kernels from the cache of binaries. It
 therefore follows measured choices of kernels even if they are newer than the entry.
 """
@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_ocl_compile.compile import debug, times
-from torch_ocl_compile.compile.call import Boxed, Call
+from torch_ocl_compile.compile.call import Boxed, plan_call
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.errors import InternalError, UnsupportedError
 from torch_ocl_compile.fx.host_function import HostFunction
@@ -98,7 +98,7 @@ class CompiledGraph(OutputCode):
             record(op)
         size = debug.remember(label, body.fx_nodes, lowered, plan).size()
         times.keep(label, size, plan.timings(), loaded=True, loading=loading, tuning=tuning)
-        run = Call(lowered, plan).boxed()
+        run = plan_call(lowered, plan)
         overwrites = any(buffer.donated for buffer in lowered.graph.buffers)
         self.run = _RunBackward(run, body, label) if overwrites else run
         self.body, self.stored = body, b""
@@ -119,8 +119,9 @@ class _RunBackward:
         if not torch._C._autograd._get_current_graph_task_keep_graph():
             return self.run(args)
         if self.careful is None:
-            lowered = dataclasses.replace(self.body.lowered, graph=self.body.lowered.graph.without_donations())
-            self.careful = Call(lowered, make_plan(lowered, self.body.settings, self.label)).boxed()
+            lowered = self.body.lowered
+            graph = lowered.graph.without_donations()
+            self.careful = plan_call(lowered, make_plan(lowered, self.body.settings, self.label, graph))
         return self.careful(args)
 
 
@@ -131,9 +132,8 @@ def pack(body: Body) -> bytes:
     stored = dataclasses.replace(
         lowered,
         before=None if before is None else (_as_text(before[0]), before[1]),
-        after=None if after is None else (_as_text(after[0]), after[1]),
+        after=None if after is None else (_as_text(after[0]), *after[1:]),
         traced=[],
-        host_values=[],
     )
     with _disable_current_modes(), io.BytesIO() as file:
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(dataclasses.replace(body, lowered=stored))

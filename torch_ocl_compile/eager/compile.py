@@ -86,17 +86,11 @@ def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: L
         return _recipe(name, overload, args, same, level, fixed=True)
     if lowered.device.type == "cpu":
         raise UnsupportedError("none of its tensors is on an ocl device")
-    if lowered.after is not None:
-        raise UnsupportedError("a result is computed on the host")
+    if lowered.after or lowered.computed or lowered.constants:
+        raise UnsupportedError("a part of it is computed on the host")
     debug.dump(label, "graph.txt", lowered.graph.str)
-    recipe = Recipe(Recipe.Kind.PLAN)
-    recipe.graph, recipe.device, recipe.label, recipe.conditions = (
-        lowered.graph,
-        device_index(lowered),
-        label,
-        conditions,
-    )
-    recipe.sources = [traced.input(source, lowered) for source in lowered.inputs]
-    recipe.symbols = [traced.symbol(s) for s in lowered.sources]
-    recipe.results = traced.returns([traced.result(r) for r in lowered.results])
+    recipe = lowered.recipe
+    recipe.device, recipe.label, recipe.conditions = device_index(lowered), label, conditions
+    recipe.generator = traced.generator()
+    recipe.results, recipe.returned = traced.returns(recipe.results)
     return recipe

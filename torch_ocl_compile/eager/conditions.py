@@ -37,7 +37,7 @@ def conditions_of(
             conditions.append(at_least_zero(guard, symbols))
         except UnsupportedError as error:
             raise UnsupportedError(f"its graph holds only if {guard}: {error}") from error
-    made.sizes, made.symbols = conditions, list(sizes.values()) if conditions else []
+    made.sizes, made.symbols = conditions, [Recipe.Symbol(*place) for place in sizes.values()] if conditions else []
     return made
 
 

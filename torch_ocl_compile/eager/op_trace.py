@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -19,23 +19,13 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torch_ocl_compile import _C
-from torch_ocl_compile._C import Recipe
+from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.conditions import conditions_of
 from torch_ocl_compile.eager.forms import form_of
 from torch_ocl_compile.eager.tracing import trace
 from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.graph_pass import drop_dead_code
-from torch_ocl_compile.lowering.lowered import (
-    Argument,
-    HostValue,
-    Lowered,
-    PackedHostValues,
-    PackedNumbers,
-    PlanOutput,
-    Result,
-    Source,
-)
 
 aten = torch.ops.aten
 
@@ -126,6 +116,8 @@ class OpTrace:
                     raise InternalError(f"{self.op} is traced: {type(error).__name__}: {error}") from error
                 raise Untraceable(error) from error
         drop_dead_code(made)
+        for leaf, node in zip(self.leaf_of, (n for n in made.graph.nodes if n.op == "placeholder"), strict=True):
+            node.meta["leaf"] = leaf
         return made
 
     def conditions(self) -> Recipe.Conditions:
@@ -273,64 +265,36 @@ class OpTrace:
     def resizes(self) -> list[tuple[int, list[int], list[int]]]:
         """Returns the out= arguments whose size differs from the result. They take the result's sizes and strides."""
         found = []
-        placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
         for node in self.graph_module.graph.nodes:
             if node.target is aten.resize_.default:
                 if self.level is Level.SIZES:
                     raise UnsupportedError("it resizes an argument")
                 result = next(user.args[1] for user in node.users if user.target is aten.copy_.default).meta["val"]
-                found.append(
-                    (self.leaf_of[placeholders.index(node.args[0])], list(result.shape), list(result.stride()))
-                )
+                found.append((node.args[0].meta["leaf"], list(result.shape), list(result.stride())))
         return found
 
-    def returns(self, results: Sequence[tuple[bool, int]]) -> list[Recipe.Result]:
-        """Groups `results` of the graph as the values that the schema returns."""
+    def returns(self, results: Sequence[Recipe.Result]) -> tuple[list[Recipe.Result], list[tuple[bool, int]]]:
+        """Groups `results` of the graph as the values that the schema returns. Returns Recipe.results and Recipe.returned."""
         made: list[Recipe.Result] = []
+        groups: list[tuple[bool, int]] = []
         left = iter(results)
         for source in self.fresh:
+            before = len(made)
             if isinstance(source, int):
                 is_list = isinstance(self.op._schema.arguments[source].type, torch.ListType)
-                made.append(Recipe.Result(is_list, [(False, i) for i, a in enumerate(self.arguments) if a == source]))
+                made += [Recipe.Result.leaf(i) for i, a in enumerate(self.arguments) if a == source]
             elif len(source) == 1:
-                made.append(Recipe.Result(source[0]))
+                is_list = False
+                made.append(Recipe.Result.size(ir.IndexExpr(source[0])))
             else:
                 is_list, present = source
-                made.append(Recipe.Result(is_list, [next(left) if there else (False, -1) for there in present]))
-        return made
+                made += [next(left) if there else Recipe.Result() for there in present]
+            groups.append((is_list, len(made) - before))
+        return made, groups
 
-    def input(self, source: Source, lowered: Lowered) -> Recipe.Source:
-        """Returns an input of the plan in terms of leaves."""
-        placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
-        match source:
-            case Argument(position):
-                return Recipe.Source.tensor(self.leaf_of[position])
-            case PackedNumbers(positions, dtype):
-                return Recipe.Source.numbers([self.leaf_of[p] for p in positions], dtype)
-            case PackedHostValues(positions, dtype):
-                nodes = [lowered.host_values[p] for p in positions]
-                if all(n in placeholders for n in nodes):
-                    return Recipe.Source.numbers([self.leaf_of[placeholders.index(n)] for n in nodes], dtype)
-            case HostValue(position):
-                node = lowered.host_values[position]
-                if node.target is torch.ops.ocl.rng_reserve.default:
-                    generators = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)]
-                    return Recipe.Source.state(generators[0] if generators else -1, cast("int", node.args[1]))
-        raise UnsupportedError(f"an input of its graph is computed on the host ({type(source).__name__})")
-
-    def result(self, result: Result) -> tuple[bool, int]:
-        """Returns (whether the result is an output of the plan, the number of the output or leaf)."""
-        match result:
-            case PlanOutput(position):
-                return True, position
-            case Argument(position):
-                return False, self.leaf_of[position]
-        raise UnsupportedError("a result is computed on the host")
-
-    def symbol(self, source: Any) -> tuple[int, int]:
-        if source.dim is None or source.is_stride:
-            raise UnsupportedError("an integer argument or a stride is symbolic")
-        return self.leaf_of[source.position], source.dim
+    def generator(self) -> int:
+        """Returns the leaf that is a generator, or -1."""
+        return next((i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)), -1)
 
 
 def _is_number(t: Any) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
@@ -13,8 +14,9 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves
 
-from torch_ocl_compile._C import Refused, ir
+from torch_ocl_compile._C import Recipe, Refused, ir
 from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
+from torch_ocl_compile.fx.effects import effect_of
 from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
 from torch_ocl_compile.fx.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.checks import BadArguments, refuse_bad_arguments
@@ -22,26 +24,13 @@ from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.index_checks import Checked, find_outside
-from torch_ocl_compile.lowering.lowered import (
-    Argument,
-    Attribute,
-    Computed,
-    Expression,
-    HostValue,
-    LateValue,
-    Lowered,
-    NoneResult,
-    Number,
-    PackedHostValues,
-    PackedNumbers,
-    PlanOutput,
-    Result,
-    Source,
-)
+from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
-from torch_ocl_compile.lowering.symbolic import Symbols
+from torch_ocl_compile.lowering.symbolic import Number, SizeFunction, Symbols
 from torch_ocl_compile.lowering.user_kernel import lowering_of
+
+log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
 
@@ -82,7 +71,9 @@ def lower_module(
     `saved_from`: results from this position on may have any strides. `separate_views`: results that are views of one tensor
     get separate memory. `parameters`, `donated`: positions of such inputs. `aliases`: positions of results that are
     views of inputs. `written_back`: result position -> position of the input into which the caller copies it.
-    `crashing`: (op, source line) of nodes that run eagerly, because the driver's compiler ends on their kernels."""
+    `crashing`: (op, source line) of nodes that run eagerly, because the driver's compiler ends on their kernels.
+
+    meta["leaf"] of a placeholder is its leaf of a call (csrc/torch/recipe.h). Without it, the leaves are the arguments in order."""
     lowering = _Lowering(gm, saved_from, separate_views, set(parameters), set(donated), fallback, debug, crashing)
     return lowering.run(set(aliases), written_back)
 
@@ -124,21 +115,24 @@ class _Lowering:
         self.context = Context(self.builder, self.symbols)
         self.context.from_sizes = self.add_expression
         self.env: dict[torch.fx.Node, Any] = {}
-        self.inputs: list[Source] = []
+        self.sources: list[Recipe.Source] = []
+        self.constants: list[torch.Tensor] = []
         self.device = graph_device(gm.graph)
         self.parts = classify(gm.graph, self.device)
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        # The nodes of Part.BEFORE whose results are needed. HostValue.position is an index into this list.
-        self.host_values: list[torch.fx.Node] = []
+        self.leaves: list[int] = [n.meta.get("leaf", i) for i, n in enumerate(self.placeholders)]
+        # The leaves that are no arguments, see Lowered.computed.
+        self.computed: list[torch.fx.Node | SizeFunction | Number] = []
+        self.states: dict[torch.fx.Node, int] = {}  # Random state -> its number among `sources`.
         self.into_inputs = scatters_into_inputs(gm.graph)
         self.refused: list[Refused] = []
 
     def run(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
-        self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
+        self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders], self.leaves)
         for position, node in enumerate(self.placeholders):
             if self.parts[node] is Part.DEVICE:
                 try:
-                    self.env[node] = self.add_input(node.meta["val"], Argument(position), position)
+                    self.env[node] = self.add_input(node.meta["val"], Recipe.Source.tensor(self.leaf(node)), position)
                 except UnsupportedError as error:
                     raise UnsupportedError(f"{error}: input {describe_value(node)}") from error
         self.add_host_values()
@@ -152,8 +146,8 @@ class _Lowering:
 
     # Inputs
 
-    def add_input(self, fake: torch.Tensor, source: Source, position: int = -1) -> ir.Value:
-        self.inputs.append(source)
+    def add_input(self, fake: torch.Tensor, source: Recipe.Source, position: int = -1) -> ir.Value:
+        self.sources.append(source)
         return self.builder.input(
             ir_dtype(fake.dtype),
             self.context.shape(fake.shape),
@@ -165,16 +159,21 @@ class _Lowering:
     def add_attribute(self, node: torch.fx.Node) -> None:
         tensor = attrgetter(str(node.target))(self.gm)
         if isinstance(tensor, torch.Tensor):
-            self.env[node] = self.add_input(tensor, Attribute(tensor))
+            self.constants.append(tensor)
+            self.env[node] = self.add_input(tensor, Recipe.Source.constant(len(self.constants) - 1))
 
     def add_host_values(self) -> None:
         """Provides the CPU values that device nodes read: known numbers as constants, 0-dimensional values packed into
-        one tensor per dtype, others moved to the device."""
+        one tensor per dtype, others moved to the device. Also provides random states."""
         wanted: dict[torch.fx.Node, None] = {}
         for node in self.gm.graph.nodes:
+            if node.target is torch.ops.ocl.rng_reserve.default and self.parts[node] is Part.BEFORE:
+                self.states[node] = len(self.sources)
+                self.env[node] = self.add_input(node.meta["val"], Recipe.Source.state(node.args[1]))
             if node.op == "call_function" and self.parts[node] is Part.DEVICE:
                 for source in node.all_input_nodes:
-                    if self.parts[source] is Part.BEFORE and tensors_of(source.meta.get("val")):
+                    is_tensor = self.parts[source] is Part.BEFORE and tensors_of(source.meta.get("val"))
+                    if is_tensor and source not in self.states:
                         wanted[source] = None
         groups: dict[torch.dtype, list[torch.fx.Node]] = {}
         for node in wanted:
@@ -184,32 +183,27 @@ class _Lowering:
             elif fake.device.type == "cpu" and fake.dim() == 0:
                 groups.setdefault(_packed_dtype(node), []).append(node)
             else:
-                self.env[node] = self.add_input(fake, HostValue(self.host_value(node)))
+                self.env[node] = self.add_input(fake, Recipe.Source.moved(self.leaf(node)))
         for dtype, nodes in groups.items():
-            positions = tuple(self.host_value(n) for n in nodes)
-            self.inputs.append(PackedHostValues(positions, dtype))
-            size = ir.IndexExpr(len(nodes))
-            packed = self.builder.input(ir_dtype(dtype), [size], [ir.IndexExpr(1)], False, False)
-            for k, node in enumerate(nodes):
-                self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
+            self.env.update(zip(nodes, self.packed([self.leaf(n) for n in nodes], dtype), strict=True))
 
     def add_numbers(self) -> None:
         """Packs the float arguments into one tensor input, so that a new value needs no new plan."""
         nodes = [n for n in self.placeholders if isinstance(n.meta.get("val"), torch.SymFloat) and n.users]
-        if not nodes:
-            return
-        dtype = self.number_dtype()
-        positions = tuple(self.placeholders.index(n) for n in nodes)
-        self.inputs.append(PackedNumbers(positions, dtype))
-        packed = self.builder.input(ir_dtype(dtype), [ir.IndexExpr(len(nodes))], [ir.IndexExpr(1)], False, False)
-        for k, node in enumerate(nodes):
-            self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
+        if nodes:
+            values = self.packed([self.leaf(n) for n in nodes], self.number_dtype())
+            self.env.update(zip(nodes, values, strict=True))
+
+    def packed(self, leaves: list[int], dtype: torch.dtype) -> list[ir.Value]:
+        """Packs numbers into one tensor input. Returns the value of each."""
+        self.sources.append(Recipe.Source.numbers(leaves, dtype))
+        numbers = self.builder.input(ir_dtype(dtype), [ir.IndexExpr(len(leaves))], [ir.IndexExpr(1)], False, False)
+        return [self.builder.select(numbers, 0, ir.IndexExpr(k)) for k in range(len(leaves))]
 
     def add_expression(self, expr: Any) -> ir.Value:
         if expr not in self.expressions:
-            dtype = self.number_dtype()
-            self.inputs.append(Expression(self.symbols.evaluator(expr), dtype))
-            self.expressions[expr] = self.builder.input(ir_dtype(dtype), [], [], False, False)
+            leaf = self.computed_leaf(self.symbols.evaluator(expr))
+            (self.expressions[expr],) = self.packed([leaf], self.number_dtype())
         return self.expressions[expr]
 
     def number_dtype(self) -> torch.dtype:
@@ -217,10 +211,16 @@ class _Lowering:
         wide = any(t.dtype is torch.float64 for n in self.placeholders for t in tensors_of(n.meta.get("val")))
         return torch.float64 if wide else torch.float32
 
-    def host_value(self, node: torch.fx.Node) -> int:
-        if node not in self.host_values:
-            self.host_values.append(node)
-        return self.host_values.index(node)
+    def leaf(self, node: torch.fx.Node) -> int:
+        """Returns the leaf that holds a node's value at a call."""
+        if node.op == "placeholder":
+            return self.leaves[self.placeholders.index(node)]
+        return self.computed_leaf(node)
+
+    def computed_leaf(self, value: torch.fx.Node | SizeFunction | Number) -> int:
+        if value not in self.computed:
+            self.computed.append(value)
+        return len(self.placeholders) + self.computed.index(value)
 
     def host_constant(self, node: torch.fx.Node) -> ir.Value | None:
         fake = node.meta["val"]
@@ -345,90 +345,90 @@ class _Lowering:
     def finish(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         output = next(iter(reversed(self.gm.graph.nodes)))
         returned = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
-        results: list[Result] = []
-        after: list[torch.fx.Node] = []
         here = [n for n in self.placeholders if self.parts[n] is Part.DEVICE and n in self.env]
         visible = (
             [] if self.separate_views else [n for n in returned[: self.saved_from] if isinstance(n, torch.fx.Node)]
         )
         outputs = PlanOutputs(self.context, self.env, here, visible)
-
-        def plan_result(node: torch.fx.Node, strides: list[Any]) -> Result:
-            return PlanOutput(outputs.position(node, strides))
-
         outputs.place_in_inputs([returned[k] for k in aliases], stored(returned, self.placeholders, written_back))
-
-        for position, node in enumerate(returned):
-            if not isinstance(node, torch.fx.Node):
-                results.append(NoneResult() if node is None else Number(node))
-                continue
-            fake: Any = node.meta.get("val")
-            part = self.parts[node]
-            if node.op == "placeholder":
-                results.append(Argument(self.placeholders.index(node)))
-            elif part is Part.SIZE:
-                results.append(self.size_result(fake))
-            elif part is Part.BEFORE:
-                results.append(HostValue(self.host_value(node)))
-            elif part is Part.AFTER:
-                results.append(LateValue(len(after)))
-                after.append(node)
-            elif self.env.get(node) is None:
-                results.append(NoneResult())
-            else:
-                # AOTAutograd needs known strides: a saved tensor with symbolic strides keeps its traced layout.
-                is_known = all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
-                free = self.saved_from is not None and position >= self.saved_from and is_known
-                results.append(plan_result(node, [] if free else self.context.shape(fake.stride())))
-        late = self.host_part_after(after, plan_result)
+        results = [self.result(node, position, outputs) for position, node in enumerate(returned)]
+        after = self.host_part_after(returned, results, outputs)
         before = self.host_part_before()
         if self.outside:
             self.builder.output(self.builder.concat([found for _, found in self.outside], 0), [ir.IndexExpr(1)])
+            results.append(Recipe.Result.output(len(outputs.positions)))
+        recipe = Recipe(Recipe.Kind.PLAN)
+        recipe.graph, recipe.results = self.builder.finish(), results
+        recipe.sources, recipe.symbols = self.sources, self.symbols.sources
         return Lowered(
-            graph=self.builder.finish(),
+            recipe=recipe,
             calls=self.context.calls,
             device=self.device,
-            arguments=len(self.placeholders),
-            inputs=self.inputs,
-            results=results,
+            constants=self.constants,
             traced=[n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in returned],
             before=before,
-            after=late,
-            sources=self.symbols.sources,
-            host_values=self.host_values,
+            computed=[None if isinstance(x, torch.fx.Node) else x for x in self.computed],
+            after=after,
             checked=[checked for checked, _ in self.outside],
             awaited=self.context.awaited,
             refused=self.refused,
         )
 
-    def size_result(self, value: Any) -> Result:
-        if isinstance(value, torch.SymInt):
-            return Computed(self.symbols.evaluator(value))
-        return NoneResult() if value is None else Number(value)
+    def result(self, node: Any, position: int, outputs: PlanOutputs) -> Recipe.Result:
+        if not isinstance(node, torch.fx.Node):
+            return self.number_result(node)
+        part = self.parts[node]
+        if part is Part.SIZE and node.op != "placeholder":
+            return self.number_result(node.meta.get("val"))
+        if part is Part.AFTER:
+            return Recipe.Result()
+        return self.tensor_result(node, outputs, self.saved_from is not None and position >= self.saved_from)
+
+    def tensor_result(self, node: torch.fx.Node, outputs: PlanOutputs, free: bool = False) -> Recipe.Result:
+        """`free`: the scheduler may choose the strides."""
+        if node in self.states:
+            return Recipe.Result.input(self.states[node])
+        if node.op == "placeholder" or self.parts[node] is Part.BEFORE:
+            return Recipe.Result.leaf(self.leaf(node))
+        if self.env.get(node) is None:
+            return Recipe.Result()
+        fake = node.meta["val"]
+        # AOTAutograd needs known strides: a saved tensor with symbolic strides keeps its traced layout.
+        free = free and all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
+        strides = [] if free else self.context.shape(fake.stride())
+        return Recipe.Result.output(outputs.position(node, strides))
+
+    def number_result(self, value: Any) -> Recipe.Result:
+        if value is None:
+            return Recipe.Result()
+        if type(value) is int or isinstance(value, torch.SymInt):
+            try:
+                return Recipe.Result.size(self.symbols.size(value))
+            except UnsupportedError:
+                log.debug("a result is computed in Python, because %s has no index form", value)
+        is_symbolic = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        return Recipe.Result.leaf(self.computed_leaf(self.symbols.evaluator(value) if is_symbolic else Number(value)))
 
     def host_part_before(self) -> tuple[Callable[..., Any], list[int]] | None:
+        wanted = [x for x in self.computed if isinstance(x, torch.fx.Node)]
         nodes = [n for n in self.gm.graph.nodes if n.op == "call_function" and self.parts[n] is Part.BEFORE]
-        if not nodes and not self.host_values:
+        nodes = [n for n in nodes if n not in self.states]
+        if not wanted and all(effect_of(n) is None for n in nodes):
             return None
-        function, taken = extract(self.gm, nodes, self.host_values)
+        function, taken = extract(self.gm, nodes, wanted)
         return function, [self.placeholders.index(n) for n in taken]
 
     def host_part_after(
-        self, wanted: list[torch.fx.Node], plan_result: Callable[[torch.fx.Node, list[Any]], Result]
-    ) -> tuple[Callable[..., Any], list[Result]] | None:
+        self, returned: Sequence[Any], results: list[Recipe.Result], outputs: PlanOutputs
+    ) -> tuple[Callable[..., Any], int, list[int]] | None:
+        """Adds what the function takes to `results`."""
         nodes = [n for n in self.gm.graph.nodes if n.op == "call_function" and self.parts[n] is Part.AFTER]
         if not nodes:
             return None
-        function, taken = extract(self.gm, nodes, wanted)
-        sources: list[Result] = []
-        for node in taken:
-            if node.op == "placeholder":
-                sources.append(Argument(self.placeholders.index(node)))
-            elif self.parts[node] is Part.BEFORE:
-                sources.append(HostValue(self.host_value(node)))
-            else:
-                sources.append(plan_result(node, self.context.shape(node.meta["val"].stride())))
-        return function, sources
+        positions = [i for i, n in enumerate(returned) if isinstance(n, torch.fx.Node) and n in nodes]
+        function, taken = extract(self.gm, nodes, [returned[i] for i in positions])
+        results += [self.tensor_result(node, outputs) for node in taken]
+        return function, len(taken), positions
 
 
 def _root(node: torch.fx.Node) -> torch.fx.Node:

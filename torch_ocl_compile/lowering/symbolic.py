@@ -14,29 +14,10 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, Mod, PythonMod, ToFloat
 
-from torch_ocl_compile._C import ir
+from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.errors import UnsupportedError
 
 _UNBOUNDED = 2**62
-
-
-@dataclass(frozen=True)
-class SymbolSource:
-    """Where the value of a size symbol comes from at run time.
-
-    It is graph input `position` itself if `dim` is None, else the size of dimension `dim` of that input, or the stride of
-    that dimension if `is_stride` is set.
-    """
-
-    position: int
-    dim: int | None
-    is_stride: bool = False
-
-    def value(self, arguments: Sequence[Any]) -> int:
-        found = arguments[self.position]
-        if self.dim is not None:
-            found = found.stride(self.dim) if self.is_stride else found.shape[self.dim]
-        return int(found)
 
 
 class SizeFunction:
@@ -55,33 +36,44 @@ class SizeFunction:
         return SizeFunction, (self.text,)
 
 
+@dataclass(frozen=True)
+class Number:
+    """A constant, in place of a SizeFunction."""
+
+    number: Any
+
+    def value(self, sizes: Sequence[int]) -> Any:
+        return self.number
+
+
 @dataclass
 class Symbols:
     """The size symbols of one graph, named s0, s1, ... in the order of the inputs that provide them."""
 
     builder: ir.Builder
     exprs: dict[Any, ir.IndexExpr] = field(default_factory=dict)
-    sources: list[SymbolSource] = field(default_factory=list)
+    sources: list[Recipe.Symbol] = field(default_factory=list)
     names: list[Any] = field(default_factory=list)
     # A size that is an expression -> whether the guards imply that it is 1.
     ones: dict[Any, bool] = field(default_factory=dict)
 
-    def bind_inputs(self, fakes: Sequence[Any]) -> None:
-        """Assigns a size symbol to each integer input and to each sympy symbol that only a tensor provides.
+    def bind_inputs(self, fakes: Sequence[Any], leaves: Sequence[int]) -> None:
+        """Assigns a size symbol to each integer input and to each sympy symbol that only a tensor provides. `leaves`: the
+        leaf of each input.
 
         Compiled autograd passes no integer for the stride of a slice, so strides provide symbols as sizes do.
         """
-        for position, fake in enumerate(fakes):
+        for leaf, fake in zip(leaves, fakes, strict=True):
             if isinstance(fake, torch.SymInt):
-                self._bind(fake.node.expr, fake.node.shape_env, SymbolSource(position, None))
-        tensors = [(position, fake) for position, fake in enumerate(fakes) if isinstance(fake, torch.Tensor)]
+                self._bind(fake.node.expr, fake.node.shape_env, Recipe.Symbol(leaf))
+        tensors = [(leaf, fake) for leaf, fake in zip(leaves, fakes, strict=True) if isinstance(fake, torch.Tensor)]
         for is_stride in (False, True):
-            for position, fake in tensors:
+            for leaf, fake in tensors:
                 for dim, size in enumerate(fake.stride() if is_stride else fake.shape):
                     if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
-                        self._bind(size.node.expr, size.node.shape_env, SymbolSource(position, dim, is_stride))
+                        self._bind(size.node.expr, size.node.shape_env, Recipe.Symbol(leaf, dim, is_stride))
 
-    def _bind(self, expr: Any, shape_env: Any, source: SymbolSource) -> None:
+    def _bind(self, expr: Any, shape_env: Any, source: Recipe.Symbol) -> None:
         if expr in self.exprs or expr.is_number:
             return
         self.exprs[expr] = self.builder.size_symbol(symbol_range(expr, shape_env))
@@ -133,7 +125,7 @@ class Symbols:
         """
         from torch.utils._sympy.printers import PythonPrinter
 
-        if isinstance(expr, torch.SymInt):
+        if isinstance(expr, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             expr = expr.node.expr
         names = [f"s_{i}" for i in range(len(self.names))]
         symbols = [sympy.Symbol(n, integer=True) for n in names]

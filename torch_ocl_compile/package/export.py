@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.export.passes import move_to_device_pass
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
-from torch_ocl_compile._C import ir
+from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.compile import constant_masks, gelu_pattern
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.conditions import at_least_zero
@@ -22,18 +22,9 @@ from torch_ocl_compile.fx.origin import describe
 from torch_ocl_compile.lowering.context import ir_dtype
 from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
 from torch_ocl_compile.lowering.graph import lower_module
-from torch_ocl_compile.lowering.lowered import (
-    Argument,
-    Attribute,
-    Computed,
-    HostValue,
-    Lowered,
-    NoneResult,
-    Number,
-    PlanOutput,
-)
+from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.random import functionalise
-from torch_ocl_compile.lowering.symbolic import Symbols
+from torch_ocl_compile.lowering.symbolic import Number, Symbols
 
 aten = torch.ops.aten
 
@@ -87,7 +78,7 @@ class Exported:
         """Lowers the method. UnsupportedError if a part of it needs PyTorch at run time."""
         lowered = self.lower()
         self.symbols = Symbols(ir.Builder())
-        self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
+        self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders], range(len(self.placeholders)))
         self.add_arguments(lowered)
         self.add_conditions()
         self.add_inputs(lowered)
@@ -171,10 +162,10 @@ class Exported:
                     f"argument {node.name} of method {self.made.name} is {value!r}; arguments of a package are tensors and "
                     "integers\n  do: make it a constant of the model, or a tensor"
                 )
-        for source in lowered.sources:
-            if source.is_stride or source.position not in self.users:
+        for symbol in lowered.recipe.symbols:
+            if symbol.is_stride or symbol.leaf not in self.users:
                 raise UnsupportedError("a size depends on a stride or on a weight, which a package does not know")
-            self.made.symbols.append((self.users.index(source.position), -1 if source.dim is None else source.dim))
+            self.made.symbols.append((self.users.index(symbol.leaf), symbol.dim))
 
     def condition(self, expression: ir.IndexExpr, message: str) -> None:
         self.made.conditions.append((str(expression), message))
@@ -184,8 +175,8 @@ class Exported:
 
         def place(expr: Any) -> str:
             source = self.symbols.sources[self.symbols.names.index(expr)]
-            name = self.placeholders[source.position].name
-            return name if source.dim is None else f"the size of dimension {source.dim} of {name}"
+            name = self.placeholders[source.leaf].name
+            return name if source.dim < 0 else f"the size of dimension {source.dim} of {name}"
 
         for symbol, bounds in self.program.range_constraints.items():
             if symbol not in names:
@@ -204,16 +195,19 @@ class Exported:
                     self.condition(at_least_zero(guard, self.symbols), f"{readable} must hold")
 
     def add_inputs(self, lowered: Lowered) -> None:
-        for source in lowered.inputs:
-            match source:
-                case Argument(position) if position in self.users:
-                    self.made.inputs.append(("argument", self.users.index(position)))
-                case Argument(position):
-                    self.made.inputs.append(("tensor", self.owned_number(position)))
-                case Attribute(tensor):
+        for source in lowered.recipe.sources:
+            match source.kind:
+                case "tensor" if source.index in self.users:
+                    self.made.inputs.append(("argument", self.users.index(source.index)))
+                case "tensor":
+                    self.made.inputs.append(("tensor", self.owned_number(source.index)))
+                case "constant":
+                    tensor = lowered.constants[source.index]
                     self.made.inputs.append(("tensor", self.tensors.number(tensor, f"{self.made.name}.constant")))
-                case HostValue(position):
-                    self.made.inputs.append(self.host_input(lowered.host_values[position]))
+                case "state":
+                    self.made.inputs.append(("random", source.count))
+                case "moved":
+                    self.made.inputs.append(self.host_input(source.index, lowered))
                 case _:
                     raise UnsupportedError(f"method {self.made.name} computes a number from sizes on the CPU")
 
@@ -221,35 +215,39 @@ class Exported:
         target = str(self.targets[position])
         return self.tensors.number(self.owned[target], target)
 
-    def host_input(self, node: torch.fx.Node) -> tuple[str, int]:
-        if node.target is torch.ops.ocl.rng_reserve.default:
-            return "random", int(str(node.args[1]))
-        if node.op == "placeholder" and node in self.placeholders:
-            position = self.placeholders.index(node)
-            if position not in self.users:
-                return "tensor", self.owned_number(position)
+    def host_input(self, leaf: int, lowered: Lowered) -> tuple[str, int]:
+        further = leaf - len(self.placeholders)
+        if further < 0 and leaf not in self.users:
+            return "tensor", self.owned_number(leaf)
+        node: Any = self.placeholders[leaf] if further < 0 else None
+        if lowered.before is not None and further >= 0:
+            function: Any = lowered.before[0]
+            output = next(iter(reversed(function.graph.nodes)))
+            node = output.args[0][lowered.computed[:further].count(None)]
         raise UnsupportedError(f"a package cannot compute on the CPU\n{describe(node)}")
 
     def add_results(self, lowered: Lowered) -> None:
         names, self.made.structure = _structure(self.program)
-        for node, name, result in zip(self.result_nodes, names, lowered.results, strict=True):
-            self.made.results.append((name, *self.result(node, result)))
+        for node, name, result in zip(self.result_nodes, names, lowered.recipe.results, strict=True):
+            self.made.results.append((name, *self.result(node, result, lowered)))
 
-    def result(self, node: Any, result: Any) -> tuple[str, str]:
-        match result:
-            case PlanOutput(position):
-                return "output", str(position)
-            case Argument(position) if position in self.users:
-                return "argument", str(self.users.index(position))
-            case Argument(position):
-                return "tensor", str(self.owned_number(position))
-            case Computed():
-                return "integer", str(self.symbols.size(node.meta["val"]))
-            case Number(value) if isinstance(value, int):
-                return "integer", str(int(value))
-            case Number(value) if isinstance(value, float):
-                return "real", repr(value)
-            case NoneResult():
+    def result(self, node: Any, result: Recipe.Result, lowered: Lowered) -> tuple[str, str]:
+        match result.kind:
+            case "output":
+                return "output", str(result.index)
+            case "leaf" if result.index in self.users:
+                return "argument", str(self.users.index(result.index))
+            case "leaf" if result.index < len(self.placeholders):
+                return "tensor", str(self.owned_number(result.index))
+            case "leaf":
+                constant = lowered.computed[result.index - len(self.placeholders)]
+                if isinstance(constant, Number) and isinstance(constant.number, int):
+                    return "integer", str(int(constant.number))
+                if isinstance(constant, Number) and isinstance(constant.number, float):
+                    return "real", repr(constant.number)
+            case "size":
+                return "integer", str(result.expression)
+            case "none":
                 return "none", ""
         raise UnsupportedError(f"method {self.made.name} returns {node}, which is computed on the CPU")
 

@@ -1,0 +1,173 @@
+// csrc/python/recipe_bindings.cpp: _C.Recipe, and the call of a compiled graph.
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include "csrc/python/pch.h"
+#include "csrc/python/plan_object.h"
+#include "csrc/torch/plan_runner.h"
+#include "csrc/torch/recipe.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+
+namespace {
+
+using aten::Recipe;
+
+/// Returns an argument of a graph as C++ reads it. Objects of other classes can only be passed on.
+c10::IValue leaf_of(py::handle value) {
+  if (THPVariable_Check(value.ptr())) return THPVariable_Unpack(value.ptr());
+  if (PyFloat_Check(value.ptr())) return PyFloat_AS_DOUBLE(value.ptr());
+  if (PyIndex_Check(value.ptr())) return value.cast<int64_t>();
+  return {};
+}
+
+aten::Leaves leaves_of(const py::list& arguments) {
+  aten::Leaves leaves;
+  leaves.reserve(arguments.size());
+  for (const py::handle value : arguments) leaves.push_back(leaf_of(value));
+  return leaves;
+}
+
+/// Calls a graph. Empties `arguments`, so that what the caller does not hold is freed at the end of the call at the latest.
+/// `run`: sets the inputs of the plan, and returns its outputs.
+template <class Run>
+py::list call(const Recipe& recipe, const py::list& arguments, const Run& run) {
+  const aten::Leaves leaves = leaves_of(arguments);
+  const auto held = py::reinterpret_steal<py::tuple>(PyList_AsTuple(arguments.ptr()));
+  if (PyList_SetSlice(arguments.ptr(), 0, PY_SSIZE_T_MAX, nullptr) != 0) throw py::error_already_set();
+  aten::PlanInputs inputs;
+  const std::vector<at::Tensor> outputs = run(leaves, inputs);
+  py::list results(recipe.results.size());
+  for (size_t i = 0; i < recipe.results.size(); ++i) {
+    const Recipe::Result& result = recipe.results[i];
+    if (result.kind == Recipe::Result::Kind::kLeaf)
+      results[i] = held[result.index];
+    else if (result.kind == Recipe::Result::Kind::kOutput)
+      results[i] = py::cast(outputs.at(result.index));
+    else
+      results[i] = torch::jit::toPyObject(aten::value_of(result, leaves, inputs, outputs));
+  }
+  return results;
+}
+
+/// True if only functions on the host compute the results.
+bool is_empty(const Recipe& recipe) { return recipe.graph.nodes.empty() && recipe.graph.outputs.empty(); }
+
+py::list call_plan(const Recipe& recipe, PyPlan& plan, const py::list& arguments) {
+  return call(recipe, arguments, [&](const aten::Leaves& leaves, aten::PlanInputs& inputs) -> std::vector<at::Tensor> {
+    const py::gil_scoped_release release;
+    inputs = aten::inputs_of(recipe, leaves, plan.plan().device->index());
+    if (is_empty(recipe)) return {};
+    return aten::run_plan(*plan.executor, plan.calls, inputs.symbols, inputs.tensors);
+  });
+}
+
+/// Calls a graph that runs in the interpreter. `plan`: an object with the method `run` of a plan.
+py::list call_interpreter(const Recipe& recipe, const py::object& plan, const py::list& arguments) {
+  return call(recipe, arguments, [&](const aten::Leaves& leaves, aten::PlanInputs& inputs) -> std::vector<at::Tensor> {
+    inputs = aten::inputs_of(recipe, leaves, -1);
+    if (is_empty(recipe)) return {};
+    py::list given;
+    for (const int64_t size : inputs.symbols) given.append(size);
+    for (const at::Tensor& tensor : inputs.tensors) given.append(tensor);
+    return plan.attr("run")(given).cast<std::vector<at::Tensor>>();
+  });
+}
+
+std::vector<int64_t> sizes(const Recipe& recipe, const py::list& arguments) {
+  const aten::Leaves leaves = leaves_of(arguments);
+  std::vector<int64_t> found;
+  for (const Recipe::Symbol& symbol : recipe.symbols) found.push_back(symbol.value(leaves));
+  return found;
+}
+
+void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
+  using Source = Recipe::Source;
+  using Result = Recipe::Result;
+  py::class_<Recipe::Symbol>(recipe, "Symbol")
+      .def(py::init([](int leaf, int dim, bool is_stride) { return Recipe::Symbol{leaf, dim, is_stride}; }), py::arg("leaf"),
+           py::arg("dim") = -1, py::arg("is_stride") = false)
+      .def_readonly("leaf", &Recipe::Symbol::leaf)
+      .def_readonly("dim", &Recipe::Symbol::dim)
+      .def_readonly("is_stride", &Recipe::Symbol::is_stride);
+  const auto indexed = [](Source::Kind kind) { return [kind](int index) { return Source{kind, index}; }; };
+  py::class_<Source>(recipe, "Source")
+      .def_static("tensor", indexed(Source::Kind::kTensor), py::arg("leaf"))
+      .def_static("moved", indexed(Source::Kind::kMoved), py::arg("leaf"))
+      .def_static("constant", indexed(Source::Kind::kConstant), py::arg("index"))
+      .def_static(
+          "numbers",
+          [](const std::vector<int>& leaves, at::ScalarType dtype) {
+            return Source{Source::Kind::kNumbers, -1, leaves, dtype};
+          },
+          py::arg("leaves"), py::arg("dtype"))
+      .def_static(
+          "state", [](uint64_t count) { return Source{Source::Kind::kState, -1, {}, at::kFloat, count}; }, py::arg("count"))
+      .def_property_readonly("kind",
+                             [](const Source& self) {
+                               constexpr const char* kNames[] = {"tensor", "moved", "constant", "numbers", "state"};
+                               return kNames[static_cast<size_t>(self.kind)];
+                             })
+      .def_readonly("index", &Source::index)
+      .def_readonly("count", &Source::count);
+  const auto result = [](Result::Kind kind) { return [kind](int index) { return Result{kind, index}; }; };
+  py::class_<Result>(recipe, "Result")
+      .def(py::init<>())
+      .def_static("output", result(Result::Kind::kOutput), py::arg("index"))
+      .def_static("input", result(Result::Kind::kInput), py::arg("index"))
+      .def_static("leaf", result(Result::Kind::kLeaf), py::arg("index"))
+      .def_static(
+          "size", [](const ir::IndexExpr& size) { return Result{Result::Kind::kSize, -1, size}; }, py::arg("size"))
+      .def_property_readonly("kind",
+                             [](const Result& self) {
+                               constexpr const char* kNames[] = {"none", "output", "input", "leaf", "size"};
+                               return kNames[static_cast<size_t>(self.kind)];
+                             })
+      .def_readonly("index", &Result::index)
+      .def_readonly("expression", &Result::size);
+  py::class_<Recipe::Conditions>(recipe, "Conditions")
+      .def(py::init<>())
+      .def_readwrite("symbols", &Recipe::Conditions::symbols)
+      .def_readwrite("sizes", &Recipe::Conditions::sizes)
+      .def_readwrite("floats", &Recipe::Conditions::floats);
+  py::enum_<Recipe::Kind>(recipe, "Kind")
+      .value("PLAN", Recipe::Kind::kPlan)
+      .value("RESIZES", Recipe::Kind::kResizes)
+      .value("NO_KERNELS", Recipe::Kind::kNoKernels)
+      .value("BAD_ARGUMENTS", Recipe::Kind::kBadArguments);
+}
+
+}  // namespace
+
+void bind_recipe(py::module_& m) {
+  py::class_<Recipe, std::shared_ptr<Recipe>> recipe(m, "Recipe");
+  bind_parts(recipe);
+  recipe
+      .def(py::init([](Recipe::Kind kind) {
+             Recipe made;
+             made.kind = kind;
+             return made;
+           }),
+           py::arg("kind"))
+      .def(py::pickle([](const Recipe& self) { return py::bytes(aten::entry_of(self)); },
+                      [](const py::bytes& entry) { return aten::recipe_from(entry); }))
+      .def("call", &call_plan, py::arg("plan"), py::arg("arguments"))
+      .def("call", &call_interpreter, py::arg("plan"), py::arg("arguments"))
+      .def("size_values", &sizes, py::arg("arguments"))
+      .def_readwrite("reason", &Recipe::reason)
+      .def_readwrite("sources", &Recipe::sources)
+      .def_readwrite("symbols", &Recipe::symbols)
+      .def_readwrite("results", &Recipe::results)
+      .def_readwrite("constants", &Recipe::constants)
+      .def_readwrite("returned", &Recipe::returned)
+      .def_readwrite("generator", &Recipe::generator)
+      .def_readwrite("resizes", &Recipe::resizes)
+      .def_readwrite("conditions", &Recipe::conditions)
+      .def_readwrite("lasting", &Recipe::lasting)
+      .def_readwrite("device", &Recipe::device)
+      .def_readwrite("label", &Recipe::label)
+      .def_readwrite("graph", &Recipe::graph);
+}
+
+}  // namespace ocl::python

@@ -1,0 +1,114 @@
+// csrc/torch/recipe_call.cpp: takes the inputs of a recipe's plan from the values of a call, and its results from those of the
+// plan.
+#include <type_traits>
+
+#include "csrc/runtime/queue.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/generator.h"
+#include "csrc/torch/recipe.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace ocl::aten {
+
+namespace {
+
+constexpr int64_t kMostPacked = 64;  // A tensor of at most this many numbers is uploaded with the call itself.
+
+double number_of(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().item<double>();
+  return value.isDouble() ? value.toDouble() : static_cast<double>(value.toInt());
+}
+
+at::Tensor moved(const at::Tensor& tensor, int device) {
+  if (device < 0) return tensor;
+  return tensor.to(at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device)), /*non_blocking=*/true);
+}
+
+at::Tensor packed(const Recipe::Source& source, const Leaves& leaves, int device) {
+  const at::Tensor numbers = at::empty({static_cast<int64_t>(source.leaves.size())}, at::device(at::kCPU).dtype(source.dtype));
+  const auto store = [&](auto* out) {
+    for (const int leaf : source.leaves) *out++ = static_cast<std::remove_pointer_t<decltype(out)>>(number_of(leaves.at(leaf)));
+  };
+  if (source.dtype == at::kFloat) {
+    store(numbers.mutable_data_ptr<float>());
+  } else if (source.dtype == at::kDouble) {
+    store(numbers.mutable_data_ptr<double>());
+  } else {
+    for (size_t i = 0; i < source.leaves.size(); ++i) {
+      const c10::IValue& value = leaves.at(source.leaves[i]);
+      numbers[static_cast<int64_t>(i)].fill_(value.isTensor() ? value.toTensor().item() : at::Scalar(number_of(value)));
+    }
+  }
+  // A short tensor is uploaded together with the call, see plan_runner.cpp.
+  return numbers.numel() <= kMostPacked ? numbers : moved(numbers, device);
+}
+
+/// Returns (seed, offset) on the device, because it may also be a result of the call.
+at::Tensor random_state(const Recipe::Source& source, const c10::IValue* generator, int device) {
+  std::optional<at::Generator> given;
+  if (generator != nullptr && generator->isGenerator()) given = generator->toGenerator();
+  const auto [seed, offset] = generator_for(given, device).reserve(source.count);
+  const uint64_t numbers[] = {seed, offset};
+  const int64_t size = 2, stride = 1;
+  const at::Tensor state = empty_strided_ocl(size, stride, at::kLong, device);
+  const runtime::Location at = device_at(device).allocator().resolve(state.mutable_data_ptr());
+  // A fill copies its pattern before it returns.
+  current_queue(device).fill(at.mem, at.offset_bytes, sizeof numbers, numbers, sizeof numbers);
+  return state;
+}
+
+}  // namespace
+
+int64_t Recipe::Symbol::value(const Leaves& leaves) const {
+  const c10::IValue& found = leaves.at(leaf);
+  if (dim < 0) return found.toInt();
+  return is_stride ? found.toTensor().stride(dim) : found.toTensor().size(dim);
+}
+
+PlanInputs inputs_of(const Recipe& recipe, const Leaves& leaves, int device) {
+  using Kind = Recipe::Source::Kind;
+  PlanInputs inputs;
+  inputs.symbols.reserve(recipe.symbols.size());
+  for (const Recipe::Symbol& symbol : recipe.symbols) inputs.symbols.push_back(symbol.value(leaves));
+  inputs.tensors.reserve(recipe.sources.size());
+  for (const Recipe::Source& source : recipe.sources) {
+    switch (source.kind) {
+      case Kind::kTensor:
+        inputs.tensors.push_back(leaves.at(source.index).toTensor());
+        break;
+      case Kind::kMoved:
+        inputs.tensors.push_back(moved(leaves.at(source.index).toTensor(), device));
+        break;
+      case Kind::kConstant:
+        inputs.tensors.push_back(recipe.constants.at(source.index));
+        break;
+      case Kind::kNumbers:
+        inputs.tensors.push_back(packed(source, leaves, device));
+        break;
+      case Kind::kState:
+        inputs.tensors.push_back(random_state(source, recipe.generator < 0 ? nullptr : &leaves.at(recipe.generator), device));
+        break;
+    }
+  }
+  return inputs;
+}
+
+c10::IValue value_of(const Recipe::Result& result, const Leaves& leaves, const PlanInputs& inputs,
+                     const std::vector<at::Tensor>& outputs) {
+  using Kind = Recipe::Result::Kind;
+  switch (result.kind) {
+    case Kind::kNone:
+      return at::Tensor();
+    case Kind::kOutput:
+      return outputs.at(result.index);
+    case Kind::kInput:
+      return inputs.tensors.at(result.index);
+    case Kind::kLeaf:
+      return leaves.at(result.index);
+    case Kind::kSize:
+      return ir::evaluate(result.size, [&](ir::Symbol s) { return inputs.symbols.at(s.index); });
+  }
+  fail(ErrorKind::kInternal, "a recipe has a result of an unknown kind");
+}
+
+}  // namespace ocl::aten
