@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,7 +54,10 @@ def save(
     if not methods:
         raise ConfigError("a package needs at least one method")
     weights = Weights()
-    exported = {name: _named(name, partial(_export, name, method, weights)) for name, method in methods.items()}
+    with warnings.catch_warnings():
+        # torch.export copies specs of its own in a way that torch itself deprecates.
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
+        exported = {name: _named(name, partial(_export, name, method, weights)) for name, method in methods.items()}
     rows = [_named(name, method.rows) for name, method in exported.items()]
     target = Path(path)
     unfinished = target.with_name(target.name + f".{os.getpid()}.part")
