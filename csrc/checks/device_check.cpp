@@ -227,35 +227,6 @@ bool is_large(const ir::Node& node) {
   return count >= schedule::kMinPackedProducts;
 }
 
-/// True if `operation` is one that computes the node.
-bool is_of(const ir::Node& node, KernelOperation operation) {
-  const bool conv = node.kind == ir::NodeKind::kConvolve, contract = node.kind == ir::NodeKind::kContract;
-  const bool forward = node.attention.kind == ir::AttentionKind::kForward;
-  switch (operation) {
-    case KernelOperation::k_gemm:
-    case KernelOperation::k_gemm_wide:
-      return contract;
-    case KernelOperation::k_gemm_packed:
-      return contract && is_large(node);
-    case KernelOperation::k_conv:
-    case KernelOperation::k_conv_wide:
-      return conv && node.convolve.kind != ir::ConvolveKind::kWeight;
-    case KernelOperation::k_conv_packed:
-      return conv && node.convolve.kind != ir::ConvolveKind::kWeight && is_large(node);
-    case KernelOperation::k_conv_statistics:
-      return conv && node.convolve.kind == ir::ConvolveKind::kForward;
-    case KernelOperation::k_conv_weight:
-      return conv && node.convolve.kind == ir::ConvolveKind::kWeight;
-    case KernelOperation::k_attention:
-      return node.kind == ir::NodeKind::kAttention && forward;
-    case KernelOperation::k_attention_gradient:
-      return node.kind == ir::NodeKind::kAttention && !forward;
-    case KernelOperation::k_pack:
-      return false;
-  }
-  return false;
-}
-
 /// True if the graph has a node for this kernel and type. An fp32 node that may use TF32 needs the fp32 kernel only if
 /// the TF32 kernel failed.
 bool needs(const ir::Graph& graph, const KernelAndType& subject, const Caps& caps) {
@@ -266,8 +237,9 @@ bool needs(const ir::Graph& graph, const KernelAndType& subject, const Caps& cap
   if (row.operation == KernelOperation::k_conv_statistics &&
       std::none_of(graph.nodes.begin(), graph.nodes.end(), takes_statistics))
     return false;
+  const bool packed = row.operation == KernelOperation::k_gemm_packed || row.operation == KernelOperation::k_conv_packed;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
-    if (!is_of(node, row.operation) ||
+    if (!schedule::computes(row, node) || (packed && !is_large(node)) ||
         graph.buffers[node.operands[0].buffer].dtype != schedule::storage_of(subject.checked.type))
       return false;
     if (subject.checked.type == KernelType::kTf32) return node.reduced_precision;

@@ -28,9 +28,11 @@ std::vector<KernelArgument> parse_arguments(std::string_view text) {
 
 constexpr const char* kTypeNames[] = {"tf32", "fp32", "bf16", "fp16"};
 constexpr const char* kLevelNames[] = {"item", "group", "subgroup_matrix", "warp", "warpgroup"};
-constexpr const char* kOperationNames[] = {"gemm",        "gemm_wide",       "gemm_packed", "conv",      "conv_wide",
-                                           "conv_packed", "conv_statistics", "conv_weight", "attention", "attention_gradient",
-                                           "pack"};
+constexpr const char* kOperationNames[] = {
+#define OCL_OPERATION(name, ...) #name,
+#include "kernels/operations.def"
+#undef OCL_OPERATION
+};
 
 /// What a name selects: rows of kernels/kernels.def, and types (one bit per KernelType).
 struct Named {

@@ -21,21 +21,11 @@ enum class KernelId : uint8_t {
 /// Who computes a tile of the output: a work-item, a work-group, a subgroup with matrix instructions, a warp or a warpgroup.
 enum class KernelLevel : uint8_t { k_item, k_group, k_subgroup_matrix, k_warp, k_warpgroup };
 
-/// What a kernel computes. conv is the forward convolution and the gradient of its input. Suffixes name special forms
-/// of a kernel: tiles of 256 columns (wide), packed operands (packed), statistics of the output's channels
-/// (statistics).
+/// What a kernel computes: one value per row of kernels/operations.def, such as KernelOperation::k_gemm.
 enum class KernelOperation : uint8_t {
-  k_gemm,
-  k_gemm_wide,
-  k_gemm_packed,
-  k_conv,
-  k_conv_wide,
-  k_conv_packed,
-  k_conv_statistics,
-  k_conv_weight,
-  k_attention,
-  k_attention_gradient,
-  k_pack
+#define OCL_OPERATION(name, ...) k_##name,
+#include "kernels/operations.def"
+#undef OCL_OPERATION
 };
 
 /// The largest head size that the portable kernels of attention take: a work-group or work-item holds a whole row. Attention

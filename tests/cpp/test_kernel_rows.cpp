@@ -1,5 +1,6 @@
-// tests/cpp/test_kernel_rows.cpp: a new row is enough for a kernel to be listed, chosen, checked and disabled. This
-// program is built with a copy of kernels/kernels.def that has one more row, scratch_row.def (CMakeLists.txt).
+// tests/cpp/test_kernel_rows.cpp: a new row is enough for a kernel to be listed, chosen, checked and disabled, and a row and
+// its functions for an operation. This program is built with copies of kernels/kernels.def and operations.def that have the
+// rows of scratch_kernels.def and scratch_operations.def, too (CMakeLists.txt).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,6 +14,24 @@
 
 using namespace ocl;
 
+// What a new operation adds in its folder of csrc/schedule/families.
+namespace ocl::schedule {
+
+void offer_gemm_group(Draft& draft);
+
+bool computes_gemm_scratch(const KernelRow& row, const ir::Node& node) {
+  return row.level == KernelLevel::k_group && node.kind == ir::NodeKind::kContract && node.sizes[0].is_const(1);
+}
+Refused why_not_gemm_scratch_group(const Draft&) { return std::nullopt; }
+void offer_gemm_scratch_group(Draft& draft) { offer_gemm_group(draft); }
+std::vector<CheckCase> gemm_scratch_cases(const CheckSubject& subject) {
+  CheckCase check;
+  check.kernel = subject.row.id;
+  return {check};
+}
+
+}  // namespace ocl::schedule
+
 namespace {
 
 Caps gpu() {
@@ -24,14 +43,13 @@ Caps gpu() {
   return caps;
 }
 
-/// Returns the kernel that is chosen for a product of bf16 matrices.
-std::string chosen(const Caps& caps) {
+/// Returns the row whose offer is taken for products of bf16 matrices.
+std::string chosen(const Caps& caps, int batch = 1) {
   ir::Builder b;
-  const auto matrix = [&] {
-    return b.input(ir::DType::kBF16, {1, 256, 256}, ir::contiguous_strides({1, 256, 256}), false, false);
-  };
+  const ir::Shape sizes = {batch, 256, 256};
+  const auto matrix = [&] { return b.input(ir::DType::kBF16, sizes, ir::contiguous_strides(sizes), false, false); };
   const ir::Value product = b.contract(matrix(), matrix(), ir::DType::kBF16);
-  b.output(product, ir::contiguous_strides({1, 256, 256}));
+  b.output(product, ir::contiguous_strides(sizes));
   schedule::Options options;
   options.verify = true;
   for (const std::string& line : make_schedule(b.finish(), caps, options).log)
@@ -43,7 +61,7 @@ std::string chosen(const Caps& caps) {
 }  // namespace
 
 TEST_CASE("a new row is all that a kernel needs") {
-  const KernelRow& row = kernel_rows().back();
+  const KernelRow& row = kernel_rows().end()[-2];
   REQUIRE(std::string(row.name) == "gemm_scratch_warp");
   CHECK(kernel_row(row.id).name == row.name);
   CHECK(row.arguments.front().name == "a");
@@ -52,8 +70,9 @@ TEST_CASE("a new row is all that a kernel needs") {
   CHECK(std::any_of(asked.begin(), asked.end(), [&](const schedule::TemplateRow& r) { return r.kernel == row.id; }));
 
   Caps caps = gpu();
+  caps.kernels.remove("gemm_scratch");
   CHECK(chosen(caps) == "gemm_group");
-  // The row of gemm_group comes before the new row, which is the last row.
+  // The row of gemm_group comes before the new row.
   caps.kernels.remove("gemm_group");
   CHECK(chosen(caps) == "");
   caps.kernels.add("gemm_scratch_warp");
@@ -74,6 +93,28 @@ TEST_CASE("a new row is all that a kernel needs") {
     CHECK(!cases.empty());
     for (const checks::CheckCase& check : cases) CHECK(checks::text_of(check).find("void KERNEL_NAME") != std::string::npos);
   }
+}
+
+TEST_CASE("a new operation is a row and the functions of its folder") {
+  const KernelRow& row = kernel_rows().back();
+  REQUIRE(std::string(row.name) == "gemm_scratch_group");
+  CHECK(std::string(name(row.operation)) == "gemm_scratch");
+  Caps caps = gpu();
+  CHECK(chosen(caps) == "gemm_group");
+  caps.kernels.remove("gemm_group");
+  CHECK(chosen(caps) == "gemm_scratch_group");
+  CHECK(chosen(caps, 2) == "");  // The operation does not compute this node, so no row of it is asked.
+  for (const char* disabled : {"gemm_scratch", "gemm_scratch_group"}) {
+    Caps without = caps;
+    without.kernels.remove(disabled);
+    CAPTURE(disabled);
+    CHECK(chosen(without) == "");
+  }
+  const std::vector<checks::CheckCase> cases = schedule::check_cases(row, KernelType::kBf16, MatrixInstructions::kNone);
+  REQUIRE(cases.size() == 1);
+  CHECK(cases[0].kernel == row.id);
+  CHECK_THROWS_WITH_AS(schedule::check_cases(kernel_row(KernelId::k_pack_group), KernelType::kBf16, MatrixInstructions::kNone),
+                       doctest::Contains("no check cases for the operation pack of pack_group"), Error);
 }
 
 TEST_CASE("names of kernels") {

@@ -9,23 +9,6 @@
 
 namespace ocl::schedule {
 
-std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix) {
-  const CheckSubject subject{row, type, matrix};
-  switch (row.operation) {
-    case KernelOperation::k_attention:
-    case KernelOperation::k_attention_gradient:
-      return attention_cases(subject);
-    case KernelOperation::k_gemm:
-    case KernelOperation::k_gemm_wide:
-    case KernelOperation::k_gemm_packed:
-      return gemm_cases(subject);
-    case KernelOperation::k_pack:
-      fail(ErrorKind::kInternal, std::string(row.name) + " is checked with the kernels that read what it packs");
-    default:
-      return conv_cases(subject);
-  }
-}
-
 TensorCoreMath CheckSubject::math() const {
   TensorCoreMath math{};
   math.type = type;

@@ -60,10 +60,5 @@ CheckCase case_of(const Offer& offer, int offset = 0);
 /// the tiles, at sizes that are no multiples of a tile. An offset of 1 makes operands unaligned, so that the kernel copies
 /// them element by element. InternalError if there are no cases for the kernel's operation.
 std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix);
-std::vector<CheckCase> gemm_cases(const CheckSubject& subject);
-std::vector<CheckCase> conv_cases(const CheckSubject& subject);
-/// The allowed error of a result is relative to the sum of the absolute values of its terms, and for the largest scores
-/// relative to at least 1.
-std::vector<CheckCase> attention_cases(const CheckSubject& subject);
 
 }  // namespace ocl::schedule

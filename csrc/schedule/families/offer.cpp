@@ -1,4 +1,4 @@
-// csrc/schedule/families/offer.cpp: combines the rows of kernels/kernels.def with their families, and asks them.
+// csrc/schedule/families/offer.cpp: asks a row for an offer, and compares offers.
 #include "csrc/schedule/families/offer.h"
 
 #include <algorithm>
@@ -6,49 +6,6 @@
 #include "csrc/schedule/layout.h"
 
 namespace ocl::schedule {
-
-#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
-  Refused why_not_##offer(const Draft& draft);                                           \
-  void offer_##offer(Draft& draft);
-#include "kernels/kernels.def"
-#undef OCL_KERNEL
-
-/// Rows that are only launched by other rows are never asked.
-Refused why_not_none(const Draft&) { return "it is launched by another kernel's row"; }
-void offer_none(Draft&) {}
-
-const std::vector<TemplateRow>& template_rows() {
-  static const std::vector<TemplateRow> rows = [] {
-#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
-  {KernelId::k_##name, why_not_##offer, offer_##offer},
-    std::vector<TemplateRow> all = {
-#include "kernels/kernels.def"
-    };
-#undef OCL_KERNEL
-    std::erase_if(all, [](const TemplateRow& row) { return row.make == offer_none; });
-    return all;
-  }();
-  return rows;
-}
-
-bool TemplateRow::computes(const ir::Node& node) const {
-  const KernelRow& row = kernel_row(kernel);
-  switch (row.operation) {
-    case KernelOperation::k_gemm:
-    case KernelOperation::k_gemm_packed:
-      return node.kind == ir::NodeKind::kContract;
-    case KernelOperation::k_conv:
-      return node.kind == ir::NodeKind::kConvolve && node.convolve.kind != ir::ConvolveKind::kWeight;
-    case KernelOperation::k_conv_weight:
-      return node.kind == ir::NodeKind::kConvolve && node.convolve.kind == ir::ConvolveKind::kWeight;
-    case KernelOperation::k_attention:  // The portable kernels also compute the gradients.
-      return node.kind == ir::NodeKind::kAttention &&
-             (!row.on_tensor_cores() || node.attention.kind == ir::AttentionKind::kForward);
-    default:
-      return row.operation == KernelOperation::k_attention_gradient && node.kind == ir::NodeKind::kAttention &&
-             node.attention.kind != ir::AttentionKind::kForward;
-  }
-}
 
 namespace {
 

@@ -110,6 +110,9 @@ Refused first_refusal(const Fit (&rows)[N], const Draft& draft) {
   return std::nullopt;
 }
 
+/// True if the operation of `row` computes the node.
+bool computes(const KernelRow& row, const ir::Node& node);
+
 /// A row of kernels/kernels.def with its family's functions. Rows are asked in their order; the first that does not
 /// refuse is used.
 struct TemplateRow {
@@ -119,8 +122,7 @@ struct TemplateRow {
   const char* name() const { return kernel_row(kernel).name; }
   /// True if the row is for this kind of device: CPUs, or all others.
   bool is_for(const Caps& caps) const { return caps.is_cpu == (kernel_row(kernel).level == KernelLevel::k_item); }
-  /// True if the row is for the node's operation.
-  bool computes(const ir::Node& node) const;
+  bool computes(const ir::Node& node) const { return schedule::computes(kernel_row(kernel), node); }
 };
 const std::vector<TemplateRow>& template_rows();
 

@@ -70,6 +70,8 @@ CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, co
 
 }  // namespace
 
+/// The allowed error of a result is relative to the sum of the absolute values of its terms, and for the largest scores
+/// relative to at least 1.
 std::vector<CheckCase> attention_cases(const CheckSubject& subject) {
   const bool gradient = subject.row.operation == KernelOperation::k_attention_gradient;
   std::vector<CheckCase> cases;

@@ -10,6 +10,16 @@ int64_t head_size(const Draft& d) {
 
 }  // namespace
 
+/// The portable kernels also compute the gradients.
+bool computes_attention(const KernelRow& row, const ir::Node& node) {
+  return node.kind == ir::NodeKind::kAttention &&
+         (!row.on_tensor_cores() || node.attention.kind == ir::AttentionKind::kForward);
+}
+
+bool computes_attention_gradient(const KernelRow&, const ir::Node& node) {
+  return node.kind == ir::NodeKind::kAttention && node.attention.kind != ir::AttentionKind::kForward;
+}
+
 const Fit kKnownHeads = {
     [](const Draft& d) { return constants({d.node().operands[0].sizes[3], d.node().operands[2].sizes[3]}); },
     [](const Draft&) { return std::string("its head size is known only at run time"); }};

@@ -48,6 +48,18 @@ std::string too_short(const Draft& d, int least) {
 
 }  // namespace
 
+bool computes_conv(const KernelRow&, const ir::Node& node) {
+  return node.kind == ir::NodeKind::kConvolve && node.convolve.kind != ir::ConvolveKind::kWeight;
+}
+
+bool computes_conv_statistics(const KernelRow&, const ir::Node& node) {
+  return node.kind == ir::NodeKind::kConvolve && node.convolve.kind == ir::ConvolveKind::kForward;
+}
+
+bool computes_conv_weight(const KernelRow&, const ir::Node& node) {
+  return node.kind == ir::NodeKind::kConvolve && node.convolve.kind == ir::ConvolveKind::kWeight;
+}
+
 Refused why_not_conv_group(const Draft& draft) {
   static const Fit rows[] = {kLoadable};
   return first_refusal(rows, draft);

@@ -40,6 +40,8 @@ std::string text(const ProductSizes& p) {
 
 }  // namespace
 
+bool computes_gemm(const KernelRow&, const ir::Node& node) { return node.kind == ir::NodeKind::kContract; }
+
 Refused why_not_gemm_item(const Draft& draft) {
   static const Fit rows[] = {kLoadable};
   return first_refusal(rows, draft);

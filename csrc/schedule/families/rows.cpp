@@ -1,0 +1,65 @@
+// csrc/schedule/families/rows.cpp: combines the rows of kernels.def and operations.def with the families' functions.
+#include "csrc/schedule/families/case.h"
+#include "csrc/support/error.h"
+
+namespace ocl::schedule {
+
+#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
+  Refused why_not_##offer(const Draft& draft);                                           \
+  void offer_##offer(Draft& draft);
+#include "kernels/kernels.def"
+#undef OCL_KERNEL
+
+#define OCL_OPERATION(name, nodes, cases)                            \
+  bool computes_##nodes(const KernelRow& row, const ir::Node& node); \
+  std::vector<CheckCase> cases##_cases(const CheckSubject& subject);
+#include "kernels/operations.def"
+#undef OCL_OPERATION
+
+/// Rows that are only launched by other rows are never asked.
+Refused why_not_none(const Draft&) { return "it is launched by another kernel's row"; }
+void offer_none(Draft&) {}
+bool computes_none(const KernelRow&, const ir::Node&) { return false; }
+std::vector<CheckCase> none_cases(const CheckSubject& subject) {
+  fail(ErrorKind::kInternal, std::string("kernels/operations.def names no check cases for the operation ") +
+                                 name(subject.row.operation) + " of " + subject.row.name);
+}
+
+const std::vector<TemplateRow>& template_rows() {
+  static const std::vector<TemplateRow> rows = [] {
+#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
+  {KernelId::k_##name, why_not_##offer, offer_##offer},
+    std::vector<TemplateRow> all = {
+#include "kernels/kernels.def"
+    };
+#undef OCL_KERNEL
+    std::erase_if(all, [](const TemplateRow& row) { return row.make == offer_none; });
+    return all;
+  }();
+  return rows;
+}
+
+bool computes(const KernelRow& row, const ir::Node& node) {
+  switch (row.operation) {
+#define OCL_OPERATION(name, nodes, cases) \
+  case KernelOperation::k_##name:         \
+    return computes_##nodes(row, node);
+#include "kernels/operations.def"
+#undef OCL_OPERATION
+  }
+  return false;
+}
+
+std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix) {
+  const CheckSubject subject{row, type, matrix};
+  switch (row.operation) {
+#define OCL_OPERATION(name, nodes, cases) \
+  case KernelOperation::k_##name:         \
+    return cases##_cases(subject);
+#include "kernels/operations.def"
+#undef OCL_OPERATION
+  }
+  return {};
+}
+
+}  // namespace ocl::schedule
