@@ -8,7 +8,7 @@
 #include "csrc/checks/check_text.h"
 #include "csrc/ir/builder.h"
 #include "csrc/kernels/caps.h"
-#include "csrc/schedule/families/offer.h"
+#include "csrc/schedule/families/tiles.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/support/error.h"
 
@@ -115,6 +115,25 @@ TEST_CASE("a new operation is a row and the functions of its folder") {
   CHECK(cases[0].kernel == row.id);
   CHECK_THROWS_WITH_AS(schedule::check_cases(kernel_row(KernelId::k_pack_group), KernelType::kBf16, MatrixInstructions::kNone),
                        doctest::Contains("no check cases for the operation pack of pack_group"), Error);
+}
+
+TEST_CASE("a tile that the kernel cannot have is an error") {
+  const schedule::GroupTile good = {.rows = 32,
+                                    .columns = 64,
+                                    .item_rows = 4,
+                                    .item_columns = 8,
+                                    .registers = 80,
+                                    .summed = 90,
+                                    .rate = 0.6,
+                                    .source = "estimate"};
+  CHECK(schedule::fitting_tiles(gpu(), {good}, 64).size() == 1);
+  std::vector<schedule::GroupTile> wrong(4, good);
+  wrong[0].rows = 24;
+  wrong[1].item_columns = 6;
+  wrong[2].columns = 16;
+  wrong[3].registers = 0;
+  for (const schedule::GroupTile& tile : wrong)
+    CHECK_THROWS_WITH_AS(schedule::fitting_tiles(gpu(), {good, tile}, 64), doctest::Contains("in tiles.def is wrong"), Error);
 }
 
 TEST_CASE("names of kernels") {

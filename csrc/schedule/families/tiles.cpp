@@ -1,6 +1,8 @@
 // csrc/schedule/families/tiles.cpp: chooses tiles of the portable kernels.
 #include "csrc/schedule/families/tiles.h"
 
+#include "csrc/support/error.h"
+
 namespace ocl::schedule {
 
 using ir::IndexExpr;
@@ -52,6 +54,10 @@ int choose_tiles_per_item(Draft& draft, int64_t tiles, int64_t other_items, int 
 
 std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth) {
   std::vector<GroupTile> fitting;
+  for (const GroupTile& tile : among)
+    OCL_ASSERT(tile.is_possible(), "the row of the tile " + tile.name() +
+                                       " in tiles.def is wrong: item rows and item columns are 4 or 8, rows and columns "
+                                       "multiples of 4 times as many, and registers, summed and rate above 0");
   for (const GroupTile& tile : among)
     // The two staged tiles must fit into local memory.
     if (tile.items() <= caps.max_group_size && 2 * 16 * (tile.rows + tile.columns + 8) * 4 <= caps.local_bytes &&

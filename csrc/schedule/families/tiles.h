@@ -54,6 +54,11 @@ struct GroupTile {
   double rate;         // Speed on a full device, relative to the best tile of the kernel.
   const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
   int items() const { return rows / item_rows * (columns / item_columns); }
+  /// True if the kernel can be built with the tile. The rows of tiles.def may be wrong.
+  bool is_possible() const {
+    const auto divides = [](int item, int whole) { return (item == 4 || item == 8) && whole > 0 && whole % (4 * item) == 0; };
+    return divides(item_rows, rows) && divides(item_columns, columns) && registers > 0 && summed > 0 && rate > 0;
+  }
   std::string name() const { return std::to_string(rows) + "x" + std::to_string(columns); }
 };
 /// Returns the number of tiles of `others` outputs of rows x columns.
@@ -69,7 +74,8 @@ double tile_cost(const Caps& caps, const Tile& tile, int64_t rows, int64_t colum
   return static_cast<double>(waves) * tile.rows * tile.columns / tile.rate;
 }
 /// Returns the tiles that the device has the work-items, local memory and registers for, with sums of `depth` products. Of
-/// tiles with equal rows and columns, returns the first. If no tile fits, returns one with the fewest work-items.
+/// tiles with equal rows and columns, returns the first. If no tile fits, returns one with the fewest work-items. InternalError
+/// for a tile that is not possible.
 std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth);
 /// Returns the tile of `among` with the lowest tile_cost. The choice is the knob "tile".
 GroupTile choose_group_tile(Draft& draft, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others);
