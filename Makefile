@@ -16,7 +16,7 @@ WERROR ?= OFF
 RECORD ?=
 RECORDED = $(if $(RECORD),--record $(RECORD))
 
-.PHONY: demo test wheel try-wheel sweep conformance sanitize windows stress process_ends torch_distributed fuzz fresh oclgrind offline docs lint bench clean
+.PHONY: demo test wheel try-wheel sweep conformance sanitize windows arm stress process_ends torch_distributed fuzz fresh oclgrind offline docs lint bench clean
 .PHONY: setup build tests_setup
 
 demo: build
@@ -51,6 +51,10 @@ sanitize: tests_setup $(if $(RECORD),build)
 # The C++ core for Windows, built with mingw-w64, and its tests in Wine. Debian: g++-mingw-w64-x86-64-posix, wine, wine64, tcl, dpkg-dev.
 windows: tests_setup
 	PATH=$(abspath $(BIN)):$$PATH VIRTUAL_ENV=$(abspath $(VENV)) WERROR=$(WERROR) scripts/windows.sh
+
+# The C++ core for 64-bit Arm, and its tests in QEMU with PoCL for Arm. Debian: g++-aarch64-linux-gnu, qemu-user.
+arm: tests_setup
+	PATH=$(abspath $(BIN)):$$PATH WERROR=$(WERROR) scripts/arm.sh
 
 # Random plans, eager ops, copies and frees over streams, threads and devices; results are compared with a sequential
 # run.

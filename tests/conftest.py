@@ -52,7 +52,7 @@ def torch_has_cuda():
 
 
 # Names that `needs` accepts besides: the programs that the machine must have.
-PROGRAMS = {"wine": ("x86_64-w64-mingw32-g++", "wine")}
+PROGRAMS = {"wine": ("x86_64-w64-mingw32-g++", "wine"), "qemu": ("aarch64-linux-gnu-g++", "qemu-aarch64")}
 
 
 def pytest_addoption(parser):

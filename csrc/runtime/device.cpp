@@ -22,6 +22,13 @@ constexpr int kMaxDevices = 64;
 
 using Listed = ListedDevice;
 
+// How to get a runtime for the CPU. pip has one for x86-64 only.
+#if defined(__x86_64__) || defined(_M_X64)
+constexpr char kCpuRuntime[] = "pip install torch-ocl-compile[cpu]";
+#else
+constexpr char kCpuRuntime[] = "apt install pocl-opencl-icd";
+#endif
+
 constexpr std::chrono::seconds kPatience{20};  // How long an ending process waits for enqueued work.
 
 void CL_CALLBACK context_message(const char* text, const void*, size_t, void*) {
@@ -171,10 +178,8 @@ class DeviceTable {
     list_locked();
     if (index < 0 || index >= static_cast<int>(selected_.size())) {
       if (selected_.empty())
-        fail(ErrorKind::kConfig,
-             "no OpenCL device was found; install a runtime: pip install torch-ocl-compile[cpu], or your GPU's "
-             "driver" +
-                 problem_lines());
+        fail(ErrorKind::kConfig, std::string("no OpenCL device was found; install a runtime: ") + kCpuRuntime +
+                                     ", or your GPU's driver" + problem_lines());
       fail(ErrorKind::kConfig, "device ocl:" + std::to_string(index) + " does not exist; there are " + names(selected_));
     }
     if (Device* device = devices_[index].load()) return *device;

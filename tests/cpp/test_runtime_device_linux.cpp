@@ -1,6 +1,7 @@
 // tests/cpp/test_runtime_device_linux.cpp: listing and selection of devices. Both happen once, so each case runs in a forked
 // process.
 #include <doctest/doctest.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,20 @@ TEST_CASE("GPUs come first, then accelerators, then CPUs; emulators are left out
   const auto rank = [](const std::string& line) { return line.rfind("GPU", 0) == 0 ? 0 : line.rfind("CPU", 0) == 0 ? 2 : 1; };
   CHECK(std::is_sorted(devices.begin(), devices.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); }));
   for (const std::string& line : devices) CHECK(line.find("mulation") == std::string::npos);
+}
+
+TEST_CASE("without a device the error names a runtime that there is for this processor") {
+  const std::string text = in_child([] {
+    setenv("OCL_ICD_VENDORS", "/nowhere/", 1);
+    configure_devices("", {});
+    return Device::get(0).name();
+  });
+  utsname machine{};
+  uname(&machine);
+  const bool x86 = std::string(machine.machine) == "x86_64";
+  CHECK(text.rfind(error_of(ErrorKind::kConfig), 0) == 0);
+  CHECK((text.find("pip install torch-ocl-compile[cpu]") != std::string::npos) == x86);
+  CHECK((text.find("apt install pocl-opencl-icd") != std::string::npos) == !x86);
 }
 
 TEST_CASE("a selection picks and orders by index and by name") {

@@ -1,4 +1,4 @@
-# tests/no_device/test_windows.py: the C++ core for Windows, built with mingw-w64; its tests run in Wine.
+# tests/no_device/test_cross_builds.py: the C++ core for Windows, whose tests run in Wine, and for Arm, whose tests run in QEMU.
 from __future__ import annotations
 
 import os
@@ -11,11 +11,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.needs("wine", "sweep")
-def test_the_core_builds_for_windows_and_its_tests_pass_in_wine():
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("windows.sh", marks=pytest.mark.needs("wine", "sweep")),
+        pytest.param("arm.sh", marks=pytest.mark.needs("qemu", "sweep")),
+    ],
+)
+def test_the_core_builds_for_other_machines_and_its_tests_pass_there(script):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # cmake, ninja and ctest of pip
     done = subprocess.run(
-        [ROOT / "scripts" / "windows.sh"],
+        [ROOT / "scripts" / script],
         env=os.environ | {"PATH": path, "VIRTUAL_ENV": sys.prefix, "WERROR": "ON"},
         capture_output=True,
         text=True,
