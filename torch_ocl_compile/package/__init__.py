@@ -8,5 +8,8 @@ from ocl_run import Model as Model
 from ocl_run import load as load
 from torch_ocl_compile.package.save import Method as Method
 from torch_ocl_compile.package.save import save as save
+from torch_ocl_compile.package.training import TrainingStep as TrainingStep
+from torch_ocl_compile.package.training import adam as adam
+from torch_ocl_compile.package.training import sgd as sgd
 
-__all__ = ["Method", "Model", "load", "save"]
+__all__ = ["Method", "Model", "TrainingStep", "adam", "load", "save", "sgd"]

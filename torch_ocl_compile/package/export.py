@@ -27,6 +27,8 @@ from torch_ocl_compile.lowering.random import functionalise
 from torch_ocl_compile.lowering.symbolic import Number, Symbols
 
 aten = torch.ops.aten
+# Kinds of results that are the new values of tensors.
+_WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
 @dataclass
@@ -99,7 +101,7 @@ class Exported:
                 if spec.kind is OutputKind.USER_OUTPUT:
                     results.append(self.dense(node))
                     continue
-                if spec.kind not in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+                if spec.kind not in _WRITES:
                     raise UnsupportedError(f"a package cannot have a result of kind {spec.kind.name}")
                 position = self.position_of(spec)
                 place = self.placeholders[position]
@@ -117,9 +119,9 @@ class Exported:
         return results
 
     def position_of(self, spec: Any) -> int:
-        if spec.kind is OutputKind.BUFFER_MUTATION:
-            return self.targets.index(spec.target)
-        return next(i for i, n in enumerate(self.placeholders) if n.name == spec.target)
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            return next(i for i, n in enumerate(self.placeholders) if n.name == spec.target)
+        return self.targets.index(spec.target)
 
     def dense(self, node: Any) -> Any:
         """Returns a node with the value of `node` in row-major order."""
