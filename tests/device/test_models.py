@@ -67,7 +67,7 @@ def forward_and_gradients(model, run, x, y):
     named = {"output": out, "loss": loss, "input gradient": x.grad}
     named |= {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
     named |= {f"buffer {name}": b for name, b in model.named_buffers() if b.is_floating_point()}
-    return {name: t.detach().double().cpu() for name, t in named.items()}
+    return {name: t.detach().cpu().double() for name, t in named.items()}
 
 
 def check_network(name, batch, size, train, ocl_device, tmp_path, **options):
