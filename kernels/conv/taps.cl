@@ -1,7 +1,16 @@
-// kernels/conv/taps.cl: steps through the depth of a convolution on tensor cores, as an implicit GEMM. The depth
-// consists of the taps that are used, and of the channels of each tap.
+// kernels/conv/taps.cl: steps through the depth of a convolution on tensor cores, as an implicit GEMM, and the macros of
+// such kernels. The depth consists of the taps that are used, and of the channels of each tap.
 #ifndef DATA_GRADIENT
 #define DATA_GRADIENT 0  // 1: gradient with respect to the input
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
+#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
+#define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
+// the statistics follow the last element of y
+#define STORE1(value, which, slice, k) \
+  (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * slices + (slice)) * (get_global_size(1) * K) + (k)] = (value))
 #endif
 #define OUTSIDE (-0x4000)  // a coordinate that stays outside the image for every tap
 

@@ -21,15 +21,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_warpgroup
 #endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
-#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
-#define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
-// the statistics follow the last element of y
-#define STORE1(value, which, slice, k) \
-  (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * slices + (slice)) * (get_global_size(1) * K) + (k)] = (value))
-#endif
 #if B_PACKED
 #define FILTER_T float
 #else

@@ -16,19 +16,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_warpgroup
 #endif
-#ifndef DY_DENSE
-#define DY_DENSE 0  // 1: the stride between pixels of dy is dy_w across rows and images too
-#endif
-#define OUTSIDE (-0x10000)  // a coordinate that stays outside the image for every pixel
-#ifndef STORED_C
-#define STORED_C C  // channels that are stored: less than C if x is padded to whole chunks of channels
-#endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
-#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))
-#define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
-#define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
-#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides

@@ -1,17 +1,5 @@
-// kernels/tensor_core/subgroup_matrix.cl: matrix instructions of a subgroup (DPAS, WMMA, MFMA), staging of both
-// operands, and the multiply loop. Comes after tensor_core/types.cl.
-//
-// A work-group computes a TILE_M x TILE_N tile of C in fp32. Each of its subgroups computes SUB_M x SUB_N of the tile
-// in fragments of FRAG_M x FRAG_N. A step stages 64 bytes of the depth of each row of A and each column of B in local
-// memory.
-//
-//                    TILE_N           local memory:  a [TILE_M][STAGE_ROW], b [TILE_N][STAGE_ROW]
-//                +------+------+      Both have contiguous depth, whatever their order in global memory is, because
-//                | sub- | sub- |      each lane reads neighbours along the depth. STAGE_ROW is an odd number of chunks
-//         SUB_M  |group |group |      of 16 bytes, so that 8 rows which are read at once lie in different banks.
-//        TILE_M  |  0   |  1   |
-//                +------+------+
-//                 SUB_N
+// kernels/tensor_core/subgroup_matrix.cl: matrix instructions of a subgroup (DPAS, WMMA, MFMA), and how their operands
+// are read from local memory. Comes after tensor_core/types.cl.
 //
 // One macro says which instructions there are:
 //
@@ -100,11 +88,12 @@ typedef PartA PartB;
 #define SUBS_N (TILE_N / SUB_N)  // subgroups along the columns
 #define SUBGROUPS (TILE_M / SUB_M * SUBS_N)
 #define GROUP_SIZE (SUBGROUPS * LANES)
-#define FRAGS_M (SUB_M / FRAG_M)
-#define FRAGS_N (SUB_N / FRAG_N)
 
 // ---- instructions ----
 // Returns c + a * b for the operands of one instruction.
+#if defined(IN_HALF)
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#endif
 #if defined(MATRIX_DPAS)
 #if defined(IN_BF16)
 #define DPAS intel_sub_group_bf16_bf16_matrix_mad_k16
@@ -119,11 +108,7 @@ float8 __attribute__((overloadable)) DPAS(int8 a, int8 b, float8 c);
 float8 __attribute__((overloadable)) DPAS(short8 a, int8 b, float8 c);
 #define INSTRUCTION(a, b, c) DPAS(as_short8(a), as_int8(b), c)
 #endif
-#else
-#if defined(IN_HALF)
-#pragma OPENCL EXTENSION cl_khr_fp16 : enable
-#endif
-#if defined(MATRIX_WMMA) && MATRIX_WMMA == 11
+#elif defined(MATRIX_WMMA) && MATRIX_WMMA == 11
 #if defined(IN_BF16)
 #define INSTRUCTION(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(as_short16(a), as_short16(b), c)
 #else
@@ -144,24 +129,34 @@ float8 __attribute__((overloadable)) DPAS(short8 a, int8 b, float8 c);
 #else
 #define INSTRUCTION(a, b, c) __builtin_amdgcn_mfma_f32_32x32x4bf16(as_short2(a), as_short2(b), c, 0, 0, 0)
 #endif
-#endif
 ALWAYS_INLINE FragmentC multiply_parts(const PartA a, const PartB b, const FragmentC c) {
   return INSTRUCTION(a, b, c);
 }
+#if HALVES
+// Returns two floats rounded to the operands' 16-bit type, `first` in the low half of the result.
+ALWAYS_INLINE uint two_halves(const float first, const float second) {
+#if defined(IN_HALF)
+  return as_ushort((half)first) | (uint)as_ushort((half)second) << 16;
+#else  // to nearest, ties to even; no NaN of a computation overflows here
+  const uint2 x = as_uint2((float2)(first, second)), rounded = x + 0x7fffu + (x >> 16 & 1u);
+  return rounded.x >> 16 | (rounded.y & 0xffff0000u);
+#endif
+}
+#endif
+#ifndef MATRIX_DPAS
+// Returns x of the other lane that has elements of the same column of C.
+ALWAYS_INLINE uint other_half(const uint x) {
+  return __builtin_amdgcn_ds_bpermute((get_local_id(0) % LANES ^ LANES / 2) * 4, x);
+}
+#endif
+// Returns 2^x with an error of a few units in the last place. A subnormal result may become zero.
+ALWAYS_INLINE float exp2_of(const float x) {
+  return native_exp2(x);
+}
 
 // ---- where an element lies ----
-#define STEP_K (4 * CHUNK)  // depth of a step
-#define STAGE_ROW (STEP_K + CHUNK)  // elements from a row of a stage to the next
-#define STAGE_BYTES ((TILE_M + TILE_N) * STAGE_ROW * (HALVES ? 2 : 4))
 ALWAYS_INLINE int lane_id(void) {
   return get_local_id(0) % LANES;
-}
-// The first row and column of the subgroup in the tile.
-ALWAYS_INLINE int sub_row(void) {
-  return get_local_id(0) / LANES / SUBS_N * SUB_M;
-}
-ALWAYS_INLINE int sub_column(void) {
-  return get_local_id(0) / LANES % SUBS_N * SUB_N;
 }
 // Return the row and the column of the lane's element i of a fragment of C.
 ALWAYS_INLINE int fragment_row(const int i) {
@@ -178,26 +173,32 @@ ALWAYS_INLINE int fragment_column(void) {
 }
 
 // ---- fragments ----
-// Return the lane's part of a fragment that begins at row and depth 0 of `from`, in a stage.
-ALWAYS_INLINE FragmentB read_b(__local const OPERAND_T* from) {
-  __local const uint4* row = (__local const uint4*)(from + fragment_column() * STAGE_ROW);
+// Returns the lane's part of a row of A, or a column of B, that begins at `line`, in local memory.
+ALWAYS_INLINE FragmentB read_line(__local const OPERAND_T* line) {
+  __local const uint4* chunks = (__local const uint4*)line;
 #if defined(MATRIX_DPAS) || (defined(MATRIX_WMMA) && MATRIX_WMMA == 11)
-  return (uint8)(row[0], row[1]);
+  return (uint8)(chunks[0], chunks[1]);
 #else
-  return row[lane_id() / FRAG_N];
+  return chunks[lane_id() / FRAG_N];
 #endif
 }
-ALWAYS_INLINE FragmentA read_a(__local const OPERAND_T* from) {
+// Return the lane's part of a fragment that begins at row and depth 0 of `from`. row: elements from a row of A, or a
+// column of B, to the next.
+ALWAYS_INLINE FragmentB read_b(__local const OPERAND_T* from, const int row) {
+  return read_line(from + fragment_column() * row);
+}
+ALWAYS_INLINE FragmentA read_a(__local const OPERAND_T* from, const int row) {
 #if defined(MATRIX_DPAS)
 #if MATRIX_DPAS == 8
   __local const uint* at = (__local const uint*)from + lane_id();
 #else
   __local const ushort* at = from + lane_id();
 #endif
-  const int row = MATRIX_DPAS == 8 ? STAGE_ROW / 2 : STAGE_ROW;
-  return (FragmentA)(at[0], at[row], at[2 * row], at[3 * row], at[4 * row], at[5 * row], at[6 * row], at[7 * row]);
+  const int next = MATRIX_DPAS == 8 ? row / 2 : row;
+  return (FragmentA)(at[0], at[next], at[2 * next], at[3 * next], at[4 * next], at[5 * next], at[6 * next],
+                     at[7 * next]);
 #else
-  return read_b(from);
+  return read_b(from, row);
 #endif
 }
 // Returns c + a * b for fragments.
@@ -211,33 +212,54 @@ ALWAYS_INLINE FragmentC multiply(const FragmentA a, const FragmentB b, const Fra
                         multiply_parts(a.s2, b.s2, multiply_parts(a.s1, b.s1, multiply_parts(a.s0, b.s0, c))));
 #endif
 }
-// total += a * b for one step. total[i * FRAGS_N + j] is the fragment at row i * FRAG_M and column j * FRAG_N of the
-// subgroup.
-ALWAYS_INLINE void multiply_step(FragmentC* total, __local const OPERAND_T* stage) {
-  __local const OPERAND_T *a = stage + sub_row() * STAGE_ROW, *b = stage + (TILE_M + sub_column()) * STAGE_ROW;
-  OCL_UNROLL
-  for (int k = 0; k < STEP_K; k += FRAG_K) {
-    FragmentB columns[FRAGS_N];
-    OCL_UNROLL
-    for (int j = 0; j < FRAGS_N; ++j) columns[j] = read_b(b + j * FRAG_N * STAGE_ROW + k);
-    OCL_UNROLL
-    for (int i = 0; i < FRAGS_M; ++i) {
-      const FragmentA rows = read_a(a + i * FRAG_M * STAGE_ROW + k);
-      OCL_UNROLL
-      for (int j = 0; j < FRAGS_N; ++j) total[i * FRAGS_N + j] = multiply(rows, columns[j], total[i * FRAGS_N + j]);
-    }
-  }
+
+// ---- ordered fragments ----
+// If the rows of A are read in another order, the elements of a column of C that a lane has are CHUNK
+// neighbours at a time (8 with DPAS and WMMA), and are those that the lane must give as a part of B. So a result becomes an operand without an
+// exchange, except with WMMA 11, where two lanes need all elements.
+#define LANE_SUMS (FRAG_M * FRAG_N / LANES)  // elements of C that a lane has
+#define LANE_PART (FRAG_K * FRAG_N / LANES)  // elements of C that a lane gives to one fragment of B
+// Returns the row that the lane's element i of a fragment of C stands for.
+ALWAYS_INLINE int ordered_row(const int i) {
+#if defined(MATRIX_DPAS)
+  return i;
+#else
+  return i / CHUNK * 2 * CHUNK + lane_id() / FRAG_N * CHUNK + i % CHUNK;
+#endif
+}
+// Does what read_a does, in this order.
+ALWAYS_INLINE FragmentA read_ordered_a(__local const OPERAND_T* from, const int row) {
+#if defined(MATRIX_WMMA) && MATRIX_WMMA == 11
+  return read_line(from + (lane_id() % 2 * 8 + lane_id() % FRAG_N / 2) * row);
+#elif defined(MATRIX_MFMA) && CHUNK == 8
+  const int line = lane_id() % FRAG_N;
+  return read_line(from + (line / 16 * 16 + line / 4 % 2 * 8 + line / 8 % 2 * 4 + line % 4) * row);
+#else
+  return read_a(from, row);
+#endif
+}
+// Returns fragment number `at` of B: its depth are the rows of an ordered C. c: the lane's elements.
+ALWAYS_INLINE FragmentB ordered_b(const float* c, const int at) {
+  const float* x = c + at * LANE_PART;
+#if !HALVES
+  return as_uint4((float4)(x[0], x[1], x[2], x[3]));
+#else
+  const uint4 own =
+      (uint4)(two_halves(x[0], x[1]), two_halves(x[2], x[3]), two_halves(x[4], x[5]), two_halves(x[6], x[7]));
+#if defined(MATRIX_DPAS)
+  return (uint8)(own, two_halves(x[8], x[9]), two_halves(x[10], x[11]), two_halves(x[12], x[13]),
+                 two_halves(x[14], x[15]));
+#elif defined(MATRIX_WMMA) && MATRIX_WMMA == 11
+  const uint4 other = (uint4)(other_half(own.x), other_half(own.y), other_half(own.z), other_half(own.w));
+  return lane_id() < FRAG_N ? (uint8)(own, other) : (uint8)(other, own);
+#else
+  return own;
+#endif
+#endif
 }
 
-// ---- staging ----
-// A work-item loads and keeps CHUNKS(width) chunks of an operand in each step. If the depth is contiguous (rows 1), a
-// chunk lies along the depth. Otherwise it lies along the width, and the chunks of DEPTHS neighbouring depths are
-// transposed together, so that 4 bytes are written at once.
-#define DEPTHS (HALVES ? 2 : 1)
-#define ROW_CHUNKS(width) (((width) * 4 + GROUP_SIZE - 1) / GROUP_SIZE)
-#define BLOCKS(width) (((width) * 4 / DEPTHS + GROUP_SIZE - 1) / GROUP_SIZE)
-#define CHUNKS(width) (DEPTHS * BLOCKS(width))
-
+// ---- copies into local memory ----
+#define DEPTHS (HALVES ? 2 : 1)  // neighbouring depths whose chunks are transposed together
 // Returns CHUNK elements of `from`, `stride` elements apart. The first `valid` elements are inside the matrix; the
 // others are zeros. direct: 1 if `stride` is 1 and `from` lies at a multiple of 16 bytes.
 ALWAYS_INLINE uint4 load_chunk(__global const OPERAND_T* from, const long stride, const int valid, const int direct) {
@@ -251,172 +273,24 @@ ALWAYS_INLINE uint4 load_chunk(__global const OPERAND_T* from, const long stride
   return as_uint4((float4)(x[0], x[1], x[2], x[3]));
 #endif
 }
-// Writes to the stage chunk or block number i of this work-item, which begins at held[0]. width: TILE_M or TILE_N.
-ALWAYS_INLINE void keep_row(__local OPERAND_T* to, const uint4* held, const int i, const int width) {
-  const int at = get_local_id(0) + i * GROUP_SIZE;
-  if (width * 4 % GROUP_SIZE == 0 || at < width * 4)
-    *(__local uint4*)(to + at / 4 * STAGE_ROW + at % 4 * CHUNK) = held[0];
-}
-ALWAYS_INLINE void keep_block(__local OPERAND_T* to, const uint4* held, const int i, const int width) {
-  const int at = get_local_id(0) + i * GROUP_SIZE;
-  if (width * 4 / DEPTHS % GROUP_SIZE != 0 && at >= width * 4 / DEPTHS) return;
-  __local uint* column = (__local uint*)(to + at / 16 * CHUNK * STAGE_ROW) + at % 16;
-  const int row = STAGE_ROW / DEPTHS;
+// Writes DEPTHS chunks, of neighbouring depths, transposed to CHUNK rows. row: elements from a row to the next.
+ALWAYS_INLINE void keep_transposed(__local OPERAND_T* to, const uint4* held, const int row) {
+  __local uint* column = (__local uint*)to;
+  const int next = row / DEPTHS;
 #if HALVES
   const uint4 even = (held[0] & 0xffffu) | held[1] << 16, odd = held[0] >> 16 | (held[1] & 0xffff0000u);
   column[0] = even.x;
-  column[row] = odd.x;
-  column[2 * row] = even.y;
-  column[3 * row] = odd.y;
-  column[4 * row] = even.z;
-  column[5 * row] = odd.z;
-  column[6 * row] = even.w;
-  column[7 * row] = odd.w;
+  column[next] = odd.x;
+  column[2 * next] = even.y;
+  column[3 * next] = odd.y;
+  column[4 * next] = even.z;
+  column[5 * next] = odd.z;
+  column[6 * next] = even.w;
+  column[7 * next] = odd.w;
 #else
   column[0] = held[0].x;
-  column[row] = held[0].y;
-  column[2 * row] = held[0].z;
-  column[3 * row] = held[0].w;
+  column[next] = held[0].y;
+  column[2 * next] = held[0].z;
+  column[3 * next] = held[0].w;
 #endif
-}
-// Keeps all chunks of an operand.
-ALWAYS_INLINE void keep(__local OPERAND_T* to, const uint4* held, const int width, const int rows) {
-  if (rows) {
-    OCL_UNROLL
-    for (int i = 0; i < ROW_CHUNKS(width); ++i) keep_row(to, held + i, i, width);
-  } else {
-    OCL_UNROLL
-    for (int i = 0; i < BLOCKS(width); ++i) keep_block(to, held + i * DEPTHS, i, width);
-  }
-}
-// The part of an operand that one work-item loads in each step.
-typedef struct {
-  __global const OPERAND_T* from;  // the first chunk of the next step
-  long along_width, along_depth;  // strides in elements
-  int width_left, depth_left;  // elements of the matrix that remain from `from` on, in each direction
-} OperandShare;
-// Returns this work-item's share of an operand. Its depth is the direction of K, its width the direction of M or N.
-// matrix: the first row of the tile. left: number of rows from there on. rows: 1 if the operand is contiguous along its
-// depth.
-ALWAYS_INLINE OperandShare share_of(__global const OPERAND_T* matrix, const long along_width, const long along_depth,
-                                    const int left, const int K, const int rows) {
-  const int item = get_local_id(0);
-  const int w = rows ? item / 4 : item / 16 * CHUNK, d = rows ? item % 4 * CHUNK : item % 16 * DEPTHS;
-  const OperandShare share = {matrix + w * along_width + d * along_depth, along_width, along_depth, left - w, K - d};
-  return share;
-}
-// Loads the next step's chunks of this work-item. rows, direct: as for share_of and load_chunk.
-ALWAYS_INLINE void fetch(uint4* held, OperandShare* share, const int width, const int rows, const int direct) {
-  const int step = rows ? GROUP_SIZE / 4 : GROUP_SIZE / 16 * CHUNK, count = rows ? ROW_CHUNKS(width) : BLOCKS(width);
-  OCL_UNROLL
-  for (int i = 0; i < count; ++i) {
-    __global const OPERAND_T* from = share->from + i * (step * share->along_width);
-    const int width_left = share->width_left - i * step;
-    if (rows) {
-      held[i] = load_chunk(from, share->along_depth, width_left > 0 ? share->depth_left : 0, direct);
-    } else {
-      OCL_UNROLL
-      for (int j = 0; j < DEPTHS; ++j)
-        held[i * DEPTHS + j] = load_chunk(from + j * share->along_depth, share->along_width,
-                                          share->depth_left > j ? width_left : 0, direct);
-    }
-  }
-  share->from += STEP_K * share->along_depth;
-  share->depth_left -= STEP_K;
-}
-
-// Writes to total the product a * b over `steps` steps. LOAD loads the next step into a_held and b_held.
-#if HALVES
-#define SUM_STEPS 0
-#else
-#define SUM_STEPS (256 / STEP_K)  // steps after which a running sum of floats is added to the total
-#endif
-#ifdef MATRIX_DPAS
-#define LOADS_AHEAD 0  // 1: the next step is loaded while the current one is multiplied
-#else
-#define LOADS_AHEAD 1
-#endif
-#define MULTIPLY_STEPS(total, stage, steps, a_rows, b_rows, LOAD)                          \
-  {                                                                                        \
-    FragmentC sum[FRAGS_M * FRAGS_N];                                                      \
-    OCL_UNROLL                                                                             \
-    for (int i = 0; i < FRAGS_M * FRAGS_N; ++i) total[i] = sum[i] = (FragmentC)(0.0f);     \
-    if (LOADS_AHEAD) LOAD;                                                                 \
-    for (int step = 0; step < steps; ++step) {                                             \
-      if (!LOADS_AHEAD) LOAD;                                                              \
-      barrier(CLK_LOCAL_MEM_FENCE); /* all have read the step before */                    \
-      keep(stage, a_held, TILE_M, a_rows);                                                 \
-      keep(stage + TILE_M * STAGE_ROW, b_held, TILE_N, b_rows);                            \
-      barrier(CLK_LOCAL_MEM_FENCE);                                                        \
-      if (LOADS_AHEAD && step + 1 < steps) LOAD;                                           \
-      multiply_step(SUM_STEPS ? sum : total, stage);                                       \
-      if (SUM_STEPS && ((step & (SUM_STEPS - 1)) == SUM_STEPS - 1 || step + 1 == steps)) { \
-        OCL_UNROLL                                                                         \
-        for (int i = 0; i < FRAGS_M * FRAGS_N; ++i) {                                      \
-          total[i] += sum[i];                                                              \
-          sum[i] = (FragmentC)(0.0f);                                                      \
-        }                                                                                  \
-      }                                                                                    \
-    }                                                                                      \
-  }
-
-// ---- stores ----
-// A lane has one column of a fragment of C. Through local memory, it gets vectors of VW neighbours of a row instead:
-// each subgroup writes a slab of FRAG_M x SLAB_N sums, then its lanes read vectors.
-#define SLAB_N (SUB_N < 32 ? SUB_N : 32)
-#define SLAB_ROW (SLAB_N + 4)  // floats from a row of the slab to the next
-#define SLABS (FRAGS_M * (SUB_N / SLAB_N))
-#define SLAB_FRAGS (SLAB_N / FRAG_N)
-#define SLAB_VECTORS (FRAG_M * SLAB_N / VW / LANES)  // vectors of a lane
-#define SLAB_BYTES (SUBGROUPS * FRAG_M * SLAB_ROW * 4)
-#define LOCAL_BYTES (STAGE_BYTES > SLAB_BYTES ? STAGE_BYTES : SLAB_BYTES)
-typedef VEC RowVector;
-// If the epilogue is long, the loop over slabs is not unrolled, because the unrolled code would not fit in the
-// instruction cache. Otherwise it is unrolled. Then moving the sums to the front (next_slab) needs no instructions.
-#if LONG_STORES
-#define UNROLL_STORES OCL_NO_UNROLL
-#else
-#define UNROLL_STORES OCL_UNROLL
-#endif
-
-// Returns the subgroup's slab.
-ALWAYS_INLINE __local float* slab_of(__local uint4* local_memory) {
-  return (__local float*)local_memory + get_local_id(0) / LANES * FRAG_M * SLAB_ROW;
-}
-// Writes the next slab, from the first fragments of `total`. The remaining fragments move to the front. All work-items
-// of the group must call it together.
-ALWAYS_INLINE void next_slab(__local float* slab, FragmentC* total) {
-  barrier(CLK_LOCAL_MEM_FENCE);  // all have read the stage, or the slab before
-  OCL_UNROLL
-  for (int j = 0; j < SLAB_FRAGS; ++j) {
-    const float* sums = (const float*)(total + j);
-    OCL_UNROLL
-    for (int i = 0; i < FRAG_M * FRAG_N / LANES; ++i)
-      slab[fragment_row(i) * SLAB_ROW + j * FRAG_N + fragment_column()] = sums[i];
-  }
-  OCL_UNROLL
-  for (int i = 0; i < FRAGS_M * FRAGS_N - SLAB_FRAGS; ++i) total[i] = total[i + SLAB_FRAGS];
-  barrier(CLK_LOCAL_MEM_FENCE);
-}
-// Return the row and the first column of the lane's vector v in the slab.
-ALWAYS_INLINE int slab_row(const int v) {
-  return (v * LANES + lane_id()) / (SLAB_N / VW);
-}
-ALWAYS_INLINE int slab_column(const int v) {
-  return (v * LANES + lane_id()) % (SLAB_N / VW) * VW;
-}
-// Returns VW sums of a row of the slab.
-ALWAYS_INLINE RowVector slab_vector(__local const float* from) {
-#if VW == 8
-  return (float8)(*(__local const float4*)from, *(__local const float4*)(from + 4));
-#else
-  return *(__local const RowVector*)from;
-#endif
-}
-// Return the first row and column of slab number `step` in the tile.
-ALWAYS_INLINE int slab_top(const int step) {
-  return sub_row() + step / (SUB_N / SLAB_N) * FRAG_M;
-}
-ALWAYS_INLINE int slab_left(const int step) {
-  return sub_column() + step % (SUB_N / SLAB_N) * SLAB_N;
 }

@@ -176,7 +176,7 @@ static std::vector<float> computed(Case& c, ocl::schedule::Sums& want, int slice
   // Makes the mean large compared with the spread, for pixels whose filter window is inside the image.
   for (size_t i = 0; i < c.x.size(); i += static_cast<size_t>(C)) c.x[i] = 64;
   for (size_t j = 0; j < c.w.size(); j += static_cast<size_t>(C)) c.w[j] = 16;
-#elif defined(WARP_M)
+#elif defined(WARP_M) || defined(SUB_M)
   all = tiles(static_cast<long>(batch) * c.P * c.Q, TILE_M) * tiles(K, TILE_N);
 #else
   // One work-group computes all tiles.

@@ -77,3 +77,14 @@ extern "C" void emulated_matrix(float* c, const void* a, const void* b) {
   }
   g_warp[sub].wait();
 }
+
+/// Returns x of the lane in the other half of the subgroup.
+extern "C" uint emulated_half(uint x) {
+  static uint values[64][64];
+  const int sub = static_cast<int>(self().local) / LANES_HOST, lane = static_cast<int>(self().local) % LANES_HOST;
+  values[sub][lane] = x;
+  g_warp[sub].wait();
+  const uint y = values[sub][lane ^ (LANES_HOST / 2)];
+  g_warp[sub].wait();
+  return y;
+}

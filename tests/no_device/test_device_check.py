@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.no_device.test_emulated_kernels import CLANG, PRELUDE, emulated, execute
+from tests.no_device.test_emulated_matrix import matrix_cases
 from torch_ocl_compile import _C
 
 pytestmark = [
@@ -72,12 +73,16 @@ def test_correct_kernels_pass(tmp_path: Path, kernel: str, kind: str, number: in
     check(tmp_path, kernel, kind, number)
 
 
-@pytest.mark.parametrize("number", range(6))
-@pytest.mark.parametrize("matrix, kind", [
-    ("dpas8", "fp16"), ("dpas16", "bf16"), ("wmma11", "bf16"), ("wmma12", "fp16"), ("mfma2", "bf16"), ("mfma4", "fp16"), ("mfma4", "fp32"),
+@pytest.mark.parametrize("kernel, matrix, kind, number", [
+    (f"{kernel}_subgroup_matrix", matrix, kind, number)
+    for matrix, kind in (
+        ("dpas8", "fp16"), ("dpas16", "bf16"), ("wmma11", "bf16"), ("wmma12", "fp16"), ("mfma2", "bf16"), ("mfma4", "fp16"),
+        ("mfma4", "fp32"),
+    )
+    for kernel in ("gemm", "conv", "conv_weight") for number in range(matrix_cases(kernel, matrix))
 ])  # fmt: skip
-def test_correct_products_of_subgroups_pass(tmp_path: Path, matrix: str, kind: str, number: int) -> None:
-    check(tmp_path, "gemm_subgroup_matrix", kind, number, matrix)
+def test_correct_kernels_of_subgroups_pass(tmp_path: Path, kernel: str, matrix: str, kind: str, number: int) -> None:
+    check(tmp_path, kernel, kind, number, matrix)
 
 
 def check(tmp_path: Path, kernel: str, kind: str, number: int, matrix: str = "mfma4") -> None:

@@ -159,6 +159,8 @@ def attention_gradient(case: Case) -> torch.Tensor:
 CHECKED = [
     (gemm, "gemm_warp", "fp32", 3), (gemm, "gemm_warpgroup", "bf16", 0), (gemm, "gemm_wide_warpgroup", "fp16", 1),
     (gemm, "gemm_subgroup_matrix", "fp16", 1),
+    (conv, "conv_subgroup_matrix", "bf16", 0), (conv, "conv_subgroup_matrix", "fp16", 1),
+    (conv_weight, "conv_weight_subgroup_matrix", "fp16", 1),
     (conv, "conv_warp", "fp32", 0), (conv, "conv_warp", "bf16", 1), (conv, "conv_warpgroup", "tf32", 0),
     (conv, "conv_wide_warpgroup", "bf16", 1), (conv_weight, "conv_weight_warp", "fp32", 1),
     (conv_weight, "conv_weight_warpgroup", "fp16", 0), (conv, "conv_statistics_warp", "fp32", 0),

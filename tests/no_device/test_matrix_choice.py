@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -40,3 +41,28 @@ def test_products_of_floats() -> None:
     log, texts = kernels(torch.mm, inputs, "matrix", matrix="mfma4", kernels="subgroup_matrix")
     assert log[0].endswith(" f32") and "#define MATRIX_MFMA 4\n" in macros(texts[0])
     assert "gemm_group" in kernels(torch.mm, inputs, "matrix")[0][0]
+
+
+@pytest.mark.parametrize("matrix", INSTRUCTIONS)
+def test_convolutions_of_16_bits(matrix: str) -> None:
+    """Forward and both gradients. With DPAS, a work-item has at most 32 sums."""
+    macro, lanes = INSTRUCTIONS[matrix]
+    x, w = torch.randn(2, 64, 16, 16).half(), torch.randn(128, 64, 3, 3).half()
+
+    def step(x: torch.Tensor, w: torch.Tensor) -> Any:
+        y = torch.ops.aten.convolution(x, w, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1)
+        return y, *torch.ops.aten.convolution_backward(
+            y, x, w, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1, (True, True, False)
+        )[:2]
+
+    log, texts = kernels(step, [x, w], "matrix", matrix=matrix)
+    assert sum("conv_subgroup_matrix " in line for line in log) == 2
+    assert sum("conv_weight_subgroup_matrix " in line for line in log) == 1
+    on_matrices = [macros(k) for k in texts if "subgroup_matrix.cl:" in k["text"]]
+    assert len(on_matrices) == 3 and all(f"#define {macro}\n" in text for text in on_matrices)
+    assert sorted("#define DATA_GRADIENT 1" in text for text in on_matrices) == [False, False, True]
+    for text in on_matrices:
+        rows, columns = (int(n) for n in re.findall(r"#define SUB_[MN] (\d+)", text))
+        assert rows * columns // lanes <= (32 if matrix.startswith("dpas") else 64)
+    log, _ = kernels(step, [x, w], "matrix", matrix=matrix, disable="subgroup_matrix")
+    assert all("group " in line and "subgroup_matrix" not in line for line in log)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.no_device.test_emulated_matrix import matrix_cases
 from tests.no_device.test_offline import compilers as compilers  # The fixture, which unpacks the compilers or skips.
 from tests.offline.compilers import CHIPS, compile_text
 from torch_ocl_compile import _C
@@ -10,19 +11,19 @@ from torch_ocl_compile import _C
 pytestmark = pytest.mark.sampled(first=5)
 
 CASES = [
-    (matrix, chip, kind, number)
+    (f"{kernel}_subgroup_matrix", matrix, chip, kind, number)
     for matrix, chip in (
         ("dpas8", "acm-g10"), ("dpas16", "pvc"), ("wmma11", "gfx1100"), ("wmma12", "gfx1201"), ("mfma4", "gfx90a"), ("mfma4", "gfx942"),
     )
     for kind in (("fp16", "bf16", "fp32") if matrix == "mfma4" else ("fp16", "bf16"))
-    for number in range(6)
+    for kernel in ("gemm", "conv", "conv_weight") for number in range(matrix_cases(kernel, matrix))
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("matrix, chip, kind, number", CASES)
-def test_products_fit_in_registers(matrix: str, chip: str, kind: str, number: int) -> None:
-    """Compiles the cases of the check, which have each tile and several orders of the operands."""
-    [case] = _C.exec.check_cases("gemm_subgroup_matrix", kind, only=number, matrix=matrix)
+@pytest.mark.parametrize("kernel, matrix, chip, kind, number", CASES)
+def test_kernels_fit_in_registers(kernel: str, matrix: str, chip: str, kind: str, number: int) -> None:
+    """Compiles the cases of the check, which have each tile and several orders of the operands, or kinds of convolution."""
+    [case] = _C.exec.check_cases(kernel, kind, only=number, matrix=matrix)
     [report] = compile_text(case["text"], CHIPS[chip])
     lanes = {"dpas8": 8, "dpas16": 16, "wmma11": 32, "wmma12": 32, "mfma4": 64}[matrix]
     assert (report.spills, report.scratch, report.width) == (0, 0, lanes), report

@@ -117,6 +117,13 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
   return tiles;
 }
 
+std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math) {
+  std::vector<TensorCoreTile> tiles = tensor_core_tiles(math, false);
+  if (math.matrix == MatrixInstructions::kDpas8 || math.matrix == MatrixInstructions::kDpas16)
+    std::erase_if(tiles, [&](const TensorCoreTile& tile) { return tile.warp_rows * tile.warp_columns > 32 * math.lanes(); });
+  return tiles;
+}
+
 int weight_producers(int chunk, const TensorCoreTile& tile) {
   return tile.warp_rows == 0 && chunk == 4 && tile.columns == 128 ? 256 : 128;
 }

@@ -90,15 +90,16 @@ CheckCase statistics_case(const CheckSubject& subject, const TensorCoreTile& til
 
 std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
   const KernelOperation operation = subject.row.operation;
-  const bool wide = operation == KernelOperation::k_conv_wide;
+  const bool wide = operation == KernelOperation::k_conv_wide,
+             matrix = subject.row.level == KernelLevel::k_subgroup_matrix;  // Such kernels have few tiles: all are checked.
   std::vector<TensorCoreTile> tiles;
-  for (const TensorCoreTile& tile : tensor_core_tiles(subject.math(), false))
+  for (const TensorCoreTile& tile : convolution_tiles(subject.math()))
     if (operation == KernelOperation::k_conv_packed || (tile.columns == 256) == wide) tiles.push_back(tile);
   std::vector<CheckCase> cases;
   const auto add = [&](Kind kind, const std::string& choice) { cases.push_back(convolution_case(subject, kind, choice)); };
   switch (operation) {
     case KernelOperation::k_conv_weight:
-      for (size_t i = 0; i < tiles.size() && (subject.warps() || i == 0); i += 2)
+      for (size_t i = 0; i < tiles.size() && (matrix || subject.warps() || i == 0); i += matrix ? 1 : 2)
         add(Kind::kWeight, "tile=" + tiles[i].name() + " splits=" + std::to_string(kSlices));
       break;
     case KernelOperation::k_conv_packed:
@@ -109,8 +110,9 @@ std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
         cases.push_back(statistics_case(subject, tiles[i], tiles[i].rows == 64 && i % 2 == 1 ? 2 : 1, i % 2 == 1));
       break;
     default:
-      for (size_t i = 0; i < std::max<size_t>(tiles.size(), 2); ++i)
-        add(i % 2 == 0 ? Kind::kForward : Kind::kData, "tile=" + tiles[i % tiles.size()].name() + " filters=in_place");
+      for (size_t i = 0; i < std::max<size_t>(tiles.size() * (matrix ? 2 : 1), 2); ++i)
+        add(i % 2 == 0 ? Kind::kForward : Kind::kData,
+            "tile=" + tiles[(matrix ? i / 2 : i) % tiles.size()].name() + " filters=in_place");
   }
   return cases;
 }

@@ -106,7 +106,7 @@ void offer_conv_tensor_core(Draft& draft) {
   std::vector<IndexExpr> from = {k, c, r, s};
   if (window.data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
   const Operand filters = copied_operand(draft, w, {node.sizes[1], window.R, window.S, depth}, from, {{c, C}});
-  const TensorCoreTile tile = choose_tensor_core_tile(draft, tensor_core_tiles(math, false), typical(window.pixels, 50176),
+  const TensorCoreTile tile = choose_tensor_core_tile(draft, convolution_tiles(math), typical(window.pixels, 50176),
                                                       typical(K, 64), attrs.groups * window.phases);
 
   TemplateLaunch& launch = draft.launch();
@@ -149,10 +149,10 @@ void offer_conv_tensor_core(Draft& draft) {
 namespace {
 
 /// Returns the tile for a weight gradient: the one that computes least outside of rows x columns. Slices fill the
-/// device in any case. For warp kernels the choice is the knob "tile".
+/// device in any case. For other kernels the choice is the knob "tile".
 TensorCoreTile weight_tile(Draft& draft, const TensorCoreMath& math, int64_t rows, int64_t columns, int64_t groups) {
   if (math.level == KernelLevel::k_warpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
-  return choose_tensor_core_tile(draft, tensor_core_tiles(math, false), rows, columns, groups * draft.caps.units);
+  return choose_tensor_core_tile(draft, convolution_tiles(math), rows, columns, groups * draft.caps.units);
 }
 
 }  // namespace
