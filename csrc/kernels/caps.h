@@ -19,6 +19,9 @@ struct Caps {
   int max_group_size = 4096;        // Largest number of work-items in a work-group.
   // GPU: registers of 32 bits of a work-item with which a compute unit still hides latency: two waves for each SIMD unit.
   int item_registers = 128;
+  // GPU: if not 0, group kernels ask for threads of this many work-items (cl_intel_required_subgroup_size). It is the fewest
+  // that the device has, so that each has the most registers.
+  int thread_items = 0;
   int64_t global_bytes = 1LL << 33;     // Bytes of device memory.
   int64_t max_alloc_bytes = 1LL << 31;  // Bytes of the largest single allocation.
   // Cost models compare the bandwidth of a copy and the time of a launch with the rates of tensor cores. All these

@@ -193,6 +193,7 @@ Caps caps_from(const py::dict& d) {
   take("kept_output_bytes", caps.kept_output_bytes);
   take("max_group_size", caps.max_group_size);
   take("item_registers", caps.item_registers);
+  take("thread_items", caps.thread_items);
   take("fp64", caps.fp64);
   take("fp16_convert", caps.fp16_convert);
   take("keeps_negations", caps.keeps_negations);

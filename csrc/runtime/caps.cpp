@@ -35,16 +35,23 @@ bool has_word(const std::string& words, const std::string& word) {
 }
 
 /// Returns Caps::item_registers. NVIDIA's runtime tells the registers of a work-group; their number for an instruction is
-/// at most 255. Elsewhere: a thread of a device with subgroups of 8 has 128 registers of 8 floats, some of which hold
-/// arguments and addresses. 256 registers for one wave of 64 are what other devices have.
-int item_registers(cl_device_id device) {
-  constexpr cl_device_info kRegistersPerBlock = 0x4002, kSubgroupSizes = 0x4108;  // cl_ext.h has neither on all systems.
+/// at most 255. Elsewhere: a thread of a device with sizes of subgroups has 128 registers of a float for each of the fewest
+/// work-items; some hold arguments and addresses. 256 registers for one wave of 64 are what other devices have.
+int item_registers(cl_device_id device, int thread_items) {
+  constexpr cl_device_info kRegistersPerBlock = 0x4002;  // cl_ext.h lacks it on some systems.
   const auto told = static_cast<int>(query<cl_uint>(device, kRegistersPerBlock, 0) / 256);
   if (told > 0) return std::min(told, 255);
+  return thread_items > 0 ? 112 : 128;
+}
+
+/// Returns Caps::thread_items.
+int thread_items(cl_device_id device, const std::string& extensions) {
+  constexpr cl_device_info kSubgroupSizes = 0x4108;  // cl_ext.h lacks it on some systems.
   std::vector<size_t> sizes;
-  const bool narrow = cl::Device(device, true).getInfo(kSubgroupSizes, &sizes) == CL_SUCCESS &&
-                      std::find(sizes.begin(), sizes.end(), 8) != sizes.end();
-  return narrow ? 112 : 128;
+  if (!has_word(extensions, "cl_intel_required_subgroup_size") ||
+      cl::Device(device, true).getInfo(kSubgroupSizes, &sizes) != CL_SUCCESS || sizes.empty())
+    return 0;
+  return static_cast<int>(*std::min_element(sizes.begin(), sizes.end()));
 }
 
 }  // namespace
@@ -94,7 +101,8 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   }
   caps.vector_floats = 4;
   caps.prefetch = false;
-  caps.item_registers = item_registers(device);
+  caps.thread_items = thread_items(device, extensions);
+  caps.item_registers = item_registers(device, caps.thread_items);
   // Some of the programs below do not build on every device. Their compiler messages are hidden.
   const os::SilentErrors silent;
   // OpenCL 3.0 devices may list subgroups but lack their reductions, so a test program decides.

@@ -106,6 +106,13 @@ typedef float16 V16;
 #define UNROLL_MULTIPLY OCL_UNROLL
 #endif
 
+// An attribute of each group kernel. THREAD_ITEMS: if defined, the work-items of a thread.
+#ifdef THREAD_ITEMS
+#define THREAD_SIZE __attribute__((intel_reqd_sub_group_size(THREAD_ITEMS)))
+#else
+#define THREAD_SIZE
+#endif
+
 #define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))

@@ -101,7 +101,7 @@ OCL_INLINE Pixel pixel_of(const int m, const int rows, const int columns) {
   return p;
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
     __global const IN_T* w, const ulong w_offset,  // [R][S][C][groups * K]
     const int batch, const int C_, const int K, const int in_h, const int in_w, const int out_h, const int out_w,

@@ -100,7 +100,7 @@ OCL_INLINE GradientPixel next_pixel(GradientPixel at, const GradientPixel by, co
   return at;
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides
     __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
     const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,

@@ -111,7 +111,7 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
 #endif
 #define COLUMNS (LAST_COLUMN - FIRST_COLUMN + 1)
 
-__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] by strides
     __global const IN_T* w, const ulong w_offset,  // [R][S][C]
     const int C, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h, const int pad_w,
@@ -179,7 +179,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void KERNEL_NAME(
 #define WALKERS 16  // work-items that share the strips of a split
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W + 1)
 
-__kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* dy, const ulong dy_offset,  // [batch, C, out_h, out_w] by strides
     __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] by strides
     const int batch, const int C, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h,

@@ -75,7 +75,7 @@
 #define DOWN (TILE_M / ITEM_M)  // work-items along the rows
 #define GROUP_SIZE (ACROSS * DOWN)  // work-items of a work-group, 64..256
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
     __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
     const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,

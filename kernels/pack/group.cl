@@ -110,7 +110,7 @@ ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const 
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const OPERAND_T* restrict x, const ulong x_offset, const int width, const int depth, const int inner,
     const long outer, const long inner_stride, const long along_width, const long along_depth EPILOGUE_PARAMS) {
   const int p = get_local_id(0) & 127, batch = get_group_id(2);

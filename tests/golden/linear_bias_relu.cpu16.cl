@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_6b980cef89d7
+#define KERNEL_NAME pack_f8d0c2636a55
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -111,6 +111,13 @@ typedef float16 V16;
 #define UNROLL_MULTIPLY __attribute__((opencl_unroll_hint(MULTIPLY_DEPTH)))
 #else
 #define UNROLL_MULTIPLY OCL_UNROLL
+#endif
+
+// An attribute of each group kernel. THREAD_ITEMS: if defined, the work-items of a thread.
+#ifdef THREAD_ITEMS
+#define THREAD_SIZE __attribute__((intel_reqd_sub_group_size(THREAD_ITEMS)))
+#else
+#define THREAD_SIZE
 #endif
 
 #define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks
@@ -388,7 +395,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_c3e15cc1e69b
+#define KERNEL_NAME gemm_d989e54ca8bd
 #define VW 16
 #define MR 6
 #define NV 4
@@ -504,6 +511,13 @@ typedef float16 V16;
 #define UNROLL_MULTIPLY __attribute__((opencl_unroll_hint(MULTIPLY_DEPTH)))
 #else
 #define UNROLL_MULTIPLY OCL_UNROLL
+#endif
+
+// An attribute of each group kernel. THREAD_ITEMS: if defined, the work-items of a thread.
+#ifdef THREAD_ITEMS
+#define THREAD_SIZE __attribute__((intel_reqd_sub_group_size(THREAD_ITEMS)))
+#else
+#define THREAD_SIZE
 #endif
 
 #define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks

@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_29fad84dcf64
+#define KERNEL_NAME gemm_d18ea2bd2c00
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -120,6 +120,13 @@ typedef float16 V16;
 #define UNROLL_MULTIPLY __attribute__((opencl_unroll_hint(MULTIPLY_DEPTH)))
 #else
 #define UNROLL_MULTIPLY OCL_UNROLL
+#endif
+
+// An attribute of each group kernel. THREAD_ITEMS: if defined, the work-items of a thread.
+#ifdef THREAD_ITEMS
+#define THREAD_SIZE __attribute__((intel_reqd_sub_group_size(THREAD_ITEMS)))
+#else
+#define THREAD_SIZE
 #endif
 
 #define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks
@@ -383,7 +390,7 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 #define DOWN (TILE_M / ITEM_M)  // work-items along the rows
 #define GROUP_SIZE (ACROSS * DOWN)  // work-items of a work-group, 64..256
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
     __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
     const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,

@@ -46,7 +46,7 @@ def wrong(kernels: list[Kernel], chips: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("problem, type, chips", SAMPLE, ids=lambda x: "-".join(x) if isinstance(x, tuple) else x)
 def test_kernels_need_no_more_than_allowed(problem: str, type: str, chips: tuple[str, ...]) -> None:
-    one_of_a_row = {(kernel.item_registers, kernel.row): kernel for kernel in rows.render(problem, type)}
+    one_of_a_row = {(kernel.limits, kernel.row): kernel for kernel in rows.render(problem, type)}
     assert one_of_a_row
     # A problem that reaches many rows shares them with others, so every second one is enough.
     chosen = sorted(one_of_a_row)[:: 2 if len(one_of_a_row) > 6 else 1]

@@ -89,7 +89,7 @@ def chosen(options: argparse.Namespace) -> list[Kernel]:
     if options.sample:
         kernels = summary.one_of_each_row(every)
     elif options.every:
-        kernels = list({(k.row, k.type, k.item_registers, k.text): k for k in every}.values())
+        kernels = list({(k.row, k.type, k.limits, k.text): k for k in every}.values())
     else:
         kernels = summary.one_of_each(every)
     print(f"{len(every)} kernels, of which {len(kernels)} are taken", flush=True)
@@ -99,9 +99,7 @@ def chosen(options: argparse.Namespace) -> list[Kernel]:
 def write_files(options: argparse.Namespace) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     for number, kernel in enumerate(chosen(options)):
-        name = "".join(
-            c if c.isalnum() else "_" for c in f"{kernel.row} {kernel.type} {kernel.item_registers} registers {number}"
-        )
+        name = "".join(c if c.isalnum() else "_" for c in f"{kernel.row} {kernel.type} {kernel.limits} {number}")
         (options.folder / f"{name}.cl").write_text(kernel.text, encoding="utf-8")
     return 0
 

@@ -22,30 +22,39 @@ OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 LONGEST_SECONDS = 600
 
 
+Limits = tuple[int, int]  # Caps::item_registers and Caps::thread_items.
+
+
 @dataclass(frozen=True)
 class Chip:
     name: str
     vendor: str
     gpu: str  # What it is sold as.
-    item_registers: int  # As csrc/runtime/caps.cpp finds on it: fewer with subgroups of 8.
+    # As csrc/runtime/caps.cpp finds on it: registers of a work-item, and work-items of a thread of group kernels.
+    item_registers: int
+    thread_items: int
     # AMD: the device library of its instruction set. Debian's are older than some chips, whose nearest relative is taken.
     library: str = ""
     wave64: bool = False  # AMD: waves of 64 work-items, otherwise of 32.
+
+    @property
+    def limits(self) -> Limits:
+        return self.item_registers, self.thread_items
 
 
 CHIPS = {
     chip.name: chip
     for chip in (
-        Chip("skl", "intel", "Gen9: Core of 2015 to 2020", 112),
-        Chip("tgllp", "intel", "Gen12: Core of 2020 to 2023", 112),
-        Chip("acm-g10", "intel", "Xe-HPG: Arc A", 112),
-        Chip("pvc", "intel", "Xe-HPC: Data Center GPU Max", 128),
-        Chip("gfx906", "amd", "Vega 20: MI50, Radeon VII", 128, "906", wave64=True),
-        Chip("gfx90a", "amd", "CDNA 2: MI200", 128, "90a", wave64=True),
-        Chip("gfx942", "amd", "CDNA 3: MI300", 128, "940", wave64=True),
-        Chip("gfx1030", "amd", "RDNA 2: Radeon RX 6000", 128, "1030"),
-        Chip("gfx1100", "amd", "RDNA 3: Radeon RX 7000", 128, "1036"),
-        Chip("gfx1201", "amd", "RDNA 4: Radeon RX 9000", 128, "1036"),
+        Chip("skl", "intel", "Gen9: Core of 2015 to 2020", 112, 8),
+        Chip("tgllp", "intel", "Gen12: Core of 2020 to 2023", 112, 8),
+        Chip("acm-g10", "intel", "Xe-HPG: Arc A", 112, 8),
+        Chip("pvc", "intel", "Xe-HPC: Data Center GPU Max", 112, 16),
+        Chip("gfx906", "amd", "Vega 20: MI50, Radeon VII", 128, 0, "906", wave64=True),
+        Chip("gfx90a", "amd", "CDNA 2: MI200", 128, 0, "90a", wave64=True),
+        Chip("gfx942", "amd", "CDNA 3: MI300", 128, 0, "940", wave64=True),
+        Chip("gfx1030", "amd", "RDNA 2: Radeon RX 6000", 128, 0, "1030"),
+        Chip("gfx1100", "amd", "RDNA 3: Radeon RX 7000", 128, 0, "1036"),
+        Chip("gfx1201", "amd", "RDNA 4: Radeon RX 9000", 128, 0, "1036"),
     )
 }
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.no_device import scheduling
-from tests.offline.compilers import CHIPS
+from tests.offline.compilers import CHIPS, Limits
 from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import attention_pattern
@@ -27,7 +27,7 @@ TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 CAPS: dict[str, Any] = {**scheduling.CAPS["gpu"], "max_group_size": 256, "local_bytes": 32 * 1024, "fp64": False}
 # Limits of larger GPUs, for kernels that need more.
 LARGE = {**CAPS, "max_group_size": 1024, "local_bytes": 64 * 1024, "fp64": True}
-ITEM_REGISTERS = sorted({chip.item_registers for chip in CHIPS.values()})
+LIMITS = sorted({chip.limits for chip in CHIPS.values()})
 GENERATED = "generated"
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -38,12 +38,12 @@ class Kernel:
 
     row: str  # File and tile of a hand-written kernel: "gemm/group 128x64"; of others "generated KIND".
     type: str  # Of the operands: a key of TYPES.
-    item_registers: int  # It is for chips with this Caps::item_registers.
+    limits: Limits  # It is for chips with these.
     text: str = field(repr=False)
     source: str = field(compare=False)  # A problem or network that has it.
 
     def chips(self, among: Iterable[str]) -> list[str]:
-        return [chip for chip in among if CHIPS[chip].item_registers == self.item_registers]
+        return [chip for chip in among if CHIPS[chip].limits == self.limits]
 
     @property
     def generated(self) -> bool:
@@ -60,7 +60,7 @@ def row_of(kind: str, text: str) -> str:
     if "ITEM_M" in macros:
         row += f" {macros['TILE_M']}x{macros['TILE_N']} by {macros['ITEM_M']}x{macros['ITEM_N']}"
     elif "TILE_R" in macros:
-        row += f" {macros['TILE_R']}x64"
+        row += f" {macros['TILE_R']}x{macros['TILE_C']}"
     if macros.get("FLAT") == "1":
         row += " flat"
     if "DEPTH" in macros and files[-1].startswith("attention/"):
@@ -133,21 +133,25 @@ def trace(function: Callable[..., Any], *inputs: torch.Tensor) -> list[ir.Graph]
     return graphs
 
 
+def limited(caps: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    return caps | dict(zip(("item_registers", "thread_items"), limits, strict=True))
+
+
 def kernels(graph: ir.Graph, type: str, source: str, caps: dict[str, Any] = CAPS) -> Iterator[Kernel]:
     """Yields the kernels of a graph."""
-    for registers in ITEM_REGISTERS:
-        for kernel in _C.exec.render(graph, caps | {"item_registers": registers}, True)["kernels"]:
-            yield Kernel(row_of(kernel["kind"], kernel["text"]), type, registers, kernel["text"], source)
+    for limits in LIMITS:
+        for kernel in _C.exec.render(graph, limited(caps, limits), True)["kernels"]:
+            yield Kernel(row_of(kernel["kind"], kernel["text"]), type, limits, kernel["text"], source)
 
 
 def with_every_choice(graph: ir.Graph, type: str, source: str, caps: dict[str, Any] = CAPS) -> Iterator[Kernel]:
     """Yields the hand-written kernels of a graph, each with every tile and number of slices that tuning would try."""
-    for registers in ITEM_REGISTERS:
-        given = caps | {"item_registers": registers}
+    for limits in LIMITS:
+        given = limited(caps, limits)
         for problem, alone, candidates in _C.exec.tuning_cases_for(graph, given):
             for choice, _ in candidates:
                 for kernel in _C.exec.render(alone, given, True, {problem: choice})["kernels"]:
-                    found = Kernel(row_of(kernel["kind"], kernel["text"]), type, registers, kernel["text"], source)
+                    found = Kernel(row_of(kernel["kind"], kernel["text"]), type, limits, kernel["text"], source)
                     if not found.generated:
                         yield found
 
@@ -159,4 +163,4 @@ def goldens() -> Iterator[Kernel]:
         if head or not parts:
             raise ValueError(f"{path} does not begin with the line in front of a kernel")
         for kind, text in zip(parts[::2], parts[1::2], strict=True):
-            yield from (Kernel(row_of(kind, text), "fp32", registers, text, path.name) for registers in ITEM_REGISTERS)
+            yield from (Kernel(row_of(kind, text), "fp32", limits, text, path.name) for limits in LIMITS)

@@ -51,12 +51,12 @@ def alike(kernel: Kernel) -> str:
 
 def one_of_each(kernels: Iterable[Kernel]) -> list[Kernel]:
     """Returns one kernel of those that are alike, in each row and type, and for the same chips."""
-    return list({(k.row, k.type, k.item_registers, alike(k)): k for k in kernels}.values())
+    return list({(k.row, k.type, k.limits, alike(k)): k for k in kernels}.values())
 
 
 def one_of_each_row(kernels: Iterable[Kernel]) -> list[Kernel]:
     """Returns a sample: one kernel of each row and type, of generated kernels for each network."""
-    return list({(k.row, k.type, k.item_registers, k.generated and k.source): k for k in kernels}.values())
+    return list({(k.row, k.type, k.limits, k.generated and k.source): k for k in kernels}.values())
 
 
 def summarise(kernels: Iterable[Kernel], chips: Iterable[str], results: Results) -> tuple[list[Worst], list[str]]:

@@ -54,6 +54,7 @@ void define(TemplateLaunch& launch, const std::string& name, int64_t value) {
 void define_types(const Draft& draft, TemplateLaunch& launch, int vector_width) {
   const ir::DType type = draft.buffer(draft.node().operands[0].buffer).dtype;
   define(launch, "VW", vector_width);
+  if (draft.caps.thread_items > 0) define(launch, "THREAD_ITEMS", draft.caps.thread_items);
   if (type == ir::DType::kF16) define(launch, "IN_HALF", 1);
   if (type == ir::DType::kBF16) define(launch, "IN_BF16", 1);
 }
