@@ -57,11 +57,11 @@ class Device:
     def __repr__(self) -> str:
         return f"{self.platform.split()[0]}-{self.name.split()[0]}"
 
-    def build(self, file: str, kernel: str, **defines: object) -> "Kernel":
-        """Builds kernels/base/types.cl followed by kernels/`file` with the given macros. Builds are cached by their
-        text."""
+    def build(self, files: str, kernel: str, **defines: object) -> "Kernel":
+        """Builds kernels/base/types.cl followed by `files` of kernels/, separated by blanks, with the given macros. Builds
+        are cached by their text."""
         text = "".join(f"#define {k} {v}\n" for k, v in defines.items())
-        text += (KERNELS / "base/types.cl").read_text() + (KERNELS / file).read_text()
+        text += "".join((KERNELS / file).read_text() for file in ("base/types.cl", *files.split()))
         if text not in self.programs:
             source, error = C.c_char_p(text.encode()), C.c_int()
             program = P(lib.clCreateProgramWithSource(self.context, 1, C.byref(source), None, C.byref(error)))

@@ -26,6 +26,8 @@ constexpr ItemTile kItemTiles[] = {
 
 }  // namespace
 
+bool few_registers(const Caps& caps) { return caps.item_registers < kManyRegisters; }
+
 int64_t typical(const IndexExpr& e, int64_t otherwise) { return e.is_const() ? e.constant() : otherwise; }
 
 bool constants(const std::vector<IndexExpr>& sizes) {
@@ -84,7 +86,7 @@ void use_tile(Draft& draft, const GroupTile& tile, int64_t depth) {
   define(launch, "SUM_STEPS", summed(depth) ? kSumDepth / kTileDepth : 0);
   define(launch, "ITEM_M", tile.item_rows);
   define(launch, "ITEM_N", tile.item_columns);
-  if (draft.caps.item_registers < kManyRegisters) define(launch, "MULTIPLY_DEPTH", 2);
+  if (few_registers(draft.caps)) define(launch, "MULTIPLY_DEPTH", 2);
   launch.local = {tile.items(), 1, 1};
 }
 

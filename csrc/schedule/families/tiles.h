@@ -14,6 +14,8 @@ namespace ocl::schedule {
 int64_t typical(const ir::IndexExpr& e, int64_t otherwise);
 /// True if all expressions are constants.
 bool constants(const std::vector<ir::IndexExpr>& sizes);
+/// True if a work-item lacks the registers for the operands of several depths of a staged tile, besides all else.
+bool few_registers(const Caps& caps);
 /// " in 4 slices"; "" for one slice.
 std::string in_slices(int64_t splits);
 

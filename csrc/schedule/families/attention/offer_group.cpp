@@ -6,12 +6,36 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-constexpr int kTileColumns = 64, kPad = 4;
+constexpr int kPad = 4;
 
-/// Returns the bytes of local memory that kernels/attention/group.cl needs for tiles with this many rows, of which `step`
-/// elements of the depth are staged at a time.
-int64_t local_bytes(int rows, int step) {
-  return 4LL * (step * (rows + kPad) + step * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
+/// A tile of scores: rows of a work-group, columns of a step, and elements of the depth that are staged at a time.
+struct Tile {
+  int rows, columns, step;
+  int items() const { return rows / 4 * (columns / 4); }
+};
+
+/// Returns the bytes of local memory that kernels/attention/group.cl needs.
+int64_t local_bytes(const Tile& tile, int pass) {
+  const int statistics = pass == 0 ? 0 : 3 * (pass == 1 ? tile.rows : tile.columns);
+  return 4LL * (tile.step * (tile.rows + tile.columns + 2 * kPad) + tile.columns * (tile.rows + kPad) + statistics);
+}
+
+/// Returns a tile for many rows and one for few, if the device has the local memory and work-items. With few registers, a
+/// work-item has the sums of four columns of the output: a step is as wide as the heads.
+std::vector<Tile> tiles_for(const Caps& caps, const AttentionParts& parts) {
+  int columns = 64;
+  if (few_registers(caps))
+    while (columns < std::max(parts.depth, parts.depth2) && columns < 256) columns *= 2;
+  std::vector<Tile> found;
+  for (; found.empty() && columns >= 64; columns /= 2)
+    for (const int rows : {4096 / columns, 2048 / columns}) {
+      Tile tile = {rows, columns, few_registers(caps) ? 8 : 16};
+      if (local_bytes(tile, parts.pass) > caps.local_bytes) tile.step = 8;
+      if (rows >= 16 && tile.items() <= caps.max_group_size && local_bytes(tile, parts.pass) <= caps.local_bytes)
+        found.push_back(tile);
+    }
+  if (found.empty()) found.push_back({32, 64, 8});
+  return found;
 }
 
 }  // namespace
@@ -20,18 +44,25 @@ void offer_attention_group(Draft& draft) {
   const AttentionParts parts = attention_parts(draft);
   const Caps& caps = draft.caps;
   const int64_t rows = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
-  const bool large = rows > 32 && (rows + 63) / 64 * others >= caps.units;
-  const bool fits = 256 <= caps.max_group_size && local_bytes(64, 16) <= caps.local_bytes;
-  const auto tile = static_cast<int>(
-      draft.choices().pick("tile", large && fits ? std::vector<int64_t>{64, 32} : std::vector<int64_t>{32, fits ? 64 : 32}));
+  const std::vector<Tile> tiles = tiles_for(caps, parts);
+  const Tile &most = tiles.front(), &least = tiles.back();
+  const bool large = rows > least.rows && (rows + most.rows - 1) / most.rows * others >= caps.units;
+  const Tile& first = large ? most : least;
+  const Tile& other = large ? least : most;
+  const Tile& tile = draft.choices().pick("tile", {first.rows, other.rows}) == most.rows ? most : least;
 
   TemplateLaunch& launch = draft.launch();
-  launch.variant = std::to_string(tile) + "x" + std::to_string(kTileColumns);
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(tile.columns);
   launch.stores.width = 4;
-  launch.local = {tile / 4 * (kTileColumns / 4), 1, 1};
+  launch.local = {tile.items(), 1, 1};
   define_types(draft, launch, 4);
-  define(launch, "TILE_R", tile);
-  if (local_bytes(tile, 16) > caps.local_bytes) define(launch, "STEP", 8);
+  define(launch, "TILE_R", tile.rows);
+  define(launch, "TILE_C", tile.columns);
+  define(launch, "STEP", tile.step);
+  if (few_registers(caps)) {
+    define(launch, "FEW_REGISTERS", 1);
+    define(launch, "MULTIPLY_DEPTH", parts.pass == 2 && parts.state ? 1 : 2);
+  }
   define_attention(draft, parts);
 
   std::vector<IndexExpr> rows_of;
@@ -53,7 +84,7 @@ void offer_attention_group(Draft& draft) {
   add_rows("w2", parts.w2);
   add_mask_arguments(draft, parts);
   define(launch, "QUADS", multiples(draft, 4, rows_of));
-  launch.groups = {ir::ceildiv(parts.rows(), tile), parts.row_heads(), parts.batch};
+  launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
 }
 
 }  // namespace ocl::schedule
