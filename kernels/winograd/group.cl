@@ -6,16 +6,17 @@
 //
 // The filters u = G g G^T are transformed before, by ordinary loops.
 //
-//   One work-group = 32 patches x 32 channels k, all 16 points. A step has C_STEP input channels.
-//     x patches --B^T d B--> v_tile [16][C_STEP][32]  \   16 products [32 x C_STEP] * [C_STEP x 32] in registers:
-//     u ------------------> u_tile [16][C_STEP][32]   /   16 work-items per point, each 8 patches x 8 channels
-//   Then twice, for 16 channels each time: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels a
+//   One work-group = 32 patches x CHANNELS channels k, all 16 points. A step has C_STEP input channels.
+//     x patches --B^T d B--> v_tile [16][C_STEP][32]        \   16 products [32 x C_STEP] * [C_STEP x CHANNELS] in
+//     u ------------------> u_tile [16][C_STEP][CHANNELS]   /   registers: 16 work-items per point, each 8 patches
+//                                                               x CHANNELS / 4 channels
+//   Then for 16 channels at a time: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels a
 //   work-item.
 //
 // Arguments: x, x_offset, u, u_offset, int batch, C, K, in_h, in_w (of x), out_h, out_w (of y),
 //   pad_h, pad_w, long x_n, int x_h, x_w, epilogue. The channel stride of x is 1; u is [16][C][K]. The gradient is the
 //   same with x = dy and pad = 2 - pad.
-//   Grid: global (ceil(batch*ceil(out_h/2)*ceil(out_w/2) / 32) * ceil(K/32) * 256, 1, 1), local (256, 1, 1).
+//   Grid: global (ceil(batch*ceil(out_h/2)*ceil(out_w/2) / 32) * ceil(K/CHANNELS) * 256, 1, 1), local (256, 1, 1).
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
 #ifndef U_VEC4
 #define U_VEC4 0  // 1: K is a multiple of 4
@@ -34,14 +35,22 @@
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
 #define PATCHES 32  // patches of a work-group
-#define CHANNELS 32  // output channels k of a work-group
+#ifndef CHANNELS
+#define CHANNELS 32  // output channels k of a work-group: 32, or 16 where a work-item has few registers
+#endif
+#define QUADS (CHANNELS / 16)  // float4 along the channels that a work-item accumulates for a patch
 #define C_STEP 8  // input channels of a step
 #define GROUP_SIZE 256  // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items
 #define V_ROW (PATCHES + 4)  // floats of a row; its padding lets 8 channels of 4 patches use 32 different banks
 // floats between two of the 16 Winograd points; the padding puts neighbouring points into different banks
 #define V_POINT (C_STEP * V_ROW + 16)
 #define U_POINT (C_STEP * CHANNELS + 16)
-#define LOCAL_FLOATS (16 * (V_POINT + U_POINT))  // 9216; also holds the 16 * 32 * 16 products of 16 channels
+// The larger one of both tiles, and of the products of all points with 16 channels.
+#if CHANNELS == 32
+#define LOCAL_FLOATS (16 * (V_POINT + U_POINT))
+#else
+#define LOCAL_FLOATS (16 * PATCHES * 16)
+#endif
 
 // Returns B^T * (a, b, c, d).
 OCL_INLINE float4 patch_points(const float a, const float b, const float c, const float d) {
@@ -52,7 +61,7 @@ OCL_INLINE float4 patch_points(const float a, const float b, const float c, cons
 #define UPPER(m0, m1, m2, m3) ((m0) + (m1) + (m2))
 #define LOWER(m0, m1, m2, m3) ((m1) - (m2) - (m3))
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] with strides x_n, 1, x_h, x_w
     __global const IN_T* u, const ulong u_offset,  // [16][C][K]
     const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
@@ -74,14 +83,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int from_w = from % columns * 2 - pad_w;
   x += x_offset + min(from / columns / rows, batch - 1) * x_n + v_c;
   u += u_offset + k0;
-  // The point and the 8 x 8 products that this work-item accumulates.
+  // The point and the 8 x (4 * QUADS) products that this work-item accumulates.
   const int point = lane / 16, item_k = lane % 4, item_patch = lane / 4 % 4;
 
-  float4 acc[16];
+  float4 acc[8 * QUADS];
   OCL_UNROLL
-  for (int i = 0; i < 16; ++i) acc[i] = (float4)(0.0f);
+  for (int i = 0; i < 8 * QUADS; ++i) acc[i] = (float4)(0.0f);
   float d[4][4];
-  float4 u_held[4];
+  float4 u_held[2 * QUADS];
 
 #define FETCH(c0)                                                                                                    \
   {                                                                                                                  \
@@ -95,7 +104,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       }                                                                                                              \
     }                                                                                                                \
     OCL_UNROLL                                                                                                       \
-    for (int i = 0; i < 4; ++i) {                                                                                    \
+    for (int i = 0; i < 2 * QUADS; ++i) {                                                                            \
       const int e = lane + i * GROUP_SIZE, k = e % (CHANNELS / 4) * 4, c = (c0) + e / (CHANNELS / 4) % C_STEP;       \
       const long at = ((long)(e / (CHANNELS / 4 * C_STEP)) * C + c) * K + k;                                         \
       u_held[i] = (float4)(0.0f);                                                                                    \
@@ -140,28 +149,30 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     v[14 * V_POINT] = v3.z;
     v[15 * V_POINT] = v3.w;
     OCL_UNROLL
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 2 * QUADS; ++i) {
       const int e = lane + i * GROUP_SIZE;
       *(__local float4*)(u_tile + e / (CHANNELS / 4 * C_STEP) * U_POINT + e % (CHANNELS / 4 * C_STEP) * 4) = u_held[i];
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // both tiles of this step are complete
     if (FETCH_AHEAD && c0 + C_STEP < C) FETCH(c0 + C_STEP)
-    OCL_UNROLL
+    UNROLL_MULTIPLY
     for (int c = 0; c < C_STEP; ++c) {
-      float4 a[2], b[2];
+      float4 a[2], b[QUADS];
       OCL_UNROLL
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < 2; ++i)
         a[i] = *(__local const float4*)(v_tile + point * V_POINT + c * V_ROW + (i * 4 + item_patch) * 4);
-        b[i] = *(__local const float4*)(u_tile + point * U_POINT + c * CHANNELS + (i * 4 + item_k) * 4);
-      }
+      OCL_UNROLL
+      for (int j = 0; j < QUADS; ++j)
+        b[j] = *(__local const float4*)(u_tile + point * U_POINT + c * CHANNELS + (j * 4 + item_k) * 4);
       OCL_UNROLL
       for (int i = 0; i < 2; ++i) {
         OCL_UNROLL
-        for (int j = 0; j < 2; ++j) {
-          acc[i * 8 + j] = fma((float4)(a[i].x), b[j], acc[i * 8 + j]);
-          acc[i * 8 + 2 + j] = fma((float4)(a[i].y), b[j], acc[i * 8 + 2 + j]);
-          acc[i * 8 + 4 + j] = fma((float4)(a[i].z), b[j], acc[i * 8 + 4 + j]);
-          acc[i * 8 + 6 + j] = fma((float4)(a[i].w), b[j], acc[i * 8 + 6 + j]);
+        for (int j = 0; j < QUADS; ++j) {
+          const int at = i * 4 * QUADS + j;
+          acc[at] = fma((float4)(a[i].x), b[j], acc[at]);
+          acc[at + QUADS] = fma((float4)(a[i].y), b[j], acc[at + QUADS]);
+          acc[at + 2 * QUADS] = fma((float4)(a[i].z), b[j], acc[at + 2 * QUADS]);
+          acc[at + 3 * QUADS] = fma((float4)(a[i].w), b[j], acc[at + 3 * QUADS]);
         }
       }
     }
@@ -174,10 +185,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int at_patch = patch0 + out_patch;
   const int n = at_patch / columns / rows, h = at_patch / columns % rows * 2, w = at_patch % columns * 2;
   OCL_UNROLL
-  for (int j = 0; j < 2; ++j) {
+  for (int j = 0; j < QUADS; ++j) {
     OCL_UNROLL
     for (int i = 0; i < 8; ++i)
-      shared[(point * PATCHES + (i / 4 * 4 + item_patch) * 4 + i % 4) * 4 + item_k] = acc[i * 2 + j];
+      shared[(point * PATCHES + (i / 4 * 4 + item_patch) * 4 + i % 4) * 4 + item_k] = acc[i * QUADS + j];
     barrier(CLK_LOCAL_MEM_FENCE);  // the products of all points are complete
     if (out_patch < PATCHES && at_patch < patches) {
       float4 upper[4], lower[4];

@@ -211,30 +211,31 @@ def test_conv_weight(device, tiles, name, channels_last):
 WINOGRADS = [(1, 1, 3, 3, 1, 0), (2, 9, 7, 10, 34, 1), (2, 16, 8, 8, 64, 1), (3, 20, 5, 13, 7, 2)]
 
 
-def winograd(device, x, weight, pad, data=False, **defines):
-    """Convolves NHWC x with weight [K, C, 3, 3], or computes the data gradient with x = dy."""
+def winograd(device, x, weight, pad, channels, data=False, **defines):
+    """Convolves NHWC x with weight [K, C, 3, 3], or computes the data gradient with x = dy. channels: of a work-group."""
     u = transformed_filters(weight, data)
     _, C_, K = u.shape
     pad = 2 - pad if data else pad
     batch, _, H, W = x.shape
     P, Q = H + 2 * pad - 2, W + 2 * pad - 2
     out = torch.full((batch, P, Q, K), float("nan"))
-    kernel = device.build("winograd/group.cl", "wino", KERNEL_NAME="wino", U_VEC4=int(K % 4 == 0), **defines)
-    groups = ceil(batch * ceil(P, 2) * ceil(Q, 2), 32) * ceil(K, 32)
+    kernel = device.build("winograd/group.cl", "wino", KERNEL_NAME="wino", U_VEC4=int(K % 4 == 0), CHANNELS=channels, **defines)
+    groups = ceil(batch * ceil(P, 2) * ceil(Q, 2), 32) * ceil(K, channels)
     launch(kernel, (groups,), 256, x, u, batch, C_, K, H, W, P, Q, pad, pad, Long(x.stride(0)), x.stride(2), x.stride(3), out, out=out)
     return out.permute(0, 3, 1, 2)
 
 
 @pytest.mark.parametrize("prefetch", (0, 1))
+@pytest.mark.parametrize("channels", (32, 16))
 @pytest.mark.parametrize("case", WINOGRADS, ids=str)
-def test_winograd(device, case, prefetch):
+def test_winograd(device, case, channels, prefetch):
     n, c, h, w, k, pad = case
     x, weight = nhwc(torch.randn(n, c, h, w)), torch.randn(k, c, 3, 3)
     want = F.conv2d(x.double(), weight.double(), padding=pad)
-    compare(winograd(device, x, weight, pad, FETCH_AHEAD=prefetch), want, c * 9)
+    compare(winograd(device, x, weight, pad, channels, FETCH_AHEAD=prefetch), want, c * 9)
     dy = nhwc(torch.randn(want.shape))
     want = torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), padding=pad)
-    compare(winograd(device, dy, weight, pad, data=True, FETCH_AHEAD=prefetch), want, k * 9)
+    compare(winograd(device, dy, weight, pad, channels, data=True, FETCH_AHEAD=prefetch), want, k * 9)
 
 
 # (batch, channels, H, W, filter, stride, pad, dilation)

@@ -10,7 +10,9 @@ std::pair<ir::IndexExpr, ir::IndexExpr> winograd_channels(const ir::Node& node);
 /// Number of patches of 2 x 2 outputs.
 ir::IndexExpr winograd_patches(const ir::Node& node);
 int64_t winograd_weight_patches(const ir::Node& node);
-/// Work-groups of kernels/winograd/group.cl: 32 patches by 32 channels each.
-ir::IndexExpr winograd_groups(const ir::Node& node);
+/// Work-groups of kernels/winograd/group.cl: 32 patches each, by this many channels.
+ir::IndexExpr winograd_groups(const ir::Node& node, int channels);
+/// Output channels of a work-group on a device: half as many if a work-item has few registers.
+int winograd_group_channels(const Caps& caps);
 
 }  // namespace ocl::schedule

@@ -4,7 +4,9 @@
 namespace ocl::schedule {
 namespace {
 
-constexpr int64_t kLocalBytes = 36864;  // The size of kernels/winograd/group.cl's LOCAL_FLOATS in bytes.
+/// The size of kernels/winograd/group.cl's LOCAL_FLOATS in bytes.
+int64_t local_bytes(const Draft& d) { return winograd_group_channels(d.caps) == 32 ? 36864 : 32768; }
+ir::IndexExpr groups(const Draft& d) { return winograd_groups(d.node(), winograd_group_channels(d.caps)); }
 
 const ir::Shape& filter(const Draft& d) {
   const ir::Node& node = d.node();
@@ -48,17 +50,17 @@ Refused why_not_winograd_group(const Draft& draft) {
       kThreeByThree,
       kPlainWindow,
       kFp32,
-      {[](const Draft& d) { return d.caps.max_group_size >= 256 && d.caps.local_bytes >= kLocalBytes; },
-       [](const Draft&) {
-         return "it needs 256 work-items and " + std::to_string(kLocalBytes) + " bytes of local memory in a work-group";
+      {[](const Draft& d) { return d.caps.max_group_size >= 256 && d.caps.local_bytes >= local_bytes(d); },
+       [](const Draft& d) {
+         return "it needs 256 work-items and " + std::to_string(local_bytes(d)) + " bytes of local memory in a work-group";
        }},
       {[](const Draft& d) { return constants(d.node().sizes) && enough(d, 32, 32); },
        [](const Draft& d) { return channels(d) + ": it needs known sizes and at least 32 channels"; }},
       // This kernel is 1.05 to 1.2 times as fast as conv_group if its work-groups fill the device and few outputs are cut
       // off. On an H200 that holds from 56x56 to 14x14, but not for 7x7.
-      {[](const Draft& d) { return winograd_groups(d.node()).constant() >= 4 * static_cast<int64_t>(d.caps.units); },
+      {[](const Draft& d) { return groups(d).constant() >= 4 * static_cast<int64_t>(d.caps.units); },
        [](const Draft& d) {
-         return winograd_groups(d.node()).str() + " work-groups do not fill " + std::to_string(d.caps.units) + " compute units";
+         return groups(d).str() + " work-groups do not fill " + std::to_string(d.caps.units) + " compute units";
        }},
       {[](const Draft& d) {
          const ir::Shape& y = d.node().sizes;

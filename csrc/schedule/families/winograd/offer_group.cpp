@@ -85,9 +85,11 @@ int64_t winograd_weight_patches(const ir::Node& node) {
   return typical(dy[0], 8) * ((typical(dy[2], 28) + 1) / 2) * ((typical(dy[3], 28) + 1) / 2);
 }
 
-IndexExpr winograd_groups(const ir::Node& node) {
-  return ir::ceildiv(winograd_patches(node), 32) * ir::ceildiv(node.sizes[1], 32);
+IndexExpr winograd_groups(const ir::Node& node, int channels) {
+  return ir::ceildiv(winograd_patches(node), 32) * ir::ceildiv(node.sizes[1], channels);
 }
+
+int winograd_group_channels(const Caps& caps) { return few_registers(caps) ? 16 : 32; }
 
 void offer_winograd_group(Draft& draft) {
   const ir::Node& node = draft.node();
@@ -101,13 +103,17 @@ void offer_winograd_group(Draft& draft) {
   launch.variant = "F(2,3)";
   define_types(draft, launch, 4);
   define(launch, "U_VEC4", multiples(draft, 4, {K}));
+  const int channels = winograd_group_channels(draft.caps);
+  define(launch, "CHANNELS", channels);
+  if (few_registers(draft.caps)) define(launch, "MULTIPLY_DEPTH", 2);
+  if (draft.caps.thread_items > 0) define(launch, "FETCH_AHEAD", 0);
   launch.buffers({{"x", image.input}, {"u", transformed(draft, w, C, K, data)}});
   define_alignment(draft);
   const int pad_h = data ? 2 - attrs.padding[0] : attrs.padding[0], pad_w = data ? 2 - attrs.padding[1] : attrs.padding[1];
   launch.args({{"batch", node.sizes[0]}, {"C", C}, {"K", K}, {"pad_h", pad_h}, {"pad_w", pad_w}});
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
   pass_image(launch, "x", image, false);
-  launch.groups = {winograd_groups(node), 1, 1};
+  launch.groups = {winograd_groups(node, channels), 1, 1};
   launch.local = {256, 1, 1};
   store_along(launch, 1, 4);
   draft.lay_out(node.outputs[0], kChannelsLast);
