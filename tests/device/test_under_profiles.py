@@ -15,9 +15,8 @@ from torch_ocl_compile import _C
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {row["name"]: row for row in _C.profiles()}
-# They have the smallest limits of each kind: work-groups, fp64, local memory, fp16. The smallest local memory, 16 KiB, is too
-# small for convolutions (docs/profiles.md).
-SMALLEST = ("intel-uhd", "mali-g78", "nvidia-pascal")
+# They have the smallest limits of each kind: work-groups, fp64, local memory, fp16.
+SMALLEST = ("intel-uhd", "mali-g78", "nvidia-pascal", "powervr-ge8320")
 # What `--sweep` runs under every profile.
 FILES = ("test_ops.py", "test_models.py", "test_attention.py", "test_rows_group.py", "test_halves.py", "test_maths.py")
 
@@ -142,6 +141,39 @@ def test_training_steps(ocl_device, profile):
     """
     lines = run(ocl_device, profile, program).splitlines()
     assert len(lines) == 4
+    assert all(" True " in line for line in lines), "\n".join(lines)
+
+
+def test_kernels_fit_into_the_smallest_local_memory(ocl_device):
+    """Products, convolutions in each direction, and attention."""
+    program = """
+        import torch
+        import torch.nn.functional as F
+        torch.manual_seed(0)
+        attend = F.scaled_dot_product_attention
+        cases = [
+            ("mm", torch.mm, (70, 300), (300, 130)),
+            ("conv", lambda x, w: F.conv2d(x, w, padding=1), (2, 36, 9, 11), (68, 36, 3, 3)),
+            ("strided conv", lambda x, w: F.conv2d(x, w, stride=2, padding=1), (2, 20, 9, 11), (33, 20, 3, 3)),
+            ("conv of colours", lambda x, w: F.conv2d(x, w, stride=2, padding=3), (2, 3, 20, 22), (40, 3, 7, 7)),
+            ("conv to few", lambda x, w: F.conv2d(x, w), (2, 3, 20, 22), (12, 3, 3, 3)),
+            ("depthwise conv", lambda x, w: F.conv2d(x, w, groups=32), (2, 32, 9, 11), (32, 1, 3, 3)),
+            ("attention", attend, (1, 2, 40, 64), (1, 2, 70, 64), (1, 2, 70, 64)),
+            ("attention of wide heads", attend, (1, 2, 40, 128), (1, 2, 70, 128), (1, 2, 70, 128)),
+        ]
+        for name, function, *shapes in cases:
+            exact = [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+            inputs = [x.detach().float().to("ocl").requires_grad_() for x in exact]
+            out = torch.compile(function, backend="ocl")(*inputs)
+            dout = torch.randn(out.shape, dtype=torch.float64)
+            got = [out, *torch.autograd.grad(out, inputs, dout.float().to("ocl"))]
+            want = function(*exact)
+            want = [want, *torch.autograd.grad(want, exact, dout)]
+            error = max(((a.cpu() - b).abs().max() / b.abs().max()).item() for a, b in zip(got, want, strict=True))
+            print(name, error < 1e-5, error)
+    """
+    lines = run(ocl_device, "powervr-ge8320", program).splitlines()
+    assert len(lines) == 8
     assert all(" True " in line for line in lines), "\n".join(lines)
 
 

@@ -40,9 +40,6 @@ BYTES = {
 }
 POINTER, OFFSET = 8, 8  # The bytes of a buffer's two arguments.
 
-# The tile of the smallest local memory for weights' gradients; docs/profiles.md says so.
-EXPECTED = "powervr-ge8320: conv/weight_group 64x64 by 8x4: 17408 bytes of local memory"
-
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C preprocessor")
 SWEPT = pytest.mark.needs("sweep")
 
@@ -122,7 +119,7 @@ def found_in(graphs: list[ir.Graph], every_choice: bool, fp64: bool = False) -> 
             for kernel in (kernel for one in rendered for kernel in one["kernels"]):
                 row = rendering.row_of(kernel["kind"], kernel["text"])
                 wrong |= {f"{name}: {row}: {fault}" for fault in faults(kernel, profile)}
-    return sorted(wrong - {EXPECTED})
+    return sorted(wrong)
 
 
 PORTABLE = [name for name in PROBLEMS if not name.startswith("pack")]

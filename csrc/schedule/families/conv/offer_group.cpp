@@ -91,6 +91,7 @@ void offer_conv_weight_group(Draft& draft) {
   // result.
   const int64_t rows = typical(K, 64), columns = typical(R * S * C, 576), pixels = typical(window.pixels, 50176);
   std::vector<GroupTile> weight_tiles = fitting_tiles(draft.caps, kWeightTiles, pixels);
+  if (weight_tiles.size() > 1 && weight_tiles.back().rows < 64) weight_tiles.pop_back();
   if (rows <= 64) std::reverse(weight_tiles.begin(), weight_tiles.end());
   std::vector<std::string> names;
   for (const GroupTile& tile : weight_tiles) names.push_back(tile.name());
