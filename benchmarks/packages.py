@@ -1,5 +1,5 @@
 # benchmarks/packages.py: packages beside AOTInductor's: size of the file, start of a new process, time of a call.
-"""python benchmarks/packages.py --models resnet50,mobilenet_v2,gpt2 --rounds 3 --output benchmarks/results/cpu_packages.json
+"""python benchmarks/packages.py --models resnet50,mobilenet_v2,gpt2 --rounds 3 --write
 
 Both sides run inference on the CPU: ours on OpenCL device 0, AOTInductor with frozen weights. The columns:
   MiB       size of the package: ours with the built kernels of the device, AOTInductor's with compiled code and weights
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +28,10 @@ from torch_ocl_compile.bench import networks
 from torch_ocl_compile.bench.origin import origin
 
 SIDES = ("ocl", "aoti")
+TITLES = {"ocl": "this project", "aoti": "AOTInductor"}
+RESULTS = Path(__file__).resolve().parent / "packages.json"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "packages.md"
+BEGIN, END = "<!-- python benchmarks/packages.py --write -->\n", "<!-- end -->"
 PROGRAM = """
 import json, sys, time
 side, path, data = sys.argv[1:]
@@ -137,12 +141,42 @@ def measure(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     return row
 
 
+def block(found: dict[str, Any]) -> str:
+    """Returns the table of docs/packages.md."""
+    lines = [
+        f"Measured on {found['when']}, commit {found['commit']}, torch {found['torch']}, {found['cpu']}, {found['threads']} threads, "
+        "batch 1 (GPT-2: 128 tokens).",
+        "",
+        "| model | side | MiB | save s | import s | start s | call ms |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for row in found["rows"]:
+        for side in SIDES:
+            r = row[side]
+            figures = (r["mib"], r["save_s"], r["import_s"], min(r["start_s"]), statistics.median(r["call_ms"]))
+            lines.append(f"| {row['model']} | {TITLES[side]} | " + " | ".join(f"{f:.2f}" for f in figures) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def on_page() -> str:
+    """Returns the table that stands in docs/packages.md."""
+    return PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+
+
+def write(found: dict[str, Any]) -> None:
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(text.replace(BEGIN + on_page() + END, BEGIN + block(found) + END), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="resnet50,mobilenet_v2,gpt2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of calls in a round")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument(
+        "--write", action="store_true", help="keep the results, and put the table into docs/packages.md"
+    )
     arguments = parser.parse_args()
     rows = []
     for name in arguments.models.split(","):
@@ -154,9 +188,9 @@ def main() -> None:
                 f"start {min(found['start_s']):.2f} s  call {min(found['call_ms']):.2f} ms",
                 flush=True,
             )
-    if arguments.output:
-        facts = {**origin(), "cpus": os.cpu_count(), "threads": torch.get_num_threads(), "rows": rows}
-        arguments.output.write_text(json.dumps(facts, indent=1) + "\n")
+    if arguments.write:
+        cpu = torch.ocl.get_device_name(0)
+        write({**origin(), "cpu": cpu, "threads": torch.get_num_threads(), "rows": rows})
 
 
 if __name__ == "__main__":

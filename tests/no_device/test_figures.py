@@ -68,6 +68,17 @@ def test_no_new_figure_is_without_a_result_file():
     assert sum("published" in source for source in SOURCES) <= MOST_PUBLISHED
 
 
+def test_packages_table():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import packages
+    finally:
+        sys.path.pop(0)
+    found = json.loads(packages.RESULTS.read_text(encoding="utf-8"))
+    assert packages.on_page() == packages.block(found), "python benchmarks/packages.py --write"
+    assert all(found[name] for name in ("when", "commit", "torch", "cpu", "threads"))
+
+
 def test_stale_figures_are_found():
     text = "| H200 | 2.34 | 1.91 |\nIt is 1.9 times as fast, in 40 ms and 2 %.\n<!-- python a.py -->\n99.3 %\n<!-- end -->\n"
     text += "```\n5 s\n```\n7 MiB"
