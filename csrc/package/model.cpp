@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "csrc/cache/kernel_cache.h"
+#include "csrc/exec/binary_store.h"
 #include "csrc/exec/make_plan.h"
 #include "csrc/package/arguments.h"
 #include "csrc/runtime/allocator.h"
@@ -14,20 +15,15 @@
 namespace ocl::package {
 namespace {
 
-constexpr int kStream = 0;  // All work of all models of a device is in one in-order queue.
-
 runtime::BinaryStore store_of(cache::PackageFile& file, std::mutex& mutex, const ModelOptions& options) {
   // The budget is the default of the option cache_size_mb in Python.
-  const auto cache = std::make_shared<cache::KernelCache>(options.cache, int64_t{2} << 30);
-  runtime::BinaryStore store;
-  store.find = [cache, &file, &mutex, trusted = options.trust_binaries](const std::string& key) {
-    if (std::string found = cache->find("kernels", key); !found.empty() || !trusted) return found;
-    const std::lock_guard<std::mutex> lock(mutex);
-    return file.binary(key);
-  };
-  store.store = [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); };
-  store.claim = [cache](const std::string& key) { return cache->claim(key); };
-  store.release = [cache](const std::string& key) { cache->release(key); };
+  runtime::BinaryStore store = exec::binary_store(std::make_shared<cache::KernelCache>(options.cache, int64_t{2} << 30));
+  if (options.trust_binaries)
+    store.find = [cached = store.find, &file, &mutex](const std::string& key) {
+      if (std::string found = cached(key); !found.empty()) return found;
+      const std::lock_guard<std::mutex> lock(mutex);
+      return file.binary(key);
+    };
   return store;
 }
 

@@ -7,18 +7,12 @@
 
 #include "csrc/package/contents.h"
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/device_list.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/support/error.h"
 
 namespace ocl::package {
 namespace {
-
-constexpr int kQueue = 0;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 /// Copies elements of `size` bytes from a strided window to dense memory.
 void gather(const char* from, const DeviceTensor& tensor, size_t dim, int64_t offset, size_t size, char*& to) {
@@ -32,7 +26,8 @@ void gather(const char* from, const DeviceTensor& tensor, size_t dim, int64_t of
 
 }  // namespace
 
-Memory::Memory(runtime::Device& device, size_t bytes) : device_(device), address_(device.allocator().allocate(bytes, kQueue)) {}
+Memory::Memory(runtime::Device& device, size_t bytes)
+    : device_(device), address_(device.allocator().allocate(bytes, kStream)) {}
 
 Memory::~Memory() { device_.allocator().free(address_); }
 
@@ -66,9 +61,9 @@ DeviceTensor make_tensor(runtime::Device& device, ir::DType dtype, std::vector<i
     tensor.strides[d - 1] = tensor.strides[d] * std::max<int64_t>(tensor.sizes[d], 1);
   tensor.memory = std::make_shared<Memory>(device, tensor.bytes());
   if (data && tensor.bytes() > 0) {
-    const runtime::Location at = device.allocator().use(tensor.address(), kQueue);
-    device.queue(kQueue).write(at.mem, at.offset_bytes, data, tensor.bytes(), /*blocking=*/true);
-    device.allocator().wrote(tensor.address(), kQueue);
+    const runtime::Location at = device.allocator().use(tensor.address(), kStream);
+    device.queue(kStream).write(at.mem, at.offset_bytes, data, tensor.bytes(), /*blocking=*/true);
+    device.allocator().wrote(tensor.address(), kStream);
   }
   return tensor;
 }
@@ -76,11 +71,11 @@ DeviceTensor make_tensor(runtime::Device& device, ir::DType dtype, std::vector<i
 void read_tensor(const DeviceTensor& tensor, void* data) {
   if (tensor.bytes() == 0) return;
   runtime::Device& device = tensor.memory->device();
-  const runtime::Location at = device.allocator().use(tensor.address(), kQueue);
-  if (tensor.is_dense()) return device.queue(kQueue).read(at.mem, at.offset_bytes, data, tensor.bytes(), /*blocking=*/true);
+  const runtime::Location at = device.allocator().use(tensor.address(), kStream);
+  if (tensor.is_dense()) return device.queue(kStream).read(at.mem, at.offset_bytes, data, tensor.bytes(), /*blocking=*/true);
   const auto size = static_cast<size_t>(ir::size_bytes(tensor.dtype));
   std::vector<char> window(static_cast<size_t>(extent(tensor.sizes, tensor.strides)) * size);
-  device.queue(kQueue).read(at.mem, at.offset_bytes, window.data(), window.size(), /*blocking=*/true);
+  device.queue(kStream).read(at.mem, at.offset_bytes, window.data(), window.size(), /*blocking=*/true);
   char* to = static_cast<char*>(data);
   gather(window.data(), tensor, 0, 0, size, to);
 }
@@ -94,7 +89,7 @@ runtime::Device& find_device(const std::string& selection) {
   std::string names;
   for (int i = 0; i < count; ++i) {
     const std::string name = devices[static_cast<size_t>(i)].platform_name + " / " + devices[static_cast<size_t>(i)].name;
-    if (lower(name).find(lower(selection)) != std::string::npos) return runtime::Device::get(i);
+    if (runtime::lower(name).find(runtime::lower(selection)) != std::string::npos) return runtime::Device::get(i);
     names += "\n  " + std::to_string(i) + ": " + name;
   }
   fail(ErrorKind::kConfig, "no OpenCL device has '" + selection + "' in its name; the devices are:" + names);

@@ -12,6 +12,8 @@
 
 namespace ocl::package {
 
+constexpr int kStream = 0;  // All work of all models of a device is in one in-order queue.
+
 /// Device memory that is freed with the last tensor in it. Work that uses it may still be in the queue then.
 class Memory {
  public:

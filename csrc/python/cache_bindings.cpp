@@ -35,7 +35,7 @@ void configure(const std::string& cache_path, int64_t budget_bytes, const std::s
     const std::lock_guard lock(shared_settings().mutex);
     shared_settings().settings = {cache, failed_dir, dump_dir};
   }
-  aten::set_build_context(binary_store(cache), failed_dir);
+  aten::set_build_context(exec::binary_store(cache), failed_dir);
   if (!dump_dir.empty() && std::filesystem::create_directories(path_of(dump_dir)))
     std::filesystem::permissions(path_of(dump_dir), std::filesystem::perms::owner_all);
 }
@@ -83,14 +83,6 @@ std::vector<std::tuple<std::string, int64_t, int64_t>> cache_tables(KernelCache&
 Settings settings() {
   const std::lock_guard lock(shared_settings().mutex);
   return shared_settings().settings;
-}
-
-runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache) {
-  if (!cache) return {};
-  return {[cache](const std::string& key) { return cache->find("kernels", key); },
-          [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); },
-          [cache](const std::string& key) { return cache->claim(key); },
-          [cache](const std::string& key) { cache->release(key); }};
 }
 
 void bind_cache(py::module_& e) {

@@ -208,7 +208,7 @@ void launch_alone(int device, const py::dict& described, const std::vector<at::T
   }
   const Settings current = settings();
   const py::gil_scoped_release release;
-  exec::launch_alone(aten::device_at(device), launch, binary_store(current.cache), current.failed_dir);
+  exec::launch_alone(aten::device_at(device), launch, exec::binary_store(current.cache), current.failed_dir);
 }
 
 checks::CheckedKernel checked_kernel(const runtime::Device& device, const std::string& kernel, const std::string& type) {
@@ -229,7 +229,7 @@ std::string fault_of_kernel(int device, const std::string& kernel, const std::st
   const Settings current = settings();
   const py::gil_scoped_release release;
   runtime::Device& on = aten::device_at(device);
-  return checks::fault_of_kernel(on, binary_store(current.cache), checked_kernel(on, kernel, type));
+  return checks::fault_of_kernel(on, exec::binary_store(current.cache), checked_kernel(on, kernel, type));
 }
 
 }  // namespace

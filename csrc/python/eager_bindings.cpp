@@ -56,7 +56,7 @@ aten::EagerContext context_on(int device) {
     const py::object context = py::module_::import("torch_ocl_compile.eager.stored").attr("context");
     const auto [identity, prefix, options] = context(device).cast<std::tuple<std::string, std::string, py::dict>>();
     const std::shared_ptr<cache::KernelCache> cache = settings().cache;
-    aten::EagerContext found{identity, plan_options_from(options), binary_store(cache), {}};
+    aten::EagerContext found{identity, plan_options_from(options), exec::binary_store(cache), {}};
     if (cache)
       found.entries = {[cache, prefix = prefix](const std::string& key) { return cache->find(kTable, prefix + key); },
                        [cache, prefix = prefix](const std::string& key, const std::string& entry) {

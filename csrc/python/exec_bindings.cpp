@@ -105,7 +105,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
   }
   const py::gil_scoped_release release;
   result->executor =
-      std::make_unique<exec::Executor>(exec::make_plan(graph, device, binary_store(settings().cache), plan_options));
+      std::make_unique<exec::Executor>(exec::make_plan(graph, device, exec::binary_store(settings().cache), plan_options));
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "csrc/cache/kernel_cache.h"
+#include "csrc/exec/binary_store.h"
 #include "csrc/exec/plan_options.h"
 #include "csrc/python/pch.h"
 #include "csrc/runtime/program.h"
@@ -17,9 +18,6 @@ struct Settings {
   std::string failed_dir, dump_dir;
 };
 Settings settings();
-
-/// Returns functions for runtime that use the cache's table of kernels.
-runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache);
 
 /// Makes plan options from a label and from Python's options of scope "compile".
 exec::PlanOptions plan_options_from(const pybind11::dict& options);

@@ -25,7 +25,7 @@ std::shared_ptr<exec::UserKernel> build(int device, const std::string& name, con
   const py::gil_scoped_release release;
   const Settings current = settings();
   return std::make_shared<exec::UserKernel>(aten::device_at(device), runtime::KernelText{name, text, where, {0, 0, 0}},
-                                            binary_store(current.cache), current.failed_dir);
+                                            exec::binary_store(current.cache), current.failed_dir);
 }
 
 std::shared_ptr<aten::UserLaunch> make_launch(std::shared_ptr<exec::UserKernel> kernel, const std::string& op,

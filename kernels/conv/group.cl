@@ -88,19 +88,6 @@
 #define PIXELS (FLAT ? 1 : X_HELD)  // different pixels that a work-item loads
 #define OUTSIDE (-0x20000000)  // a coordinate that no tap brings back into the image
 
-// A pixel of y: its image, row and column within the phase. pixel_of returns pixel number m of the phase.
-typedef struct {
-  int n, h, w;
-} Pixel;
-
-OCL_INLINE Pixel pixel_of(const int m, const int rows, const int columns) {
-  Pixel p;
-  p.w = m % columns;
-  p.h = m / columns % rows;
-  p.n = m / columns / rows;
-  return p;
-}
-
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
     __global const IN_T* w, const ulong w_offset,  // [R][S][C][groups * K]

@@ -75,31 +75,6 @@
 #error "a tile that is read by single elements is at most as wide as the group has items"
 #endif
 
-// A pixel of dy: image, row, column. next_pixel returns the pixel `by` pixels later. It needs no division, because the
-// distance was split into images, rows and columns before the loop.
-typedef struct {
-  int n, p, q;
-} GradientPixel;
-
-OCL_INLINE GradientPixel pixel_of(const int m, const int out_h, const int out_w) {
-  GradientPixel at;
-  at.q = m % out_w;
-  at.p = m / out_w % out_h;
-  at.n = m / out_w / out_h;
-  return at;
-}
-
-OCL_INLINE GradientPixel next_pixel(GradientPixel at, const GradientPixel by, const int out_h, const int out_w) {
-  at.q += by.q;
-  const int row = at.q >= out_w;
-  at.q -= row ? out_w : 0;
-  at.p += by.p + row;
-  const int image = at.p >= out_h;
-  at.p -= image ? out_h : 0;
-  at.n += by.n + image;
-  return at;
-}
-
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides
     __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
@@ -139,9 +114,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
   dy += dy_offset + (long)(group * K + m0 + dy_m) * (DY_VEC4 ? 1 : dy_c);
   x += x_offset + (long)(group * C + c) * (X_VEC4 ? 1 : x_c);
   int dy_pixel = begin + lane / DY_LANES, x_pixel = begin + lane / X_LANES;
-  GradientPixel dy_at = pixel_of(dy_pixel, out_h, out_w), x_at = pixel_of(x_pixel, out_h, out_w);
-  const GradientPixel dy_by = pixel_of(GROUP_SIZE / DY_LANES, out_h, out_w),
-                      x_by = pixel_of(GROUP_SIZE / X_LANES, out_h, out_w);
+  Pixel dy_at = pixel_of(dy_pixel, out_h, out_w), x_at = pixel_of(x_pixel, out_h, out_w);
+  const Pixel dy_by = pixel_of(GROUP_SIZE / DY_LANES, out_h, out_w),
+              x_by = pixel_of(GROUP_SIZE / X_LANES, out_h, out_w);
 
   float4 acc[ITEM_M * ITEM_N / 4];
   OCL_UNROLL
@@ -165,7 +140,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
         float part[4];
         OCL_UNROLL
         for (int j = 0; j < (DY_VEC4 ? 1 : 4); ++j) {
-          const long at = dy_at.n * dy_n + dy_at.p * dy_h + dy_at.q * dy_w;
+          const long at = dy_at.n * dy_n + dy_at.h * dy_h + dy_at.w * dy_w;
           const int inside = dy_inside && dy_pixel < end;
           if (DY_VEC4) {
             dy_held[i] = (float4)(0.0f);
@@ -184,7 +159,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
         float part[4];
         OCL_UNROLL
         for (int j = 0; j < (X_VEC4 ? 1 : 4); ++j) {
-          const int h = x_at.p * stride_h + from_h, w = x_at.q * stride_w + from_w;
+          const int h = x_at.h * stride_h + from_h, w = x_at.w * stride_w + from_w;
           const int inside = x_pixel < end && h >= 0 && h < in_h && w >= 0 && w < in_w;
           const long at = x_at.n * x_n + (h * x_h + w * x_w);
           if (X_VEC4) {

@@ -21,25 +21,6 @@
 #endif
 #define APART (GROUP_SIZE / 16 * CHUNK)  // filters or columns from one chunk of a work-item to the next
 
-// A pixel of dy: image, row and column.
-typedef struct {
-  int n, h, w;
-} Pixel;
-ALWAYS_INLINE Pixel pixel_at(const int number, const int out_h, const int out_w) {
-  const Pixel pixel = {number / out_w / out_h, number / out_w % out_h, number % out_w};
-  return pixel;
-}
-// Returns the pixel `by` behind `at`. It needs no division.
-ALWAYS_INLINE Pixel moved(Pixel at, const Pixel by, const int out_h, const int out_w) {
-  at.w += by.w;
-  const int row = at.w >= out_w;
-  at.w -= row ? out_w : 0;
-  at.h += by.h + row;
-  const int image = at.h >= out_h;
-  at.h -= image ? out_h : 0;
-  at.n += by.n + image;
-  return at;
-}
 #define LOAD_PIXELS                                                                                            \
   {                                                                                                            \
     Pixel of = at;                                                                                             \
@@ -59,9 +40,9 @@ ALWAYS_INLINE Pixel moved(Pixel at, const Pixel by, const int out_h, const int o
         b_held[i * DEPTHS + j] =                                                                               \
             load_chunk(used ? x_image + (h * x_h + v * x_w + channel[i]) : x, 1, used ? CHUNK : 0, x_aligned); \
       }                                                                                                        \
-      of = moved(of, one, out_h, out_w);                                                                       \
+      of = next_pixel(of, one, out_h, out_w);                                                                  \
     }                                                                                                          \
-    at = moved(at, by, out_h, out_w);                                                                          \
+    at = next_pixel(at, by, out_h, out_w);                                                                     \
     pixel += STEP_K;                                                                                           \
   }
 
@@ -83,8 +64,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
 
   const int filter = m0 + p / 16 * CHUNK;
   int pixel = first + p % 16 * DEPTHS;
-  Pixel at = pixel_at(pixel, out_h, out_w);
-  const Pixel one = pixel_at(1, out_h, out_w), by = pixel_at(STEP_K, out_h, out_w);
+  Pixel at = pixel_of(pixel, out_h, out_w);
+  const Pixel one = pixel_of(1, out_h, out_w), by = pixel_of(STEP_K, out_h, out_w);
   int low_h[BLOCKS(TILE_N)],
       low_w[BLOCKS(TILE_N)];  // row and column of x that the tap reads for row and column 0 of dy
   int channel[BLOCKS(TILE_N)];

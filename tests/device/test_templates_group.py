@@ -145,7 +145,7 @@ def conv(device, x, packed, out_shape, case, data=0, **defines):
     out = torch.full((batch, out_h, out_w, out_channels), float("nan"))
     scalars = [batch, C_, K, in_h, in_w, out_h, out_w, r, s, stride, stride, pad, pad, dilation, dilation, Long(x.stride(0)),
         x.stride(2), x.stride(3), x.stride(1)]
-    launch(device.build("conv/group.cl", "conv", **defines), (ceil(pixels, tm) * ceil(K, tn), groups, step * step), local, x,
+    launch(device.build("conv/pixels.cl conv/group.cl", "conv", **defines), (ceil(pixels, tm) * ceil(K, tn), groups, step * step), local, x,
         packed, *scalars, out, out=out)
     return out.permute(0, 3, 1, 2)
 
@@ -202,7 +202,8 @@ def test_conv_weight(device, tiles, name, channels_last):
     scalars = [batch, C_, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels]
     for t in (dy, x):
         scalars += [Long(t.stride(0)), t.stride(2), t.stride(3), t.stride(1)]
-    launch(device.build("conv/weight_group.cl", "dw", **defines), (ceil(R * S * C_, tn) * ceil(K, tm), groups, splits), local, dy,
+    built = device.build("conv/pixels.cl conv/weight_group.cl", "dw", **defines)
+    launch(built, (ceil(R * S * C_, tn) * ceil(K, tm), groups, splits), local, dy,
         x, *scalars, out, out=out)
     compare(out.sum(0).permute(0, 3, 1, 2), want, batch * P * Q)
 

@@ -156,7 +156,7 @@ class Exported:
             node = self.placeholders[position]
             value = node.meta.get("val")
             if isinstance(value, torch.Tensor):
-                self.made.arguments.append((node.name, "tensor", _ir_name(value.dtype), self.shape(value.shape)))
+                self.made.arguments.append((node.name, "tensor", ir_name(value.dtype), self.shape(value.shape)))
             elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
                 self.made.arguments.append((node.name, "integer", "i64", self.shape([value])))
             else:
@@ -254,7 +254,8 @@ class Exported:
         raise UnsupportedError(f"method {self.made.name} returns {node}, which is computed on the CPU")
 
 
-def _ir_name(dtype: torch.dtype) -> str:
+def ir_name(dtype: torch.dtype) -> str:
+    """Returns the dtype's name in the text of a graph, such as f32. UnsupportedError if there are no kernels for it."""
     return ir_dtype(dtype).name[1:].lower()
 
 

@@ -13,8 +13,7 @@ import torch
 
 from torch_ocl_compile import _C
 from torch_ocl_compile.errors import UnsupportedError
-from torch_ocl_compile.lowering.context import ir_dtype
-from torch_ocl_compile.package.export import MethodRows
+from torch_ocl_compile.package.export import MethodRows, ir_name
 
 PART_BYTES = 16 * 2**20  # Size of the parts in which the contents of tensors are stored.
 
@@ -77,7 +76,7 @@ class Weights:
         if key not in self._numbers:
             self._held.append(tensor)
             self._numbers[key] = len(self.rows)
-            dtype = ir_dtype(tensor.dtype).name[1:].lower()
+            dtype = ir_name(tensor.dtype)
             sizes, strides = (", ".join(map(str, x)) for x in (tensor.shape, tensor.stride()))
             first, written = int(tensor.storage_offset()), int(self.is_written(tensor))
             self.rows.append(_TensorRow(name, self._storage(storage), first, dtype, sizes, strides, written))
