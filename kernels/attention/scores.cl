@@ -1,20 +1,11 @@
 // kernels/attention/scores.cl: how attention on tensor cores processes scores in registers: masks, dropout, running
-// softmax, gradients, stores. Comes after attention/parameters.cl, and tensor_core/warpgroup.cl or tensor_core/warp.cl.
+// softmax, gradients, stores. Comes after attention/single_scores.cl, and tensor_core/warpgroup.cl or
+// tensor_core/warp.cl.
 //
 // A step has TILE_C columns of scores. A lane holds two of 16 rows, r and r + 8 with r = lane / 4, and of these rows
 // two neighbours in each block of 8 columns:
 //   s[4*j + 2*half + e] is the score of row r + 8 * half and column 8*j + 2*(lane % 4) + e
 // Rows are queries and columns are keys. In the gradient of keys and values (PASS 2) it is the other way round.
-#ifndef DIRECT
-#define DIRECT 0  // 1: all sizes and strides of rows are multiples of 16 bytes
-#endif
-#define LOG2E 1.44269504f
-#if MASK
-#define SCORE_SCALE 1.0f  // scale still to be applied to the scores: none, since a mask is added to scaled scores
-#else
-#define SCORE_SCALE SCALE
-#endif
-#define TO_LOG2 (SCORE_SCALE * LOG2E)
 
 // Adds the mask to the scores s of columns c0 .. c0 + TILE_C - 1. A score whose query does not see its key becomes
 // -inf. row: the row of s[0].
@@ -65,17 +56,6 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
 #endif
 
 #if DROPOUT
-// Describes the random numbers of one head's scores.
-typedef struct {
-  __global const long* state;
-  ulong queries_before, per_query;  // queries in all batches and heads before this one; random counters for each query
-} Draws;
-// Draws random numbers for keys key .. key + 3 of a query. Returns four bits: bit i is 1 if the score of key + i is kept.
-ALWAYS_INLINE uint draw_kept(const Draws o, const int query, const int key) {
-  const uint4 words = draw_words(o.state, (o.queries_before + query) * o.per_query + key / 4);
-#define KEPT_BIT(x, i) ((uint)((float)((x) >> 8) * 0x1p-24f >= DROP) << (i))
-  return KEPT_BIT(words.x, 0) | KEPT_BIT(words.y, 1) | KEPT_BIT(words.z, 2) | KEPT_BIT(words.w, 3);
-}
 // Returns x of the lane whose number differs from this lane's in the bit `bit`: 1, 4 or 8.
 ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {
   float y;
@@ -198,21 +178,6 @@ ALWAYS_INLINE void rescale_rows(float* out, const float* rescale) {
     }                                                                                                       \
   }
 #else
-// Statistics of one head's queries. sums holds row_max of all queries, and `which` floats later row_sum of all queries.
-// delta holds one float for each query.
-typedef struct {
-  __global const float *sums, *delta;
-  long which;
-  int queries;
-} QueryStatistics;
-// Returns (lse, delta) of a query. lse is log2 of the sum of 2^(s log2(e)) over the keys. For a query beyond the last
-// one lse is infinite, so that p is zero.
-ALWAYS_INLINE float2 load_statistics(const QueryStatistics o, const int query) {
-  if (query >= o.queries) return (float2)(INFINITY, 0.0f);
-  const float largest = o.sums[query], row_sum = o.sums[o.which + query];
-  return (float2)(row_sum == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(largest, LOG2E, log2(row_sum)), o.delta[query]);
-}
-
 // Returns statistic `which` (0 lse, 1 delta) of the queries of scores i and i + 1 as float2. queries (PASS 2):
 // statistics in local memory, from this lane's first column on. row_statistics (PASS 1): lse of the lane's two rows,
 // then delta of both.

@@ -79,7 +79,7 @@ def test_correct_kernels_pass(tmp_path: Path, kernel: str, kind: str, number: in
         ("dpas8", "fp16"), ("dpas16", "bf16"), ("wmma11", "bf16"), ("wmma12", "fp16"), ("mfma2", "bf16"), ("mfma4", "fp16"),
         ("mfma4", "fp32"),
     )
-    for kernel in ("gemm", "conv", "conv_weight") for number in range(matrix_cases(kernel, matrix))
+    for kernel in ("gemm", "conv", "conv_weight", "attention", "attention_gradient") for number in range(matrix_cases(kernel, matrix, kind))
 ])  # fmt: skip
 def test_correct_kernels_of_subgroups_pass(tmp_path: Path, kernel: str, matrix: str, kind: str, number: int) -> None:
     check(tmp_path, kernel, kind, number, matrix)

@@ -164,6 +164,7 @@ CHECKED = [
     (conv, "conv_warp", "fp32", 0), (conv, "conv_warp", "bf16", 1), (conv, "conv_warpgroup", "tf32", 0),
     (conv, "conv_wide_warpgroup", "bf16", 1), (conv_weight, "conv_weight_warp", "fp32", 1),
     (conv_weight, "conv_weight_warpgroup", "fp16", 0), (conv, "conv_statistics_warp", "fp32", 0),
+    (attention, "attention_subgroup_matrix", "fp32", 1), (attention_gradient, "attention_gradient_subgroup_matrix", "fp16", 0),
     (attention, "attention_warp", "fp32", 3), (attention, "attention_warpgroup", "bf16", 0),
     (attention_gradient, "attention_gradient_warp", "fp32", 0), (attention_gradient, "attention_gradient_warp", "fp32", 2),
     (attention_gradient, "attention_gradient_warpgroup", "bf16", 1),

@@ -158,3 +158,36 @@ def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None
     for given, kind in ((torch.float16, "fp16"), (torch.float32, "fp32")):
         log, _ = gradients(given, disable=f"attention_gradient_warpgroup:{kind}")
         assert all("attention_group" in line for line in log)
+
+
+@pytest.mark.parametrize(
+    "matrix, lanes", [("dpas8", 8), ("dpas16", 16), ("wmma11", 32), ("wmma12", 32), ("mfma2", 64), ("mfma4", 64)]
+)
+@pytest.mark.parametrize("size, filled", [(64, 64), (40, 64), (80, 96), (128, 128)])
+def test_attention_on_matrix_instructions(matrix: str, lanes: int, size: int, filled: int) -> None:
+    """With DPAS, several subgroups share the depth of a head, and gradients get the portable kernel."""
+    log, texts = attention(torch.float16, (2, 12, 197, size), "matrix", matrix=matrix)
+    assert "attention_subgroup_matrix " in log[0] and len(texts) == 1
+    of = dict(re.findall(r"#define (\w+) (\d+)\n", macros(texts[0])))
+    dpas = matrix.startswith("dpas")
+    assert int(of["DEPTH_TILE"]) == (128 if dpas and size > 64 else filled)
+    parts = int(of["TILE_N"]) // int(of["SUB_N"])
+    assert of["SUB_N"] == of["TILE_C"] and (parts > 1) == dpas
+    assert texts[0]["local"] == [int(of["TILE_M"]) // int(of["SUB_M"]) * parts * lanes, 1, 1]
+    log, _ = attention(torch.float16, (2, 12, 197, size), "matrix", matrix=matrix, disable="subgroup_matrix")
+    assert "attention_group" in log[0]
+    log, texts = gradients(torch.bfloat16, size, "matrix", matrix=matrix)
+    assert len(log) == 2 and all(
+        ("attention_group" if dpas else "attention_gradient_subgroup_matrix ") in line for line in log
+    )
+    if not dpas:
+        assert sorted(macros(k).count("#define PASS 2\n") for k in texts if "PASS" in macros(k)) == [0, 1]
+
+
+def test_attention_of_floats_on_matrix_instructions() -> None:
+    caps = {"matrix": "mfma4", "kernels": "subgroup_matrix"}
+    assert "attention_subgroup_matrix " in attention(torch.float32, (2, 3, 100, 64), "matrix", **caps)[0][0]
+    assert "attention_group" in attention(torch.float32, (2, 3, 100, 72), "matrix", **caps)[0][0]
+    assert all(
+        "attention_gradient_subgroup_matrix " in line for line in gradients(torch.float32, 64, "matrix", **caps)[0]
+    )

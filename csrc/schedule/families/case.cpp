@@ -13,7 +13,7 @@ TensorCoreMath CheckSubject::math() const {
   TensorCoreMath math{};
   math.type = type;
   math.level = row.level;
-  math.terms = type == KernelType::kFp32 ? 3 : 1;
+  math.terms = type == KernelType::kFp32 && row.level != KernelLevel::k_subgroup_matrix ? 3 : 1;
   math.chunk = halves() ? 8 : 4;
   math.matrix = matrix;
   math.wide = true;

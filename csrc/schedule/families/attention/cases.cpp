@@ -84,7 +84,7 @@ std::vector<CheckCase> attention_cases(const CheckSubject& subject) {
     // Every tile, with heads that fill it or that are padded.
     for (size_t i = 0; i < tiles.size(); ++i)
       add(tiles[i], i % 2 == 0 ? tiles[i].depth : tiles[i].depth == 64 ? 40 : 96, i % 2 == (gradient ? 0 : 1));
-    if (subject.warps()) add(tiles[0], 24, !gradient);
+    if (subject.row.level != KernelLevel::k_warpgroup && !tiles.empty()) add(tiles[0], 24, !gradient);
   }
   return cases;
 }

@@ -9,7 +9,8 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp;
+constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp,
+                      kMatrix = KernelLevel::k_subgroup_matrix;
 
 #define ATTENTION_TILE(...) AttentionTile{__VA_ARGS__},
 constexpr AttentionTile kTiles[] = {
@@ -52,7 +53,8 @@ int64_t rows_of_scores(const Draft& d) { return typical(attention_parts(d).rows(
 std::vector<AttentionTile> attention_tiles(const TensorCoreMath& math, int pass) {
   std::vector<AttentionTile> tiles;
   for (const AttentionTile& tile : kTiles)
-    if (tile.level == math.level && tile.pass == pass && tile.chunk == math.chunk && tile.terms == math.terms)
+    if (tile.level == math.level && tile.pass == pass && tile.chunk == math.chunk && tile.terms == math.terms &&
+        (tile.lanes == 0 || tile.lanes == math.lanes()))
       tiles.push_back(tile);
   return tiles;
 }
@@ -81,15 +83,18 @@ void offer_attention_tensor_core(Draft& draft) {
   const AttentionParts parts = attention_parts(draft);
   const TensorCoreMath math = *tensor_core_math(draft);
   const AttentionTile tile = choose_attention_tile(draft, math, parts);
-  const bool warps = math.level == kWarp, gradient = parts.pass > 0;
+  const bool warpgroups = math.level == kWarpgroup, gradient = parts.pass > 0;
+  const bool whole_chunks = parts.depth % math.chunk == 0 && parts.depth2 % math.chunk == 0;
 
   TemplateLaunch& launch = draft.launch();
-  use_tensor_cores(draft, math, tile.tile());
-  if (!warps) define(launch, "OVERLAP", tile.overlap);
+  use_tensor_cores(draft, math, tile.tile(), 128, math.level == kMatrix && whole_chunks ? math.chunk : 2);
+  if (warpgroups) define(launch, "OVERLAP", tile.overlap);
   define(launch, "TILE_C", tile.columns);
-  define(launch, "DEPTH_TILE", warps ? (std::max(parts.depth, parts.depth2) + 31) / 32 * 32 : tile.depth);
-  define(launch, "STAGES", tile.stages);
-  if (gradient && math.chunk == 8 && !warps)
+  // Each of the parts has whole fragments, whose rows are 8 with DPAS.
+  const int64_t depth = std::max(parts.depth, parts.depth2), unit = std::max(32, 8 * tile.parts);
+  define(launch, "DEPTH_TILE", warpgroups ? tile.depth : (depth + unit - 1) / unit * unit);
+  if (math.level != kMatrix) define(launch, "STAGES", tile.stages);
+  if (gradient && math.chunk == 8 && warpgroups)
     define(launch, "LAG", tile.stages - 3);  // With overlap, a consumer holds one stage while it waits for another.
   define_attention(draft, parts);
   if (!gradient) launch.stores.align(true);

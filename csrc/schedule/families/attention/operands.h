@@ -28,20 +28,22 @@ extern const Fit kKnownHeads;
 AttentionParts attention_parts(const Draft& draft);
 
 /// A tile: rows of a work-group (64 per consumer warpgroup), columns of a step, and the size to which head sizes are
-/// padded. Warp kernels pad head sizes to a multiple of 32 up to `depth`.
+/// padded. Kernels for warps and subgroups pad head sizes to a multiple of 32 (64 with eight parts) up to `depth`.
 struct AttentionTile {
   KernelLevel level;
   int pass;          // The kernel's macro PASS (see AttentionParts).
   int chunk, terms;  // See TensorCoreMath.
+  int lanes = 0;     // Of a subgroup with matrix instructions; 0: any.
   int rows, columns, depth, stages;
   // The last product of a step runs during the softmax of the next step. That needs more registers.
   bool overlap = false;
   int resident;  // Work-groups that are resident on a compute unit.
   int warp_rows = 0;
+  int parts = 1;  // Subgroups that have the same rows, and each a part of the results' depth.
   // Rows per second on a full device, relative to the first tile with the same level, pass, chunk and terms.
   double rate;
   const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
-  TensorCoreTile tile() const { return {rows, columns, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
+  TensorCoreTile tile() const { return {rows, columns * parts, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
   std::string name() const { return tile().name(); }
 };
 /// Returns the tiles of tensor core kernels for a pass.
