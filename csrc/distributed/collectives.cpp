@@ -84,6 +84,15 @@ std::vector<Span> split_rows(const char* title, const at::Tensor& tensor, const 
   return parts;
 }
 
+bool has_factor(const Reduction& reduction) { return reduction.factor.has_value(); }
+
+/// The span of the first rank in each list.
+std::vector<Span> firsts(const std::vector<std::vector<Span>>& of_ranks) {
+  std::vector<Span> spans;
+  for (const std::vector<Span>& list : of_ranks) spans.push_back(list.front());
+  return spans;
+}
+
 }  // namespace
 
 Group::WorkPtr Group::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
@@ -98,6 +107,7 @@ Group::WorkPtr Group::broadcast(Tensors& tensors, const c10d::BroadcastOptions& 
   };
   Call call{OpType::BROADCAST, "broadcast", tensors, tensors, piece_count(span.count, step), make};
   if (nccl_) call.nccl = nccl_broadcast(span, static_cast<int>(opts.rootRank), sends);
+  call.alone = Copies();
   return submit(std::move(call));
 }
 
@@ -123,6 +133,7 @@ Group::WorkPtr Group::reduce_all(const char* title, OpType type, Tensors& tensor
   };
   Call call{type, title, tensors, tensors, count, make};
   if (nccl_) call.nccl = nccl_all_reduce(spans, reductions);
+  if (std::none_of(reductions.begin(), reductions.end(), &has_factor)) call.alone = Copies();
   return submit(std::move(call));
 }
 
@@ -150,6 +161,7 @@ Group::WorkPtr Group::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
   };
   Call call{OpType::REDUCE, "reduce", tensors, tensors, piece_count(span.count, step), make};
   if (nccl_) call.nccl = nccl_reduce(span, reduction, static_cast<int>(opts.rootRank), opts.rootRank == rank_);
+  if (!has_factor(reduction)) call.alone = Copies();
   return submit(std::move(call));
 }
 
@@ -182,6 +194,7 @@ Group::WorkPtr Group::gather_all(const char* title, OpType type, const Tensors& 
   };
   Call call{type, title, all, written, count, make};
   if (nccl_) call.nccl = nccl_all_gather(from, to);
+  if (size_ == 1) call.alone = copies_between(from, firsts(to));
   return submit(std::move(call));
 }
 
@@ -231,7 +244,9 @@ Group::WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::
     };
     return exchange_piece({from.slice(k * step, step)}, slices(to, k * step, step), start);
   };
-  return submit({OpType::GATHER, "gather", all, written, piece_count(from.count, step), make});
+  Call call{OpType::GATHER, "gather", all, written, piece_count(from.count, step), make};
+  if (size_ == 1) call.alone = copies_between({from}, to);
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
@@ -255,7 +270,9 @@ Group::WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d:
     };
     return exchange_piece(slices(from, k * step, step), {to.slice(k * step, step)}, start);
   };
-  return submit({OpType::SCATTER, "scatter", all, outputs, piece_count(to.count, step), make});
+  Call call{OpType::SCATTER, "scatter", all, outputs, piece_count(to.count, step), make};
+  if (size_ == 1) call.alone = copies_between(from, {to});
+  return submit(std::move(call));
 }
 
 Group::WorkPtr Group::scatter_reduced(const char* title, OpType type, const TensorLists& inputs, const Tensors& outputs,
@@ -291,6 +308,8 @@ Group::WorkPtr Group::scatter_reduced(const char* title, OpType type, const Tens
   };
   Call call{type, title, all, outputs, count, make};
   if (nccl_) call.nccl = nccl_reduce_scatter(from, to, reductions);
+  if (size_ == 1 && std::none_of(reductions.begin(), reductions.end(), &has_factor))
+    call.alone = copies_between(firsts(from), to);
   return submit(std::move(call));
 }
 
@@ -327,6 +346,7 @@ Group::WorkPtr Group::exchange(const char* title, OpType type, const Tensors& al
   };
   Call call{type, title, all, outputs, 1, make};
   if (nccl_) call.nccl = nccl_exchange(from, to);
+  if (size_ == 1 && from[0].count == to[0].count) call.alone = copies_between(from, to);
   return submit(std::move(call));
 }
 
@@ -401,6 +421,7 @@ Group::WorkPtr Group::barrier(const c10d::BarrierOptions& opts) {
   Call call{OpType::BARRIER, "barrier", {}, {}, 1, make};
   call.host_waits = true;
   if (nccl_) call.nccl = nccl_barrier(nccl_->device());
+  call.alone = Copies();
   return submit(std::move(call));
 }
 

@@ -134,7 +134,9 @@ Group::WorkPtr Group::submit(Call call) {
     job->has_source = call.type == c10d::OpType::RECVANYSOURCE;
     job->work = c10::make_intrusive<GroupWork>(rank_, call.type, call.title, ++number_, job->device,
                                                inputs_of(call.tensors, call.outputs), std::move(call.outputs), call.host_waits);
-    if (nccl && coalescing_)
+    if (size_ == 1 && !nccl && call.alone)
+      complete_alone(*job, *call.alone);
+    else if (nccl && coalescing_)
       coalesced_jobs_.push_back(job);
     else
       (nccl ? static_cast<Transport&>(*nccl_) : *gloo_).submit({job});

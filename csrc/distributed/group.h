@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
+#include "csrc/distributed/alone.h"
 #include "csrc/distributed/barrier.h"
 #include "csrc/distributed/nccl_agreement.h"
 #include "csrc/distributed/pieces.h"
@@ -72,6 +74,8 @@ class Group final : public c10d::Backend {
     Lane lane{LaneKind::kCollective, 0, 0};
     bool host_waits = false;
     NcclCallPtr nccl = {};  // Null if only gloo can do it.
+    // What a group of one rank does instead. No value if such a group communicates, too.
+    std::optional<Copies> alone = std::nullopt;
   };
   /// Checks that all tensors are dense and on one ocl device. Each collective calls it before it looks at their memory.
   void check(const char* title, const Tensors& tensors) const;

@@ -33,16 +33,13 @@ GroupWork::GroupWork(int rank, c10d::OpType type, std::string title, uint64_t nu
       outputs_(std::move(outputs)),
       host_waits_(host_waits) {
   std::vector<c10::Device> devices;
-  if (device_ != nullptr) {
-    devices.push_back(torch_device(*device_));
-    signal_ = std::make_shared<runtime::Signal>(*device_);
-  }
+  if (device_ != nullptr) devices.push_back(torch_device(*device_));
   future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), std::move(devices));
 }
 
 bool GroupWork::isCompleted() {
   const std::lock_guard lock(mutex_);
-  return completed_ && (exception_ || !signal_ || signal_->is_set());
+  return completed_ && (!done_ || runtime::is_done(done_.get()));
 }
 
 bool GroupWork::isSuccess() const {
@@ -72,9 +69,14 @@ int GroupWork::sourceRank() const {
 void GroupWork::synchronize() {
   const std::lock_guard lock(mutex_);
   if (exception_) std::rethrow_exception(exception_);
-  if (!signal_ || signal_->is_set()) return;
+  if (device_ == nullptr) return;
   aten::at_boundary([&] {
     runtime::Queue& queue = aten::current_queue(device_->index());
+    if (completed_) {
+      if (queue.stream() != done_stream_ && !runtime::is_done(done_.get())) queue.wait_for(done_.get());
+      return;
+    }
+    if (!signal_) signal_ = std::make_shared<runtime::Signal>(*device_);
     signal_->block(queue);
     waiting_.insert(&queue);
   });
@@ -122,22 +124,28 @@ void GroupWork::complete(int stream, int source_rank) {
   }
   const c10::Stream written(c10::Stream::UNSAFE, torch_device(*device_), stream);
   const c10::StreamGuard guard(written);  // The future's event is recorded on this stream.
-  runtime::Queue& queue = device_->queue(stream);
-  if (queue.idle())
-    signal_->set();
-  else
-    runtime::when_done(queue.marker().get(), [signal = signal_] { signal->set(); });
+  runtime::EventHandle done = device_->queue(stream).last_work();
+  const cl_event event = done.get();
+  std::shared_ptr<runtime::Signal> signal;
   {
     const std::lock_guard lock(mutex_);
+    done_ = std::move(done);
+    done_stream_ = stream;
     source_rank_ = source_rank;
     completed_ = true;
     waiting_.clear();
+    signal = signal_;
   }
+  if (signal && runtime::is_done(event))
+    signal->set();
+  else if (signal)
+    runtime::when_done(event, [signal] { signal->set(); });
   cv_.notify_all();
   future_->markCompleted(outputs_);
 }
 
 void GroupWork::fail(const std::exception_ptr& error, const std::string& message) {
+  std::shared_ptr<runtime::Signal> signal;
   {
     const std::lock_guard lock(mutex_);
     if (completed_) return;
@@ -151,8 +159,9 @@ void GroupWork::fail(const std::exception_ptr& error, const std::string& message
       }
     }
     waiting_.clear();
+    signal = signal_;
   }
-  if (signal_) signal_->set();
+  if (signal) signal->set();
   cv_.notify_all();
   end_record();
   future_->setError(error);

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
+#include "csrc/runtime/cl.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/runtime/signal.h"
 
@@ -55,8 +56,12 @@ class GroupWork final : public c10d::Work {
   const std::vector<at::Tensor> outputs_;
   const bool host_waits_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::shared_ptr<runtime::Signal> signal_;  // Set when the results are in place. Null without a device.
-  std::set<runtime::Queue*> waiting_;        // Queues that wait for signal_.
+  // Streams that wait before the work is complete wait for signal_, later ones for done_. The signal is made when it is needed:
+  // a driver may take milliseconds to start work behind an event that the host completes.
+  std::shared_ptr<runtime::Signal> signal_;
+  std::set<runtime::Queue*> waiting_;  // Queues that wait for signal_.
+  runtime::EventHandle done_;          // Complete when the results are in place. Null without a device, and after a failure.
+  int done_stream_ = 0;
   std::atomic<bool> waited_{false};
   int source_rank_ = -1;
 };

@@ -45,6 +45,25 @@ def test_collectives(outcome, check):
     assert outcome[check] == "", outcome[check]
 
 
+# A sum that is multiplied first, and a call between different ranks, need more than one rank's copies.
+ALONE = ["check_all_reduce", "check_moves", "check_reduce_scatter", "check_gather_and_scatter", "check_views_and_empty"]
+ALONE += ["check_uneven_all_to_all", "check_coalesced", "check_objects_and_barrier", "check_futures"]
+ALONE += ["check_results_follow_the_stream", "check_reductions_that_gloo_lacks"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    found = {}
+    for module, checks in (("distributed_collectives", ALONE), ("distributed_alone", None)):
+        found |= run_world(module, ["ocl:0"], tmp_path_factory.mktemp(module), checks)
+    return found
+
+
+@pytest.mark.parametrize("check", [*ALONE, *checks_of("distributed_alone")])
+def test_one_rank(alone, check):
+    assert alone[check] == "", alone[check]
+
+
 TRAINING = checks_of("distributed_training", without="checkpoint")
 
 
