@@ -82,7 +82,7 @@ class Model:
         self._library.ocl_seed(self._handle, seed)
 
     def synchronize(self) -> None:
-        """Waits for all work on the device."""
+        """Waits for the weights, which are uploaded while the program goes on, and for all work on the device."""
         self._library.ocl_synchronize(self._handle)
 
 

@@ -218,12 +218,17 @@ void PackageFile::read_storage(int64_t storage, const std::function<void(int64_t
   if (first != all) damaged(path_, "a part of a tensor is missing");
 }
 
-std::string PackageFile::binary(const std::string& key) {
-  Query query(state_->db, path_, "SELECT binary, checksum FROM kernels WHERE key = ?");
-  if (!query.with(key).next()) return "";
-  const auto [data, bytes] = query.blob();
-  std::string binary(static_cast<const char*>(data), bytes);
-  return query.number() == package_checksum(binary.data(), binary.size()) ? binary : "";
+std::map<std::string, std::string> PackageFile::kernels(const std::string& prefix) {
+  std::map<std::string, std::string> found;
+  Query query(state_->db, path_, "SELECT key, binary, checksum FROM kernels WHERE key >= ? AND key < ?");
+  query.with(prefix).with(prefix + "~");  // Keys have no characters after "~".
+  while (query.next()) {
+    const std::string key = query.text();
+    const auto [data, bytes] = query.blob();
+    std::string binary(static_cast<const char*>(data), bytes);
+    if (query.number() == package_checksum(binary.data(), binary.size())) found[key] = std::move(binary);
+  }
+  return found;
 }
 
 std::string PackageFile::meta(const std::string& key) {

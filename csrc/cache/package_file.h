@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,8 +73,8 @@ class PackageFile {
   int64_t storage_bytes(int64_t storage);
   /// Calls `take` with each part of a storage in order: its first byte, its data and its size.
   void read_storage(int64_t storage, const std::function<void(int64_t first, const void* data, size_t bytes)>& take);
-  /// Returns the binary of a kernel; "" if there is none, or if it is damaged.
-  std::string binary(const std::string& key);
+  /// Returns the kernels whose keys begin with `prefix`, without damaged ones: key -> binary.
+  std::map<std::string, std::string> kernels(const std::string& prefix);
   /// Returns the value of an entry of `meta`, or "".
   std::string meta(const std::string& key);
 

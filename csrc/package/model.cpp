@@ -2,7 +2,7 @@
 #include "csrc/package/model.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 #include <utility>
 
 #include "csrc/cache/kernel_cache.h"
@@ -10,19 +10,20 @@
 #include "csrc/exec/make_plan.h"
 #include "csrc/package/arguments.h"
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/program.h"
 #include "csrc/runtime/queue.h"
 
 namespace ocl::package {
 namespace {
 
-runtime::BinaryStore store_of(cache::PackageFile& file, std::mutex& mutex, const ModelOptions& options) {
+runtime::BinaryStore store_of(cache::PackageFile& file, const runtime::Device& device, const ModelOptions& options) {
   // The budget is the default of the option cache_size_mb in Python.
   runtime::BinaryStore store = exec::binary_store(std::make_shared<cache::KernelCache>(options.cache, int64_t{2} << 30));
   if (options.trust_binaries)
-    store.find = [cached = store.find, &file, &mutex](const std::string& key) {
-      if (std::string found = cached(key); !found.empty()) return found;
-      const std::lock_guard<std::mutex> lock(mutex);
-      return file.binary(key);
+    store.find = [cached = store.find, trusted = file.kernels(runtime::store_prefix(device))](const std::string& key) {
+      std::string found = cached(key);
+      if (const auto row = trusted.find(key); found.empty() && row != trusted.end()) found = row->second;
+      return found;
     };
   return store;
 }
@@ -31,17 +32,24 @@ runtime::BinaryStore store_of(cache::PackageFile& file, std::mutex& mutex, const
 
 Model::Model(const std::string& path, const ModelOptions& options)
     : device_(find_device(options.device)), options_(options), file_(path), contents_(read_contents(file_)) {
-  binaries_ = store_of(file_, file_mutex_, options_);
-  std::map<int64_t, std::shared_ptr<Memory>> storages;
+  binaries_ = store_of(file_, device_, options_);
   for (const Tensor& tensor : contents_.tensors) {
-    std::shared_ptr<Memory>& memory = storages[tensor.storage];
-    if (!memory) {
-      memory = std::make_shared<Memory>(device_, static_cast<size_t>(file_.storage_bytes(tensor.storage)));
-      upload(tensor.storage, memory);
-    }
-    uploaded_.push_back({memory, tensor.first, tensor.dtype, tensor.sizes, tensor.strides});
+    std::shared_ptr<Memory>& memory = storages_[tensor.storage];
+    if (!memory) memory = std::make_shared<Memory>(device_, static_cast<size_t>(file_.storage_bytes(tensor.storage)));
+    tensors_.push_back({memory, tensor.first, tensor.dtype, tensor.sizes, tensor.strides});
   }
   for (size_t i = 0; i < contents_.methods.size(); ++i) prepared_.push_back(std::make_unique<Prepared>());
+  uploading_ = std::async(std::launch::async, [this] { upload_all(); });
+}
+
+Model::~Model() {
+  closing_ = true;
+  uploading_.wait();
+}
+
+void Model::upload_all() {
+  for (const auto& [storage, memory] : storages_)
+    if (!closing_) upload(storage, memory);
 }
 
 void Model::upload(int64_t storage, const std::shared_ptr<Memory>& memory) {
@@ -53,12 +61,23 @@ void Model::upload(int64_t storage, const std::shared_ptr<Memory>& memory) {
   if (memory->address()) device_.allocator().wrote(memory->address(), kStream);
 }
 
+DeviceTensor Model::tensor(int number) const {
+  uploading_.get();
+  return tensors_.at(static_cast<size_t>(number));
+}
+
 void Model::reset() {
-  const std::lock_guard<std::mutex> lock(file_mutex_);
-  std::map<int64_t, std::shared_ptr<Memory>> written;
-  for (size_t i = 0; i < uploaded_.size(); ++i)
-    if (contents_.tensors[i].written) written[contents_.tensors[i].storage] = uploaded_[i].memory;
-  for (const auto& [storage, memory] : written) upload(storage, memory);
+  uploading_.get();
+  const std::lock_guard<std::mutex> lock(reset_mutex_);
+  std::set<int64_t> written;
+  for (const Tensor& tensor : contents_.tensors)
+    if (tensor.written) written.insert(tensor.storage);
+  for (const int64_t storage : written) upload(storage, storages_.at(storage));
+}
+
+void Model::synchronize() {
+  uploading_.get();
+  device_.synchronize();
 }
 
 void Model::seed(uint64_t seed) {
@@ -108,13 +127,14 @@ void* Model::random_state(uint64_t count, std::vector<std::shared_ptr<Memory>>& 
 
 std::vector<Value> Model::call(int number, const std::vector<Value>& arguments) {
   exec::Executor& executor = this->executor(number);
+  uploading_.get();
   const Method& method = contents_.methods[static_cast<size_t>(number)];
   const std::vector<int64_t> symbols = check_arguments(method, arguments, device_);
   const exec::Plan& plan = *executor.plan;
   const ir::Graph& graph = plan.schedule.graph;
   // The tensor behind an input of the graph, which is no random state.
   const auto source = [&](const Input& input) -> const DeviceTensor& {
-    return input.kind == Input::Kind::kTensor ? uploaded_[static_cast<size_t>(input.number)]
+    return input.kind == Input::Kind::kTensor ? tensors_[static_cast<size_t>(input.number)]
                                               : std::get<DeviceTensor>(arguments[static_cast<size_t>(input.number)]);
   };
 
@@ -162,7 +182,7 @@ std::vector<Value> Model::results_of(const Method& method, const std::vector<Val
       case Result::Kind::kArgument:
         return arguments[number];
       case Result::Kind::kTensor:
-        return uploaded_[number];
+        return tensors_[number];
       case Result::Kind::kInteger:
         return ir::evaluate(result.integer, size_of);
       case Result::Kind::kReal:

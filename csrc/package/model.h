@@ -1,7 +1,10 @@
 // csrc/package/model.h: a package on a device: its weights in device memory, its methods as plans, and calls of them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,8 +29,12 @@ struct ModelOptions {
 /// device, so a call sees what earlier calls wrote. Nothing waits except read_tensor() and synchronize().
 class Model {
  public:
-  /// Reads the package and uploads its tensors. ConfigError if the file or the device cannot be used.
+  /// Reads the package. ConfigError if the file or the device cannot be used. A thread uploads the tensors meanwhile; what
+  /// needs them waits for it, and throws ConfigError if they are damaged.
   Model(const std::string& path, const ModelOptions& options);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
   runtime::Device& device() const { return device_; }
   const std::vector<Method>& methods() const { return contents_.methods; }
   const std::vector<Tensor>& tensors() const { return contents_.tensors; }
@@ -38,9 +45,11 @@ class Model {
   /// Enqueues a call. ConfigError that names the argument if an argument does not fit.
   std::vector<Value> call(int method, const std::vector<Value>& arguments);
   /// Returns a tensor of the package, such as a part of its state.
-  DeviceTensor tensor(int number) const { return uploaded_.at(static_cast<size_t>(number)); }
+  DeviceTensor tensor(int number) const;
   /// Gives the tensors that methods write their first contents again.
   void reset();
+  /// Waits for the upload and for all work of the device.
+  void synchronize();
   /// Sets the seed of random numbers. Without it, the seed is 0.
   void seed(uint64_t seed);
 
@@ -56,17 +65,21 @@ class Model {
   std::vector<Value> results_of(const Method& method, const std::vector<Value>& arguments, const std::vector<int64_t>& symbols,
                                 const std::vector<DeviceTensor>& outputs) const;
   void upload(int64_t storage, const std::shared_ptr<Memory>& memory);
+  void upload_all();
 
   runtime::Device& device_;
   ModelOptions options_;
-  std::mutex file_mutex_;
-  cache::PackageFile file_;
+  cache::PackageFile file_;  // Used by the uploading thread, and then by reset() with the mutex.
+  std::mutex reset_mutex_;
   Contents contents_;
   runtime::BinaryStore binaries_;
-  std::vector<DeviceTensor> uploaded_;
+  std::map<int64_t, std::shared_ptr<Memory>> storages_;
+  std::vector<DeviceTensor> tensors_;
   std::vector<std::unique_ptr<Prepared>> prepared_;
   std::mutex random_mutex_;
   uint64_t seed_ = 0, offset_ = 0;
+  std::atomic<bool> closing_{false};
+  std::shared_future<void> uploading_;
 };
 
 }  // namespace ocl::package

@@ -331,7 +331,7 @@ ocl_status ocl_seed(ocl_model* model, uint64_t seed) {
 ocl_status ocl_synchronize(ocl_model* model) {
   return guarded([&] {
     expect(model, "ocl_synchronize needs a model");
-    model->model.device().synchronize();
+    model->model.synchronize();
   });
 }
 

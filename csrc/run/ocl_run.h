@@ -69,7 +69,8 @@ OCL_API ocl_status ocl_add_runtime(const char* path);
 OCL_API int ocl_device_count(void);
 OCL_API const char* ocl_device_name(int device);
 
-/* Opens a package: reads and checks it, and uploads its weights. `options` may be NULL. */
+/* Opens a package: reads and checks it. Its weights are uploaded meanwhile; what needs them waits, and reports it if they are
+   damaged. ocl_synchronize waits for them too. `options` may be NULL. */
 OCL_API ocl_status ocl_open(const char* path, const ocl_options* options, ocl_model** model);
 /* Closes a model. Its tensors stay valid. NULL is allowed. */
 OCL_API void ocl_close(ocl_model* model);
@@ -95,7 +96,7 @@ OCL_API ocl_status ocl_call(ocl_model* model, int method, const ocl_value* argum
 OCL_API ocl_status ocl_reset(ocl_model* model);
 /* Sets the seed of random numbers. It is 0 at first. */
 OCL_API ocl_status ocl_seed(ocl_model* model, uint64_t seed);
-/* Waits for all work of the model's device. Reports errors of that work. */
+/* Waits for all work of the model's device. Reports errors of that work, and damaged weights. */
 OCL_API ocl_status ocl_synchronize(ocl_model* model);
 
 /* Makes a tensor on the model's device. `sizes` has `dims` sizes. `data` are its elements in row-major order, or NULL if their

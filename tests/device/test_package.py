@@ -277,7 +277,7 @@ def test_damaged_files(saved, index, sql, message):
     with sqlite3.connect(saved) as db:
         db.executescript(sql)
     with pytest.raises(ocl_run.PackageError, match=message):
-        load(saved, index)
+        load(saved, index).synchronize()
 
 
 def test_other_files(tmp_path, saved, index):
@@ -290,7 +290,7 @@ def test_other_files(tmp_path, saved, index):
         if data is not None:
             (tmp_path / name).write_bytes(data)
         with pytest.raises(ocl_run.PackageError, match=message):
-            load(tmp_path / name, index)
+            load(tmp_path / name, index).synchronize()
 
 
 def test_commands(tmp_path, ocl_device, monkeypatch, capsys):
