@@ -201,6 +201,9 @@ ALWAYS_INLINE void score_gradients(float4* grad, const float4* p, const GroupTil
     }                                                                                                \
   }
 
+// The tiles for part n of a step: 1 the scores, 2 sums of p, 3 the gradient of p, 4 sums of ds.
+#define PART(n) at_part(at, q_head, n)
+
 // 1: all operands begin at multiples of four elements.
 #if PASS == 0
 #define OFFSETS_ALIGNED (ALIGNED(a_offset) && ALIGNED(b_offset) && ALIGNED(w_offset))
@@ -299,52 +302,52 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
     float4 t[4];
 #if PASS
     if (ROWS_ARE_KEYS || c0 == begin)
-      keep_statistics(at, ROWS_ARE_KEYS ? c0 : r0, queries, row_sums, row_sums + sums_which, row_delta);
+      keep_statistics(PART(1), ROWS_ARE_KEYS ? c0 : r0, queries, row_sums, row_sums + sums_which, row_delta);
 #endif
-    multiply_scores(t, at, a, a_row, rows - r0, column, b_row, left, DEPTH, aligned);
+    multiply_scores(t, PART(1), a, a_row, rows - r0, column, b_row, left, DEPTH, aligned);
     const Scores scores = {rows, columns, r0, c0};
 #if MASK
-    mask_scores(t, at, scores, mask + mask_offset + batch * mask_batch + q_head * mask_head, mask_query, mask_key);
+    mask_scores(t, PART(1), scores, mask + mask_offset + batch * mask_batch + q_head * mask_head, mask_query, mask_key);
 #else
-    mask_scores(t, at, scores);
+    mask_scores(t, PART(1), scores);
 #endif
 #if DROPOUT
-    uint kept =
-        draw_kept(at, scores, state + state_offset, ((ulong)batch * heads + q_head) * queries, (ulong)((keys + 3) / 4));
+    uint kept = draw_kept(PART(1), scores, state + state_offset, ((ulong)batch * heads + q_head) * queries,
+                          (ulong)((keys + 3) / 4));
 #endif
 #if PASS == 0
-    const float4 rescale = raise_scores(t, &row_max, &row_sum, at);
+    const float4 rescale = raise_scores(t, &row_max, &row_sum, PART(1));
     OCL_UNROLL
     for (int i = 0; i < 4; ++i) t[i] = dropped(t[i], kept, i);
-    keep_scores(at, t);
-    add_rows(out, rescale, at, added, w_row, left, WIDTH, aligned);
+    keep_scores(PART(1), t);
+    add_rows(out, rescale, PART(2), added, w_row, left, WIDTH, aligned);
 #else
-    score_weights(t, at);
+    score_weights(t, PART(1));
     float4 grad[4];
 #if PASS == 2
     OCL_UNROLL
     for (int i = 0; i < 4; ++i) grad[i] = dropped(t[i], kept, i);
-    keep_scores(at, grad);
-    add_rows(out2, (float4)(1.0f), at, added2, w2_row, left, WIDTH2, aligned);
+    keep_scores(PART(1), grad);
+    add_rows(out2, (float4)(1.0f), PART(2), added2, w2_row, left, WIDTH2, aligned);
 #elif FEW_REGISTERS
-    keep_scores(at, t);
+    keep_scores(PART(1), t);
 #endif
 #if DROPOUT && FEW_REGISTERS
-    *place_of_kept(at) = kept;  // A compiler would hold the 16 factors instead.
+    *place_of_kept(PART(3)) = kept;  // A compiler would hold the 16 factors instead.
 #endif
-    multiply_scores(grad, at, a2, a2_row, rows - r0, column2, b2_row, left, DEPTH2, aligned);
+    multiply_scores(grad, PART(3), a2, a2_row, rows - r0, column2, b2_row, left, DEPTH2, aligned);
 #if DROPOUT && FEW_REGISTERS
-    kept = *place_of_kept(at);
+    kept = *place_of_kept(PART(3));
 #endif
     OCL_UNROLL
     for (int i = 0; i < 4; ++i) grad[i] = dropped(grad[i], kept, i);
 #if FEW_REGISTERS && !(PASS == 2 && DROPOUT)
     OCL_UNROLL
-    for (int i = 0; i < 4; ++i) t[i] = kept_row(at, i);
+    for (int i = 0; i < 4; ++i) t[i] = kept_row(PART(3), i);
 #endif
-    score_gradients(grad, t, at);
-    keep_scores(at, grad);
-    add_rows(out, (float4)(1.0f), at, added, w_row, left, WIDTH, aligned);
+    score_gradients(grad, t, PART(3));
+    keep_scores(PART(3), grad);
+    add_rows(out, (float4)(1.0f), PART(4), added, w_row, left, WIDTH, aligned);
 #endif
     c0 += TILE_C;
     q_head += c0 >= end;

@@ -178,6 +178,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) THREAD_SIZE void KERNE
 #define LANES 16  // work-items along the channels
 #define WALKERS 16  // work-items that share the strips of a split
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W + 1)
+#define TAPS_OF_WALKER ((ROWS * FILTER_S + WALKERS - 1) / WALKERS)
 
 __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* dy, const ulong dy_offset,  // [batch, C, out_h, out_w] by strides
@@ -228,21 +229,28 @@ __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) THREAD_SIZ
       }
     }
   }
+  // Walker t adds up tap t, t + WALKERS, ... The loop has a short body, so that compilers unroll it and acc stays in registers.
+  float4 sums[TAPS_OF_WALKER];
   OCL_UNROLL
-  for (int r = 0; r < ROWS; ++r) {
-    OCL_UNROLL
-    for (int s = 0; s < FILTER_S; ++s) {
-      partial[walker][lane] = acc[r][s];
-      barrier(CLK_LOCAL_MEM_FENCE);  // all work-items have stored their sums for this tap
-      if (walker == 0 && left > 0 && r0 + r < FILTER_R) {
-        float4 sum = partial[0][lane];
-        for (int i = 1; i < WALKERS; ++i) sum += partial[i][lane];
-        if (left >= 4)
-          STOREV(sum, split * C + k, 0, r0 + r, s);
-        else
-          for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split * C + k + l, 0, r0 + r, s);
-      }
-      barrier(CLK_LOCAL_MEM_FENCE);  // all have read partial[], so the next tap may overwrite it
+  for (int tap = 0; tap < ROWS * FILTER_S; ++tap) {
+    partial[walker][lane] = acc[tap / FILTER_S][tap % FILTER_S];
+    barrier(CLK_LOCAL_MEM_FENCE);  // all work-items have stored their sums for this tap
+    if (walker == tap % WALKERS) {
+      float4 sum = partial[0][lane];
+      OCL_NO_UNROLL
+      for (int i = 1; i < WALKERS; ++i) sum += partial[i][lane];
+      sums[tap / WALKERS] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // all have read partial[], so the next tap may overwrite it
+  }
+  OCL_UNROLL
+  for (int i = 0; i < TAPS_OF_WALKER; ++i) {
+    const int tap = i * WALKERS + walker, r = tap / FILTER_S, s = tap % FILTER_S;
+    if (tap < ROWS * FILTER_S && left > 0 && r0 + r < FILTER_R) {
+      if (left >= 4)
+        STOREV(sums[i], split * C + k, 0, r0 + r, s);
+      else
+        for (int l = 0; l < left; ++l) STORE(lane_of(sums[i], l), split * C + k + l, 0, r0 + r, s);
     }
   }
 }

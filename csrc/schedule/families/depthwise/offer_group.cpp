@@ -26,7 +26,10 @@ void offer_weight(Draft& draft, int64_t R, int64_t S, int strip) {
   const ir::View &first = node.operands[0], &second = node.operands[1];
   const IndexExpr& channels = first.sizes[1];
   const Operand x = any_image(draft, first), dy = any_image(draft, second);
-  const int64_t rows = R * S <= 25 ? R : 1, row_groups = (R + rows - 1) / rows,
+  // Registers hold the sums of four channels for each tap. With 25 taps, AMD's compiler needs 166 of them; Intel's, which has
+  // 112 for a work-item, keeps 9 taps.
+  const int64_t most_taps = few_registers(draft.caps) ? 9 : 25;
+  const int64_t rows = R * S <= most_taps ? R : 1, row_groups = (R + rows - 1) / rows,
                 wide = (channels.constant() + 63) / 64 * row_groups;
   const IndexExpr strips = first.sizes[0] * second.sizes[2] * ir::ceildiv(second.sizes[3], strip);
   const int64_t wanted = std::clamp<int64_t>(typical(strips, 12544) / 64, 1, (4 * draft.caps.units + wide - 1) / wide);
