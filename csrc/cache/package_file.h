@@ -8,7 +8,7 @@
 //   conditions(method, position, expression, message)
 //   inputs(method, position, kind, number)             where the tensor inputs of the graph come from
 //   results(method, position, name, kind, value)       where the results of the method come from
-//   kernels(key, binary, checksum)                     native code for named devices
+//   kernels(key, binary, checksum)                     native code and plans for named devices
 //   application_id: kPackageId; user_version: kPackageVersion
 #pragma once
 

@@ -155,14 +155,18 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
 
 }  // namespace
 
-void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
-               const PlanOptions& options) {
+void describe_plan(Plan& plan, runtime::Device& device, const PlanOptions& options) {
   plan.device = &device;
   plan.label = options.label;
   plan.op = options.op;
   plan.arena_purpose = std::make_shared<const std::string>("intermediate results of " + options.label);
   plan.results_purpose = std::make_shared<const std::string>("results of " + options.label);
   plan.kept_purpose = std::make_shared<const std::string>("packed weights of " + options.label);
+}
+
+void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+               const PlanOptions& options) {
+  describe_plan(plan, device, options);
   const std::string text = options.dump_dir.empty() ? "" : graph.str();
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   Caps caps = caps_for(device, options);

@@ -11,6 +11,9 @@ namespace ocl::exec {
 void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                const PlanOptions& options);
 
+/// Sets the device of a plan, and its names in messages.
+void describe_plan(Plan& plan, runtime::Device& device, const PlanOptions& options);
+
 /// Returns the device's caps, restricted to the kernels that the options allow. ConfigError for an unknown name in `disable`.
 Caps caps_for(const runtime::Device& device, const PlanOptions& options);
 

@@ -8,6 +8,7 @@
 #include "csrc/ir/parse.h"
 #include "csrc/ir/verify.h"
 #include "csrc/support/error.h"
+#include "csrc/support/hash.h"
 
 namespace ocl::package {
 namespace {
@@ -78,6 +79,7 @@ Method parse(const cache::StoredMethod& stored) {
   m.name = stored.name;
   m.structure = stored.structure;
   m.graph = ir::parse_graph(stored.graph);
+  m.graph_key = hash_hex(stored.graph);
   ir::verify(m.graph, ir::Level::kGraph);
   for (const cache::StoredArgument& a : stored.arguments) {
     const bool is_tensor = a.kind == "tensor";

@@ -63,6 +63,7 @@ struct Method {
   std::string name;
   std::string structure;  // Of the results: "value", "tuple", "list" or "dict".
   ir::Graph graph;
+  std::string graph_key;  // Hash of the graph's text.
   std::vector<Argument> arguments;
   std::vector<SymbolSource> symbols;
   std::vector<Condition> conditions;

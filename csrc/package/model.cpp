@@ -7,7 +7,7 @@
 
 #include "csrc/cache/kernel_cache.h"
 #include "csrc/exec/binary_store.h"
-#include "csrc/exec/make_plan.h"
+#include "csrc/exec/stored_plan.h"
 #include "csrc/package/arguments.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/program.h"
@@ -19,6 +19,7 @@ namespace {
 runtime::BinaryStore store_of(cache::PackageFile& file, const runtime::Device& device, const ModelOptions& options) {
   // The budget is the default of the option cache_size_mb in Python.
   runtime::BinaryStore store = exec::binary_store(std::make_shared<cache::KernelCache>(options.cache, int64_t{2} << 30));
+  store.complete = true;
   if (options.trust_binaries)
     store.find = [cached = store.find, trusted = file.kernels(runtime::store_prefix(device))](const std::string& key) {
       std::string found = cached(key);
@@ -102,10 +103,11 @@ exec::Executor& Model::executor(int method) {
   const std::lock_guard<std::mutex> lock(prepared.mutex);
   if (!prepared.executor) {
     exec::PlanOptions options;
-    options.label = contents_.methods[static_cast<size_t>(method)].name;
+    const Method& made = contents_.methods[static_cast<size_t>(method)];
+    options.label = made.name;
     options.most_kept_bytes = options_.most_kept_bytes;
-    prepared.executor = std::make_unique<exec::Executor>(
-        exec::make_plan(contents_.methods[static_cast<size_t>(method)].graph, device_, binaries_, options));
+    prepared.executor =
+        std::make_unique<exec::Executor>(exec::find_or_make_plan(made.graph, made.graph_key, device_, binaries_, options));
   }
   return *prepared.executor;
 }

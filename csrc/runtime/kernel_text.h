@@ -30,6 +30,7 @@ struct BinaryStore {
   // Tells other processes that this one builds the kernel `key`. Returns false if another process is building it.
   std::function<bool(const std::string& key)> claim;
   std::function<void(const std::string& key)> release;  // Ends a claim.
+  bool complete = false;  // Also store kernels that this process has in memory, so that the store has all that was asked for.
 };
 
 }  // namespace ocl::runtime

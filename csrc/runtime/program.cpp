@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -19,6 +18,7 @@
 #include "csrc/runtime/compiler_crash.h"
 #include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/device.h"
+#include "csrc/runtime/known_programs.h"
 #include "csrc/runtime/profile_limits.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
@@ -41,18 +41,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kMostWait{120};
 constexpr std::chrono::milliseconds kPollTime{20};
 
-constexpr size_t kRecent = 64;  // Number of programs that are kept even if no plan uses them.
-// Number of rows in `programs` from which rows of dead programs are removed.
-constexpr size_t kSweepAt = 64;
-
 struct Shared {
-  std::mutex mutex;  // Guards `programs`, `recent` and `counters`.
-  /// Key -> program. A program lives while a plan uses it or it is in `recent`. Otherwise a process that keeps
-  /// compiling would keep the code of every kernel, which takes some MB each on CPU runtimes. The kernel cache has the
-  /// binaries.
-  std::unordered_map<std::string, std::weak_ptr<Program>> programs;
-  std::deque<std::shared_ptr<Program>> recent;  // The latest program is last. Each occurs once.
-  size_t sweep_at = kSweepAt;
+  KnownPrograms programs;
+  std::mutex mutex;  // Guards `counters`.
   BuildCounters counters;
   std::mutex building;  // Held while building, so that equal texts of two threads are built once.
 };
@@ -81,16 +72,16 @@ std::shared_ptr<Program> load_program(Device& device, const std::string& binary)
 /// One call of build_programs.
 class Build {
  public:
-  Build(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store, const std::string& failed_dir)
+  Build(Device& device, const std::vector<KernelText>& texts, std::vector<std::string> keys, const BinaryStore& store,
+        const std::string& failed_dir)
       : device_(device),
         texts_(texts),
         store_(store),
         failed_dir_(failed_dir),
         prefix_(store_prefix(device)),
         programs_(texts.size()),
-        crashes_(device, texts, keys_, store) {
-    for (const KernelText& text : texts) keys_.push_back(key_of(text.name, text.text));
-  }
+        keys_(std::move(keys)),
+        crashes_(device, texts, keys_, store) {}
   ~Build() { release_claims(); }
   Build(const Build&) = delete;
   Build& operator=(const Build&) = delete;
@@ -104,30 +95,34 @@ class Build {
       }
     }
     crashes_.raise(failed_dir_);
+    if (store_.complete) store_found();
+    return result();
+  }
+
+  /// Returns the programs without building any; none if one is missing.
+  std::vector<std::shared_ptr<Program>> find() {
+    if (!find_in_memory()) {
+      std::lock_guard lock(shared().building);
+      if (!find_in_memory()) load_stored(missing());
+    }
+    std::vector<std::shared_ptr<Program>> found = result();
+    if (std::ranges::count(found, nullptr) > 0) found.clear();
+    return found;
+  }
+
+ private:
+  std::vector<std::shared_ptr<Program>> result() {
     for (size_t i = 0; i < programs_.size(); ++i)
       if (!programs_[i]) programs_[i] = programs_[first_[keys_[i]]];
     return std::move(programs_);
   }
 
- private:
-  std::string key_of(const std::string& name, const std::string& text) const { return prefix_ + hash_hex(name + '\0' + text); }
-
+  /// Returns whether all programs are in memory.
   bool find_in_memory() {
-    Shared& all = shared();
-    std::lock_guard lock(all.mutex);
-    bool complete = true;
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      const auto row = all.programs.find(memory_key(keys_[i]));
-      if (row != all.programs.end()) programs_[i] = row->second.lock();
-      if (programs_[i]) make_recent(programs_[i]);
-      complete = complete && programs_[i];
-    }
-    return complete;
+    for (size_t i = 0; i < keys_.size(); ++i)
+      if (std::shared_ptr<Program> known = shared().programs.find(device_.index(), keys_[i])) programs_[i] = std::move(known);
+    return std::ranges::count(programs_, nullptr) == 0;
   }
-
-  /// Returns the key of a program in memory. Two equal boards have equal keys but different contexts, so it contains the
-  /// device's index.
-  std::string memory_key(const std::string& key) const { return std::to_string(device_.index()) + ":" + key; }
 
   /// Returns, for each key that has no program yet, the index of the first text with that key.
   Indices missing() {
@@ -339,7 +334,6 @@ class Build {
     if (device_.info().is_cpu && !binary.empty())
       if (std::shared_ptr<Program> loaded = load_program(device_, binary); loaded && has_all(batch, loaded->get()))
         program = std::move(loaded);
-    std::lock_guard lock(shared().mutex);
     for (size_t i : batch) keep(i, program);
   }
 
@@ -352,6 +346,15 @@ class Build {
   }
 
   bool compiles_at_launch() { return runtime::compiles_at_launch(device_, store_, prefix_); }
+
+  /// Stores the kernels that were in memory.
+  void store_found() {
+    if (!store_.find || compiles_at_launch()) return;
+    std::map<const Program*, Indices> found;
+    for (size_t i = 0; i < programs_.size(); ++i)
+      if (programs_[i] && store_.find(keys_[i]).empty()) found[programs_[i].get()].push_back(i);
+    for (const auto& [program, indices] : found) store_binary(indices, *program);
+  }
 
   /// Stores the binary of a batch and returns it. Returns "" if none is stored.
   std::string store_binary(const Indices& batch, const Program& program) {
@@ -379,23 +382,9 @@ class Build {
     }
   }
 
-  // The caller holds shared().mutex.
   void keep(size_t index, const std::shared_ptr<Program>& program) {
     programs_[index] = program;
-    Shared& all = shared();
-    all.programs[memory_key(keys_[index])] = program;
-    make_recent(program);
-    if (all.programs.size() < all.sweep_at) return;
-    std::erase_if(all.programs, [](const auto& row) { return row.second.expired(); });
-    all.sweep_at = std::max(kSweepAt, 2 * all.programs.size());
-  }
-
-  // The caller holds shared().mutex.
-  static void make_recent(const std::shared_ptr<Program>& program) {
-    std::deque<std::shared_ptr<Program>>& recent = shared().recent;
-    std::erase(recent, program);
-    recent.push_back(program);
-    if (recent.size() > kRecent) recent.pop_front();
+    shared().programs.keep(device_.index(), keys_[index], program);
   }
 
   Device& device_;
@@ -422,6 +411,10 @@ std::string store_prefix(const Device& device) {
   return hash_hex(all).substr(0, kPrefixDigits) + "-";
 }
 
+std::string kernel_key(const Device& device, const std::string& name, const std::string& text) {
+  return store_prefix(device) + hash_hex(name + '\0' + text);
+}
+
 KernelHandle Program::create_kernel(const std::string& name, ErrorKind blame) const {
   cl_int status = CL_SUCCESS;
   KernelHandle kernel(clCreateKernel(handle_.get(), name.c_str(), &status));
@@ -435,15 +428,22 @@ BuildCounters build_counters() {
   return shared().counters;
 }
 
-void forget_programs() {
-  std::lock_guard lock(shared().mutex);
-  shared().programs.clear();
-  shared().recent.clear();
-}
+void forget_programs() { shared().programs.forget(); }
 
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir) {
-  return Build(device, device.profile() ? restricted(*device.profile(), texts) : texts, store, failed_dir).run();
+  const std::vector<KernelText>& used = device.profile() ? restricted(*device.profile(), texts) : texts;
+  std::vector<std::string> keys;
+  for (const KernelText& text : used) keys.push_back(kernel_key(device, text.name, text.text));
+  return Build(device, used, std::move(keys), store, failed_dir).run();
+}
+
+std::vector<std::shared_ptr<Program>> find_programs(Device& device, const std::vector<std::string>& names,
+                                                    const std::vector<std::string>& keys, const BinaryStore& store) {
+  std::vector<KernelText> texts;
+  for (const std::string& name : names) texts.emplace_back().name = name;
+  if (keys.size() != names.size()) return {};
+  return Build(device, texts, keys, store, "").find();
 }
 
 }  // namespace ocl::runtime

@@ -217,7 +217,8 @@ TEST_CASE_FIXTURE(Fixture, "a row that was changed is an error or another packag
                                            "0"};
   std::mt19937 random(3);
   for (int i = 0; i < files(); ++i) {
-    std::filesystem::copy_file(path_of(path), path_of(bad), std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::remove(path_of(bad));
+    std::filesystem::copy_file(path_of(path), path_of(bad));
     sqlite3* db = nullptr;
     REQUIRE(sqlite3_open(bad.c_str(), &db) == SQLITE_OK);
     run(db, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");

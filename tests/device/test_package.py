@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import ocl_run
-from torch_ocl_compile import package
+from torch_ocl_compile import _C, package
 from torch_ocl_compile.cli import main
 from torch_ocl_compile.errors import ConfigError, UnsupportedError
 
@@ -224,6 +224,57 @@ def test_binaries(tmp_path, ocl_device, index):
     for trusted in (False, True):
         found = load(path, index, cache=tmp_path / f"{trusted}.sqlite", trust_binaries=trusted)(*args)
         torch.testing.assert_close(found["a"], net(*args)["a"].detach())
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return self.factor * x + x.sum(0)
+
+
+def plan_of(path):
+    """Returns key and text of the plan beside the kernels of a package."""
+    with sqlite3.connect(path) as db:
+        [plan] = [(key, text) for key, text in db.execute("SELECT key, binary FROM kernels") if text[:1].isdigit()]
+    return plan
+
+
+def test_stored_plans(tmp_path, ocl_device, index):
+    if "portable" in ocl_run.devices()[index].lower():
+        pytest.skip("PoCL keeps its binaries to itself")
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    paths = [tmp_path / "2.ocl", tmp_path / "3.ocl"]
+    for path, factor in zip(paths, (2, 3), strict=True):
+        args, shapes = (torch.ones(6, 3),), {"x": {0: BATCH}}
+        package.save(path, Scaled(factor).eval(), args, dynamic_shapes=shapes, devices=[str(index)])
+    (key, plan), (_, other) = map(plan_of, paths)
+
+    def found(name, trusted=True):
+        return load(paths[0], index, cache=tmp_path / name, trust_binaries=trusted)(x)
+
+    def replace(text):
+        checksum = _C.exec.package_checksum(text)
+        with sqlite3.connect(paths[0]) as db:
+            db.execute("UPDATE kernels SET binary = ?, checksum = ? WHERE key = ?", (text, checksum, key))
+
+    np.testing.assert_allclose(found("same"), 2 * x + x.sum(0))
+    # The plan of the other package, under the key of this one, shows who uses it.
+    with sqlite3.connect(paths[1]) as db:
+        db.execute("ATTACH ? AS this", (str(paths[0]),))
+        db.execute("INSERT OR IGNORE INTO this.kernels SELECT * FROM main.kernels")
+    replace(other)
+    np.testing.assert_allclose(found("trusted"), 3 * x + x.sum(0))
+    np.testing.assert_allclose(found("untrusted", trusted=False), 2 * x + x.sum(0))
+    for text in (plan[: len(plan) // 2], b"0 ", b"99999999999 "):
+        replace(text)
+        np.testing.assert_allclose(found(f"{len(text)} bytes"), 2 * x + x.sum(0))
+    replace(plan)
+    with sqlite3.connect(paths[0]) as db:
+        db.execute("DELETE FROM kernels WHERE key != ?", (key,))
+    np.testing.assert_allclose(found("kernels are missing"), 2 * x + x.sum(0))
 
 
 class Host(nn.Module):

@@ -1,0 +1,192 @@
+// csrc/exec/stored_plan.cpp: see stored_plan.h.
+#include "csrc/exec/stored_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <optional>
+#include <type_traits>
+
+#include "csrc/exec/fill_plan.h"
+#include "csrc/exec/make_plan.h"
+#include "csrc/ir/parse.h"
+#include "csrc/support/build_id.h"
+#include "csrc/support/error.h"
+#include "csrc/support/hash.h"
+#include "csrc/support/log.h"
+
+namespace ocl::exec {
+namespace {
+
+/// Writes values to a text, or reads them from it in the same order. Each value ends with a blank; before a string or a list
+/// stands its length.
+class Archive {
+ public:
+  Archive() : writes_(true) {}
+  explicit Archive(std::string text) : text_(std::move(text)) {}
+  const std::string& text() const { return text_; }
+
+  template <class... Values>
+  void operator()(Values&... values) {
+    (value(values), ...);
+  }
+  /// Writes or reads a list, each element by `each`.
+  template <class List, class Each>
+  void list(List& list, const Each& each) {
+    size_t size = list.size();
+    value(size);
+    if (!writes_) {
+      if (size > text_.size()) damaged();
+      list.resize(size);
+    }
+    for (auto& element : list) each(element);
+  }
+
+ private:
+  [[noreturn]] static void damaged() { fail(ErrorKind::kInternal, "a stored plan cannot be read"); }
+
+  template <class T>
+    requires std::is_integral_v<T> || std::is_enum_v<T>
+  void value(T& number) {
+    if (writes_) {
+      text_ += std::to_string(static_cast<int64_t>(number)) + ' ';
+      return;
+    }
+    int64_t read = 0;
+    const auto [end, problem] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), read);
+    if (problem != std::errc() || end == text_.data() + text_.size()) damaged();
+    number = static_cast<T>(read);
+    at_ = static_cast<size_t>(end - text_.data()) + 1;
+  }
+  void value(std::string& string) {
+    size_t size = string.size();
+    value(size);
+    if (writes_) {
+      text_ += string + ' ';
+      return;
+    }
+    if (size >= text_.size() - at_) damaged();
+    string = text_.substr(at_, size);
+    at_ += size + 1;
+  }
+  void value(ir::IndexExpr& expression) {
+    bool constant = expression.is_const();
+    value(constant);
+    int64_t number = constant && writes_ ? expression.constant() : 0;
+    std::string string = constant || !writes_ ? "" : expression.str();
+    if (constant)
+      value(number);
+    else
+      value(string);
+    if (!writes_) expression = constant ? ir::IndexExpr(number) : ir::parse_index(string);
+  }
+  template <class T>
+  void value(std::optional<T>& optional) {
+    bool given = optional.has_value();
+    value(given);
+    if (given && !optional) optional.emplace();
+    if (given) value(*optional);
+  }
+  template <class T, size_t N>
+  void value(std::array<T, N>& array) {
+    for (T& element : array) value(element);
+  }
+  template <class T>
+  void value(std::vector<T>& vector) {
+    list(vector, [&](T& element) { value(element); });
+  }
+
+  bool writes_ = false;
+  std::string text_;
+  size_t at_ = 0;
+};
+
+void pass(Archive& archive, BufferSource& source) {
+  archive(source.kind, source.index, source.element_bytes, source.offset, source.slot);
+}
+
+void pass(Archive& archive, Launch& launch) {
+  codegen::KernelSource& source = launch.source;
+  archive(source.name, source.kind, source.groups, source.local, launch.origin, launch.group, launch.ops);
+  archive.list(source.ints, [&](codegen::IntArg& arg) { archive(arg.value, arg.wide, arg.slot); });
+  archive.list(launch.buffers, [&](BufferSource& buffer) { pass(archive, buffer); });
+}
+
+/// Everything of a plan that running it needs, except for its programs.
+void pass(Archive& archive, Plan& plan) {
+  ir::Graph& graph = plan.schedule.graph;
+  archive.list(graph.buffers, [&](ir::Buffer& buffer) { archive(buffer.dtype, buffer.sizes, buffer.strides); });
+  archive.list(graph.outputs, [&](ir::Output& output) { archive(output.buffer, output.sizes, output.strides, output.offset); });
+  archive(graph.inputs, graph.symbols, plan.schedule.allocations);
+  archive.list(plan.launches, [&](Launch& launch) { pass(archive, launch); });
+  archive.list(plan.steps, [&](Step& step) { archive(step.launch, step.kept); });
+  archive.list(plan.intervals, [&](schedule::Interval& interval) { archive(interval.first, interval.last); });
+  archive.list(plan.output_sources, [&](BufferSource& source) { pass(archive, source); });
+  archive(plan.interval_bytes, plan.written_inputs, plan.kept_size_bytes, plan.kept_inputs, plan.kept_offsets);
+}
+
+/// Two processes with equal keys make equal plans.
+std::string key_of(const std::string& graph_key, const runtime::Device& device, const PlanOptions& options) {
+  const Caps& caps = device.caps();
+  std::string all = "plan " + build_id() + ' ' + graph_key;
+  // What the name and the driver of a device do not determine: a container may have fewer cores, or less memory.
+  for (const int64_t number :
+       {int64_t{caps.units}, static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(caps.global_bytes))),
+        int64_t{options.most_kept_bytes > 0}})
+    all += ' ' + std::to_string(number);
+  return runtime::store_prefix(device) + hash_hex(all);
+}
+
+/// Returns the plan in `text` with programs from the store. Null if one of them is missing, or if the text is no plan.
+std::unique_ptr<Plan> read_plan(const std::string& text, runtime::Device& device, const runtime::BinaryStore& store) {
+  auto plan = std::make_unique<Plan>();
+  std::vector<std::string> keys, names;
+  try {
+    Archive archive(text);
+    archive(keys);
+    pass(archive, *plan);
+  } catch (const Error&) {
+    return nullptr;
+  }
+  for (const Launch& launch : plan->launches) names.push_back(launch.source.name);
+  plan->programs = runtime::find_programs(device, names, keys, store);
+  return plan->programs.size() == plan->launches.size() ? std::move(plan) : nullptr;
+}
+
+/// Keeps a plan in the store if the binaries of its kernels are there.
+void keep_plan(const std::string& key, const Plan& plan, const runtime::BinaryStore& store) {
+  std::vector<std::string> keys;
+  for (const Launch& launch : plan.launches) {
+    keys.push_back(runtime::kernel_key(*plan.device, launch.source.name, launch.source.text));
+    if (store.find(keys.back()).empty()) return;
+  }
+  Archive archive;
+  archive(keys);
+  pass(archive, const_cast<Plan&>(plan));  // An archive that writes changes nothing.
+  store.store(key, archive.text());
+}
+
+}  // namespace
+
+std::unique_ptr<const Plan> find_or_make_plan(const ir::Graph& graph, const std::string& graph_key, runtime::Device& device,
+                                              const runtime::BinaryStore& store, const PlanOptions& options) {
+  // A profile changes texts and limits of kernels.
+  if (!store.find || !store.store || device.profile() || build_id().empty()) return make_plan(graph, device, store, options);
+  const std::string key = key_of(graph_key, device, options);
+  if (const std::string text = store.find(key); !text.empty()) {
+    if (std::unique_ptr<Plan> plan = read_plan(text, device, store)) {
+      describe_plan(*plan, device, options);
+      plan->most_kept_bytes = options.most_kept_bytes;
+      for (Launch& launch : plan->launches) launch.name_id = runtime::kernel_name_id(launch.source.name);
+      return plan;
+    }
+    log_message(LogLevel::kInfo, "exec",
+                "the plan of " + options.label + " is made anew: the stored one lacks kernels or is damaged");
+  }
+  std::unique_ptr<const Plan> plan = make_plan(graph, device, store, options);
+  keep_plan(key, *plan, store);
+  return plan;
+}
+
+}  // namespace ocl::exec
