@@ -1,6 +1,9 @@
 // csrc/runtime/hidden_instructions.cpp: builds a program again with its hidden instructions.
 #include "csrc/runtime/hidden_instructions.h"
 
+#include <algorithm>
+#include <cstring>
+#include <set>
 #include <thread>
 
 #include "csrc/runtime/binary.h"
@@ -8,11 +11,24 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr char kMark[] = "//@";
+constexpr char kMark[] = "//@", kDeclaration[] = "//@@", kEndOfHead[] = ".address_size 64";
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
+}
+
+/// Moves declarations to the head of the program.
+void move_declarations(std::string& text) {
+  std::set<std::string> moved;
+  for (size_t at = text.find(kDeclaration); at != std::string::npos; at = text.find(kDeclaration, at)) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    moved.insert(text.substr(at + std::strlen(kDeclaration), end - at - std::strlen(kDeclaration)));
+    text.erase(at, end - at);
+  }
+  const size_t head = text.find(kEndOfHead);
+  if (head == std::string::npos) return;
+  for (const std::string& declaration : moved) text.insert(head + std::strlen(kEndOfHead), "\n" + declaration);
 }
 
 }  // namespace
@@ -41,6 +57,7 @@ ProgramHandle uncover_instructions(cl_context context, cl_device_id device, cl_p
     *status = CL_INVALID_BINARY;
     return {};
   }
+  move_declarations(text);
   replace_all(text, kMark, "   ");
   if (text.compare(at + target.size(), 1, "a") != 0) text.insert(at + target.size(), "a");
   const auto* edited = reinterpret_cast<const unsigned char*>(text.data());

@@ -2,7 +2,8 @@
 //
 // Kernels write such instructions as inline assembly behind `//@`. For the compiler, the text behind `//@` is a comment, in
 // which it only substitutes the operands. The compiler's binary is assembler text. uncover_instructions removes the marks, sets
-// a target that has the instructions, and builds that text.
+// a target that has the instructions, and builds that text. A line `//@@...` declares a variable of the program. It moves to
+// the head of the program, once.
 #pragma once
 
 #include <chrono>

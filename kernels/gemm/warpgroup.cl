@@ -7,6 +7,8 @@
 // Grid: global (any number of work-groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, batch), local
 //   (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
+// BOXES 1 (16-bit operands, and a tile of which no two fit on a compute unit): one work-item copies both operands in
+//   boxes, unless an operand does not begin at a multiple of 16 bytes.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_warpgroup
 #endif
@@ -24,32 +26,72 @@ typedef struct {
 ALWAYS_INLINE void stage(__local OPERAND_T* to, __global const OPERAND_T* from, const long along_width,
                          const long along_depth, const int left, const int K, const int step, const int width,
                          const int k_major, const int direct) {
-  const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
-  const int w_chunk = p % (width / CHUNK), at = p / (width / CHUNK);  // used if the width is contiguous
-  const int apart = k_major ? ROWS_APART : PRODUCERS / (width / CHUNK);
+  // `across` producers copy neighbouring chunks. Producers that are `across` apart copy from the next row (k_major) or
+  // the next depth. Chunk number i of a producer lies i * apart rows or depths further on. If the width is contiguous,
+  // the depths end after TILE_K, and the next chunks are those of the next block of columns.
+  const int across = k_major || HALVES ? 8 : width / CHUNK, apart = PRODUCERS / across;
+  const int p = get_local_id(0) - CONSUMERS * 128, chunk = p % across, row = p / across;
   if (direct && left >= width && (step + 1) * TILE_K <= K) {
-    // No chunk needs a check, and a producer's chunks are equally far apart: a copy costs two more instructions.
-    from += step * TILE_K * along_depth +
-            (k_major ? row * along_width + chunk * CHUNK : at * along_depth + w_chunk * CHUNK);
-    const long next = apart * (k_major ? along_width : along_depth);
+    // No chunk needs a check: a copy costs two more instructions.
+    const long along_row = k_major ? along_width : along_depth, next = apart * along_row;
+    from += step * TILE_K * along_depth + row * along_row + chunk * CHUNK;
     OCL_UNROLL
-    for (int i = 0; i < width * TILE_K / CHUNK / PRODUCERS; ++i, from += next)
-      copy_whole_16(
-          local_address(to + (k_major ? row_chunk(row + i * apart, chunk) : column_chunk(at + i * apart, w_chunk))),
-          from);
+    for (int i = 0; i < width * TILE_K / CHUNK / PRODUCERS; ++i, from += next) {
+      const int block = k_major ? 0 : i * apart / TILE_K * across;
+      if (i > 0 && !k_major && i * apart % TILE_K == 0) from -= TILE_K * along_depth;
+      copy_whole_16(local_address(to + (k_major ? row_chunk(row + i * apart, chunk)
+                                                : column_chunk(row + i * apart % TILE_K, block + chunk))),
+                    from + block * CHUNK);
+    }
     return;
   }
   OCL_UNROLL
   for (int i = 0; i < width * TILE_K / CHUNK / PRODUCERS; ++i) {
-    const int m = k_major ? row + i * apart : w_chunk * CHUNK;
-    const int depth = k_major ? chunk * CHUNK : at + i * apart, k = step * TILE_K + depth;
+    const int column = k_major ? chunk : i * apart / TILE_K * across + chunk;
+    const int m = k_major ? row + i * apart : column * CHUNK;
+    const int depth = k_major ? chunk * CHUNK : row + i * apart % TILE_K, k = step * TILE_K + depth;
     const int valid = k_major ? m < left ? K - k : 0 : k < K ? left - m : 0;
-    stage_chunk(to + (k_major ? row_chunk(m, chunk) : column_chunk(depth, w_chunk)),
+    stage_chunk(to + (k_major ? row_chunk(m, chunk) : column_chunk(depth, column)),
                 valid > 0 ? from + m * along_width + k * along_depth : from, k_major ? along_depth : along_width, valid,
                 direct);
   }
 }
 
+#if BOXES
+// Copies an operand of a step: rows or columns `width0` to `width0` + width - 1 and TILE_K of the depth from `k` on.
+ALWAYS_INLINE void stage_boxes(__local OPERAND_T* to, const ulong map, const int width0, const int k, const int width,
+                               const int k_major, const uint bar) {
+  if (k_major) {
+    copy_box(local_address(to), map, k, width0, bar);
+    return;
+  }
+  OCL_UNROLL
+  for (int i = 0; i < width / 64; ++i) copy_box(local_address(to + i * BLOCK_ELEMENTS), map, width0 + i * 64, k, bar);
+}
+
+// Copies the operands of all tiles of the work-group. One warp calls it. steps: the number of steps of a tile.
+ALWAYS_INLINE void produce_boxes(const Pipeline line, __local ulong* map, __global const OPERAND_T* a,
+                                 __global const OPERAND_T* b, const int M, const int N, const int K, const int steps,
+                                 const long a_row, const long a_col, const long b_row, const long b_col) {
+  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N;
+  const ulong a_map =
+      A_K_MAJOR ? tensor_map(map, 0, a, K, M, a_row, TILE_M) : tensor_map(map, 0, a, M, K, a_col, TILE_K);
+  const ulong b_map =
+      B_K_MAJOR ? tensor_map(map, 1, b, K, N, b_col, TILE_N) : tensor_map(map, 1, b, N, K, b_row, TILE_K);
+  if (get_local_id(0) != CONSUMERS * 128) return;
+  int step = 0;  // counted over all tiles of the work-group
+  FOR_TILES(g, m_tiles * n_tiles) {
+    const int2 tile = tile_at(g, m_tiles, n_tiles);
+    for (int k = 0; k < steps * TILE_K; k += TILE_K, ++step) {
+      __local OPERAND_T* to = producer_acquire(line, step);
+      const uint full = line.full + 8 * (step % STAGES);
+      barrier_expect(full, STAGE_ELEMENTS * sizeof(OPERAND_T));
+      stage_boxes(to, a_map, tile.x * TILE_M, k, TILE_M, A_K_MAJOR, full);
+      stage_boxes(to + A_ELEMENTS, b_map, tile.y * TILE_N, k, TILE_N, B_K_MAJOR, full);
+    }
+  }
+}
+#endif
 #if HALVES
 ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_direct,
                            const int b_direct) {
@@ -109,7 +151,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     __global const OPERAND_T* b, const ulong b_offset,  // [batch, K, N] by strides
     const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
     const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
-  PIPELINE(line);
+#if BOXES
+  __local ulong map[16] __attribute__((aligned(128)));
+  const int boxes = CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset);
+#else
+  const int boxes = 0;
+#endif
+  PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
   const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
   const int steps = (K + TILE_K - 1) / TILE_K;
   int begin = 0;  // first step of the tile, counted over all tiles of the work-group
@@ -120,6 +168,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
     a += a_offset + batch / inner * a_outer + batch % inner * a_inner;
     b += b_offset + batch / inner * b_outer + batch % inner * b_inner;
+#if BOXES
+    if (boxes) {
+      if (get_local_id(0) < CONSUMERS * 128 + 32)
+        produce_boxes(line, map, a, b, M, N, K, steps, a_row, a_col, b_row, b_col);
+      return;
+    }
+#endif
     FOR_TILES(g, m_tiles * n_tiles) {
       const int2 tile = tile_at(g, m_tiles, n_tiles);
       const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;

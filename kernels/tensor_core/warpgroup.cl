@@ -30,7 +30,7 @@
 #if PACKED
 #define STAGES (TILE_M + PIECES * TILE_N <= 256 && TILE_M + PIECES * TILE_N > 192 ? 6 : 4)
 #else
-#define STAGES (HALVES && TILE_N < 256 ? 6 : 4)
+#define STAGES (!HALVES || TILE_M + TILE_N > 320 ? 4 : TILE_M + TILE_N > 256 ? 5 : 6)
 #endif
 #endif
 #define CONSUMERS (TILE_M / 64)
@@ -39,6 +39,9 @@
 #endif
 #ifndef B_PACKED
 #define B_PACKED 0  // 1: one work-item copies B, which is packed in blocks, and all of them copy A (conv/warpgroup.cl)
+#endif
+#ifndef BOXES
+#define BOXES 0  // 1: one work-item copies both operands in boxes (gemm/warpgroup.cl)
 #endif
 // The number of arrivals that make a stage full. Copies of packed blocks arrive once in all, copies of chunks once for
 // each producer. With 32-bit operands that are not packed a producer arrives twice: for its copies of A and for its
@@ -81,29 +84,35 @@ typedef struct {
   uint full, empty;  // local addresses of STAGES mbarriers each
 } Pipeline;
 
-#define PIPELINE(name)                                                                                        \
+// PIPELINE makes the pipeline of a work-group. arrivals: the number that makes a stage full.
+#define PIPELINE(name) PIPELINE_OF(name, FULL_ARRIVALS)
+#define PIPELINE_OF(name, arrivals)                                                                           \
   __local OPERAND_T name##_stages[STAGES * STAGE_ELEMENTS] __attribute__((aligned(1024)));                    \
   __local ulong name##_bars[2 * STAGES];                                                                      \
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
-  pipeline_init(name)
+  pipeline_init(name, arrivals)
 
-// Producers give registers to the consumers. With 256 producers and two consumers, each work-item has 128 registers, too
-// few for the sums. With 128 producers it has 168, too few for 128 sums and a long epilogue.
+// Producers give registers to the consumers. With 256 producers and two consumers, or 128 and three, each work-item has
+// 128 registers, too few for the sums. With 128 producers and two consumers it has 168, too few for 128 sums and a long
+// epilogue.
 #if PRODUCERS == 256 && CONSUMERS == 2
 #define PRODUCERS_BEGIN() SHRINK_REGISTERS(80)
 #define CONSUMERS_BEGIN() GROW_REGISTERS(168)
-#elif PRODUCERS == 128 && CONSUMERS == 2 && TILE_N == 256
+#elif PRODUCERS == 128 && CONSUMERS == 2 && TILE_N > 128
 #define PRODUCERS_BEGIN() SHRINK_REGISTERS(56)
 #define CONSUMERS_BEGIN() GROW_REGISTERS(224)
+#elif PRODUCERS == 128 && CONSUMERS == 3
+#define PRODUCERS_BEGIN() SHRINK_REGISTERS(56)
+#define CONSUMERS_BEGIN() GROW_REGISTERS(152)
 #else
 #define PRODUCERS_BEGIN()
 #define CONSUMERS_BEGIN()
 #endif
 
-ALWAYS_INLINE void pipeline_init(const Pipeline p) {
+ALWAYS_INLINE void pipeline_init(const Pipeline p, const int arrivals) {
   if (get_local_id(0) == 0) {
     for (int i = 0; i < STAGES; ++i) {
-      barrier_init(p.full + 8 * i, FULL_ARRIVALS);
+      barrier_init(p.full + 8 * i, arrivals);
       barrier_init(p.empty + 8 * i, CONSUMERS * 4);  // one arrival for each warp of the consumers
     }
     fence_async_proxy();

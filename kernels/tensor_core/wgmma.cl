@@ -5,7 +5,7 @@
 // a comment for the compiler. The runtime removes the //@ before the text is assembled
 // (csrc/runtime/hidden_instructions.h).
 #ifndef TILE_N
-// columns of C per work-group: 64 or 128; 256 with operands of 16 bits, or of TF32 where they are packed
+// columns of C per work-group: 64 or 128; 192 with operands of 16 bits; 256 with these, or with packed TF32
 #define TILE_N 128
 #endif
 
@@ -63,6 +63,62 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
                "l"((ulong)(size_t)from), "r"(bytes), "r"(bar)
                : "memory");
 }
+// ---- boxes ----
+// A tensor map describes a matrix in global memory, from which copy_box copies boxes. Maps lie in global memory too, in a
+// variable of the program. Each compute unit has two places there: no two work-groups with maps fit on a compute unit,
+// because each uses more than half of its local memory.
+#define SET_MAP(field, bits, value, ...)                                                      \
+  asm volatile("//@tensormap.replace.tile." field ".shared::cta.b1024.b" bits " [%0], " value \
+               ";" ::"r"(local_address(map))__VA_ARGS__                                       \
+               : "memory")
+// Returns the address of a map of `rows` rows of `width` contiguous elements of 16 bits. The rows are `stride` elements
+// apart, a multiple of 8, and `matrix` is a multiple of 16 bytes. A box has `box_rows` rows of 64 elements. All
+// work-items of a warp call it. number: 0 or 1, a different one for each map; map: 128 bytes for its use.
+ALWAYS_INLINE ulong tensor_map(__local ulong* map, const int number, __global const OPERAND_T* matrix, const int width,
+                               const int rows, const long stride, const int box_rows) {
+  const int lane = get_local_id(0) & 31;
+  ulong place;
+  uint unit;
+  asm volatile("//@@.global .align 128 .b8 tensor_maps[65536];");
+  asm volatile("//@mov.u64 %0, tensor_maps;" : "=l"(place));
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(unit));
+  place += (unit & 255) * 256 + number * 128;
+  if (lane < 16) map[lane] = 0;
+  warp_sync();
+  if (lane == 0) {
+    SET_MAP("global_address", "64", "%1", , "l"((ulong)(size_t)matrix));
+    SET_MAP("rank", "32", "1");  // the number of dimensions less 1
+    SET_MAP("global_dim", "32", "0, %1", , "r"(width));
+    SET_MAP("global_dim", "32", "1, %1", , "r"(rows));
+    SET_MAP("global_stride", "64", "0, %1", , "l"(stride * (long)sizeof(OPERAND_T)));
+    SET_MAP("box_dim", "32", "0, 64");
+    SET_MAP("box_dim", "32", "1, %1", , "r"(box_rows));
+    SET_MAP("element_stride", "32", "0, 1");
+    SET_MAP("element_stride", "32", "1, 1");
+    SET_MAP("elemtype", "32", "1");  // unsigned integers of 16 bits
+    SET_MAP("interleave_layout", "32", "0");
+    SET_MAP("swizzle_mode", "32", "3");  // 128 bytes
+    SET_MAP("fill_mode", "32", "0");
+  }
+  warp_sync();
+  asm volatile(
+      "//@tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::
+          "l"(place),
+      "r"(local_address(map))
+      : "memory");
+  asm volatile("//@fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(place) : "memory");
+  return place;
+}
+// Starts a copy of the box whose first element is in the given column and row of the matrix of `map`. Rows of the copy
+// have 128 bytes, and their chunks are permuted as row_chunk says. Elements outside the matrix become zero. Tensor cores
+// may read the bytes once the barrier `bar` is complete.
+ALWAYS_INLINE void copy_box(const uint to, const ulong map, const int column, const int row, const uint bar) {
+  asm volatile(
+      "//@cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
+          "r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(bar)
+      : "memory");
+}
 // The numbers of a wgmma instruction's operands: its sums are %0 .. %(TILE_N / 2 - 1), its factors follow.
 #define OPERANDS_0                                                         \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -101,6 +157,9 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
 #define MULTIPLY_256(d, a, b, keep, transposed)                                                                    \
   MULTIPLY_BY("256", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_64 ", " OPERANDS_96, "%128", "%129", d, a, b, keep, \
               transposed, SUMS(d, 0), SUMS(d, 32), SUMS(d, 64), SUMS(d, 96))
+#define MULTIPLY_192(d, a, b, keep, transposed)                                                             \
+  MULTIPLY_BY("192", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_64, "%96", "%97", d, a, b, keep, transposed, \
+              SUMS(d, 0), SUMS(d, 32), SUMS(d, 64))
 #define MULTIPLY_128(d, a, b, keep, transposed) \
   MULTIPLY_BY("128", OPERANDS_0 ", " OPERANDS_32, "%64", "%65", d, a, b, keep, transposed, SUMS(d, 0), SUMS(d, 32))
 #define MULTIPLY_64(d, a, b, keep, transposed) \

@@ -181,6 +181,7 @@ char* g_local_base = nullptr;
 #ifdef SUB_M
 #include "tests/no_device/emulator_matrix.h"
 #endif
+#include "tests/no_device/emulator_boxes.h"
 
 extern "C" {
 ulong emulated_barrier(uint bar, uint what, uint value) {

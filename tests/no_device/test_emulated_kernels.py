@@ -7,6 +7,7 @@ elements are staged, the pipeline, and sizes that are no multiple of a tile are 
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -36,6 +37,9 @@ GEMMS = [
     ("64x64", "IN_HALF", 1, 0, (70, 72, 500, 8, 0, 1)), ("64x128", "IN_BF16", 0, 1, (65, 130, 64, 8, 0, 3)),
     ("128x64", "IN_HALF", 1, 1, (100, 60, 9, 8, 0, 1)), ("128x256", "IN_BF16", 1, 0, (64, 300, 130, 8, 0, 2)),
     ("64x256", "IN_BF16", 0, 1, (64, 257, 64, 8, 0, 2)),
+    ("192x192", "IN_BF16", 1, 0, (200, 193, 330, 8, 0, 2)), ("192x192", "IN_HALF", 0, 1, (190, 392, 100, 8, 8, 3)),
+    ("192x128", "IN_BF16", 1, 1, (193, 260, 449, 8, 0, 2)), ("128x192", "IN_HALF", 0, 0, (137, 386, 129, 8, 0, 2)),
+    ("192x192", "IN_BF16", 0, 0, (193, 65, 77, 0, 3, 1)),
     ("64x64", "IN_BF16", 1, 1, (66, 65, 77, 0, 3, 2)), ("64x64", "IN_BF16", 0, 0, (66, 65, 77, 0, 5, 2)),
     ("64x64", "", 1, 0, (66, 68, 100, 4, 0, 2)), ("128x128", "", 0, 1, (132, 129, 36, 4, 0, 2)), ("64x64", "", 1, 1, (66, 65, 33, 0, 1, 2)),
     ("64x128", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 2)),
@@ -182,7 +186,7 @@ def emulated(text: str) -> str:
         text = text[:begin] + (HERE / EMULATED[name]).read_text() + text[end:]
     assert files == ["tensor_core/subgroup_matrix"] or len(files) == 2
     assert "asm" not in text[text.index("// kernels/tensor_core/types.cl:") :]
-    return text.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
+    return re.sub(r"^( *PIPELINE.*;)$", r"\1 local_begins((__local char*)line.stages);", text, flags=re.M)
 
 
 def run(
@@ -240,12 +244,17 @@ def tile_of(name: str) -> list[str]:
     return [f"TILE_M={rows}", f"TILE_N={columns}"]
 
 
-@pytest.mark.parametrize("tile, types, a, b, sizes", GEMMS)
-def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "tile, types, a, b, sizes, boxes",
+    [(*case, 0) for case in GEMMS] + [(*case, 1) for case in GEMMS if "IN_" in case[1] and case[0] != "64x64"],
+)
+def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tuple[int, ...], boxes: int) -> None:
     padded = int(sizes[3] != 0)
     defines = [*tile_of(tile), f"A_K_MAJOR={a}", f"B_K_MAJOR={b}", f"A_VEC4={padded}", f"B_VEC4={padded}"]
     if types:
         defines.append(types if "=" in types else f"{types}=1")
+    if boxes:
+        defines.append("BOXES=1")
     if sizes[1] != 129:
         defines.append(f"VW={widest(types)}")
     run(tmp_path, "gemm_warpgroup", "emulator_case_gemm.h", defines, sizes, types)

@@ -58,8 +58,8 @@ std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
   static const std::array<Row, 11> rows = {
       {{ir::DType::kF32, {KernelType::kTf32, kWarpgroup, "tf32", 1, 4, 1.5e12, 1e12}},
        {ir::DType::kF32, {KernelType::kFp32, kWarpgroup, "split tf32", 3, 4, 0.6e12, 0.65e12}},
-       {ir::DType::kBF16, {KernelType::kBf16, kWarpgroup, "bf16", 1, 8, 4e12, 2.65e12}},
-       {ir::DType::kF16, {KernelType::kFp16, kWarpgroup, "f16", 1, 8, 4e12, 2.65e12}},
+       {ir::DType::kBF16, {KernelType::kBf16, kWarpgroup, "bf16", 1, 8, 4e12, 2.65e12, 8e9}},
+       {ir::DType::kF16, {KernelType::kFp16, kWarpgroup, "f16", 1, 8, 4e12, 2.65e12, 8e9}},
        {ir::DType::kF32, {KernelType::kTf32, kWarp, "tf32", 1, 4, 1e12, 1e12}},
        {ir::DType::kF32, {KernelType::kFp32, kWarp, "split tf32", 3, 4, 0.5e12, 0.5e12}},
        {ir::DType::kBF16, {KernelType::kBf16, kWarp, "bf16", 1, 8, 2.5e12, 2.5e12}},
@@ -111,14 +111,15 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
     if (row.level != math.level || (row.level == kWarpgroup && row.packed != packed)) continue;
     if (row.lanes != 0 && row.lanes != math.lanes()) continue;
     if ((row.chunk != 0 && row.chunk != math.chunk) || (row.terms != 0 && row.terms != math.terms)) continue;
-    if (row.columns <= 128 || math.wide || math.chunk == 4)
-      tiles.push_back({row.rows, row.columns, row.rate, row.warp_rows, row.warp_columns});
+    const TensorCoreTile tile{row.rows, row.columns, row.rate, row.warp_rows, row.warp_columns};
+    if (!is_wide(tile) || math.wide || math.chunk == 4) tiles.push_back(tile);
   }
   return tiles;
 }
 
 std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math) {
   std::vector<TensorCoreTile> tiles = tensor_core_tiles(math, false);
+  std::erase_if(tiles, [](const TensorCoreTile& tile) { return tile.rows == 192 || tile.columns == 192; });
   if (math.matrix == MatrixInstructions::kDpas8 || math.matrix == MatrixInstructions::kDpas16)
     std::erase_if(tiles, [&](const TensorCoreTile& tile) { return tile.warp_rows * tile.warp_columns > 32 * math.lanes(); });
   return tiles;
@@ -147,8 +148,8 @@ bool splits_into(const ProductSizes& problem, int64_t splits, int chunk) {
 double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCoreTile& tile, const ProductSizes& p,
                   int64_t splits) {
   const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
-  const double products =
-      tile_cost(caps, tile, p.rows, p.columns, p.batches * splits) * 2 * static_cast<double>(steps * step) / math.product;
+  const double cost = tile_cost(caps, tile, p.rows, p.columns, p.batches * splits),
+               products = cost * 2 * static_cast<double>(steps * step) / math.product + cost * tile.rate / math.stored;
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
   // With slices, the kernel cannot run the epilogue. So the epilogue costs another pass over the result.

@@ -1,6 +1,8 @@
 // csrc/schedule/families/tensor_cores.h: how tensor core kernels multiply, their tiles, and the cost model.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +22,10 @@ struct TensorCoreMath {
   // Multiply-adds per second of one compute unit that a matrix product reaches in tiles of 128 x 128 with operands in
   // place.
   double product;
-  bool wide = false;                                      // Tiles of 256 columns may be used.
+  // Results per second that the epilogue of a compute unit of an H100 stores, while nothing is multiplied. Infinite: not
+  // measured, taken as part of `product`.
+  double stored = std::numeric_limits<double>::infinity();
+  bool wide = false;                                      // Tiles that are wide may be used.
   MatrixInstructions matrix = MatrixInstructions::kNone;  // At the level subgroup_matrix.
   /// Work-items of a warp or subgroup.
   int lanes() const { return matrix == MatrixInstructions::kNone ? 32 : matrix_row(matrix).lanes; }
@@ -43,10 +48,13 @@ struct TensorCoreTile {
   std::string name() const;  // "128x128", "128x128/64x32".
 };
 
+/// True if the tile has more than 128 rows or columns.
+inline bool is_wide(const TensorCoreTile& tile) { return std::max(tile.rows, tile.columns) > 128; }
 /// Returns the tiles of kernels with packed operands, or with operands in place.
 std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
-/// Returns the tiles of convolutions. Their addresses take registers too, so with DPAS a work-item has at most 32 sums:
-/// Intel's compiler keeps all sums in memory otherwise.
+/// Returns the tiles of convolutions: those whose rows and columns are powers of two, since images and channels are mostly
+/// such. Their addresses take registers too, so with DPAS a work-item has at most 32 sums: Intel's compiler keeps all sums
+/// in memory otherwise.
 std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math);
 /// Returns the number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers
 /// split and transpose them.

@@ -94,7 +94,7 @@ std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
              matrix = subject.row.level == KernelLevel::k_subgroup_matrix;  // Such kernels have few tiles: all are checked.
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : convolution_tiles(subject.math()))
-    if (operation == KernelOperation::k_conv_packed || (tile.columns == 256) == wide) tiles.push_back(tile);
+    if (operation == KernelOperation::k_conv_packed || is_wide(tile) == wide) tiles.push_back(tile);
   std::vector<CheckCase> cases;
   const auto add = [&](Kind kind, const std::string& choice) { cases.push_back(convolution_case(subject, kind, choice)); };
   switch (operation) {

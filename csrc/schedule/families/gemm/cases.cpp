@@ -7,7 +7,7 @@
 namespace ocl::schedule {
 namespace {
 
-constexpr int kBatch = 2, M = 132, K = 172;
+constexpr int kBatch = 2, K = 172;
 
 /// The strides of a batch of matrices whose rows, or columns, are padded to multiples of 8 elements.
 ir::Shape strides(int rows, int columns, bool by_rows) {
@@ -15,17 +15,20 @@ ir::Shape strides(int rows, int columns, bool by_rows) {
   return {pitch * (by_rows ? rows : columns), by_rows ? pitch : 1, by_rows ? 1 : pitch};
 }
 
-/// Makes a product. a_depth, b_depth: whether the inner dimension is contiguous in A, in B.
-CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, bool a_depth, bool b_depth, int offset) {
+/// Makes a product. boxes: whether tensor maps describe the operands; a_depth, b_depth: whether the inner dimension is
+/// contiguous in A, in B.
+CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, bool boxes, bool a_depth, bool b_depth,
+                       int offset) {
   // With an offset, rows of the output do not begin at multiples of 16 bytes either.
-  const int N = (tile.columns == 256 ? 128 : 0) + (offset == 0 ? 144 : 138);
+  const int M = std::max(128, tile.rows) + 4, N = std::max(128, tile.columns) + (offset == 0 ? 16 : 10);
   const ir::Shape a_strides = strides(M, K, a_depth), b_strides = strides(K, N, !b_depth);
   ir::Builder builder;
   const ir::DType type = storage_of(subject.type);
   const ir::Value a = builder.input(type, {kBatch, M, K}, a_strides, false, false),
                   b = builder.input(type, {kBatch, K, N}, b_strides, false, false);
   builder.output(builder.contract(a, b, ir::DType::kF32), ir::contiguous_strides({kBatch, M, N}));
-  CheckCase check = case_of(subject.offer(builder.finish(), "tile=" + tile.name() + " splits=1"), offset);
+  CheckCase check = case_of(
+      subject.offer(builder.finish(), "tile=" + tile.name() + " splits=1 copies=" + (boxes ? "boxes" : "chunks")), offset);
   check.fill = [=](CheckCase& c) {
     const auto at = [offset](const ir::Shape& steps, int i, int row, int column) {
       return static_cast<size_t>(offset + i * steps[0].constant() + row * steps[1].constant() + column * steps[2].constant());
@@ -45,17 +48,20 @@ CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, 
 }  // namespace
 
 std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
-  const bool packed = subject.row.operation == KernelOperation::k_gemm_packed,
-             wide = subject.row.operation == KernelOperation::k_gemm_wide;
+  const KernelOperation form = subject.row.operation;
+  const bool packed = form == KernelOperation::k_gemm_packed, boxes = form == KernelOperation::k_gemm_boxes,
+             wide = form == KernelOperation::k_gemm_wide || boxes;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : tensor_core_tiles(subject.math(), packed))
-    if (packed || (tile.columns == 256) == wide) tiles.push_back(tile);
+    if (packed || is_wide(tile) == wide) tiles.push_back(tile);
   std::vector<CheckCase> cases;
   for (size_t i = 0; i < std::max<size_t>(tiles.size(), packed ? 3 : 2); ++i) {
     const TensorCoreTile& tile = tiles[i % tiles.size()];
-    const bool a_depth = i % 2 == 0, b_depth = wide ? i == 1 : i / 2 % 2 == 1;
-    if (!packed || i % 2 == 0) cases.push_back(product_case(subject, tile, a_depth, b_depth, 0));
-    if (!packed || i % 2 == 1) cases.push_back(product_case(subject, tile, a_depth, b_depth, 1));
+    const bool a_depth = i % 2 == 0, b_depth = wide ? i % 4 == 1 || i % 4 == 2 : i / 2 % 2 == 1;
+    // All wide tiles copy unaligned operands by the same code.
+    const bool aligned = !packed || i % 2 == 0, unaligned = wide ? i == 0 : !packed || i % 2 == 1;
+    if (aligned) cases.push_back(product_case(subject, tile, boxes, a_depth, b_depth, 0));
+    if (unaligned) cases.push_back(product_case(subject, tile, boxes, a_depth, b_depth, 1));
   }
   return cases;
 }
