@@ -181,7 +181,7 @@ struct Node {
   // Origins of the Map nodes that were inlined into this node. For explain; not printed.
   std::vector<Origin> inlined;
   // The hand-written kernels that were asked for this node before it got its own, and why they refused:
-  // "gemm_warpgroup: refused, K = 7 is below 16". For explain; not printed.
+  // "gemm_warpgroup: refused, K = 7 is below 16", "gemm_warpgroup, gemm_warp: refused, ...". For explain; not printed.
   std::vector<std::string> refused;
   // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve and
   // kAttention the sizes of the first output.

@@ -148,10 +148,16 @@ void KernelSet::remove(std::string_view term) {
   const Named named = find(term);
   if (named.is_row && named.rows[0]->is_required())
     fail(ErrorKind::kConfig, "'" + std::string(term) + "' cannot be disabled: no other kernel computes what it does");
+  bool any = false;
   for (const KernelRow* row : named.rows)
     for (const KernelRow::Checked& checked : row->types)
-      if (!row->is_required() && (named.types >> static_cast<int>(checked.type) & 1))
+      if (!row->is_required() && (named.types >> static_cast<int>(checked.type) & 1)) {
         remove(row->id, checked.type, "it is disabled, by the option disable or because the driver's compiler crashed on it");
+        any = true;
+      }
+  if (!any)
+    fail(ErrorKind::kConfig,
+         "'" + std::string(term) + "' disables nothing: no kernel that can be disabled has this name and type");
 }
 
 void KernelSet::remove(KernelId id, KernelType type, const std::string& reason) {
@@ -179,7 +185,7 @@ std::string KernelSet::why_removed(KernelId id, KernelType type) const {
 std::string KernelSet::why_not(KernelId id) const {
   for (const KernelRow::Checked& checked : kernel_row(id).types)
     if (std::string reason = why_removed(id, checked.type); !reason.empty()) return reason;
-  return std::string("this device or its driver lacks the instructions of the level ") + name(kernel_row(id).level);
+  return "this device or its driver lacks the matrix instructions";
 }
 
 bool KernelSet::has(KernelLevel level) const {

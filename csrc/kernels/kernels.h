@@ -76,7 +76,7 @@ class KernelSet {
   void add(KernelLevel level);
   /// Adds or removes the rows that `term` names: a row ("gemm_warp"), a level ("warpgroup") or an operation
   /// ("conv_statistics"). A type may follow ("gemm_warp:bf16"); otherwise all types are meant. ConfigError if the name
-  /// is unknown, or if a required row would be removed.
+  /// is unknown, if a required row would be removed, or if it means nothing that can be removed.
   void add(std::string_view term);
   void remove(std::string_view term);
   /// Removes a kernel for one type. `reason` is a sentence: "it gives wrong results on this device".

@@ -39,16 +39,34 @@ std::vector<const TemplateRow*> rows_for(const Caps& caps, const ir::Node& node,
   return rows;
 }
 
+/// Returns refusals as sentences for explain: "gemm_warpgroup: refused, K = 7 is no multiple of 8". Neighbours with the same
+/// reason, such as instructions that a device lacks, share one.
+std::vector<std::string> sentences(const std::vector<Refusal>& refusals) {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < refusals.size(); ++i) {
+    std::string names = kernel_row(refusals[i].kernel).name;
+    for (; i + 1 < refusals.size() && refusals[i + 1].reason == refusals[i].reason; ++i)
+      names += std::string(", ") + kernel_row(refusals[i + 1].kernel).name;
+    lines.push_back(names + ": refused, " + refusals[i].reason);
+  }
+  return lines;
+}
+
 /// Returns the first offer. `refused` gets the refusals before it, as sentences.
 std::optional<Offer> first_offer(Request request, const std::string& wanted, const std::set<std::string>& disabled,
                                  std::vector<std::string>& refused) {
-  refused.clear();
+  std::vector<Refusal> refusals;
+  std::optional<Offer> offer;
   for (const TemplateRow* row : rows_for(request.caps, request.graph.nodes[request.id], wanted)) {
     std::variant<Offer, Refusal> found = right_answer(*row, request, wanted, disabled);
-    if (auto* offer = std::get_if<Offer>(&found)) return std::move(*offer);
-    refused.push_back(std::get<Refusal>(found).text());
+    if (auto* made = std::get_if<Offer>(&found)) {
+      offer = std::move(*made);
+      break;
+    }
+    refusals.push_back(std::move(std::get<Refusal>(found)));
   }
-  return std::nullopt;
+  refused = sentences(refusals);
+  return offer;
 }
 
 }  // namespace

@@ -186,9 +186,10 @@ def test_kernels_that_may_not_be_used_say_why():
     def said(dtype: torch.dtype, **more: str) -> dict[str, str]:
         a = torch.ones(256, 256, dtype=dtype)
         refused = refusals(torch.mm, a, a, caps=CAPS["warpgroup"] | more)
-        return dict(line.split(": refused, ") for line in refused)
+        found = [line.split(": refused, ") for line in refused]
+        return {name: reason for names, reason in found for name in names.split(", ")}
 
-    lacks = "this device or its driver lacks the instructions of the level warp"
+    lacks = "this device or its driver lacks the matrix instructions"
     disabled = "it is disabled, by the option disable or because the driver's compiler crashed on it"
     assert said(torch.bfloat16, kernels="")["gemm_warp"] == lacks
     both = said(torch.bfloat16, disable="warpgroup")
@@ -196,3 +197,27 @@ def test_kernels_that_may_not_be_used_say_why():
     one = said(torch.bfloat16, disable="gemm_warpgroup:bf16")
     assert one["gemm_warpgroup"] == f"it does not multiply bf16 on this device: {disabled}"
     assert "gemm_warpgroup" not in said(torch.float16, disable="gemm_warpgroup:bf16")
+
+
+def test_kernels_with_the_same_reason_share_a_sentence():
+    a = torch.ones(256, 256)
+    (line,) = refusals(torch.mm, a, a, caps=CAPS["gpu"])
+    names, reason = line.split(": refused, ")
+    assert reason == "this device or its driver lacks the matrix instructions"
+    assert names.split(", ") == ["gemm_packed_warpgroup", "gemm_warpgroup", "gemm_warp", "gemm_subgroup_matrix"]
+
+
+@pytest.mark.parametrize(("caps", "kernel"), [("cpu16", "gemm_item"), ("gpu", "gemm_group")])
+def test_a_portable_kernel_is_disabled_for_one_type(caps: str, kernel: str) -> None:
+    def chosen(dtype: torch.dtype) -> tuple[bool, list[str]]:
+        graphs: list[ir.Graph] = []
+        with torch.no_grad():
+            compiled(torch.mm, graphs, dynamic=False)(*[torch.ones(256, 256, dtype=dtype)] * 2)
+        rendered = _C.exec.render(graphs[0], CAPS[caps] | {"disable": f"{kernel}:bf16"})
+        return any(f" {kernel} " in line for line in rendered["log"]), rendered["graph"].nodes[-1].refused
+
+    assert chosen(torch.float32)[0]
+    taken, refused = chosen(torch.bfloat16)
+    assert not taken and any(
+        f"{kernel}: refused, it does not multiply bf16 on this device: it is disabled" in r for r in refused
+    )

@@ -39,6 +39,8 @@ def test_compile_options():
         (lambda: config.compile_options({"disable": "warpgroup,wrap"}), "'disable': 'wrap' is no execution level"),
         (lambda: config.compile_options({"disable": "warp:int8"}), "'warp:int8' ends in no type"),
         (lambda: config.compile_options({"disable": "pack_item"}), "'pack_item' cannot be disabled"),
+        (lambda: config.compile_options({"disable": "gemm_group:tf32"}), "'gemm_group:tf32' disables nothing"),
+        (lambda: config.compile_options({"disable": "pack"}), "'pack' disables nothing"),
         (lambda: config.set("units", -1), "'units': -1 is less than 0"),
         (lambda: config.set("cache_size_mb", float("inf")), "'cache_size_mb': inf is not an integer"),
         (lambda: config.set("cache_size_mb", 2.5), "'cache_size_mb': 2.5 is not an integer"),

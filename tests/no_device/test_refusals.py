@@ -18,7 +18,7 @@ from torch_ocl_compile._C import ir
 
 # What a reason may name besides a number: a property of the node or of the device.
 PROPERTY = re.compile(
-    r"\d|known only at run time|operands are \w+ and \w+|does not multiply \w+|lacks the instructions|is disabled"
+    r"\d|known only at run time|operands are \w+ and \w+|does not multiply \w+|lacks the matrix instructions|is disabled"
 )
 PLAIN = (("alexnet", "fp32"), ("gpt", "bf16"))  # What a plain run takes.
 
@@ -55,7 +55,7 @@ def faults(graph: ir.Graph, rendered: dict[str, Any], cpu: bool) -> list[str]:
             reason = line.partition(": refused, ")[2]
             if len(reason.split()) < 3 or not PROPERTY.search(reason):
                 found.append(f"{node.origin.op}: {line!r} is no reason")
-        names = [line.partition(":")[0] for line in node.refused]
+        names = [name for line in node.refused for name in line.partition(":")[0].split(", ")]
         if node.kind in ("contract", "convolve", "attention"):
             rows = rows_for(node, cpu)
             if names != rows[: len(names)] or len(names) == len(rows):

@@ -22,6 +22,8 @@ bool is_empty(const ir::Node& node) {
 
 std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& request, const std::string& wanted) {
   if (!request.caps.kernels.has(row.kernel)) return Refusal{row.kernel, request.caps.kernels.why_not(row.kernel)};
+  if (std::string why = why_removed(request, row.kernel); !kernel_row(row.kernel).on_tensor_cores() && !why.empty())
+    return Refusal{row.kernel, std::move(why)};
   // The cost models divide by the sizes.
   if (is_empty(request.graph.nodes[request.id])) return Refusal{row.kernel, "a size is 0, so there is nothing to compute"};
   Draft draft({request.graph, request.id, row.kernel, request.caps, request.keeps_parameters},
@@ -29,6 +31,19 @@ std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& reque
   if (Refused reason = row.why_not(draft)) return Refusal{row.kernel, std::move(*reason)};
   row.make(draft);
   return std::move(draft.offer);
+}
+
+ir::DType storage_of(KernelType type) {
+  return type == KernelType::kBf16 ? ir::DType::kBF16 : type == KernelType::kFp16 ? ir::DType::kF16 : ir::DType::kF32;
+}
+
+std::string why_removed(const Request& request, KernelId kernel) {
+  const ir::DType type = request.graph.buffers[request.graph.nodes[request.id].operands[0].buffer].dtype;
+  for (const KernelRow::Checked& checked : kernel_row(kernel).types)
+    if (std::string why = request.caps.kernels.why_removed(kernel, checked.type);
+        storage_of(checked.type) == type && !why.empty())
+      return std::string("it does not multiply ") + ir::name(type) + " on this device: " + why;
+  return "";
 }
 
 const ir::Buffer& Draft::buffer(ir::BufferId id) const {

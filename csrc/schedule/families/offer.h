@@ -93,8 +93,6 @@ class Draft : public Request {
 struct Refusal {
   KernelId kernel{};
   std::string reason;
-  /// Returns the sentence for explain: "gemm_warpgroup: refused, K = 7 is no multiple of 8".
-  std::string text() const { return std::string(kernel_row(kernel).name) + ": refused, " + reason; }
 };
 /// Why a kernel does not compute a node; nullopt if it can.
 using Refused = std::optional<std::string>;
@@ -130,6 +128,10 @@ const std::vector<TemplateRow>& template_rows();
 /// text of a choice whose options are taken; "" for the cost model's.
 std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& request, const std::string& wanted);
 
+/// The dtype of a kernel type's operands in memory.
+ir::DType storage_of(KernelType type);
+/// Returns why the device may not use a portable kernel for the type of the node's operands; "" if it may.
+std::string why_removed(const Request& request, KernelId kernel);
 /// True if kernels exist for this kind of node.
 bool takes_template(const ir::Node& node);
 /// Returns a text that differs for any two different launches of a template.

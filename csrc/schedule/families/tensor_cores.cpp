@@ -41,10 +41,6 @@ std::optional<ir::DType> other_type(const Draft& draft) {
 
 }  // namespace
 
-ir::DType storage_of(KernelType type) {
-  return type == KernelType::kBf16 ? ir::DType::kBF16 : type == KernelType::kFp16 ? ir::DType::kF16 : ir::DType::kF32;
-}
-
 std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
   const ir::Node& node = draft.node();
   const ir::DType type = draft.buffer(node.operands[0].buffer).dtype;

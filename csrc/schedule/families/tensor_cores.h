@@ -30,8 +30,6 @@ struct TensorCoreMath {
   /// Work-items of a warp or subgroup.
   int lanes() const { return matrix == MatrixInstructions::kNone ? 32 : matrix_row(matrix).lanes; }
 };
-/// The dtype of a kernel type's operands in memory.
-ir::DType storage_of(KernelType type);
 /// Returns how the kernel that is asked would multiply the node's operands; nullopt if it cannot on this device.
 std::optional<TensorCoreMath> tensor_core_math(const Draft& draft);
 /// The condition that tensor_core_math() returns a value.

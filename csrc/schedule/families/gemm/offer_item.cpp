@@ -128,7 +128,7 @@ void offer_gemm_item(Draft& draft) {
   launch.kind = "gemm";
   define_types(draft, launch, vw);
   store_along(launch, 2, 1, 3);
-  if (caps.kernels.has(KernelId::k_gemm_dot_item) && p.M.is_const() && p.rows <= 16 && p.a.col.is_const(1) &&
+  if (why_removed(draft, KernelId::k_gemm_dot_item).empty() && p.M.is_const() && p.rows <= 16 && p.a.col.is_const(1) &&
       p.b.row.is_const(1) && !p.b.col.is_const(1)) {
     use_dot_product(draft, p);
     return;
