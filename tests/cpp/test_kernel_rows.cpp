@@ -151,12 +151,13 @@ TEST_CASE("names of kernels") {
   CHECK(set.why_not(KernelId::k_gemm_warpgroup).find("it is disabled") == 0);
   CHECK(set.why_removed(KernelId::k_gemm_wide_warpgroup, KernelType::kBf16) == set.why_not(KernelId::k_gemm_warpgroup));
   CHECK(set.why_removed(KernelId::k_gemm_warpgroup, KernelType::kFp16) == "");
-  CHECK(set.why_not(KernelId::k_gemm_warp).find("the instructions of the level warp") != std::string::npos);
+  CHECK(set.why_not(KernelId::k_gemm_warp).find("lacks the matrix instructions") != std::string::npos);
   set.remove("item");  // This keeps the kernels without an alternative, such as attention_item.
   CHECK(!set.has(KernelId::k_gemm_item));
   CHECK(set.has(KernelId::k_attention_item));
   CHECK_THROWS_WITH_AS(set.remove("attention_item"), doctest::Contains("no other kernel computes"), Error);
   CHECK_THROWS_WITH_AS(set.remove("gemm_item:int"), doctest::Contains("ends in no type"), Error);
+  CHECK_THROWS_WITH_AS(set.remove("gemm_item:tf32"), doctest::Contains("disables nothing"), Error);
   CHECK_THROWS_WITH_AS(set.remove("gem"), doctest::Contains("there are item, group, subgroup_matrix, warp,"), Error);
   CHECK(names_of(",warp,,gemm_warp:bf16") == std::vector<std::string>{"warp", "gemm_warp:bf16"});
 }
