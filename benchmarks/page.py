@@ -62,10 +62,17 @@ Words of the tables:
 - Times are milliseconds: the median of the rounds. A training step is forward, cross entropy, backward and a step of Adam.
 - **ratio** is the time of the fastest other side over the time of ocl. Above 1, ocl is faster.
 """
-KEYS = ["networks", "operations", "memory", "startup", "layers", "overlap", "collectives"]
-NAMES = dict(
-    zip(KEYS, ["Networks", "Operations", "Peak memory", "Start", "Layers", "Two streams", "Collectives"], strict=True)
-)
+NAMES = {
+    "networks": "Networks",
+    "operations": "Operations",
+    "memory": "Peak memory",
+    "startup": "Start",
+    "layers": "Layers",
+    "overlap": "Two streams",
+    "collectives": "Collectives",
+    "parallel": "Several GPUs",
+}
+KEYS = list(NAMES)
 
 
 def read(path: Path) -> Row:

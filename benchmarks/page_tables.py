@@ -78,6 +78,11 @@ def _mode(row: Row) -> str:
     return f"{row['mode'].capitalize()}, {PRECISIONS[row['precision']]}{copied}"
 
 
+def _ranks(row: Row) -> str:
+    how = {"bare": "without a wrapper", "ddp": "DistributedDataParallel", "fsdp": "FSDP2"}[row["how"]]
+    return f"{row['model']}, {how}, {row['ranks']} {'rank' if row['ranks'] == 1 else 'ranks'}"
+
+
 KINDS = [
     Kind("networks", _mode, _network, lambda row: row["ms"], "ms"),
     Kind("networks", lambda row: f"Peak of device memory. {_mode(row)}", _network, lambda row: row["peak_mib"], "MiB",
@@ -93,6 +98,8 @@ KINDS = [
          lambda row: row["ms"], "ms"),
     Kind("collectives", lambda row: row["collective"], lambda row: f"{row['bytes']} bytes", lambda row: row["gbytes"], "GB/s",
          more_is_better=True),
+    Kind("parallel", lambda row: f"Training with several ranks, {PRECISIONS[row['precision']]}", _ranks, lambda row: row["items"],
+         "items/s", more_is_better=True),
 ]  # fmt: skip
 
 

@@ -195,10 +195,11 @@ option(
 )
 option(
     "nccl",
-    bool,
-    False,
-    "Let process groups communicate with NCCL, where all ranks have NVIDIA devices of their own. New: it has not run on several "
-    "GPUs yet.",
+    str,
+    "auto",
+    "Whether process groups communicate with NCCL. auto: where every rank has an NVIDIA device of its own. 1: the same, with a "
+    "warning where it is not possible, and in groups of one rank too. 0: never.",
+    choices=("auto", "1", "0"),
 )
 option(
     "kept_weights_mb",

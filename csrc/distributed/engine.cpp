@@ -125,7 +125,7 @@ void Engine::begin(LaneState& lane) {
   }
   runtime::Queue& queue = job->device->queue(streams(*job->device).down);
   try {
-    runtime::when_done(queue.marker().get(), [self = shared_from_this(), piece] {
+    runtime::when_done(job->device->info(), queue.marker().get(), [self = shared_from_this(), piece] {
       piece->downloaded = true;
       self->wake();
     });

@@ -17,7 +17,9 @@ Group::Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::St
       monitored_barrier_(store, names) {
   options_->group_name = names.group;
   aten::at_boundary([&] {
-    nccl_ = start_nccl(nccl, store, names, timeout);
+    NcclStart start = start_nccl(nccl, store, names, timeout);
+    nccl_ = std::move(start.engine);
+    transport_ = nccl_ ? start.text : "gloo (not NCCL: " + start.text + ")";
     gloo_->start();
   });
 }

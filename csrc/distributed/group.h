@@ -21,6 +21,8 @@ class Group final : public c10d::Backend {
   Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names,
         std::chrono::milliseconds timeout, const NcclWish& nccl);
   bool uses_nccl() const { return nccl_ != nullptr; }
+  /// Says which transport the group uses, and why not NCCL.
+  const std::string& transport() const { return transport_; }
   ~Group() override;
 
   using Tensors = std::vector<at::Tensor>;
@@ -108,6 +110,7 @@ class Group final : public c10d::Backend {
 
   const std::shared_ptr<Transport> gloo_;
   std::shared_ptr<NcclEngine> nccl_;  // Null if the group does not use NCCL.
+  std::string transport_;
   const c10::intrusive_ptr<Options> options_;
   MonitoredBarrier monitored_barrier_;
   std::atomic<uint64_t> number_{0};

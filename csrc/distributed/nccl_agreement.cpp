@@ -1,7 +1,7 @@
 // csrc/distributed/nccl_agreement.cpp: the ranks tell each other in the store what they can do; see nccl_agreement.h.
 //
 //   key               value
-//   able/R   "off", "no REASON" or "yes VERSION GPU" of rank R
+//   able/R   "off", "none REASON" (no NVIDIA device), "no REASON" or "yes VERSION GPU" of rank R
 //   id       the id of rank 0's NCCL, by which the ranks find each other
 //   joined/R "yes" or "no REASON" of rank R, after it has tried to connect
 //
@@ -33,6 +33,8 @@ std::string reason_now() {
   return text;
 }
 
+bool begins_with(const std::string& text, const char* word) { return text.compare(0, std::strlen(word), word) == 0; }
+
 class Agreement {
  public:
   Agreement(c10d::Store& store, const RankNames& names, std::chrono::milliseconds timeout)
@@ -60,20 +62,25 @@ class Agreement {
     std::string followed;
     for (int rank = 0; rank < names_.size; ++rank) {
       const std::string& value = values[rank];
-      if (value.compare(0, 3, "yes") == 0) continue;
+      if (begins_with(value, "yes")) continue;
       if (value == "off") return names_.of(rank) + " does not ask for it";
-      const std::string reason = value.substr(std::min<size_t>(3, value.size()));
+      const std::string reason = value.substr(value.find(' ') + 1);
       if (reason != kFollows) return names_.of(rank) + ": " + reason;
       followed = names_.of(rank) + ": " + reason;
     }
     return followed;
   }
 
-  /// Logs on the first rank that wants NCCL why it is not used.
-  void report(const std::vector<std::string>& able, const std::string& reason) const {
+  /// Logs on the first rank that wants NCCL why it is not used. Nobody need know of ranks without NVIDIA devices if this rank
+  /// did not ask for NCCL.
+  void report(const std::vector<std::string>& able, const std::string& reason, NcclUse use) const {
     for (int rank = 0; rank < names_.rank; ++rank)
       if (able[rank] != "off") return;
-    log_message(LogLevel::kWarning, "distributed", "the process group " + names_.group + " uses gloo and not NCCL: " + reason);
+    const bool expected = use == NcclUse::kIfPossible && std::any_of(able.begin(), able.end(), [](const std::string& value) {
+                            return value == "off" || begins_with(value, "none");
+                          });
+    log_message(expected ? LogLevel::kInfo : LogLevel::kWarning, "distributed",
+                "the process group " + names_.group + " uses gloo and not NCCL: " + reason);
   }
 
   bool somebody_failed() {
@@ -91,12 +98,21 @@ class Agreement {
   const std::chrono::milliseconds timeout_;
 };
 
-/// Returns "yes VERSION GPU" of this rank. Throws if it cannot use NCCL.
+/// Returns what this rank tells the others under "able".
 std::string ability(const NcclWish& wish) {
-  const runtime::CudaDevice& cuda = runtime::CudaDevice::of(aten::device_at(-1).info());
-  const NcclLibrary& library = nccl_library(wish.files);
-  std::string text = "yes " + nccl_version_text(library.version) + " ";
-  for (const char byte : cuda.uuid().bytes) {
+  const runtime::CudaDevice* cuda = nullptr;
+  try {
+    cuda = &runtime::CudaDevice::of(aten::device_at(-1).info());
+  } catch (...) {
+    return (wish.use == NcclUse::kIfPossible ? "none " : "no ") + reason_now();
+  }
+  std::string text = "yes ";
+  try {
+    text += nccl_version_text(nccl_library(wish.files).version) + " ";
+  } catch (...) {
+    return "no " + reason_now();
+  }
+  for (const char byte : cuda->uuid().bytes) {
     constexpr const char* kDigits = "0123456789abcdef";
     text += kDigits[static_cast<unsigned char>(byte) >> 4];
     text += kDigits[static_cast<unsigned char>(byte) & 15];
@@ -150,24 +166,20 @@ std::unique_ptr<NcclCommunicator> join(const NcclWish& wish, c10d::Store& store,
   return std::make_unique<NcclCommunicator>(library, id, names.size, names.rank, give_up);
 }
 
-/// Returns nullptr on all ranks if one of them cannot use NCCL.
+/// Returns nullptr on all ranks if one of them cannot use NCCL, and then sets `reason`.
 std::unique_ptr<NcclCommunicator> connect(const NcclWish& wish, c10d::Store& store, const RankNames& names,
-                                          std::chrono::milliseconds timeout) {
+                                          std::chrono::milliseconds timeout, std::string& reason) {
   Agreement agreement(store, names, timeout);
-  if (!wish.wanted) {
-    agreement.tell("able", "off");
+  agreement.tell("able", wish.use == NcclUse::kNever ? "off" : ability(wish));
+  if (wish.use == NcclUse::kNever) {
+    reason = "the option nccl is 0";
     return nullptr;
   }
-  try {
-    agreement.tell("able", ability(wish));
-  } catch (...) {
-    agreement.tell("able", "no " + reason_now());
-  }
   const std::vector<std::string> able = agreement.hear("able");
-  std::string reason = agreement.refusal(able);
+  reason = agreement.refusal(able);
   if (reason.empty()) reason = mismatch(able, names);
   if (!reason.empty()) {
-    agreement.report(able, reason);
+    agreement.report(able, reason, wish.use);
     return nullptr;
   }
   const runtime::CudaContextGuard context(runtime::CudaDevice::of(aten::device_at(-1).info()));
@@ -180,22 +192,29 @@ std::unique_ptr<NcclCommunicator> connect(const NcclWish& wish, c10d::Store& sto
   }
   reason = agreement.refusal(agreement.hear("joined"));
   if (reason.empty()) return communicator;
-  agreement.report(able, reason);
+  agreement.report(able, reason, wish.use);
   if (communicator) communicator->abort();
   return nullptr;
 }
 
 }  // namespace
 
-std::shared_ptr<NcclEngine> start_nccl(const NcclWish& wish, const c10::intrusive_ptr<c10d::Store>& store,
-                                       const RankNames& names, std::chrono::milliseconds timeout) {
+NcclStart start_nccl(const NcclWish& wish, const c10::intrusive_ptr<c10d::Store>& store, const RankNames& names,
+                     std::chrono::milliseconds timeout) {
+  if (names.size == 1 && wish.use != NcclUse::kAsked) return {nullptr, "a group of one rank does not communicate"};
   const int64_t group = store->add("ocl/nccl/groups/" + std::to_string(names.rank), 1);
   const auto own = c10::make_intrusive<c10d::PrefixStore>("ocl/nccl/" + std::to_string(group), store);
-  std::unique_ptr<NcclCommunicator> communicator = connect(wish, *own, names, timeout);
-  if (!communicator) return nullptr;
+  std::string reason;
+  std::unique_ptr<NcclCommunicator> communicator = connect(wish, *own, names, timeout, reason);
+  if (!communicator) return {nullptr, reason};
   auto engine = std::make_shared<NcclEngine>(std::move(communicator), aten::device_at(-1), own, names, timeout);
   engine->start();
-  return engine;
+  return {engine, "NCCL " + nccl_version_text(nccl_library(wish.files).version)};
+}
+
+std::string nccl_ability(const std::vector<std::string>& files, const runtime::Device& device) {
+  runtime::CudaDevice::of(device.info());
+  return nccl_version_text(nccl_library(files).version);
 }
 
 }  // namespace ocl::distributed

@@ -149,7 +149,7 @@ void NcclCommunicator::settle(int status, const char* call, const GiveUp& give_u
   check(status, call);
 }
 
-void NcclCommunicator::run(const std::function<void()>& calls, const GiveUp& give_up) {
+void NcclCommunicator::enqueue(const std::function<void()>& calls, const GiveUp& give_up) {
   OCL_ASSERT(comm_ != nullptr, "the communicator was not aborted");
   check(nccl_.group_start(), "ncclGroupStart");
   try {
@@ -159,13 +159,12 @@ void NcclCommunicator::run(const std::function<void()>& calls, const GiveUp& giv
     throw;
   }
   settle(nccl_.group_end(), "ncclGroupEnd", give_up);
-  for (int round = 0; !stream_.idle(); ++round) {
-    int status = kNcclSuccess;
-    check(nccl_.state(comm_, &status), "ncclCommGetAsyncError");
-    check(status, "a collective of NCCL");
-    give_up();
-    pause(round);
-  }
+}
+
+void NcclCommunicator::check_running() const {
+  int status = kNcclSuccess;
+  check(nccl_.state(comm_, &status), "ncclCommGetAsyncError");
+  check(status, "a collective of NCCL");
 }
 
 void NcclCommunicator::all_reduce(uint64_t in_place, int64_t count, const Reduction& reduction) {

@@ -29,12 +29,15 @@ class NcclCommunicator {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  /// Runs what `calls` enqueues as one group of NCCL, and waits until it is done. Throws kDevice if NCCL fails.
-  void run(const std::function<void()>& calls, const GiveUp& give_up);
+  /// Enqueues on stream() what `calls` makes, as one group of NCCL. Throws kDevice if NCCL fails.
+  void enqueue(const std::function<void()>& calls, const GiveUp& give_up);
+  /// Throws kDevice if NCCL has failed since then.
+  void check_running() const;
+  const runtime::CudaStream& stream() const { return stream_; }
   /// Gives up all work, so that nothing waits for it any more.
   void abort() noexcept;
 
-  // Call these only in `calls` of run(). Addresses are CUDA's, and counts are numbers of elements.
+  // Call these only in `calls` of enqueue(). Addresses are CUDA's, and counts are numbers of elements.
   void all_reduce(uint64_t in_place, int64_t count, const Reduction& reduction);
   void reduce(uint64_t in_place, int64_t count, const Reduction& reduction, int root);
   void reduce_scatter(uint64_t from, uint64_t to, int64_t count, const Reduction& reduction);

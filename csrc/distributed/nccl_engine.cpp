@@ -5,25 +5,82 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "csrc/distributed/failure.h"
 #include "csrc/runtime/allocator.h"
-#include "csrc/runtime/event.h"
 #include "csrc/runtime/queue.h"
+#include "csrc/torch/device_state.h"
 
 namespace ocl::distributed {
 namespace {
 
 constexpr std::chrono::seconds kLookAtPeers{1};
 constexpr const char* kFailedKey = "failed";
+constexpr size_t kMostStarted = 64;
+// A batch starts even if nobody waits for it when its inputs have been ready for this time: other ranks may wait.
+constexpr std::chrono::milliseconds kLongestHold{200};
+// The thread looks for the next step without a pause at first, because most collectives are short.
+constexpr int kLooksWithoutPause = 2000;
+constexpr std::chrono::microseconds kBetweenLooks{30};
+
+/// The engines of this process, which Queue's observer tells of waits.
+struct Engines {
+  std::mutex mutex;
+  std::set<NcclEngine*> all;
+};
+Engines& engines() {
+  static auto* instance = new Engines;
+  return *instance;
+}
+
+void tell_engines(runtime::Queue& queue) {
+  const std::lock_guard lock(engines().mutex);
+  for (NcclEngine* engine : engines().all) engine->expect_wait(queue);
+}
+
+size_t span_bytes(const Span& span) { return static_cast<size_t>(span.count) * span.element_bytes(); }
+size_t buffer_bytes(const NcclBuffer& buffer) {
+  size_t bytes = 0;
+  for (const Span& span : buffer.spans) bytes += span_bytes(span);
+  return bytes;
+}
+
+/// Returns CUDA's address of a buffer that is one piece of memory of both, and otherwise 0.
+uint64_t cuda_address(const NcclBuffer& buffer, const runtime::Allocator& allocator) {
+  if (buffer.spans.size() != 1 || buffer.spans.front().address == nullptr) return 0;
+  return allocator.cuda_address(buffer.spans.front().address);
+}
+
+/// Removes complete events. Returns true if none is left.
+bool all_done(std::vector<runtime::EventHandle>& events) {
+  while (!events.empty() && runtime::is_done(events.back().get())) events.pop_back();
+  return events.empty();
+}
 
 }  // namespace
 
 /// What NCCL gets for a buffer.
 struct NcclEngine::Staged {
-  uint64_t address = 0;   // CUDA's.
+  uint64_t address = 0;   // CUDA's. 0 if the buffer is empty, or is copied and has no copy yet.
   void* block = nullptr;  // A copy of the buffer. nullptr if NCCL gets the tensor's own memory.
+};
+
+/// Jobs of one group of NCCL calls. A batch is held, then copied in (if needed), then under way, then copied back (if needed).
+struct NcclEngine::Batch {
+  std::vector<JobPtr> jobs;
+  std::exception_ptr error = nullptr;       // Why it cannot start.
+  std::vector<std::vector<Staged>> staged;  // For each job and buffer.
+  bool copies = false;                      // True if NCCL gets copies.
+  bool held = true;                         // False for sends and receives: a pipeline's next stage waits for them.
+  runtime::EventHandle ready;               // Complete when the inputs are there.
+  std::chrono::steady_clock::time_point ready_at{};
+  Events before;                                // Work that is to be done before the batch starts.
+  bool is_wanted = false;                       // True if something waits for a result. `before` does not change any more.
+  runtime::EventHandle copied_in, copied_back;  // Null until the copies are enqueued.
+  std::unique_ptr<runtime::CudaEvent> done;
 };
 
 NcclEngine::NcclEngine(std::unique_ptr<NcclCommunicator> communicator, runtime::Device& device,
@@ -32,16 +89,72 @@ NcclEngine::NcclEngine(std::unique_ptr<NcclCommunicator> communicator, runtime::
       communicator_(std::move(communicator)),
       device_(device),
       store_(std::move(store)),
-      timeout_(timeout) {}
+      results_(device.take_apart()),
+      copies_(device.take_apart()),
+      timeout_(timeout) {
+  device_.allocator().prefer_cuda();
+  runtime::Queue::observe_waits(&tell_engines);
+  const std::lock_guard lock(engines().mutex);
+  engines().all.insert(this);
+}
+
+NcclEngine::~NcclEngine() {
+  {
+    const std::lock_guard lock(engines().mutex);
+    engines().all.erase(this);
+  }
+  device_.give_back(results_);
+  device_.give_back(copies_);
+}
 
 void NcclEngine::submit(const std::vector<JobPtr>& jobs) {
   if (jobs.empty()) return;
+  const auto batch = std::make_shared<Batch>();
+  batch->jobs = jobs;
+  batch->held = std::all_of(jobs.begin(), jobs.end(),
+                            [](const JobPtr& job) { return std::get<LaneKind>(job->lane) == LaneKind::kCollective; });
   {
     const std::lock_guard lock(mutex_);
     check_open();
-    inbox_.push_back(jobs);
   }
-  for (const JobPtr& job : jobs) watch_stream(job, [self = shared_from_this()] { self->wake(); });
+  try {
+    find_addresses(*batch);
+    batch->ready = aten::current_queue(device_.index()).last_work();
+    for (const JobPtr& job : jobs) {
+      for (const at::Tensor& tensor : job->work->result())
+        if (tensor.numel() > 0) device_.allocator().wrote(tensor.storage().data(), results_);
+      job->work->enqueue(results_);
+    }
+  } catch (...) {
+    batch->error = std::current_exception();  // The group fails, so that other ranks do not wait for this one.
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(batch);
+  }
+  wake();
+  if (batch->error) std::rethrow_exception(batch->error);
+}
+
+void NcclEngine::expect_wait(runtime::Queue& queue) {
+  if (&queue.device() != &device_.info()) return;
+  std::deque<BatchPtr> unfinished;
+  bool is_news = false;
+  {
+    const std::lock_guard lock(mutex_);
+    unfinished = inbox_;
+    is_news = std::any_of(inbox_.begin(), inbox_.end(), [](const BatchPtr& batch) { return !batch->is_wanted; });
+  }
+  for (const BatchPtr& batch : unfinished)
+    for (const JobPtr& job : batch->jobs) job->work->add_waiting(queue);
+  if (!is_news) return;
+  // The events are those before the wait, which is enqueued after this call.
+  const std::lock_guard lock(mutex_);
+  for (const BatchPtr& batch : inbox_) {
+    if (batch->is_wanted) continue;
+    batch->before = device_.work_so_far();
+    batch->is_wanted = true;
+  }
 }
 
 void NcclEngine::set_timeout(std::chrono::milliseconds timeout) {
@@ -49,37 +162,92 @@ void NcclEngine::set_timeout(std::chrono::milliseconds timeout) {
   timeout_ = timeout;
 }
 
-/// True if the next batch can start. The caller holds the mutex.
-bool NcclEngine::has_ready_batch() const {
-  if (inbox_.empty()) return false;
-  const Batch& next = inbox_.front();
-  return std::all_of(next.begin(), next.end(), [](const JobPtr& job) { return job->ready.load(); });
-}
-
 void NcclEngine::run() {
   const at::AutoDispatchBelowADInplaceOrView no_gradients;
   const runtime::CudaContextGuard context(runtime::CudaDevice::of(device_.info()));
+  uint64_t seen = 0;
+  int looks = 0;  // Without a step, one after the other.
   while (true) {
-    Batch batch;
     std::string abort_reason;
     {
       std::unique_lock lock(mutex_);
-      woken_.wait(lock, [&] { return !abort_reason_.empty() || has_ready_batch() || (stopping_ && inbox_.empty()); });
+      const auto news = [&] { return wakes_ != seen; };
+      if (started_.empty() && inbox_.empty())
+        woken_.wait(lock, [&] { return news() || stopping_; });
+      else if (looks > kLooksWithoutPause)
+        woken_.wait_for(lock, kBetweenLooks, news);
+      seen = wakes_;
       abort_reason = std::exchange(abort_reason_, {});
-      if (abort_reason.empty()) {
-        if (inbox_.empty()) break;
-        batch = std::move(inbox_.front());
-        inbox_.pop_front();
-      }
+      if (abort_reason.empty() && stopping_ && inbox_.empty() && started_.empty()) break;
     }
     try {
       if (!abort_reason.empty()) TORCH_CHECK_WITH(DistBackendError, false, abort_reason);
-      execute(batch);
+      if (advance())
+        looks = 0;
+      else if (++looks < kLooksWithoutPause)
+        std::this_thread::yield();
     } catch (...) {
-      fail(batch, std::current_exception());
+      fail(std::current_exception());
     }
   }
   communicator_.reset();
+}
+
+/// Does the next step of a batch. Returns false if there is none yet.
+bool NcclEngine::advance() { return end_first() || start_next(); }
+
+bool NcclEngine::end_first() {
+  if (started_.empty()) return false;
+  Batch& first = *started_.front();
+  if (!first.done->complete()) {
+    communicator_->check_running();
+    give_up_if_hopeless();
+    return false;
+  }
+  if (first.copies && !first.copied_back) copy_back(first);
+  if (first.copied_back && !runtime::is_done(first.copied_back.get())) return false;
+  complete(first);
+  started_.pop_front();
+  restart_clock();
+  return true;
+}
+
+bool NcclEngine::start_next() {
+  BatchPtr next;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!inbox_.empty() && started_.size() < kMostStarted) next = inbox_.front();
+  }
+  if (!next) return false;
+  if (next->error) std::rethrow_exception(next->error);
+  if (!may_start(*next)) return false;
+  if (next->copies && !next->copied_in) copy_in(*next);
+  if (next->copied_in && !runtime::is_done(next->copied_in.get())) return false;
+  if (started_.empty()) restart_clock();
+  launch(*next);
+  started_.push_back(next);
+  const std::lock_guard lock(mutex_);
+  inbox_.pop_front();
+  return true;
+}
+
+/// True if the inputs of a batch are there, and the GPU has nothing else to do or a result is needed.
+bool NcclEngine::may_start(Batch& batch) {
+  if (!runtime::is_done(batch.ready.get())) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (batch.ready_at == std::chrono::steady_clock::time_point{}) batch.ready_at = now;
+  if (!batch.held || batch.copied_in || now - batch.ready_at > kLongestHold) return true;
+  const std::lock_guard lock(mutex_);
+  if (!all_done(batch.before)) return false;
+  if (batch.is_wanted) return true;
+  batch.before = device_.work_so_far();
+  return batch.before.empty();
+}
+
+/// The timeout of the oldest batch begins now.
+void NcclEngine::restart_clock() {
+  const std::lock_guard lock(mutex_);
+  deadline_ = std::chrono::steady_clock::now() + timeout_;
 }
 
 /// Throws if the group was aborted, if the work takes too long, or if another rank has failed.
@@ -95,111 +263,114 @@ void NcclEngine::give_up_if_hopeless() {
   TORCH_CHECK_WITH(DistBackendError, !store_->check({kFailedKey}), "another rank failed");
 }
 
-/// Returns memory with the contents of a buffer that CUDA can use. Copies are enqueued on the thread's stream.
-NcclEngine::Staged NcclEngine::stage(const NcclBuffer& buffer) {
-  runtime::Allocator& allocator = device_.allocator();
-  size_t bytes = 0;
-  for (const Span& span : buffer.spans) bytes += static_cast<size_t>(span.count) * span.element_bytes();
-  if (bytes == 0) return {};
-  const void* first = buffer.spans.front().address;
-  if (buffer.spans.size() == 1 && first != nullptr)
-    if (const uint64_t address = allocator.cuda_address(first)) return {address, nullptr};
-  Staged staged;
-  staged.block = allocator.allocate(bytes, stream_, runtime::Sharing::kCuda);
-  staged.address = allocator.cuda_address(staged.block);
-  if (buffer.use == Use::kWrite) return staged;
-  copy_spans(buffer, staged, true);
-  return staged;
+void NcclEngine::find_addresses(Batch& batch) const {
+  for (const JobPtr& job : batch.jobs) {
+    batch.staged.emplace_back();
+    for (const NcclBuffer& buffer : job->nccl->buffers) {
+      const bool empty = buffer_bytes(buffer) == 0;
+      batch.staged.back().push_back({empty ? 0 : cuda_address(buffer, device_.allocator()), nullptr});
+      batch.copies |= !empty && batch.staged.back().back().address == 0;
+    }
+  }
 }
 
-/// Copies the buffer's tensors to its memory for CUDA, or back.
+/// Enqueues the copies that NCCL gets.
+void NcclEngine::copy_in(Batch& batch) {
+  runtime::Allocator& allocator = device_.allocator();
+  for (size_t i = 0; i < batch.jobs.size(); ++i)
+    for (size_t k = 0; k < batch.staged[i].size(); ++k) {
+      const NcclBuffer& buffer = batch.jobs[i]->nccl->buffers[k];
+      Staged& staged = batch.staged[i][k];
+      if (staged.address != 0 || buffer_bytes(buffer) == 0) continue;
+      staged.block = allocator.allocate(buffer_bytes(buffer), copies_, runtime::Sharing::kCuda);
+      staged.address = allocator.cuda_address(staged.block);
+      if (buffer.use != Use::kWrite) copy_spans(buffer, staged, true);
+    }
+  // Copies of an earlier batch may still read memory that was now allocated for this one, also if nothing is copied in.
+  batch.copied_in = device_.queue(copies_).last_work();
+}
+
+/// Enqueues the copies of the results.
+void NcclEngine::copy_back(Batch& batch) {
+  for (size_t i = 0; i < batch.jobs.size(); ++i)
+    for (size_t k = 0; k < batch.staged[i].size(); ++k) {
+      const NcclBuffer& buffer = batch.jobs[i]->nccl->buffers[k];
+      if (batch.staged[i][k].block && buffer.use != Use::kRead) copy_spans(buffer, batch.staged[i][k], false);
+    }
+  free_copies(batch);  // Later work of the stream reuses them, after these copies.
+  batch.copied_back = device_.queue(copies_).last_work();
+}
+
+/// Enqueues copies of the buffer's tensors to its memory for CUDA, or back.
 void NcclEngine::copy_spans(const NcclBuffer& buffer, const Staged& staged, bool to_block) {
   runtime::Location block = device_.allocator().resolve(staged.block);
   for (const Span& span : buffer.spans) {
-    const size_t part = static_cast<size_t>(span.count) * span.element_bytes();
+    const size_t part = span_bytes(span);
     if (part == 0 || span.address == nullptr) continue;
-    const runtime::Location tensor = device_.allocator().use(span.address, stream_);
+    const runtime::Location tensor = device_.allocator().use(span.address, copies_);
     const runtime::Location &from = to_block ? tensor : block, &to = to_block ? block : tensor;
-    device_.queue(stream_).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, part);
+    device_.queue(copies_).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, part);
     block.offset_bytes += part;
   }
 }
 
-/// Copies results to the tensors, and frees the copy.
-void NcclEngine::unstage(const NcclBuffer& buffer, const Staged& staged) {
-  if (staged.block == nullptr) return;
-  if (buffer.use != Use::kRead) copy_spans(buffer, staged, false);
-  device_.allocator().free(staged.block);  // Later work of the stream reuses it, after these copies.
-}
-
-void NcclEngine::execute(const Batch& batch) {
-  {
-    const std::lock_guard lock(mutex_);
-    deadline_ = std::chrono::steady_clock::now() + timeout_;
-  }
-  if (stream_ < 0) stream_ = device_.next_stream();
-  std::vector<std::vector<Staged>> staged(batch.size());
-  const auto free_copies = [&] {
-    for (const std::vector<Staged>& of_job : staged)
-      for (const Staged& one : of_job) device_.allocator().free(one.block);
-  };
-  try {
-    for (size_t i = 0; i < batch.size(); ++i) {
-      if (batch[i]->error) std::rethrow_exception(batch[i]->error);
-      for (const NcclBuffer& buffer : batch[i]->nccl->buffers) staged[i].push_back(stage(buffer));
+/// Gives a batch to NCCL.
+void NcclEngine::launch(Batch& batch) {
+  const auto calls = [&] {
+    for (size_t i = 0; i < batch.jobs.size(); ++i) {
+      std::vector<uint64_t> addresses;
+      for (const Staged& one : batch.staged[i]) addresses.push_back(one.address);
+      batch.jobs[i]->nccl->enqueue(*communicator_, addresses);
     }
-    // The last copies of an earlier batch may still read memory that was now allocated for this batch.
-    runtime::Event(device_.queue(stream_), false).wait();
-    const auto calls = [&] {
-      for (size_t i = 0; i < batch.size(); ++i) {
-        std::vector<uint64_t> addresses;
-        for (const Staged& one : staged[i]) addresses.push_back(one.address);
-        batch[i]->nccl->enqueue(*communicator_, addresses);
-      }
-    };
-    communicator_->run(calls, [this] { give_up_if_hopeless(); });
-  } catch (...) {
-    communicator_->abort();  // Afterwards CUDA does not use the memory any more.
-    free_copies();
-    throw;
-  }
-  for (size_t i = 0; i < batch.size(); ++i)
-    for (size_t k = 0; k < staged[i].size(); ++k) unstage(batch[i]->nccl->buffers[k], staged[i][k]);
-  finish(batch);
+  };
+  communicator_->enqueue(calls, [this] { give_up_if_hopeless(); });
+  batch.done = std::make_unique<runtime::CudaEvent>(communicator_->stream());
 }
 
-void NcclEngine::finish(const Batch& batch) {
-  device_.queue(stream_).flush();
-  for (const JobPtr& job : batch) {
+/// Lets the waiting streams go on. Calls the allocator only afterwards: a thread that holds it may wait for these streams.
+void NcclEngine::complete(Batch& batch) {
+  for (const JobPtr& job : batch.jobs) job->work->complete_enqueued();
+  for (const JobPtr& job : batch.jobs)
     for (const at::Tensor& tensor : job->work->result())
-      if (tensor.numel() > 0) device_.allocator().wrote(tensor.storage().data(), stream_);
-    job->work->complete(stream_, -1);
-  }
+      if (tensor.numel() > 0) device_.allocator().wrote(tensor.storage().data(), results_);
+}
+
+void NcclEngine::free_copies(Batch& batch) noexcept {
+  for (std::vector<Staged>& of_job : batch.staged)
+    for (Staged& one : of_job) device_.allocator().free(std::exchange(one.block, nullptr));
 }
 
 /// Fails every job of the group. Errors in this function are ignored: every job learns of the failure, but perhaps
 /// without the full text.
-void NcclEngine::fail(const Batch& batch, const std::exception_ptr& error) noexcept {
-  communicator_->abort();
+void NcclEngine::fail(const std::exception_ptr& error) noexcept {
+  communicator_->abort();  // Afterwards CUDA does not use the memory any more.
+  std::deque<BatchPtr> failed;
+  failed.swap(started_);
+  {
+    const std::lock_guard lock(mutex_);
+    failed.insert(failed.end(), inbox_.begin(), inbox_.end());
+    inbox_.clear();
+  }
   std::string message;
   std::exception_ptr thrown = error;
   attempt([&] {
     message = message_of(error);
-    if (!batch.empty()) {
+    if (!failed.empty()) {
       store_->set(kFailedKey, names_.of(names_.rank));
-      message = describe_failure(*batch.front()->work, message, *store_, names_);
+      message = describe_failure(*failed.front()->jobs.front()->work, message, *store_, names_);
     }
     thrown = torch_error(message, is_out_of_memory(error));
   });
-  std::deque<Batch> refused;
   {
     const std::lock_guard lock(mutex_);
     refuse(message);
-    refused.swap(inbox_);
+    failed.insert(failed.end(), inbox_.begin(), inbox_.end());
+    inbox_.clear();
   }
-  refused.push_front(batch);
-  for (const Batch& jobs : refused)
-    for (const JobPtr& job : jobs) attempt([&] { job->work->fail(thrown, message); });
+  for (const BatchPtr& batch : failed) {
+    free_copies(*batch);
+    for (const JobPtr& job : batch->jobs) attempt([&] { job->work->fail(thrown, message); });
+  }
 }
 
 }  // namespace ocl::distributed

@@ -1,12 +1,24 @@
-// csrc/distributed/nccl_engine.h: the thread of a process group that uses NCCL. It does one call after the other:
-// it waits for OpenCL, copies what CUDA cannot use, calls NCCL, waits for it, and copies the results.
+// csrc/distributed/nccl_engine.h: the thread of a process group that uses NCCL. Several batches of calls are under way:
+//
+//   OpenCL  | inputs of 0 | inputs of 1 | other kernels |        | first kernel that needs a result
+//   CUDA                                                | 0 | 1 |
+//   thread                              held until here ^       ^ works are complete, the waiting streams go on
+//
+// A GPU gives its time to OpenCL and to CUDA in turn, some milliseconds each, and never runs kernels of both together
+// (measured: H100, driver 580). A kernel of NCCL that got a turn would wait for those of the other ranks, which have theirs at
+// other times. So the thread holds the batches until a stream or the host waits for a result, and the work that was enqueued
+// before is done. Then NCCL has the GPU for itself.
+//
+// Tensors in memory that CUDA can use are used in place. Others are copied on the device.
 #pragma once
 
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "csrc/distributed/engine_thread.h"
 #include "csrc/distributed/nccl_call.h"
+#include "csrc/runtime/cl.h"
 
 namespace ocl::distributed {
 
@@ -16,31 +28,44 @@ class NcclEngine final : public EngineThread {
   /// has used.
   NcclEngine(std::unique_ptr<NcclCommunicator> communicator, runtime::Device& device, c10::intrusive_ptr<c10d::Store> store,
              RankNames names, std::chrono::milliseconds timeout);
+  ~NcclEngine() override;
   void submit(const std::vector<JobPtr>& jobs) override;
   void set_timeout(std::chrono::milliseconds timeout) override;
   runtime::Device& device() const { return device_; }
+  /// `queue` will wait for something that may be a result of this group.
+  void expect_wait(runtime::Queue& queue);
 
  private:
-  /// Jobs of one group of NCCL calls.
-  using Batch = std::vector<JobPtr>;
   struct Staged;
+  struct Batch;
+  using BatchPtr = std::shared_ptr<Batch>;
+  using Events = std::vector<runtime::EventHandle>;
   void run() override;
-  void execute(const Batch& batch);
-  Staged stage(const NcclBuffer& buffer);
+  bool advance();
+  bool end_first();
+  bool start_next();
+  bool may_start(Batch& batch);
+  void find_addresses(Batch& batch) const;
+  void copy_in(Batch& batch);
+  void copy_back(Batch& batch);
   void copy_spans(const NcclBuffer& buffer, const Staged& staged, bool to_block);
-  void unstage(const NcclBuffer& buffer, const Staged& staged);
+  void launch(Batch& batch);
+  void complete(Batch& batch);
+  void free_copies(Batch& batch) noexcept;
+  void restart_clock();
   void give_up_if_hopeless();
-  void finish(const Batch& batch);
-  void fail(const Batch& batch, const std::exception_ptr& error) noexcept;
-  bool has_ready_batch() const;
+  void fail(const std::exception_ptr& error) noexcept;
 
   std::unique_ptr<NcclCommunicator> communicator_;  // Only the thread uses it.
   runtime::Device& device_;
   const c10::intrusive_ptr<c10d::Store> store_;
-  int stream_ = -1;  // OpenCL's stream of the copies. Only the thread uses it and the times below.
+  // Streams of Device::take_apart(). The first one waits for the results, the second one has the copies.
+  const int results_, copies_;
+  // Only the thread uses these:
+  std::deque<BatchPtr> started_;
   std::chrono::steady_clock::time_point deadline_, next_look_;
   // Guarded by the mutex:
-  std::deque<Batch> inbox_;
+  std::deque<BatchPtr> inbox_;
   std::chrono::milliseconds timeout_;
 };
 

@@ -30,7 +30,7 @@ void watch_stream(const JobPtr& job, const std::function<void()>& wake) {
   if (job->device == nullptr) return ready();
   try {
     runtime::Queue& queue = aten::current_queue(job->device->index());
-    runtime::when_done(queue.last_work().get(), ready);
+    runtime::when_done(job->device->info(), queue.last_work().get(), ready);
     queue.flush();
   } catch (...) {
     if (!job->ready) {

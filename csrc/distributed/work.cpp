@@ -67,18 +67,26 @@ int GroupWork::sourceRank() const {
 }
 
 void GroupWork::synchronize() {
-  const std::lock_guard lock(mutex_);
-  if (exception_) std::rethrow_exception(exception_);
-  if (device_ == nullptr) return;
+  std::shared_ptr<runtime::Signal> signal;
+  {
+    const std::lock_guard lock(mutex_);
+    if (exception_) std::rethrow_exception(exception_);
+    if (device_ == nullptr || (completed_ && !done_)) return;
+    if (!completed_) {
+      aten::at_boundary([&] {
+        if (!signal_) signal_ = std::make_shared<runtime::Signal>(device_->info());
+        waiting_.insert(&aten::current_queue(device_->index()));
+      });
+      signal = signal_;
+    }
+  }
+  // The lock is free here, because the observer of waits takes it.
   aten::at_boundary([&] {
     runtime::Queue& queue = aten::current_queue(device_->index());
-    if (completed_) {
-      if (queue.stream() != done_stream_ && !runtime::is_done(done_.get())) queue.wait_for(done_.get());
-      return;
-    }
-    if (!signal_) signal_ = std::make_shared<runtime::Signal>(*device_);
-    signal_->block(queue);
-    waiting_.insert(&queue);
+    if (signal)
+      signal->block(queue);
+    else if (queue.stream() != done_stream_ && !runtime::is_done(done_.get()))
+      queue.wait_for(done_.get());
   });
 }
 
@@ -110,6 +118,30 @@ void GroupWork::wait_on_host(std::chrono::milliseconds timeout) {
                      " of its group) is not done after ", timeout.count(), " ms");
 }
 
+void GroupWork::enqueue(int apart) {
+  signal_ = std::make_shared<runtime::Signal>(device_->info());
+  signal_->block(device_->queue(apart));
+  enqueued_ = true;
+  const c10::StreamGuard guard(c10::Stream(c10::Stream::UNSAFE, torch_device(*device_), apart));
+  future_->markCompleted(outputs_);
+}
+
+void GroupWork::add_waiting(runtime::Queue& queue) {
+  const std::lock_guard lock(mutex_);
+  if (enqueued_ && !completed_) waiting_.insert(&queue);
+}
+
+void GroupWork::complete_enqueued() {
+  signal_->set();
+  {
+    const std::lock_guard lock(mutex_);
+    completed_ = true;
+    waiting_.clear();
+  }
+  cv_.notify_all();
+  end_record();
+}
+
 void GroupWork::complete(int stream, int source_rank) {
   end_record();
   if (device_ == nullptr) {
@@ -139,7 +171,7 @@ void GroupWork::complete(int stream, int source_rank) {
   if (signal && runtime::is_done(event))
     signal->set();
   else if (signal)
-    runtime::when_done(event, [signal] { signal->set(); });
+    runtime::when_done(device_->info(), event, [signal] { signal->set(); });
   cv_.notify_all();
   future_->markCompleted(outputs_);
 }
@@ -164,7 +196,7 @@ void GroupWork::fail(const std::exception_ptr& error, const std::string& message
   if (signal) signal->set();
   cv_.notify_all();
   end_record();
-  future_->setError(error);
+  future_->setErrorIfNeeded(error);
 }
 
 JointWork::JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)

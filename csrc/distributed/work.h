@@ -41,6 +41,13 @@ class GroupWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return number_; }
 
+  /// Call when the results will be there as soon as complete_enqueued() is called. Streams and the future need not wait for the
+  /// host then: the future has its value, and its event is on `apart`, a stream of Device::take_apart().
+  void enqueue(int apart);
+  /// Call when the results of an enqueued work are in place.
+  void complete_enqueued();
+  /// A stream waits for something that may be this work. If the work fails, the stream raises the error.
+  void add_waiting(runtime::Queue& queue);
   /// Call when the results are written, or when work that will write them is enqueued on stream `stream` of the device. Runs
   /// the callbacks of the future.
   void complete(int stream, int source_rank);
@@ -63,6 +70,7 @@ class GroupWork final : public c10d::Work {
   runtime::EventHandle done_;          // Complete when the results are in place. Null without a device, and after a failure.
   int done_stream_ = 0;
   std::atomic<bool> waited_{false};
+  bool enqueued_ = false;
   int source_rank_ = -1;
 };
 

@@ -143,7 +143,7 @@ struct Allocator::State {
   /// Makes `bytes` bytes of the block live. The rest of the block stays free.
   void take(Block* block, size_t bytes, size_t requested, int stream, CallSite site) {
     const bool small = block->slab->pool == kSmall;
-    free_blocks.take(block, bytes, small || block->slab->cuda ? align : kSmallLimit / 16);
+    free_blocks.take(block, bytes, small || block->slab->pool == kShared ? align : kSmallLimit / 16);
     block->stream = stream;
     block->requested = requested;
     block->version = ++last_version;
@@ -345,6 +345,15 @@ void Allocator::attach(const void* address, const std::shared_ptr<Dependent>& de
 
 bool Allocator::owns(const void* address) const noexcept {
   return state_->range.contains(reinterpret_cast<uintptr_t>(address));
+}
+
+void Allocator::prefer_cuda() {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  s.memory.prefer_cuda();
+  s.range.for_each_slab([&](Slab* slab) {
+    if (!slab->cuda && (slab->pool == kLarge || slab->pool == kOwn)) s.free_blocks.retire(slab);
+  });
 }
 
 uint64_t Allocator::cuda_address(const void* address) const {

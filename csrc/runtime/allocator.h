@@ -44,6 +44,9 @@ class Allocator {
   /// Calls use() for each address. A null address gets an empty location.
   std::vector<Location> use(const std::vector<void*>& addresses, int stream);
   bool owns(const void* address) const noexcept;
+  /// Creates new memory so that CUDA can use it too. Slabs made before serve large requests only where nothing else can. Memory
+  /// of OpenCL alone is used, with a warning, if the drivers cannot share it.
+  void prefer_cuda();
   /// Returns CUDA's address of the byte at `address`, an address of a live allocation. 0 if CUDA cannot use this memory.
   uint64_t cuda_address(const void* address) const;
   /// Returns the address of a byte of a live allocation that has this CUDA address. nullptr if there is none.

@@ -48,6 +48,15 @@ int index_of(const CudaUuid& uuid) {
   return -1;
 }
 
+/// Interprets the answer of a query. Throws kDevice if the work failed.
+bool is_done(int status) {
+  constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+  if (status == 0 || status == kNotReady) return status == 0;
+  const char* text = nullptr;
+  cuda_functions().error_text(status, &text);
+  fail(ErrorKind::kDevice, std::string("the work of a CUDA stream failed: ") + (text ? text : std::to_string(status).c_str()));
+}
+
 }  // namespace
 
 const CudaFunctions& cuda_functions() {
@@ -116,13 +125,18 @@ CudaStream::~CudaStream() {
   if (runtimes_usable()) cuda_functions().destroy_stream(handle_);
 }
 
-bool CudaStream::idle() const {
-  constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
-  const int status = cuda_functions().query_stream(handle_);
-  if (status == 0 || status == kNotReady) return status == 0;
-  const char* text = nullptr;
-  cuda_functions().error_text(status, &text);
-  fail(ErrorKind::kDevice, std::string("the work of a CUDA stream failed: ") + (text ? text : std::to_string(status).c_str()));
+bool CudaStream::idle() const { return is_done(cuda_functions().query_stream(handle_)); }
+
+CudaEvent::CudaEvent(const CudaStream& stream) {
+  constexpr unsigned kWithoutTime = 2;  // CU_EVENT_DISABLE_TIMING
+  check_cuda(cuda_functions().create_event(&handle_, kWithoutTime), "cuEventCreate");
+  check_cuda(cuda_functions().record_event(handle_, stream.get()), "cuEventRecord");
 }
+
+CudaEvent::~CudaEvent() {
+  if (runtimes_usable()) cuda_functions().destroy_event(handle_);
+}
+
+bool CudaEvent::complete() const { return is_done(cuda_functions().query_event(handle_)); }
 
 }  // namespace ocl::runtime

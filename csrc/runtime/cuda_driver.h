@@ -12,6 +12,7 @@ namespace ocl::runtime {
 // Types of CUDA's driver API. Their layouts are part of its binary interface.
 using CudaContext = void*;
 using CudaStreamHandle = void*;
+using CudaEventHandle = void*;
 using CudaAddress = unsigned long long;
 using CudaHandle = unsigned long long;  // Of memory that has no address yet.
 
@@ -88,6 +89,21 @@ class CudaStream {
 
  private:
   CudaStreamHandle handle_ = nullptr;
+};
+
+/// A point in a CUDA stream. The thread that uses it has a CudaContextGuard.
+class CudaEvent {
+ public:
+  /// The event is complete when all work is done that is in the stream now.
+  explicit CudaEvent(const CudaStream& stream);
+  ~CudaEvent();
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  /// Throws kDevice if the work failed.
+  bool complete() const;
+
+ private:
+  CudaEventHandle handle_ = nullptr;
 };
 
 }  // namespace ocl::runtime

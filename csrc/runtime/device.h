@@ -41,6 +41,9 @@ class Device {
   // These are as in Queues.
   Queue& queue(int stream = 0) { return queues_.of(stream); }
   int next_stream(int priority = 0) { return queues_.next_stream(priority); }
+  int take_apart() { return queues_.take_apart(); }
+  void give_back(int stream) noexcept { queues_.give_back(stream); }
+  std::vector<EventHandle> work_so_far() { return queues_.work_so_far(); }
   void synchronize() { queues_.synchronize(); }
   void finish_before(std::chrono::steady_clock::time_point deadline) noexcept { queues_.finish_before(deadline); }
 

@@ -1,6 +1,10 @@
 // csrc/runtime/event.cpp: makes, queries and times events; see event.h.
 #include "csrc/runtime/event.h"
 
+#include <memory>
+
+#include "csrc/runtime/signal.h"
+
 namespace ocl::runtime {
 namespace {
 
@@ -33,22 +37,20 @@ EventHandle user_event(const DeviceInfo& device) {
   return event;
 }
 
-/// The driver calls this when the work before an event is over. Completes `user_event`, an event of another context, and
-/// releases it.
-void CL_CALLBACK pass_on(cl_event, cl_int status, void* user_event) {
-  const EventHandle event(static_cast<cl_event>(user_event));
-  clSetUserEventStatus(event.get(), status < 0 ? status : CL_COMPLETE);
-}
-
-/// Returns an event in `device`'s context that completes together with `source`. Contexts cannot wait for each other's
-/// events, so a callback of the first driver completes the second event.
-EventHandle twin_in(const DeviceInfo& device, cl_event source) {
+/// Returns an event in `device`'s context that completes together with `source`, an event of device `owner`. Contexts cannot
+/// wait for each other's events, so the host completes the second event.
+EventHandle twin_in(const DeviceInfo& device, const DeviceInfo& owner, cl_event source) {
   EventHandle twin = user_event(device);
   clRetainEvent(twin.get());
-  const cl_int status = clSetEventCallback(source, CL_COMPLETE, &pass_on, twin.get());
-  if (status == CL_SUCCESS) return twin;
-  const EventHandle unused(twin.get());
-  raise_status(status, "clSetEventCallback", device.describe());
+  clRetainEvent(source);
+  const auto shared_twin = std::make_shared<EventHandle>(twin.get());
+  const auto shared_source = std::make_shared<EventHandle>(source);
+  when_done(owner, source, [shared_twin, shared_source] {
+    cl_int status = CL_COMPLETE;
+    clGetEventInfo(shared_source->get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
+    clSetUserEventStatus(shared_twin->get(), status < 0 ? status : CL_COMPLETE);
+  });
+  return twin;
 }
 
 }  // namespace
@@ -75,7 +77,7 @@ void Event::wait() const {
 void Event::block(Queue& queue) const {
   if (&queue.device() == &device_) return queue.wait_for(handle_.get());
   if (is_done(handle_.get())) return wait();
-  queue.wait_for(twin_in(queue.device(), handle_.get()).get());
+  queue.wait_for(twin_in(queue.device(), device_, handle_.get()).get());
   queue.flush();
 }
 

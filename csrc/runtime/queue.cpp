@@ -18,6 +18,8 @@ struct KernelNames {
   std::unordered_map<std::string, int> ids;
 };
 
+std::atomic<void (*)(Queue&)> g_observer{nullptr};
+
 KernelNames& names() {
   static auto* names = new KernelNames;
   return *names;
@@ -149,8 +151,11 @@ EventHandle Queue::last_work() {
   return EventHandle(last_work_.get());
 }
 
+void Queue::observe_waits(void (*observer)(Queue& queue)) noexcept { g_observer = observer; }
+
 void Queue::wait_for(cl_event event) {
   check_usable();
+  if (auto* observer = g_observer.load(std::memory_order_acquire); observer && !apart_) observer(*this);
   NotedCommand noted(CommandType::kStreamWait, device_.index, stream_);
   const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueBarrierWithWaitList", "");

@@ -43,6 +43,11 @@ class Queue {
   EventHandle last_work();
   // Later work of this queue starts after `event`, an event of the same device.
   void wait_for(cl_event event);
+  /// Makes the queue one that holds nothing but waits and copies of collectives. The observer of waits is not told of it.
+  void set_apart() { apart_ = true; }
+  bool apart() const { return apart_; }
+  /// Calls `observer` from now on before a queue of any device waits for an event.
+  static void observe_waits(void (*observer)(Queue& queue)) noexcept;
   void flush();
   // Waits for all work. Throws the error of failed work, with the names of the last kernels.
   void finish();
@@ -62,6 +67,7 @@ class Queue {
   void raise_deferred();
   const DeviceInfo& device_;
   int stream_;
+  std::atomic<bool> apart_{false};
   QueueHandle queue_;
   // Name ids of the latest launches since finish(). Threads may overwrite each other's ids, because only error messages
   // use them.

@@ -2,6 +2,11 @@
 #include "csrc/runtime/queues.h"
 
 namespace ocl::runtime {
+namespace {
+
+constexpr int kFirstApart = Queues::kStreams - Queues::kApart;
+
+}  // namespace
 
 Queue& Queues::of(int stream) {
   if (stream < 0 || stream >= kStreams) {
@@ -13,7 +18,7 @@ Queue& Queues::of(int stream) {
   const std::lock_guard lock(mutex_);
   if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
   constexpr std::array<int, 3> kPriorities = {0, -1, 1};
-  const int priority = stream == 0 ? 0 : kPriorities[(stream - 1) / kStreamsPerPriority];
+  const int priority = stream == 0 || stream >= kFirstApart ? 0 : kPriorities[(stream - 1) / kStreamsPerPriority];
   slot.store(new Queue(device_, stream, priority), std::memory_order_release);
   return *slot.load();
 }
@@ -22,6 +27,36 @@ int Queues::next_stream(int priority) {
   const int level = priority == 0 ? 0 : priority < 0 ? 1 : 2;
   const unsigned given = given_[level].fetch_add(1);
   return 1 + level * kStreamsPerPriority + static_cast<int>(given % kStreamsPerPriority);
+}
+
+int Queues::take_apart() {
+  int stream = kFirstApart;
+  {
+    const std::lock_guard lock(mutex_);
+    while (stream < kStreams && taken_[stream - kFirstApart]) ++stream;
+    if (stream == kStreams)
+      fail(ErrorKind::kUnsupported, device_.describe() + " has no more streams for process groups: " + std::to_string(kApart) +
+                                        " are in use.\n  do: destroy groups that are not needed");
+    taken_[stream - kFirstApart] = true;
+  }
+  of(stream).set_apart();
+  return stream;
+}
+
+void Queues::give_back(int stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  taken_[stream - kFirstApart] = false;
+}
+
+std::vector<EventHandle> Queues::work_so_far() {
+  std::vector<EventHandle> events;
+  for (const std::atomic<Queue*>& slot : queues_) {
+    Queue* queue = slot.load(std::memory_order_acquire);
+    if (!queue || queue->apart() || !queue->has_work()) continue;
+    EventHandle last = queue->last_work();
+    if (!is_done(last.get())) events.push_back(std::move(last));
+  }
+  return events;
 }
 
 void Queues::synchronize() {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <vector>
 
 #include "csrc/runtime/device_info.h"
 #include "csrc/runtime/queue.h"
@@ -15,8 +16,9 @@ namespace ocl::runtime {
 class Queues {
  public:
   static constexpr int kStreamsPerPriority = 32;
-  // The default stream, then the streams of priorities 0, -1 and 1.
-  static constexpr int kStreams = 1 + 3 * kStreamsPerPriority;
+  static constexpr int kApart = 128;
+  // The default stream, then the streams of priorities 0, -1 and 1, then those of take_apart().
+  static constexpr int kStreams = 1 + 3 * kStreamsPerPriority + kApart;
 
   explicit Queues(const DeviceInfo& device) : device_(device) {}
   /// Returns the in-order queue of a stream, and creates it at the first use. Stream 0 is the default stream. ConfigError for a
@@ -25,6 +27,12 @@ class Queues {
   /// Returns the next stream of a pool of kStreamsPerPriority streams of this priority, in turn. Below 0 is high
   /// priority, above 0 is low. A device without Caps::queue_priorities treats all alike.
   int next_stream(int priority);
+  /// Returns a stream that nobody else has until it is given back, for waits and copies of collectives. Throws kUnsupported if
+  /// all are taken.
+  int take_apart();
+  void give_back(int stream) noexcept;
+  /// Returns the last events of all queues with unfinished work, except those of take_apart().
+  std::vector<EventHandle> work_so_far();
   void synchronize();  // Waits for all queues. Throws the errors of asynchronous work.
   /// Waits for all queues until `deadline`. Ignores errors.
   void finish_before(std::chrono::steady_clock::time_point deadline) noexcept;
@@ -35,6 +43,7 @@ class Queues {
   std::array<std::atomic<Queue*>, kStreams> queues_{};  // Stream -> queue.
   // Number of streams that next_stream returned for each priority.
   std::array<std::atomic<unsigned>, 3> given_{};
+  std::array<bool, kApart> taken_{};  // Guarded by mutex_.
 };
 
 }  // namespace ocl::runtime

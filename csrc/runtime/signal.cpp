@@ -1,10 +1,15 @@
 // csrc/runtime/signal.cpp: a user event of OpenCL, and callbacks of events; see signal.h.
 #include "csrc/runtime/signal.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/device_info.h"
 #include "csrc/runtime/queue.h"
 
 namespace ocl::runtime {
@@ -15,11 +20,68 @@ void CL_CALLBACK call_back(cl_event, cl_int, void* data) {
   (*then)();
 }
 
+/// A thread that looks again and again which events are complete. GPU drivers may take long to call back: NVIDIA's looks every
+/// 20 ms for events that take more than some microseconds (driver 580, H100).
+class Watcher {
+ public:
+  void add(cl_event event, std::function<void()> then) {
+    clRetainEvent(event);
+    Watched watched{EventHandle(event), std::move(then)};
+    const std::lock_guard lock(mutex_);
+    if (!running_) {
+      std::thread([this] { run(); }).detach();
+      running_ = true;
+    }
+    added_.push_back(std::move(watched));
+    woken_.notify_one();
+  }
+
+ private:
+  struct Watched {
+    EventHandle event;
+    std::function<void()> then;
+  };
+
+  void run() {
+    constexpr std::chrono::microseconds kPause{20};
+    std::vector<Watched> watched;
+    while (runtimes_usable()) {
+      {
+        std::unique_lock lock(mutex_);
+        if (watched.empty()) woken_.wait(lock, [&] { return !added_.empty(); });
+        for (Watched& one : added_) watched.push_back(std::move(one));
+        added_.clear();
+      }
+      // The order is that of the calls, because callers that watch one queue expect its order.
+      std::vector<Watched> left;
+      for (Watched& one : watched) {
+        if (is_done(one.event.get()))
+          one.then();
+        else
+          left.push_back(std::move(one));
+      }
+      watched.swap(left);
+      if (!watched.empty()) std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool running_ = false;
+  std::vector<Watched> added_;
+};
+
+/// Never destroyed, because its thread does not end.
+Watcher& watcher() {
+  static auto* instance = new Watcher;
+  return *instance;
+}
+
 }  // namespace
 
-Signal::Signal(Device& device) {
+Signal::Signal(const DeviceInfo& device) {
   cl_int status = CL_SUCCESS;
-  event_ = EventHandle(clCreateUserEvent(device.context(), &status));
+  event_ = EventHandle(clCreateUserEvent(device.context.get(), &status));
   OCL_CHECK(status, "clCreateUserEvent on " + device.describe());
 }
 
@@ -34,7 +96,8 @@ void Signal::block(Queue& queue) const {
   queue.flush();
 }
 
-void when_done(cl_event event, std::function<void()> then) {
+void when_done(const DeviceInfo& device, cl_event event, std::function<void()> then) {
+  if (!device.caps.is_cpu) return watcher().add(event, std::move(then));
   auto data = std::make_unique<std::function<void()>>(std::move(then));
   OCL_CHECK(clSetEventCallback(event, CL_COMPLETE, &call_back, data.get()), "a callback of an event");
   data.release();

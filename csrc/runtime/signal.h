@@ -8,13 +8,13 @@
 
 namespace ocl::runtime {
 
-class Device;
+struct DeviceInfo;
 class Queue;
 
 /// Queues wait for a signal until set() is called. The destructor sets it too.
 class Signal {
  public:
-  explicit Signal(Device& device);
+  explicit Signal(const DeviceInfo& device);
   ~Signal() { set(); }
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
@@ -28,8 +28,8 @@ class Signal {
   std::atomic<bool> set_{false};
 };
 
-/// Calls `then` once when the work before `event` is over, with or without an error. The caller is a thread of the
-/// driver, or this thread. `then` must not wait and must not throw.
-void when_done(cl_event event, std::function<void()> then);
+/// Calls `then` once when the work before `event` is over, with or without an error. The caller is a thread of the driver or of
+/// ours, or this thread. `then` must not wait and must not throw.
+void when_done(const DeviceInfo& device, cl_event event, std::function<void()> then);
 
 }  // namespace ocl::runtime

@@ -119,6 +119,15 @@ void FreeBlocks::rejoin(Slab* slab) {
   }
 }
 
+void FreeBlocks::retire(Slab* slab) {
+  std::vector<Block*> free;
+  for (const auto& [offset, block] : slab->blocks)
+    if (block->free) free.push_back(block);
+  for (Block* block : free) erase(block);
+  slab->pool = kRetired;
+  for (Block* block : free) insert(block);
+}
+
 std::vector<Slab*> FreeBlocks::unused_slabs() const {
   std::vector<Slab*> unused;
   for (const auto& pools : of_stream_)

@@ -22,8 +22,9 @@
 namespace ocl::runtime {
 
 /// The kind of slab that serves a request. Requests of very different sizes do not share slabs. Otherwise a small
-/// tensor would keep a large block from being reused or freed. kShared: memory with a CUDA address, in any size.
-enum Pool { kSmall, kLarge, kOwn, kShared, kPools };
+/// tensor would keep a large block from being reused or freed. kShared: memory with a CUDA address, in any size. kRetired:
+/// slabs that serve a request only where nothing else can.
+enum Pool { kSmall, kLarge, kOwn, kShared, kRetired, kPools };
 
 struct Slab;
 
@@ -47,7 +48,7 @@ struct Block {
 };
 
 struct Slab {
-  std::unique_ptr<CudaMemory> cuda;  // The memory of `mem` in slabs of kShared, otherwise nullptr.
+  std::unique_ptr<CudaMemory> cuda;  // The memory of `mem`, if CUDA created it. Always in slabs of kShared.
   MemHandle mem;
   std::byte* host = nullptr;  // Host memory that was allocated for `mem`, or nullptr.
   uintptr_t address = 0;
@@ -86,6 +87,8 @@ class FreeBlocks {
   void give_back(Block* block);
   /// Gives all free blocks of a slab to the slab's stream and joins them. Call it only while the device has no work.
   void rejoin(Slab* slab);
+  /// Moves a slab to kRetired.
+  void retire(Slab* slab);
   /// Returns the slabs that consist of a single free block.
   std::vector<Slab*> unused_slabs() const;
 

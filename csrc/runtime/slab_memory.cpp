@@ -7,6 +7,7 @@
 #include "csrc/runtime/cuda_memory.h"
 #include "csrc/runtime/queues.h"
 #include "csrc/runtime/slab.h"
+#include "csrc/support/log.h"
 #include "csrc/support/os.h"
 
 namespace ocl::runtime {
@@ -39,7 +40,9 @@ SlabMemory::SlabMemory(const DeviceInfo& device, Queues& queues)
     : device_(device), queues_(queues), on_host_(device.caps.is_cpu && host_memory_is_shared(device, queues.of(0))) {}
 
 bool SlabMemory::create(Slab& slab, std::string& problem) {
-  const bool created = slab.pool == kShared ? create_shared(slab, problem) : create_buffer(slab, problem);
+  const bool created = slab.pool == kShared ? create_shared(slab, problem)
+                       : cuda_preferred_    ? create_preferred(slab, problem)
+                                            : create_buffer(slab, problem);
   if (created && (on_host_ || device_.caps.unified || commit(slab, problem))) return true;
   release(slab);
   return false;
@@ -79,6 +82,18 @@ bool SlabMemory::create_shared(Slab& slab, std::string& problem) {
     if (error.kind() != ErrorKind::kOutOfMemory) throw;
     problem = error.what();
     return false;
+  }
+}
+
+bool SlabMemory::create_preferred(Slab& slab, std::string& problem) {
+  try {
+    return create_shared(slab, problem);
+  } catch (const Error& error) {
+    cuda_preferred_ = false;
+    release(slab);
+    log_message(LogLevel::kWarning, "runtime",
+                device_.describe() + ": new memory is not shared with CUDA, so NCCL gets copies: " + error.what());
+    return create_buffer(slab, problem);
   }
 }
 

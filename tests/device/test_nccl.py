@@ -111,6 +111,16 @@ def test_all_ranks_use_gloo_if_one_cannot_use_nccl(start, stand_ins, case):
     )
 
 
-def test_nccl_is_off_unless_asked_for(start):
-    outcome, logs = start("distributed_nccl", [FALL_BACK], lambda rank: {"TORCH_OCL_NCCL": "0"})
+@pytest.mark.parametrize("chosen", [{"TORCH_OCL_NCCL": "0"}, {"TORCH_OCL_NCCL": "auto", "OCL_STAND_IN_NO_GPU": "1"}])
+def test_gloo_is_used_without_a_word(start, chosen):
+    outcome, logs = start("distributed_nccl", [FALL_BACK], lambda rank: chosen)
     assert outcome[FALL_BACK] == "" and not any("NCCL" in log for log in logs), (outcome, logs)
+
+
+def test_nccl_is_used_by_default_and_one_line_says_so(start):
+    check = "check_group_uses_nccl"
+    chosen = {"TORCH_OCL_NCCL": "auto", "TORCH_DISTRIBUTED_DEBUG": "INFO"}
+    outcome, logs = start("distributed_nccl", [check], lambda rank: chosen)
+    assert outcome[check] == "", outcome[check]
+    lines = [line for log in logs for line in log.splitlines() if "NCCL" in line]
+    assert len(lines) == 1 and "process group 0 has 2 ranks and uses NCCL 2.21.5 for ocl tensors" in lines[0], logs

@@ -47,7 +47,7 @@ MISSING = {
     "green_contexts": "parts of an NVIDIA GPU; OpenCL's sub-devices are devices of their own",
     "ipc_collect": "OpenCL shares no memory between processes",
     "jiterator": "compiles CUDA C++ for one operation; write an OpenCL kernel, docs/writing_kernels.md",
-    "nccl": "NVIDIA's library for collectives; the process group ocl calls it with TORCH_OCL_NCCL=1",
+    "nccl": "NVIDIA's library for collectives; the process group ocl calls it",
     "nvtx": "marks for NVIDIA's profiler",
     "set_sync_debug_mode": "does not exist yet: nothing reports the calls that wait for the device",
     "sparse": "sparse tensors have no kernels",

@@ -106,12 +106,15 @@ def test_every_section_has_a_table(page):
         "overlap": [{"side": "ocl", "settings": facts, "ms": {"first": 1.0, "second": 1.0, "one stream": 2.0, "two streams": 1.5}}],
         "collectives": [{"collective": "allreduce", "bytes": 8, "side": name, "gbytes": rate, "settings": facts}
                         for name, rate in (("ocl", 1.0), ("NCCL (CUDA)", 4.0))],
+        "parallel": [{"model": "a", "precision": "bf16", "how": "fsdp", "ranks": 2, "side": name, "items": rate, "settings": facts}
+                     for name, rate in (("ocl", 3.0), ("cuda", 4.0))],
     }  # fmt: skip
     assert origin.missing(content) == []
     text = page.page([content])
     for line in ("| 8x8 | 2.00 | 1.00 | 2.00 | 2.00 | 80% |", "| a, batch 8 | 1.00 | 2.00 | 0.50 |", "| a, batch 8 | 5.00 | 2.50 | 2.00 |",
                  "| conv | 4.00 | 2.00 | 2.00 |", "| 1.00 | 1.00 | 2.00 | 1.50 |", "| 8 bytes | 1.00 | 4.00 | 0.25 |",
-                 "| 8 bytes | NCCL (CUDA) | 0.25 times the rate |", "| eager | 2.00 times the MiB |"):  # fmt: skip
+                 "| 8 bytes | NCCL (CUDA) | 0.25 times the rate |", "| eager | 2.00 times the MiB |",
+                 "| a, FSDP2, 2 ranks | 3.00 | 4.00 | 0.75 |"):  # fmt: skip
         assert line in text, text
 
 

@@ -13,6 +13,7 @@ from torch_ocl_compile import __version__, config
 from torch_ocl_compile.cli import devices
 from torch_ocl_compile.cli.parts import FILE, Command, json_option, print_json, progress, say, writable
 from torch_ocl_compile.device import torch_ocl
+from torch_ocl_compile.device.distributed import transport_of
 from torch_ocl_compile.tools import device_report, doctor
 
 REPORT = "torch_ocl_report.txt"
@@ -50,8 +51,11 @@ def command(report: Path | None, minutes: float, as_json: bool) -> int:
             f"torch {torch.__version__}, torch_ocl_compile {__version__}, Python {sys.version.split()[0]}, {sys.platform}"
         )
         say(f"environment: {changed or 'no TORCH_OCL_ variable is set'}")
-    healthy, findings = torch_ocl.device_count() > 0, []
+    healthy, findings, transports = torch_ocl.device_count() > 0, [], {}
     for index in range(torch_ocl.device_count()):
+        transports[f"ocl:{index}"] = transport_of(index)
+        if not as_json:
+            say(f"ocl:{index}: process groups use {transports[f'ocl:{index}']}")
         with progress(f"ocl:{index}: compiling"):
             for found in doctor.examine(torch.device("ocl", index)):
                 healthy &= found.healthy
@@ -62,7 +66,7 @@ def command(report: Path | None, minutes: float, as_json: bool) -> int:
         versions = {"torch": torch.__version__, "torch_ocl_compile": __version__, "python": sys.version.split()[0]}
         found_devices = [asdict(torch_ocl.get_device_properties(index)) for index in range(torch_ocl.device_count())]
         print_json({"healthy": healthy, "versions": versions, "environment": variables, "devices": found_devices,
-                    "problems": torch_ocl.device_problems(), "checks": findings})  # fmt: skip
+                    "transports": transports, "problems": torch_ocl.device_problems(), "checks": findings})  # fmt: skip
     return 0 if healthy else 1
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -16,10 +18,12 @@ import torch
 
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.device import restarts
+from torch_ocl_compile.errors import OclError
 
 BACKEND = "ocl"
 
 _numbers = itertools.count()
+_logger = logging.getLogger(__name__)
 
 
 def register_with(module: ModuleType) -> None:
@@ -100,15 +104,40 @@ def _create(options: Any, _: Any) -> Any:
             str(options.group_id),
             list(options.global_ranks_in_group),
             milliseconds,
-            nccl=bool(config.get("nccl")),
-            nccl_files=_nccl_files(),
+            nccl=str(config.get("nccl")),
+            nccl_files=nccl_files(),
         )
+        _say_transport(_C.distributed.transport(name), options)
     finally:
         made._unregister_process_group(name)
     return host._get_backend(torch.device("ocl"))
 
 
-def _nccl_files() -> list[str]:
+def _say_transport(transport: str, options: Any) -> None:
+    """Says on the group's first rank how it communicates, if TORCH_DISTRIBUTED_DEBUG asks for such lines."""
+    if options.group_rank == 0:
+        wanted = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() in ("INFO", "DETAIL")
+        level = logging.WARNING if wanted else logging.INFO
+        _logger.log(
+            level,
+            "the process group %s has %d ranks and uses %s for ocl tensors",
+            options.group_id,
+            options.group_size,
+            transport,
+        )
+
+
+def transport_of(index: int) -> str:
+    """Returns what carries the collectives of tensors on a device, if the other ranks can use it too."""
+    if config.get("nccl") == "0":
+        return "gloo (not NCCL: the option nccl is 0)"
+    try:
+        return f"NCCL {_C.distributed.nccl_ability(nccl_files(), index)}"
+    except OclError as error:
+        return f"gloo (not NCCL: {str(error).splitlines()[0]})"
+
+
+def nccl_files() -> list[str]:
     """Returns where NCCL may be: where the system looks for libraries, and in the package that pip installs next to torch."""
     packaged = Path(torch.__file__).parents[1] / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
     return ["libnccl.so.2", str(packaged)]

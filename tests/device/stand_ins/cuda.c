@@ -6,13 +6,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "stream.h"
 #include "uuid.h"
 
 enum { kInvalid = 1, kOutOfMemory = 2, kStep = 2 << 20, kNotReady = 600 };
 
 // Counters that tests read: allocations that are not freed, waits for the device, contexts on the stack.
 int stand_in_live = 0, stand_in_waits = 0, stand_in_contexts = 0;
-int stand_in_busy = 0;  // The number of groups of calls that the stand-in for NCCL has not finished.
 
 struct Kind {
   int type, handle_types, location, device;
@@ -54,11 +54,32 @@ int cuCtxSynchronize(void) {
 }
 
 int cuStreamCreate(void** stream, unsigned flags) {
-  *stream = &stand_in_busy;
+  *stream = calloc(1, sizeof(struct Stream));
   return flags == 1 ? 0 : kInvalid;
 }
-int cuStreamQuery(void* stream) { return __atomic_load_n(&stand_in_busy, __ATOMIC_SEQ_CST) > 0 ? kNotReady : 0; }
+static int reached(const struct Stream* stream, int count) {
+  return __atomic_load_n(&stream->finished, __ATOMIC_SEQ_CST) >= count ? 0 : kNotReady;
+}
+int cuStreamQuery(void* stream) { return reached(stream, ((struct Stream*)stream)->enqueued); }
 int cuStreamDestroy_v2(void* stream) { return 0; }
+
+struct Event {
+  struct Stream* stream;
+  int count;
+};
+int cuEventCreate(void** event, unsigned flags) {
+  *event = calloc(1, sizeof(struct Event));
+  return flags == 2 ? 0 : kInvalid;
+}
+int cuEventRecord(void* event, void* stream) {
+  *(struct Event*)event = (struct Event){stream, ((struct Stream*)stream)->enqueued};
+  return 0;
+}
+int cuEventQuery(void* event) { return reached(((struct Event*)event)->stream, ((struct Event*)event)->count); }
+int cuEventDestroy_v2(void* event) {
+  free(event);
+  return 0;
+}
 
 int cuMemGetAllocationGranularity(size_t* bytes, const struct Kind* kind, int option) {
   *bytes = kStep;

@@ -1,15 +1,15 @@
 // tests/device/stand_ins/nccl.c: an NCCL over host memory, with only the functions of
 // csrc/distributed/nccl_functions.def. Ranks are processes that share the folder OCL_STAND_IN_FOLDER; a message is a
-// file in this folder. A thread executes the groups of calls in order. Until it has finished, the stand-in for libcuda
-// reports the stream as busy.
+// file in this folder. A thread executes the groups of calls in order, and counts them in the stream.
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "stream.h"
 
 enum { kSuccess = 0, kInternal = 3, kInvalid = 4, kInProgress = 7, kMostRanks = 8, kMostCalls = 256 };
 enum Kind { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kReceive };
@@ -26,6 +26,7 @@ struct Call {
 struct Group {
   struct Call calls[kMostCalls];
   int count;
+  struct Stream* stream;
   struct Group* next;
 };
 struct Comm {
@@ -45,11 +46,6 @@ static __thread struct Comm* g_comm;
 
 static const char* folder(void) { return getenv("OCL_STAND_IN_FOLDER"); }
 static int setting(const char* name) { return getenv(name) ? atoi(getenv(name)) : 0; }
-static int* busy(void) {
-  static int* counter;
-  if (!counter) counter = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "stand_in_busy");
-  return counter;
-}
 static size_t size_of(int type) {
   static const size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
   return kSizes[type];
@@ -190,8 +186,8 @@ static void* work(void* data) {
     for (int i = 0; i < group->count; ++i) post(comm, &group->calls[i]);
     for (int i = 0; i < group->count; ++i)
       if (!complete(comm, &group->calls[i])) break;
+    __atomic_add_fetch(&group->stream->finished, 1, __ATOMIC_SEQ_CST);
     free(group);
-    __atomic_sub_fetch(busy(), 1, __ATOMIC_SEQ_CST);
   }
 }
 
@@ -281,7 +277,7 @@ int ncclGroupEnd(void) {
     free(group);
     return kSuccess;
   }
-  __atomic_add_fetch(busy(), 1, __ATOMIC_SEQ_CST);
+  ++group->stream->enqueued;
   pthread_mutex_lock(&g_comm->mutex);
   struct Group** last = &g_comm->next;
   while (*last) last = &(*last)->next;
@@ -310,6 +306,7 @@ static int add(const char* name, struct Comm* comm, void* stream, struct Call ca
     call.op = kSum;
   }
   g_group->calls[g_group->count++] = call;
+  g_group->stream = stream;
   g_comm = comm;
   return kSuccess;
 }

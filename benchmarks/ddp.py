@@ -1,0 +1,250 @@
+# benchmarks/ddp.py: training with DistributedDataParallel and FSDP2: one bare rank, one wrapped rank, two ranks; ocl and CUDA.
+"""`python benchmarks/ddp.py --network resnet50 gpt2 --save ddp.json` starts the processes itself. Where torch has CUDA devices, the same
+runs are made with CUDA and NCCL.
+
+A run is a process for each rank, which all time the same steps. **items** are images, or tokens of gpt2. **efficiency** is the rate over
+that of one bare rank times the ranks. **overlap** is the share of the communication under which the device computes: 1 - (idle time of
+the device in a step, beyond that of one wrapped rank) / (time of the same collectives without other work). The idle time is read from a
+profile of one step: from the first kernel to the last one, without the times in which a kernel runs. Kernels of NCCL count as idle."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+BENCH = Path(__file__).resolve().parents[1] / "torch_ocl_compile" / "bench"
+RUNS = (("bare", 1), ("ddp", 1), ("ddp", 2), ("fsdp", 2))
+BUCKET_BYTES = 25 << 20  # DistributedDataParallel's
+CUDA_SIDES = {"cuda": None, "cuda-inductor": "inductor"}
+
+
+def wrapped(model: nn.Module, how: str, backend: str | None) -> Callable[..., Any]:
+    if how == "fsdp":
+        from torch.distributed.fsdp import fully_shard
+
+        blocks: Any = model.get_submodule("model.transformer.h")
+        for block in blocks:
+            block.compile(backend=backend) if backend else None
+            fully_shard(block)
+        return fully_shard(model)
+    parallel = model if how == "bare" else nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    return torch.compile(parallel, backend=backend) if backend else parallel
+
+
+class Trainer:
+    """One rank. `step` trains on one batch."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        # The side of CUDA must not import the package, which registers its device as torch's accelerator.
+        sys.path.insert(0, str(BENCH))
+        self.given, self.kind = given, "ocl" if given.side == "ocl" else "cuda"
+        if self.kind == "ocl":
+            import torch_ocl_compile  # noqa: F401
+        import networks
+
+        self.module = torch.get_device_module(self.kind)
+        self.device = torch.device(self.kind, int(os.environ["LOCAL_RANK"]) % self.module.device_count())
+        self.module.set_device(self.device)
+        torch.backends.cudnn.allow_tf32 = False  # ocl computes fp32 in fp32.
+        dist.init_process_group("cpu:gloo,ocl:ocl" if self.kind == "ocl" else "cpu:gloo,cuda:nccl")
+        torch.manual_seed(0)
+        model, x, classes = networks.make(given.name, given.batch, given.size)
+        self.model, self.x = model.to(self.device), x.to(self.device)
+        self.labels = torch.randint(classes, (x.numel() if x.dtype == torch.int64 else len(x),)).to(self.device)
+        backend = "ocl" if self.kind == "ocl" else CUDA_SIDES[given.side]
+        self.run = wrapped(self.model, given.how, backend)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=True)
+
+    def step(self) -> Tensor:
+        self.optimizer.zero_grad()
+        with torch.autocast(self.kind, torch.bfloat16, enabled=self.given.precision == "bf16"):
+            loss = F.cross_entropy(self.run(self.x).float(), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def milliseconds(self) -> float:
+        for _ in range(4):
+            self.step()
+        times = []
+        for _ in range(self.given.rounds):
+            self.module.synchronize()
+            dist.barrier(device_ids=None)
+            began = time.perf_counter()
+            for _ in range(self.given.steps):
+                self.step()
+            self.module.synchronize()
+            times.append((time.perf_counter() - began) / self.given.steps * 1e3)
+        return statistics.median(times)
+
+    def idle_ms(self) -> float:
+        """The time in a step in which no kernel runs, between the first and the last one."""
+        found = []
+        for _ in range(3):
+            spans = sorted(self.spans())
+            end, idle = spans[0][0], 0.0
+            for start, stop in spans:
+                idle, end = idle + max(0.0, start - end), max(end, stop)
+            found.append(idle)
+        return statistics.median(found)
+
+    def spans(self) -> list[tuple[float, float]]:
+        """Start and end of each kernel of a step, in milliseconds."""
+        self.module.synchronize()
+        if self.kind == "ocl":
+            with self.module.record(timing=True) as launches:
+                self.step()
+                self.module.synchronize()
+            return [(launch.start_ns / 1e6, launch.end_ns / 1e6) for launch in launches]
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            self.step()
+            self.module.synchronize()
+        return [
+            (event.time_range.start / 1e3, event.time_range.end / 1e3)
+            for event in profile.events()
+            if event.device_type == torch.autograd.DeviceType.CUDA and "nccl" not in event.name
+        ]
+
+    def communication_ms(self) -> float:
+        """The time of a step's collectives, one after the other on an idle device."""
+        left = sum(p.numel() for p in self.model.parameters()) * 4
+        buckets = [
+            torch.zeros(min(BUCKET_BYTES, left - at) // 4, device=self.device) for at in range(0, left, BUCKET_BYTES)
+        ]
+        times = []
+        for _ in range(6):
+            self.module.synchronize()
+            dist.barrier()
+            began = time.perf_counter()
+            for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
+                work.wait()
+            self.module.synchronize()
+            times.append((time.perf_counter() - began) * 1e3)
+        return min(times[1:])
+
+
+def rank(given: argparse.Namespace) -> None:
+    """Runs as one rank. The first one prints the result."""
+    trainer = Trainer(given)
+    row: dict[str, Any] = {"ms": trainer.milliseconds()}
+    if given.how == "ddp":
+        row |= {"idle_ms": trainer.idle_ms(), "communication_ms": trainer.communication_ms()}
+    row["loss"] = trainer.step().item()
+    if dist.get_rank() == 0:
+        from side import settings_in_effect
+
+        name = {"ocl": "ocl", "cuda": "eager", "cuda-inductor": "inductor"}[given.side]
+        settings = settings_in_effect(name, trainer.device, "bf16" if given.precision == "bf16" else "highest")
+        items = dist.get_world_size() * given.batch * (trainer.x.shape[1] if given.name == "gpt2" else 1)
+        print("row " + json.dumps(row | {"items": items / row["ms"] * 1e3, "settings": settings}), flush=True)
+    dist.destroy_process_group()
+
+
+def started(
+    given: argparse.Namespace, side: str, name: str, precision: str, how: str, ranks: int
+) -> dict[str, Any] | None:
+    """Starts the processes of one run. Returns its row, and None if it failed."""
+    batch = given.batch or {"gpt2": 8}.get(name, 64)
+    words = ["--name", name, "--side", side, "--precision", precision, "--how", how, "--batch", str(batch)]
+    words += ["--size", str(given.size), "--steps", str(given.steps), "--rounds", str(given.rounds)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), __file__]
+    environment = os.environ | ({} if side == "ocl" else {"TORCH_OCL_AUTOLOAD": "never"})
+    try:
+        done = subprocess.run(
+            [*command, "--rank", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=given.limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        print(f"{side} {name} {precision} {how} {ranks}: not done after {given.limit} s", flush=True)
+        return None
+    lines = [line for line in done.stdout.splitlines() if line.startswith("row ")]
+    if not lines:
+        print(
+            f"{side} {name} {precision} {how} {ranks} failed:\n{done.stdout[-1500:]}{done.stderr[-3000:]}", flush=True
+        )
+        return None
+    found: dict[str, Any] = json.loads(lines[0][4:])
+    return {"side": side, "model": name, "precision": precision, "batch": batch, "how": how, "ranks": ranks, **found}
+
+
+def compare(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Adds efficiency and overlap, from the runs of the same network and side before it."""
+    alike = [r for r in rows if all(r[key] == row[key] for key in ("side", "model", "precision"))]
+    bare = next((r for r in alike if r["how"] == "bare"), None)
+    row["efficiency"] = row["items"] / (row["ranks"] * bare["items"]) if bare else None
+    alone = next((r for r in alike if r["how"] == "ddp" and r["ranks"] == 1), None)
+    row["overlap"] = None
+    if row["how"] == "ddp" and row["ranks"] > 1 and alone:
+        exposed = max(0.0, row["idle_ms"] - alone["idle_ms"])
+        row["overlap"] = max(0.0, 1 - exposed / row["communication_ms"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", nargs="+", default=["resnet50", "gpt2"])
+    parser.add_argument("--precisions", nargs="+", default=["fp32"], choices=("fp32", "bf16"))
+    parser.add_argument("--sides", nargs="+", choices=("ocl", *CUDA_SIDES))
+    parser.add_argument("--runs", nargs="+", default=[f"{how}-{ranks}" for how, ranks in RUNS], help="such as ddp-2")
+    parser.add_argument("--batch", type=int, default=0, help="samples of each rank")
+    parser.add_argument("--size", type=int, default=224, help="of images")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=600, help="seconds for one run")
+    parser.add_argument("--save", type=Path, help="write a result file, after each run")
+    for name in ("--name", "--side", "--precision", "--how"):  # of the processes that this program starts
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.rank:
+        return rank(given)
+    from torch_ocl_compile.bench import results
+    from torch_ocl_compile.bench.origin import origin
+
+    source, rows = origin(), []
+    sides = given.sides or (
+        ["ocl", "cuda"] if torch.backends.cuda.is_built() and torch.cuda.device_count() else ["ocl"]
+    )
+    print("network     precision run     side            ms a step     items/s  efficiency  overlap", flush=True)
+    for name in given.network:
+        for precision in given.precisions:
+            for run in given.runs:
+                how, _, ranks = run.partition("-")
+                if how == "fsdp" and name != "gpt2":
+                    continue
+                for side in sides:
+                    row = started(given, side, name, precision, how, int(ranks))
+                    if row is None:
+                        continue
+                    compare(rows, row)
+                    rows.append(row)
+                    shares = [
+                        f"{row[key]:10.1%}" if row[key] is not None else f"{'':>10}"
+                        for key in ("efficiency", "overlap")
+                    ]
+                    print(f"{name:<11} {precision:<9} {run:<7} {side:<14} {row['ms']:>10.2f} {row['items']:>11.0f}  {shares[0]} {shares[1]}"
+                          f"  loss {row['loss']:.4f}", flush=True)  # fmt: skip
+                    if given.save:
+                        settings = {"steps": given.steps, "rounds": given.rounds, "size": given.size}
+                        results.write(results.result(source, settings, parallel=rows), given.save)
+    return None
+
+
+if __name__ == "__main__":
+    main()
