@@ -22,4 +22,5 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
 # Link the compiler's libraries statically, so that programs need no DLLs beside them.
 set(CMAKE_EXE_LINKER_FLAGS_INIT -static)
+set(CMAKE_SHARED_LINKER_FLAGS_INIT -static)
 add_compile_definitions(_WIN32_WINNT=0x0A00)

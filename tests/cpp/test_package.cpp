@@ -12,80 +12,15 @@
 #include <vector>
 
 #include "csrc/cache/package_file.h"
-#include "csrc/ir/builder.h"
 #include "csrc/package/contents.h"
 #include "csrc/support/error.h"
 #include "csrc/support/path.h"
 #include "tests/cpp/temporary_folder.h"
+#include "tests/cpp/written_package.h"
 
 using namespace ocl;
 
 namespace {
-
-/// A graph with a product, a sum, a gather and a size symbol.
-std::string graph_text() {
-  ir::Builder b;
-  const ir::IndexExpr rows = b.size_symbol({1, 64});
-  const ir::Value x = b.input(ir::DType::kF32, {rows, 8}, {8, 1}, false, false);
-  const ir::Value w = b.input(ir::DType::kF32, {8, 4}, {4, 1}, true, false);
-  const ir::Value state = b.input(ir::DType::kF32, {4}, {1}, false, false);
-  const ir::Value y = b.contract(b.unsqueeze(x, 0), b.unsqueeze(w, 0), ir::DType::kF32);
-  const ir::Value shifted = b.op("add", {b.select(y, 0, 0), state});
-  b.output(shifted, ir::contiguous_strides(shifted.sizes));
-  b.output(b.reduce("sum", shifted, {0}, false)[0], {1});
-  return b.finish().str();
-}
-
-void run(sqlite3* db, const std::string& sql) {
-  char* message = nullptr;
-  const int code = sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &message);
-  INFO(sql << ": " << (message ? message : ""));
-  REQUIRE(code == SQLITE_OK);
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? "''" : std::string(1, c);
-  return result + "'";
-}
-
-std::string hex(const std::string& bytes) {
-  std::string result = "x'";
-  for (const char c : bytes)
-    for (const int digit : {(c >> 4) & 15, c & 15}) result += "0123456789abcdef"[digit];
-  return result + "'";
-}
-
-std::string checksum(const std::string& bytes) { return std::to_string(cache::package_checksum(bytes.data(), bytes.size())); }
-
-void write_package(const std::string& path, const std::string& graph) {
-  sqlite3* db = nullptr;
-  REQUIRE(sqlite3_open(path.c_str(), &db) == SQLITE_OK);
-  const std::string data(8 * 4 * 4 + 4 * 4, '\1');
-  run(db, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
-  run(db, "PRAGMA application_id=" + std::to_string(cache::kPackageId) +
-              "; PRAGMA user_version=" + std::to_string(cache::kPackageVersion) +
-              ";"
-              "CREATE TABLE meta(key TEXT, value TEXT); CREATE TABLE storages(id INTEGER PRIMARY KEY, bytes INTEGER);"
-              "CREATE TABLE parts(storage INTEGER, part INTEGER, data BLOB, checksum INTEGER);"
-              "CREATE TABLE tensors(id, name, storage, first, dtype, sizes, strides, written);"
-              "CREATE TABLE methods(id, name, structure, graph, checksum);"
-              "CREATE TABLE arguments(method, position, name, kind, dtype, sizes);"
-              "CREATE TABLE symbols(method, position, argument, dim);"
-              "CREATE TABLE conditions(method, position, expression, message);"
-              "CREATE TABLE inputs(method, position, kind, number);"
-              "CREATE TABLE results(method, position, name, kind, value); CREATE TABLE kernels(key, binary, checksum);"
-              "INSERT INTO meta VALUES('producer', 'a test'); INSERT INTO storages VALUES(0, 144);"
-              "INSERT INTO tensors VALUES(0, 'w', 0, 0, 'f32', '8, 4', '4, 1', 0), (1, 's', 0, 32, 'f32', '4', '1', 1);"
-              "INSERT INTO arguments VALUES(0, 0, 'x', 'tensor', 'f32', 's0, 8');"
-              "INSERT INTO symbols VALUES(0, 0, 0, 0); INSERT INTO conditions VALUES(0, 0, 's0 - 1', 'at least 1');"
-              "INSERT INTO inputs VALUES(0, 0, 'argument', 0), (0, 1, 'tensor', 0), (0, 2, 'tensor', 1);"
-              "INSERT INTO results VALUES(0, 0, 'y', 'output', '0'), (0, 1, 'sum', 'output', '1'),"
-              "(0, 2, 'n', 'integer', 's0*2'), (0, 3, 'x', 'argument', '0');");
-  run(db, "INSERT INTO parts VALUES(0, 0, " + hex(data) + ", " + checksum(data) + ")");
-  run(db, "INSERT INTO methods VALUES(0, 'forward', 'tuple', " + quoted(graph) + ", " + checksum(graph) + ")");
-  sqlite3_close(db);
-}
 
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path_of(path), std::ios::binary);

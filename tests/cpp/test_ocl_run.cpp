@@ -1,0 +1,109 @@
+// tests/cpp/test_ocl_run.cpp: the C functions of the shared library: results, errors and threads, on every device.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "csrc/run/ocl_run.h"
+#include "csrc/support/path.h"
+#include "tests/cpp/runtime_devices.h"
+#include "tests/cpp/temporary_folder.h"
+#include "tests/cpp/written_package.h"
+
+namespace {
+
+struct Fixture {
+  std::string folder = new_folder("ocl_run");
+  std::string path = folder + "/model.ocl", cache = folder + "/cache.sqlite";
+
+  Fixture() {
+    write_package(path, graph_text());
+    for (const std::string& runtime : test_vendor_libraries()) ocl_add_runtime(runtime.c_str());
+  }
+  ~Fixture() { std::filesystem::remove_all(ocl::path_of(folder)); }
+
+  /// Opens the package on each device. The kernels of the first call are in the cache for the next models.
+  template <class Body>
+  void for_each_model(const Body& body) const {
+    if (ocl_device_count() == 0) MESSAGE("no OpenCL device: nothing was tested");
+    for (int i = 0; i < ocl_device_count(); ++i) {
+      CAPTURE(ocl_device_name(i));
+      const std::string number = std::to_string(i);
+      const ocl_options options{number.c_str(), cache.c_str(), 0, 0};
+      ocl_model* model = nullptr;
+      REQUIRE_MESSAGE(ocl_open(path.c_str(), &options, &model) == OCL_OK, ocl_error());
+      body(model);
+      ocl_close(model);
+    }
+  }
+};
+
+ocl_value tensor(ocl_model* model, int64_t rows, const std::vector<float>& data) {
+  ocl_value value{OCL_TENSOR, nullptr, 0, 0};
+  const int64_t sizes[] = {rows, 8};
+  REQUIRE_MESSAGE(ocl_tensor_create(model, OCL_F32, 2, sizes, data.data(), &value.tensor) == OCL_OK, ocl_error());
+  return value;
+}
+
+/// Returns whether a call with x = 0, 1, 2, ... gives the row sums of x plus 1, and twice the number of rows.
+bool is_right(ocl_model* model, int64_t rows) {
+  std::vector<float> x(static_cast<size_t>(rows) * 8), y(static_cast<size_t>(rows) * 4);
+  std::iota(x.begin(), x.end(), 0.0f);
+  const ocl_value argument = tensor(model, rows, x);
+  ocl_value results[4];
+  bool right = ocl_call(model, 0, &argument, 1, results, 4) == OCL_OK;
+  if (right) {
+    right = ocl_tensor_read(results[0].tensor, y.data(), y.size() * sizeof(float)) == OCL_OK &&
+            results[2].integer == 2 * rows && ocl_tensor_sizes(results[3].tensor)[0] == rows;
+    for (size_t i = 0; i < y.size(); ++i) right &= y[i] == static_cast<float>(64 * (i / 4) + 28 + 1);
+    for (const ocl_value& result : results) ocl_tensor_release(result.kind == OCL_TENSOR ? result.tensor : nullptr);
+  }
+  ocl_tensor_release(argument.tensor);
+  return right;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a package is described and called") {
+  for_each_model([](ocl_model* model) {
+    REQUIRE(ocl_method_count(model) == 1);
+    CHECK(std::string(ocl_method_name(model, 0)) == "forward");
+    ocl_info info;
+    REQUIRE(ocl_argument_info(model, 0, 0, &info) == OCL_OK);
+    CHECK(std::string(info.sizes) == "[s0, 8]");
+    CHECK(ocl_result_count(model, 0) == 4);
+    for (const int64_t rows : {3, 1, 64}) CHECK_MESSAGE(is_right(model, rows), ocl_error());
+  });
+}
+
+TEST_CASE_FIXTURE(Fixture, "wrong files and arguments are errors with a message") {
+  ocl_model* none = nullptr;
+  CHECK(ocl_open((folder + "/missing.ocl").c_str(), nullptr, &none) != OCL_OK);
+  CHECK(none == nullptr);
+  CHECK(std::string(ocl_error()) != "");
+  for_each_model([](ocl_model* model) {
+    const ocl_value fits = tensor(model, 2, std::vector<float>(16)), empty = tensor(model, 0, {});
+    ocl_value results[4];
+    CHECK(ocl_call(model, 0, &empty, 1, results, 4) == OCL_BAD_INPUT);
+    CHECK(std::string(ocl_error()).find("at least 1") != std::string::npos);
+    CHECK(ocl_call(model, 0, &fits, 1, results, 3) == OCL_BAD_INPUT);
+    CHECK(ocl_call(model, 7, &fits, 1, results, 4) == OCL_BAD_INPUT);
+    for (const ocl_value& made : {fits, empty}) ocl_tensor_release(made.tensor);
+  });
+}
+
+TEST_CASE_FIXTURE(Fixture, "several threads call one model") {
+  for_each_model([](ocl_model* model) {
+    std::vector<int> right(4, 0);
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < right.size(); ++t)
+      threads.emplace_back([&, t] {
+        for (int64_t rows = 1; rows <= 8; ++rows) right[t] += is_right(model, rows + static_cast<int64_t>(t));
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const int count : right) CHECK(count == 8);
+  });
+}
