@@ -235,6 +235,31 @@ class Scaled(nn.Module):
         return self.factor * x + x.sum(0)
 
 
+class FromSizes(nn.Module):
+    """Numbers that are computed from sizes, as interpolated embeddings and scaled attention have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Parameter(torch.randn(1, 3, 5, 5))
+
+    def forward(self, x):
+        n, m = x.shape[2:]
+        larger = F.interpolate(self.embedding, size=(n, m), mode="bicubic")
+        smaller = F.interpolate(x, size=(4, 4), mode="bilinear", align_corners=True)
+        return x + larger, smaller, x * n**-0.5 + n / (m + 1), torch.full((n, 2), 1.5 / n) * max(n, m)
+
+
+def test_numbers_from_sizes(tmp_path, index):
+    torch.manual_seed(0)
+    net, x = FromSizes().eval(), torch.randn(2, 3, 6, 9)
+    shapes = {"x": {2: torch.export.Dim("n", min=4, max=64), 3: torch.export.Dim("m", min=4, max=64)}}
+    package.save(tmp_path / "sizes.ocl", net, (x,), dynamic_shapes=shapes)
+    model = load(tmp_path / "sizes.ocl", index)
+    for given in (x, torch.randn(2, 3, 11, 7)):
+        for found, expected in zip(model(given), net(given), strict=True):
+            torch.testing.assert_close(found, expected.detach(), atol=1e-5, rtol=1e-5)
+
+
 def plan_of(path):
     """Returns key and text of the plan beside the kernels of a package."""
     with sqlite3.connect(path) as db:

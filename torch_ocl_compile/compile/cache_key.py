@@ -17,7 +17,7 @@ import torch
 from torch_ocl_compile import identity
 from torch_ocl_compile.compile import overlaps
 from torch_ocl_compile.errors import UnsupportedError
-from torch_ocl_compile.lowering.graph import allows_tf32
+from torch_ocl_compile.lowering.context import allows_tf32
 from torch_ocl_compile.lowering.registry import LOWERINGS
 from torch_ocl_compile.user_kernel import registry
 

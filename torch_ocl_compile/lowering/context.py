@@ -173,3 +173,13 @@ def _stand_in(value: ir.Value) -> torch.Tensor:
         with torch._C._DisableTorchDispatch():
             _STAND_INS[key] = torch.empty((1,) if key[1] else (), dtype=TORCH_DTYPES[key[0]], device="meta")
     return _STAND_INS[key]
+
+
+def allows_tf32() -> tuple[bool, bool]:
+    """Returns whether the user allows TF32 (in matrix products, in convolutions).
+
+    Every way of allowing TF32 sets these fields. The field of convolutions is set by default, so they need both.
+    """
+    cudnn: Any = torch.backends.cudnn  # torch adds `conv` at import, so type checkers do not see it.
+    products = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return products, products and cudnn.conv.fp32_precision == "tf32"

@@ -20,13 +20,14 @@ from torch_ocl_compile.fx.effects import effect_of
 from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
 from torch_ocl_compile.fx.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.checks import BadArguments, refuse_bad_arguments
-from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.context import Context, allows_tf32, ir_dtype
 from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.index_checks import Checked, find_outside
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
+from torch_ocl_compile.lowering.size_numbers import number_from_sizes
 from torch_ocl_compile.lowering.symbolic import Number, SizeFunction, Symbols
 from torch_ocl_compile.lowering.user_kernel import lowering_of
 
@@ -71,21 +72,12 @@ def lower_module(
     `saved_from`: results from this position on may have any strides. `separate_views`: results that are views of one tensor
     get separate memory. `parameters`, `donated`: positions of such inputs. `aliases`: positions of results that are
     views of inputs. `written_back`: result position -> position of the input into which the caller copies it.
+    `fallback`: for ops without kernels "eager" or "error"; "none" lets nothing run on the host, also no arithmetic on sizes.
     `crashing`: (op, source line) of nodes that run eagerly, because the driver's compiler ends on their kernels.
 
     meta["leaf"] of a placeholder is its leaf of a call (csrc/torch/recipe.h). Without it, the leaves are the arguments in order."""
     lowering = _Lowering(gm, saved_from, separate_views, set(parameters), set(donated), fallback, debug, crashing)
     return lowering.run(set(aliases), written_back)
-
-
-def allows_tf32() -> tuple[bool, bool]:
-    """Returns whether the user allows TF32 (in matrix products, in convolutions).
-
-    Every way of allowing TF32 sets these fields. The field of convolutions is set by default, so they need both.
-    """
-    cudnn: Any = torch.backends.cudnn  # torch adds `conv` at import, so type checkers do not see it.
-    products = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return products, products and cudnn.conv.fp32_precision == "tf32"
 
 
 class _Lowering:
@@ -201,6 +193,8 @@ class _Lowering:
         return [self.builder.select(numbers, 0, ir.IndexExpr(k)) for k in range(len(leaves))]
 
     def add_expression(self, expr: Any) -> ir.Value:
+        if self.fallback == "none":
+            return number_from_sizes(expr, self.symbols, ir_dtype(self.number_dtype()))
         if expr not in self.expressions:
             leaf = self.computed_leaf(self.symbols.evaluator(expr))
             (self.expressions[expr],) = self.packed([leaf], self.number_dtype())
@@ -290,9 +284,10 @@ class _Lowering:
         if result is not NotImplemented:
             return result
         reason = reason_for(lowering, crashes)
-        if self.fallback == "error":
-            message = f"{name}: {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly."
-            raise FallbackError(message, f"{name}: {reason}")
+        if self.fallback != "eager":
+            forbids = "options={'fallback': 'error'} forbids to run it eagerly"
+            because = forbids if self.fallback == "error" else "there is no PyTorch that could run it"
+            raise FallbackError(f"{name}: {reason}, and {because}.", f"{name}: {reason}")
         self.refused.append(record(refused(name, reason)))
         return lower_call(self.context, target, args, kwargs)
 

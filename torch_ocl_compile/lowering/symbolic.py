@@ -171,7 +171,7 @@ def as_quotient(e: Any) -> Any:
     if e.is_Float and sympy.Rational(float(e)).q <= 2**16:
         return sympy.Rational(float(e))
     parts = [as_quotient(a) for a in e.args]
-    if isinstance(e, _is_named("IntTrueDiv", "FloatTrueDiv")):
+    if isinstance(e, is_named("IntTrueDiv", "FloatTrueDiv")):
         return parts[0] / parts[1]
     if isinstance(e, ToFloat):
         return parts[0]
@@ -189,7 +189,7 @@ _RULES: list[tuple[Any, Callable[[Symbols, Any], ir.IndexExpr]]] = [
 ]
 
 
-def _is_named(*names: str) -> Any:
+def is_named(*names: str) -> Any:
     """Returns the classes of these names from torch's sympy functions; which of them exist depends on the version."""
     import torch.utils._sympy.functions as functions
 
@@ -197,11 +197,11 @@ def _is_named(*names: str) -> Any:
 
 
 _RULES += [
-    ((*_is_named("Max"), sympy.Max), _fold(ir.max)),
-    ((*_is_named("Min"), sympy.Min), _fold(ir.min)),
-    (_is_named("CleanDiv"), lambda s, e: ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1]))),
+    ((*is_named("Max"), sympy.Max), _fold(ir.max)),
+    ((*is_named("Min"), sympy.Min), _fold(ir.min)),
+    (is_named("CleanDiv"), lambda s, e: ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1]))),
     (
-        _is_named("ModularIndexing"),
+        is_named("ModularIndexing"),
         lambda s, e: ir.mod(ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1])), s.translate(e.args[2])),
     ),
 ]
