@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "csrc/schedule/body.h"
+#include "csrc/schedule/saved_views.h"
 #include "csrc/schedule/split_reductions.h"
 
 namespace ocl::schedule {
@@ -246,6 +247,7 @@ void choose_layout(Schedule& schedule, const Caps& caps) {
   for (Buffer& buffer : graph.buffers)
     if (!buffer.strides) buffer.strides = contiguous_strides(buffer.sizes);
   if (!caps.is_cpu) pad_rows(graph, is_free);
+  return_saved_windows(schedule);
 
   for (ir::Output& output : graph.outputs) {
     if (!output.strides.empty() || output.sizes.empty()) continue;
