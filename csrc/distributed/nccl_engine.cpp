@@ -62,20 +62,21 @@ bool all_done(std::vector<runtime::EventHandle>& events) {
 
 }  // namespace
 
-/// What NCCL gets for a buffer.
-struct NcclEngine::Staged {
-  uint64_t address = 0;   // CUDA's. 0 if the buffer is empty, or is copied and has no copy yet.
-  void* block = nullptr;  // A copy of the buffer. nullptr if NCCL gets the tensor's own memory.
+/// A copy on the device.
+struct NcclEngine::Copy {
+  runtime::Location from, to;
+  size_t bytes;
 };
 
 /// Jobs of one group of NCCL calls. A batch is held, then copied in (if needed), then under way, then copied back (if needed).
 struct NcclEngine::Batch {
   std::vector<JobPtr> jobs;
-  std::exception_ptr error = nullptr;       // Why it cannot start.
-  std::vector<std::vector<Staged>> staged;  // For each job and buffer.
-  bool copies = false;                      // True if NCCL gets copies.
-  bool held = true;                         // False for sends and receives: a pipeline's next stage waits for them.
-  runtime::EventHandle ready;               // Complete when the inputs are there.
+  std::exception_ptr error = nullptr;            // Why it cannot start.
+  std::vector<std::vector<uint64_t>> addresses;  // CUDA's addresses of what NCCL gets, for each job and buffer.
+  std::vector<void*> blocks;                     // Copies of buffers, which NCCL gets instead of the tensors.
+  std::vector<Copy> in, back;                    // To these blocks, and from them.
+  bool held = true;                              // False for sends and receives: a pipeline's next stage waits for them.
+  runtime::EventHandle ready;                    // Complete when the inputs are there.
   std::chrono::steady_clock::time_point ready_at{};
   Events before;                                // Work that is to be done before the batch starts.
   bool is_wanted = false;                       // True if something waits for a result. `before` does not change any more.
@@ -118,7 +119,11 @@ void NcclEngine::submit(const std::vector<JobPtr>& jobs) {
     check_open();
   }
   try {
-    find_addresses(*batch);
+    // Memory is found here and not in the thread, which may not wait: work that the device does may wait for the thread.
+    for (const JobPtr& job : jobs) {
+      batch->addresses.emplace_back();
+      for (const NcclBuffer& buffer : job->nccl->buffers) batch->addresses.back().push_back(place(buffer, *batch));
+    }
     batch->ready = aten::current_queue(device_.index()).last_work();
     for (const JobPtr& job : jobs) {
       for (const at::Tensor& tensor : job->work->result())
@@ -204,7 +209,7 @@ bool NcclEngine::end_first() {
     give_up_if_hopeless();
     return false;
   }
-  if (first.copies && !first.copied_back) copy_back(first);
+  if (!first.back.empty() && !first.copied_back) first.copied_back = enqueue(first.back);
   if (first.copied_back && !runtime::is_done(first.copied_back.get())) return false;
   complete(first);
   started_.pop_front();
@@ -221,7 +226,7 @@ bool NcclEngine::start_next() {
   if (!next) return false;
   if (next->error) std::rethrow_exception(next->error);
   if (!may_start(*next)) return false;
-  if (next->copies && !next->copied_in) copy_in(*next);
+  if (!next->in.empty() && !next->copied_in) next->copied_in = enqueue(next->in);
   if (next->copied_in && !runtime::is_done(next->copied_in.get())) return false;
   if (started_.empty()) restart_clock();
   launch(*next);
@@ -263,65 +268,36 @@ void NcclEngine::give_up_if_hopeless() {
   TORCH_CHECK_WITH(DistBackendError, !store_->check({kFailedKey}), "another rank failed");
 }
 
-void NcclEngine::find_addresses(Batch& batch) const {
-  for (const JobPtr& job : batch.jobs) {
-    batch.staged.emplace_back();
-    for (const NcclBuffer& buffer : job->nccl->buffers) {
-      const bool empty = buffer_bytes(buffer) == 0;
-      batch.staged.back().push_back({empty ? 0 : cuda_address(buffer, device_.allocator()), nullptr});
-      batch.copies |= !empty && batch.staged.back().back().address == 0;
-    }
-  }
-}
-
-/// Enqueues the copies that NCCL gets.
-void NcclEngine::copy_in(Batch& batch) {
+/// Returns CUDA's address of what NCCL gets for a buffer: the tensor's own memory or a copy, whose copies it adds to the batch.
+uint64_t NcclEngine::place(const NcclBuffer& buffer, Batch& batch) {
   runtime::Allocator& allocator = device_.allocator();
-  for (size_t i = 0; i < batch.jobs.size(); ++i)
-    for (size_t k = 0; k < batch.staged[i].size(); ++k) {
-      const NcclBuffer& buffer = batch.jobs[i]->nccl->buffers[k];
-      Staged& staged = batch.staged[i][k];
-      if (staged.address != 0 || buffer_bytes(buffer) == 0) continue;
-      staged.block = allocator.allocate(buffer_bytes(buffer), copies_, runtime::Sharing::kCuda);
-      staged.address = allocator.cuda_address(staged.block);
-      if (buffer.use != Use::kWrite) copy_spans(buffer, staged, true);
-    }
-  // Copies of an earlier batch may still read memory that was now allocated for this one, also if nothing is copied in.
-  batch.copied_in = device_.queue(copies_).last_work();
-}
-
-/// Enqueues the copies of the results.
-void NcclEngine::copy_back(Batch& batch) {
-  for (size_t i = 0; i < batch.jobs.size(); ++i)
-    for (size_t k = 0; k < batch.staged[i].size(); ++k) {
-      const NcclBuffer& buffer = batch.jobs[i]->nccl->buffers[k];
-      if (batch.staged[i][k].block && buffer.use != Use::kRead) copy_spans(buffer, batch.staged[i][k], false);
-    }
-  free_copies(batch);  // Later work of the stream reuses them, after these copies.
-  batch.copied_back = device_.queue(copies_).last_work();
-}
-
-/// Enqueues copies of the buffer's tensors to its memory for CUDA, or back.
-void NcclEngine::copy_spans(const NcclBuffer& buffer, const Staged& staged, bool to_block) {
-  runtime::Location block = device_.allocator().resolve(staged.block);
+  const size_t bytes = buffer_bytes(buffer);
+  if (bytes == 0) return 0;
+  if (const uint64_t address = cuda_address(buffer, allocator)) return address;
+  batch.blocks.push_back(allocator.allocate(bytes, copies_, runtime::Sharing::kCuda));
+  runtime::Location block = allocator.resolve(batch.blocks.back());
   for (const Span& span : buffer.spans) {
     const size_t part = span_bytes(span);
     if (part == 0 || span.address == nullptr) continue;
-    const runtime::Location tensor = device_.allocator().use(span.address, copies_);
-    const runtime::Location &from = to_block ? tensor : block, &to = to_block ? block : tensor;
-    device_.queue(copies_).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, part);
+    const runtime::Location tensor = allocator.use(span.address, copies_);
+    if (buffer.use != Use::kWrite) batch.in.push_back({tensor, block, part});
+    if (buffer.use != Use::kRead) batch.back.push_back({block, tensor, part});
     block.offset_bytes += part;
   }
+  return allocator.cuda_address(batch.blocks.back());
+}
+
+/// Enqueues copies. Returns an event that is complete after them.
+runtime::EventHandle NcclEngine::enqueue(const std::vector<Copy>& copies) {
+  runtime::Queue& queue = device_.queue(copies_);
+  for (const auto& [from, to, bytes] : copies) queue.copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, bytes);
+  return queue.last_work();
 }
 
 /// Gives a batch to NCCL.
 void NcclEngine::launch(Batch& batch) {
   const auto calls = [&] {
-    for (size_t i = 0; i < batch.jobs.size(); ++i) {
-      std::vector<uint64_t> addresses;
-      for (const Staged& one : batch.staged[i]) addresses.push_back(one.address);
-      batch.jobs[i]->nccl->enqueue(*communicator_, addresses);
-    }
+    for (size_t i = 0; i < batch.jobs.size(); ++i) batch.jobs[i]->nccl->enqueue(*communicator_, batch.addresses[i]);
   };
   communicator_->enqueue(calls, [this] { give_up_if_hopeless(); });
   batch.done = std::make_unique<runtime::CudaEvent>(communicator_->stream());
@@ -330,14 +306,14 @@ void NcclEngine::launch(Batch& batch) {
 /// Lets the waiting streams go on. Calls the allocator only afterwards: a thread that holds it may wait for these streams.
 void NcclEngine::complete(Batch& batch) {
   for (const JobPtr& job : batch.jobs) job->work->complete_enqueued();
+  free_copies(batch);
   for (const JobPtr& job : batch.jobs)
     for (const at::Tensor& tensor : job->work->result())
       if (tensor.numel() > 0) device_.allocator().wrote(tensor.storage().data(), results_);
 }
 
 void NcclEngine::free_copies(Batch& batch) noexcept {
-  for (std::vector<Staged>& of_job : batch.staged)
-    for (Staged& one : of_job) device_.allocator().free(std::exchange(one.block, nullptr));
+  for (void* block : std::exchange(batch.blocks, {})) device_.allocator().free(block);
 }
 
 /// Fails every job of the group. Errors in this function are ignored: every job learns of the failure, but perhaps
@@ -367,10 +343,9 @@ void NcclEngine::fail(const std::exception_ptr& error) noexcept {
     failed.insert(failed.end(), inbox_.begin(), inbox_.end());
     inbox_.clear();
   }
-  for (const BatchPtr& batch : failed) {
-    free_copies(*batch);
+  for (const BatchPtr& batch : failed)
     for (const JobPtr& job : batch->jobs) attempt([&] { job->work->fail(thrown, message); });
-  }
+  for (const BatchPtr& batch : failed) free_copies(*batch);
 }
 
 }  // namespace ocl::distributed

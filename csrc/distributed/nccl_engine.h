@@ -36,7 +36,7 @@ class NcclEngine final : public EngineThread {
   void expect_wait(runtime::Queue& queue);
 
  private:
-  struct Staged;
+  struct Copy;
   struct Batch;
   using BatchPtr = std::shared_ptr<Batch>;
   using Events = std::vector<runtime::EventHandle>;
@@ -45,10 +45,8 @@ class NcclEngine final : public EngineThread {
   bool end_first();
   bool start_next();
   bool may_start(Batch& batch);
-  void find_addresses(Batch& batch) const;
-  void copy_in(Batch& batch);
-  void copy_back(Batch& batch);
-  void copy_spans(const NcclBuffer& buffer, const Staged& staged, bool to_block);
+  uint64_t place(const NcclBuffer& buffer, Batch& batch);
+  runtime::EventHandle enqueue(const std::vector<Copy>& copies);
   void launch(Batch& batch);
   void complete(Batch& batch);
   void free_copies(Batch& batch) noexcept;
