@@ -268,7 +268,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  OCL_UNROLL
+  OCL_UNROLL_ROWS
   for (int i = 0; i < ITEM_M; ++i) {
     const int m = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;
     const Pixel p = pixel_of(m, rows, columns);
@@ -276,7 +276,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
     OCL_UNROLL
     for (int j = 0; j < ITEM_N / 4; ++j) {
       const int k = k0 + (j * ACROSS + item.x) * 4;
-      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
+      const float4 value = SUM_OF(ROW_NOW(i) * (ITEM_N / 4) + j);
       if (m < pixels && h < out_h && w_ < out_w) {
         if (k + 3 < K)
           STOREV(value, p.n, group * K + k, h, w_);
@@ -284,5 +284,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
           for (int l = 0; l < K - k; ++l) STORE(lane_of(value, l), p.n, group * K + k + l, h, w_);
       }
     }
+    tile_next_row(acc, ITEM_N / 4, ITEM_M * ITEM_N / 4);
+#if SUM_STEPS
+    tile_next_row(total, ITEM_N / 4, ITEM_M * ITEM_N / 4);
+#endif
   }
 }

@@ -192,13 +192,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
   }
 
   const int first = (split * (int)get_global_size(1) + group) * K;  // store coordinate k of the group's filter 0
-  OCL_UNROLL
+  OCL_UNROLL_ROWS
   for (int i = 0; i < ITEM_M; ++i) {
     const int k = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;
     OCL_UNROLL
     for (int j = 0; j < ITEM_N / 4; ++j) {
       const int column = n0 + (j * ACROSS + item.x) * 4;
-      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
+      const float4 value = SUM_OF(ROW_NOW(i) * (ITEM_N / 4) + j);
       if (k < K) {
         if (C % 4 == 0) {
           const int at = column / C;
@@ -211,5 +211,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
         }
       }
     }
+    tile_next_row(acc, ITEM_N / 4, ITEM_M * ITEM_N / 4);
+#if SUM_STEPS
+    tile_next_row(total, ITEM_N / 4, ITEM_M * ITEM_N / 4);
+#endif
   }
 }

@@ -46,14 +46,14 @@ FAMILIES = Path(__file__).resolve().parents[2] / "csrc" / "schedule" / "families
 
 
 def shipped(family: str, kind: str = "GROUP_TILE") -> dict[str, dict[str, int]]:
-    """Returns the macros of each tile in a family's tiles.def, and of the first one where a work-item has few registers."""
+    """Returns the macros of each tile in a family's tiles.def, and of the first one for few registers."""
     row = rf"^{kind}\(\.rows = (\d+), \.columns = (\d+), \.item_rows = (\d+), \.item_columns = (\d+)"
     tiles = re.findall(row, (FAMILIES / family / "tiles.def").read_text(), re.M)
     found: dict[str, dict[str, int]] = {}
     for rows, columns, *item in tiles:
         name = f"{rows}x{columns}" if f"{rows}x{columns}" not in found else "{}x{} by {}x{}".format(rows, columns, *item)
         found[name] = dict(zip(("TILE_M", "TILE_N", "ITEM_M", "ITEM_N"), map(int, (rows, columns, *item)), strict=True))
-    return found | {"in parts": next(iter(found.values())) | {"MULTIPLY_DEPTH": 2}}
+    return found | {"in parts": next(iter(found.values())) | {"MULTIPLY_DEPTH": 2, "MOVE_ROWS": 1}}
 
 
 TILES, CONV_TILES, WEIGHT_TILES = shipped("gemm"), shipped("conv"), shipped("conv", "WEIGHT_GROUP_TILE")

@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_f8d0c2636a55
+#define KERNEL_NAME pack_fdeed0aeebdd
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -254,6 +254,28 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
+// A work-item stores its sums with a loop over rows: it takes row ROW_NOW(i), and ends with tile_next_row. Where a thread has a
+// set number of work-items, compilers do not unroll a loop with long stores. They would then keep the sums in memory, also
+// while they are added up, because the index is not constant. So the loop stays a loop, and each row moves to the front.
+#ifndef MOVE_ROWS
+#ifdef THREAD_ITEMS
+#define MOVE_ROWS 1
+#else
+#define MOVE_ROWS 0
+#endif
+#endif
+#if MOVE_ROWS
+#define OCL_UNROLL_ROWS OCL_NO_UNROLL
+#define ROW_NOW(i) 0
+#else
+#define OCL_UNROLL_ROWS OCL_UNROLL
+#define ROW_NOW(i) (i)
+#endif
+ALWAYS_INLINE void tile_next_row(float4* sums, const int row, const int quads) {
+  OCL_UNROLL
+  for (int i = row; MOVE_ROWS && i < quads; ++i) sums[i - row] = sums[i];
+}
+
 // Returns element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
@@ -395,7 +417,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_d989e54ca8bd
+#define KERNEL_NAME gemm_ef89b5412a66
 #define VW 16
 #define MR 6
 #define NV 4
@@ -652,6 +674,28 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
     total[i] += acc[i];
     acc[i] = (float4)(0.0f);
   }
+}
+
+// A work-item stores its sums with a loop over rows: it takes row ROW_NOW(i), and ends with tile_next_row. Where a thread has a
+// set number of work-items, compilers do not unroll a loop with long stores. They would then keep the sums in memory, also
+// while they are added up, because the index is not constant. So the loop stays a loop, and each row moves to the front.
+#ifndef MOVE_ROWS
+#ifdef THREAD_ITEMS
+#define MOVE_ROWS 1
+#else
+#define MOVE_ROWS 0
+#endif
+#endif
+#if MOVE_ROWS
+#define OCL_UNROLL_ROWS OCL_NO_UNROLL
+#define ROW_NOW(i) 0
+#else
+#define OCL_UNROLL_ROWS OCL_UNROLL
+#define ROW_NOW(i) (i)
+#endif
+ALWAYS_INLINE void tile_next_row(float4* sums, const int row, const int quads) {
+  OCL_UNROLL
+  for (int i = row; MOVE_ROWS && i < quads; ++i) sums[i - row] = sums[i];
 }
 
 // Returns element `lane` of a vector in registers; `lane` need not be a constant.

@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_d18ea2bd2c00
+#define KERNEL_NAME gemm_9b1eac630229
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -263,6 +263,28 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
+// A work-item stores its sums with a loop over rows: it takes row ROW_NOW(i), and ends with tile_next_row. Where a thread has a
+// set number of work-items, compilers do not unroll a loop with long stores. They would then keep the sums in memory, also
+// while they are added up, because the index is not constant. So the loop stays a loop, and each row moves to the front.
+#ifndef MOVE_ROWS
+#ifdef THREAD_ITEMS
+#define MOVE_ROWS 1
+#else
+#define MOVE_ROWS 0
+#endif
+#endif
+#if MOVE_ROWS
+#define OCL_UNROLL_ROWS OCL_NO_UNROLL
+#define ROW_NOW(i) 0
+#else
+#define OCL_UNROLL_ROWS OCL_UNROLL
+#define ROW_NOW(i) (i)
+#endif
+ALWAYS_INLINE void tile_next_row(float4* sums, const int row, const int quads) {
+  OCL_UNROLL
+  for (int i = row; MOVE_ROWS && i < quads; ++i) sums[i - row] = sums[i];
+}
+
 // Returns element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
@@ -452,13 +474,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  OCL_UNROLL
+  OCL_UNROLL_ROWS
   for (int i = 0; i < ITEM_M; ++i) {
     const int m = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;
     OCL_UNROLL
     for (int j = 0; j < ITEM_N / 4; ++j) {
       const int n = n0 + (j * ACROSS + item.x) * 4;
-      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
+      const float4 value = SUM_OF(ROW_NOW(i) * (ITEM_N / 4) + j);
       if (m < M) {
         if (n + 3 < N)
           STOREV(value, batch, m, n);
@@ -466,5 +488,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
           for (int l = 0; l < N - n; ++l) STORE(lane_of(value, l), batch, m, n + l);
       }
     }
+    tile_next_row(acc, ITEM_N / 4, ITEM_M * ITEM_N / 4);
+#if SUM_STEPS
+    tile_next_row(total, ITEM_N / 4, ITEM_M * ITEM_N / 4);
+#endif
   }
 }
