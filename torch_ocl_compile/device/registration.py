@@ -80,6 +80,7 @@ def register() -> None:
     _when_imported("multiprocessing.queues", _check_queues)
     _when_imported("torch.nn.parallel.comm", _register_data_parallel)
     _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
+    _when_imported("accelerate.state", _register_accelerate)
     atexit.register(_end)
     _registered = True
 
@@ -203,6 +204,12 @@ def _register_data_parallel(module: ModuleType) -> None:
     from torch_ocl_compile.device.data_parallel import register_with
 
     register_with(module)
+
+
+def _register_accelerate(module: ModuleType) -> None:
+    from torch_ocl_compile.device import accelerate
+
+    accelerate.register_with(module)
 
 
 def _register_parallel_apply(module: ModuleType) -> None:

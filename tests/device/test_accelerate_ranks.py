@@ -1,0 +1,102 @@
+# tests/device/test_accelerate_ranks.py: accelerate and the Trainer of transformers under torchrun.
+"""Two ranks train on the halves of a data set. Their parameters must be the same, and be those of one rank with the whole batches."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOOP = """
+import torch
+import torch_ocl_compile
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+data = torch.utils.data.TensorDataset(torch.arange(32.0).view(8, 4) / 32, torch.zeros(8, 2))
+loader = torch.utils.data.DataLoader(data, batch_size=4 // accelerator.num_processes)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    accelerator.backward(loss)
+    optimizer.step()
+total = sum(p.detach().sum() for p in model.parameters()).item()
+print(f"{accelerator.num_processes} {accelerator.device.type} {x.device.type} {total:.5f}", flush=True)
+"""
+TRAINER = """
+import importlib.util
+import torch
+import torch_ocl_compile
+from torch_ocl_compile.bench.networks import import_torchvision
+
+if importlib.util.find_spec("torchvision"):
+    import_torchvision()  # transformers imports it, which fails with a CPU-only torch.
+from transformers import Trainer, TrainingArguments
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+    def forward(self, x, labels):
+        out = self.layer(x)
+        return {"loss": torch.nn.functional.mse_loss(out, labels), "logits": out}
+
+torch.manual_seed(0)
+data = [{"x": torch.arange(4.0) + i, "labels": torch.zeros(2)} for i in range(8)]
+arguments = TrainingArguments(FOLDER, per_device_train_batch_size=2, max_steps=2, report_to=[], save_strategy="no", disable_tqdm=True)
+trainer = Trainer(Model(), arguments, train_dataset=data)
+trainer.train()
+total = sum(p.detach().sum() for p in trainer.model.parameters()).item()
+print(f"{arguments.world_size} {arguments.device.type} {next(trainer.model.parameters()).device.type} {total:.5f}", flush=True)
+"""
+
+
+def run(program, folder, ranks, **env):
+    """Returns the exit status and the output of all ranks."""
+    script = folder / "program.py"
+    script.write_text(textwrap.dedent(program).replace("FOLDER", repr(str(folder / "out"))))
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *launcher, str(script)],
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", **env},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def lines(output, ranks):
+    return [line for line in output.splitlines() if line.startswith(f"{ranks} ocl ocl ")]
+
+
+def test_accelerate_trains_on_two_ranks(ocl_device, tmp_path):
+    pytest.importorskip("accelerate")
+    status, two = run(LOOP, tmp_path, 2, ACCELERATE_TORCH_DEVICE="ocl")
+    assert status == 0 and len(lines(two, 2)) == 2, two[-3000:]
+    status, one = run(LOOP, tmp_path, 1, ACCELERATE_TORCH_DEVICE="ocl")
+    assert status == 0, one[-3000:]
+    assert {line.split()[-1] for line in lines(two, 2)} == {line.split()[-1] for line in lines(one, 1)}
+
+
+def test_accelerate_says_what_to_set(ocl_device, tmp_path):
+    pytest.importorskip("accelerate")
+    status, output = run(LOOP, tmp_path, 2, TORCH_OCL_AUTOLOAD="always")
+    assert status != 0 and "each of the 2 processes would train alone" in output, output[-3000:]
+    assert "set ACCELERATE_TORCH_DEVICE=ocl" in output
+
+
+@pytest.mark.needs("sweep")
+def test_the_trainer_of_transformers_trains_on_two_ranks(ocl_device, tmp_path):
+    pytest.importorskip("transformers")
+    status, output = run(TRAINER, tmp_path, 2, ACCELERATE_TORCH_DEVICE="ocl")
+    assert status == 0 and len(set(lines(output, 2))) == 1, output[-3000:]
