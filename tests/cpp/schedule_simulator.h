@@ -212,7 +212,17 @@ inline Results results(const Simulator& s, const Graph& graph, const std::vector
            [&] { values.push_back(s.element(buffer, s.offset(buffer, index, loops, {}))); });
     all.push_back(std::move(values));
   };
-  for (const Output& output : graph.outputs) read(output.buffer);
+  const auto read_window = [&](const Output& output) {
+    Memory values;
+    Loops loops;
+    IndexExpr at = output.offset;
+    for (size_t d = 0; d < output.sizes.size(); ++d) at = at + IndexExpr::loop(static_cast<int>(d)) * output.strides[d];
+    s.over(output.sizes, SymbolKind::kLoop, loops,
+           [&] { values.push_back(s.element(output.buffer, eval(at, loops, {}, symbols))); });
+    all.push_back(std::move(values));
+  };
+  for (const Output& output : graph.outputs)
+    output.strides.size() == output.sizes.size() ? read_window(output) : read(output.buffer);
   for (const BufferId input : graph.inputs)
     if (!graph.buffers[input].donated) read(input);  // A donated input may hold anything after the call.
   return all;
