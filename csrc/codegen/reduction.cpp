@@ -9,7 +9,8 @@
 // GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. With 256 items:
 //     item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            0 1 2 ... 31      r = 1, 9, 17, ...
-// If there are few work-groups, each has few columns and as many items as a work-group can have.
+// If there are few work-groups, each has few columns and as many items as a work-group can have. Where possible, an item takes
+// a vector of neighbouring i.
 #include "csrc/codegen/reduction.h"
 
 #include <algorithm>
@@ -48,13 +49,14 @@ int items_per_work_group(const Nest& nest, int64_t longest) {
   const Dialect& dialect = nest.kernel.dialect();
   const bool column = nest.group.strategy == LoopStrategy::kColumn;
   if (longest < kLong || (column && nest.group.columns == 32)) return dialect.items;
+  const int width = column ? nest.group.vector_width : 1;
   int64_t bytes = 0;
   for (const ir::NodeId id : nest.group.nodes()) {
     const ir::Node& node = nest.kernel.graph().nodes[id];
     if (node.kind != ir::NodeKind::kReduce) continue;
     const ir::DType input = node.body.ops[node.reduced[0]].dtype;
     for (int a = 0; a < ir::facts(node.reduction).accumulators; ++a)
-      bytes += std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));
+      bytes += width * std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));
   }
   int items = dialect.items;
   while (items * 2 <= dialect.max_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;
@@ -148,7 +150,9 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
 
 /// The rows of a GPU work-group. Chosen before anything is printed.
 struct WorkGroupRows {
-  IndexExpr rows;                         // Number of outer elements.
+  ir::Shape sizes;                        // Extents of the loops i*, in vectors for the innermost loop.
+  int width = 1;                          // kColumn: outer elements of an item, a vector along the innermost loop.
+  IndexExpr rows;                         // Product of `sizes`.
   int items = 1;                          // Items of the work-group.
   Sharing sharing;                        // How items share a row.
   std::optional<RegisterRows> registers;  // Set if rows stay in registers.
@@ -157,7 +161,10 @@ struct WorkGroupRows {
 WorkGroupRows choose_work_group_rows(Nest& nest) {
   const schedule::Group& group = nest.group;
   WorkGroupRows result;
-  result.rows = ir::simplify(ir::product(group.sizes), nest.ranges);
+  result.sizes = group.sizes;
+  if (group.strategy == LoopStrategy::kColumn) result.width = group.vector_width;
+  if (result.width > 1) result.sizes.back() = ir::simplify(ir::floordiv(group.sizes.back(), result.width), nest.ranges);
+  result.rows = ir::simplify(ir::product(result.sizes), nest.ranges);
   result.registers = register_rows(nest, result.rows);
   const int64_t longest = nest.ranges.of(ir::simplify(ir::product(group.reduce_sizes), nest.ranges)).high;
   Sharing& sharing = result.sharing;
@@ -165,7 +172,7 @@ WorkGroupRows choose_work_group_rows(Nest& nest) {
   result.items =
       result.registers ? std::max(nest.kernel.dialect().items, result.registers->items) : items_per_work_group(nest, longest);
   sharing.items = result.registers ? result.registers->items
-                  : sharing.column ? std::max(1, result.items / group.columns)
+                  : sharing.column ? std::max(1, result.items * result.width / group.columns)
                                    : items_per_row(result.items, longest);
   sharing.rows = result.items / sharing.items;
   sharing.lane = "lane";
@@ -176,6 +183,8 @@ WorkGroupRows choose_work_group_rows(Nest& nest) {
   }
   return result;
 }
+
+ir::Symbol innermost(const Nest& nest) { return {SymbolKind::kLoop, static_cast<int>(nest.group.sizes.size()) - 1}; }
 
 /// Prints which row an item works on, and the item's position in it.
 void print_item_position(Nest& nest, const Sharing& sharing, const std::string& type, const std::string& rows) {
@@ -198,7 +207,6 @@ void print_item_position(Nest& nest, const Sharing& sharing, const std::string& 
 
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   BodyPrinter& body = nest.body;
-  const ir::Shape& sizes = nest.group.sizes;
   const WorkGroupRows chosen = choose_work_group_rows(nest);
   const Sharing& sharing = chosen.sharing;
   *local = {static_cast<size_t>(chosen.items), 1, 1};
@@ -208,27 +216,36 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   print_item_position(nest, sharing, type, rows);
   const std::string row = sharing.row_exists.empty() ? "row" : "min(row, (" + type + ")(" + rows + " - 1))";
   Writer unflatten;
-  body.push(write_unflatten(body, unflatten, row, type, sizes, sizes.size(), SymbolKind::kLoop));
-  const auto names = body.names();
-  if (const auto& registers = chosen.registers) {
-    body.assume_aligned(registers->width > 1);
-    RegisterPhases(body, nest.group, sharing, registers->width, registers->length).print();
-  } else {
-    WorkGroupPhases(body, nest.group, sharing).print();
+  std::map<ir::Symbol, std::string> names =
+      write_unflatten(body, unflatten, row, type, chosen.sizes, chosen.sizes.size(), SymbolKind::kLoop);
+  if (chosen.width > 1) {
+    std::string& last = names[innermost(nest)];
+    unflatten.line("const $s $s_first = $s * $d;", nest.kernel.index_type(), last, last, chosen.width);
+    last += "_first";
   }
-  const Writer inside = body.pop();
+  const auto& registers = chosen.registers;
+  const int width = registers ? registers->width : chosen.width;
+  const auto print = [&](bool aligned) {
+    body.push(names);
+    body.assume_aligned(aligned);
+    if (chosen.width > 1) body.set_lane(innermost(nest), chosen.width);
+    if (registers && (aligned || width == 1))
+      RegisterPhases(body, nest.group, sharing, registers->width, registers->length).print();
+    else
+      WorkGroupPhases(body, nest.group, sharing, chosen.width).print();
+    return body.pop();
+  };
+  if (chosen.width > 1) body.assume_steps(true);
+  const Writer inside = print(width > 1);
   body.writer().append(unflatten);
-  if (!chosen.registers || chosen.registers->width == 1) {
+  if (width == 1) {
     body.writer().append(inside);
     return grid;
   }
   // Vectors need aligned memory. Tensors that begin at odd elements are read element by element.
   const std::string offsets = nest.kernel.all_offsets();
-  body.assume_aligned(false);
-  body.push(names);
-  WorkGroupPhases(body, nest.group, sharing).print();
-  const Writer single = body.pop();
-  body.writer().open("if ((($s) & $d) == 0)", offsets, chosen.registers->width - 1);
+  const Writer single = print(false);
+  body.writer().open("if ((($s) & $d) == 0)", offsets, width - 1);
   body.writer().append(inside);
   body.writer().close(" else {");
   body.writer().append(single);

@@ -31,8 +31,10 @@ int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps) const {
     if (node.kind != ir::NodeKind::kMap && node.kind != ir::NodeKind::kReduce) return 1;
     ops += node.body.ops.size();
   }
-  for (const auto& [elements, max_ops] : kLoadAhead)
+  for (const auto& [scalars, max_ops] : kLoadAhead) {
+    const int elements = width_ > 1 ? scalars / 2 : scalars;
     if (steps >= 2 * elements && ops <= max_ops) return elements;
+  }
   return 1;
 }
 
@@ -61,7 +63,7 @@ void WorkGroupPhases::print_inner(const Phase& phase) {
   Loop loop = choose_loop(phase, reductions);
   const std::string end = body_.index(loop.total);
   const Sets sets = reductions.names(), block = loop.blocks ? reductions.block_names() : sets;
-  reductions.declare(body_.writer(), sets, 1);
+  reductions.declare(body_.writer(), sets, width_);
   loop.name = loop.flat ? body_.kernel().fresh("flat") : "r0";
   Writer single;
   body_.push(element_names(loop, single, loop.name, ""));
@@ -78,14 +80,14 @@ void WorkGroupPhases::print_inner(const Phase& phase) {
     const std::string first = body_.kernel().fresh("block"), last = body_.kernel().fresh("end");
     w.open("for ($s $s = $s; $s < $s; $s += $d)", loop.type, first, sharing_.lane, first, end, first, block_elements);
     w.line("const $s $s = min($s + $d, ($s)($s));", loop.type, last, first, block_elements, loop.type, end);
-    reductions.declare_block(w, sets, block, 1);
+    reductions.declare_block(w, sets, block, width_);
     print_elements(loop, reductions, block, first, last, single);
-    reductions.merge_block(w, sets, block, 1);
+    reductions.merge_block(w, sets, block, width_);
     w.close();
   });
   if (reductions.empty()) return;
   if (sharing_.items > 1) print_tree(reductions, sets);
-  reductions.finish(sets, 1);
+  reductions.finish(sets, width_);
 }
 
 /// Prints the loop over an item's elements from `from` to `to`: several at once, then one by one (`single`).
@@ -146,7 +148,7 @@ void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) 
     arrays.emplace_back();
     for (size_t k = 0; k < reductions[i].count(); ++k) {
       const ir::DType dtype = reductions[i].dtype(k) == ir::DType::kBool ? ir::DType::kI32 : reductions[i].dtype(k);
-      arrays[i].push_back(body_.kernel().local_array({dtype, 1}, used[dtype]++, items));
+      arrays[i].push_back(body_.kernel().local_array({dtype, width_}, used[dtype]++, items));
     }
   }
   const auto store_all = [&] {
@@ -161,7 +163,7 @@ void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) 
     Accumulators::Carried other;
     for (const std::string& array : arrays[i])
       other.push_back(array + "[item + step" + (distance > 1 ? " * " + std::to_string(distance) : "") + "]");
-    reductions[i].merge(w, sets[i], other, 1);
+    reductions[i].merge(w, sets[i], other, width_);
   }
   store_all();
   w.close();

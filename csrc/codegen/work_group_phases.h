@@ -9,8 +9,9 @@ namespace ocl::codegen {
 /// Items stride over r* and merge through local memory (kRow and kColumn on GPUs).
 class WorkGroupPhases : public PhasePrinter {
  public:
-  WorkGroupPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing)
-      : PhasePrinter(body, group), sharing_(std::move(sharing)) {}
+  /// `width`: elements of the vector of neighbouring outer elements that an item computes (kColumn), the body's lane width.
+  WorkGroupPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing, int width = 1)
+      : PhasePrinter(body, group), sharing_(std::move(sharing)), width_(width) {}
 
  protected:
   void print_inner(const schedule::Phase& phase) override;
@@ -36,6 +37,7 @@ class WorkGroupPhases : public PhasePrinter {
   void print_tree(PhaseReductions& reductions, const Sets& sets);
 
   const Sharing sharing_;
+  const int width_;
 };
 
 }  // namespace ocl::codegen

@@ -30,7 +30,7 @@ bool rows_persist(const Fusion& f) {
   for (const Member& member : f.merged.members)
     if (graph.nodes[member.node].stage != ir::ReductionStage::kWhole) return false;
   if (f.merged.strategy == LoopStrategy::kRow) return length * 4 <= kRowBytes && (rows >= f.caps.units || length <= 4096);
-  if (f.merged.strategy == LoopStrategy::kColumn) return enough_groups(LoopStrategy::kColumn, rows, length, f.caps);
+  if (f.merged.strategy == LoopStrategy::kColumn) return enough_groups(LoopStrategy::kColumn, rows, length, 4, f.caps);
   return f.merged.strategy == LoopStrategy::kSequential && length <= 1024 &&
          rows >= f.caps.units * (f.caps.is_cpu ? f.caps.vector_floats : 64);
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/split_reductions.h"
 
@@ -20,9 +21,13 @@ using ir::SymbolKind;
 
 namespace {
 
+// Loop numbers that stand for the number of a vector, and for the lane in it.
+constexpr int kVectorLoop = 1 << 20;
+
 /// A load or store of a group, with its stride for each loop (i*, then r*); nullopt where the offset is not affine.
 struct AccessStrides {
   std::vector<std::optional<IndexExpr>> strides;
+  Access access;
   double bytes = 0;       // Bytes that it moves, over all loops.
   int64_t element_bytes;  // Bytes of an element.
   bool store = false;
@@ -91,30 +96,26 @@ class GroupLoops {
   void choose_vector_width(const Caps& caps, bool scalar) {
     group_.vector_width = 1;
     if (group_.strategy == LoopStrategy::kColumn) {
-      group_.columns =
-          columns_per_group(typical_product(graph_, group_.sizes), typical_product(graph_, group_.reduce_sizes), caps);
+      choose_columns(caps, scalar);
       return;
     }
     const bool row = group_.strategy == LoopStrategy::kRow;
     const ir::Shape& sizes = row ? group_.reduce_sizes : group_.sizes;
     if (sizes.empty() || scalar) return;
-    const size_t innermost = row ? group_.sizes.size() + sizes.size() - 1 : sizes.size() - 1;
-    bool contiguous = false, broken = false;
-    for (const AccessStrides& access : accesses_) {
-      const auto& stride = access.strides[innermost];
-      contiguous |= stride && stride->is_const(1);
-      broken |= !stride || !(stride->is_const(0) || stride->is_const(1));
-    }
-    if (!contiguous) return;
+    const Symbol innermost{row ? SymbolKind::kReduce : SymbolKind::kLoop, static_cast<int>(sizes.size()) - 1};
     const ir::Ranges ranges = graph_.ranges();
     if (!caps.is_cpu) {
       // If all elements are small, a vector has 16 bytes.
       const bool small = group_.strategy == LoopStrategy::kPointwise &&
                          std::ranges::all_of(accesses_, [](const AccessStrides& access) { return access.element_bytes <= 2; });
       const int width = small && ranges.known_divides(8, sizes.back()) ? 8 : 4;
-      group_.vector_width = !broken && ranges.known_divides(width, sizes.back()) ? width : 1;
+      if (takes_vectors(innermost, width)) group_.vector_width = width;
       return;
     }
+    const size_t at = position(innermost.kind, innermost.index);
+    if (std::ranges::none_of(
+            accesses_, [&](const AccessStrides& access) { return access.strides[at] && access.strides[at]->is_const(1); }))
+      return;
     int width = caps.vector_floats;
     const int64_t max_size = ranges.of(sizes.back()).high;
     while (width > 1 && width > max_size) width /= 2;
@@ -144,12 +145,66 @@ class GroupLoops {
     Strides strides(graph_, symbols, ranges);
     for (const NodeId id : nodes_)
       for (const Access& access : accesses(graph_.nodes[id])) {
-        AccessStrides found{strides.of(access), 0, size_bytes(graph_.buffers[access.buffer].dtype), access.store};
+        AccessStrides found{strides.of(access), access, 0, size_bytes(graph_.buffers[access.buffer].dtype), access.store};
         found.bytes = static_cast<double>(found.element_bytes);
         for (size_t i = 0; i < symbols.size(); ++i)
           if (!found.strides[i] || !found.strides[i]->is_const(0)) found.bytes *= typical(graph_, extents[i]);
         accesses_.push_back(std::move(found));
       }
+  }
+
+  /// For kColumn: chooses the columns of a work-group, and vectors of 16 bytes of neighbouring columns. vload_half needs no
+  /// aligned address, so compilers load f16 one by one, and vectors of f16 gain nothing.
+  void choose_columns(const Caps& caps, bool scalar) {
+    int64_t smallest = 4, largest = 1;
+    bool half = false;
+    for (const AccessStrides& access : accesses_) {
+      half |= graph_.buffers[access.access.buffer].dtype == ir::DType::kF16;
+      if (access.store) continue;
+      smallest = std::min(smallest, access.element_bytes);
+      largest = std::max(largest, access.element_bytes);
+    }
+    group_.columns =
+        columns_per_group(typical_product(graph_, group_.sizes), typical_product(graph_, group_.reduce_sizes), smallest, caps);
+    const int width = largest <= 2 ? 8 : 4;
+    const Symbol innermost{SymbolKind::kLoop, static_cast<int>(group_.sizes.size()) - 1};
+    if (!scalar && !half && width <= group_.columns && sums_of_floats() && takes_vectors(innermost, width))
+      group_.vector_width = width;
+  }
+
+  /// True if every reduction of the group has a single accumulator of type f32.
+  bool sums_of_floats() const {
+    for (const NodeId id : nodes_) {
+      const Node& node = graph_.nodes[id];
+      if (!ir::is_reduction(node)) continue;
+      if (node.kind != ir::NodeKind::kReduce || ir::facts(node.reduction).accumulators != 1 ||
+          ir::accumulator_dtype(node.reduction, 0, node.body.ops[node.reduced[0]].dtype) != ir::DType::kF32)
+        return false;
+    }
+    return true;
+  }
+
+  /// True if the loop has whole vectors, which are contiguous or broadcast in each access. An offset that is not affine in the
+  /// loop may be affine in a vector, as i % 768.
+  bool takes_vectors(Symbol loop, int width) const {
+    const ir::Shape& sizes = loop.kind == SymbolKind::kLoop ? group_.sizes : group_.reduce_sizes;
+    if (sizes.empty() || !graph_.ranges().known_divides(width, sizes[loop.index])) return false;
+    const IndexExpr vector = IndexExpr::loop(kVectorLoop), lane = IndexExpr::loop(kVectorLoop + 1);
+    ir::Ranges ranges = loops().ranges(graph_);
+    ranges.set_extent(lane.symbol(), width);
+    const size_t at = position(loop.kind, loop.index);
+    bool contiguous = false;
+    for (const AccessStrides& access : accesses_) {
+      std::optional<IndexExpr> stride = access.strides[at];
+      if (!stride) {
+        const IndexExpr offset = linear_offset(graph_.buffers[access.access.buffer], access.access.coords, ranges);
+        const auto affine = affine_in(simplify(substitute(offset, {{loop, vector * width + lane}}), ranges), lane.symbol());
+        if (affine) stride = affine->coefficient;
+      }
+      if (!stride || !(stride->is_const(0) || stride->is_const(1))) return false;
+      contiguous |= stride->is_const(1);
+    }
+    return contiguous;
   }
 
   /// Returns the access that decides the order: the one with the most bytes. Of several with equal bytes, a store wins,

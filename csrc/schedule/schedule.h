@@ -67,7 +67,7 @@ struct Group {
   ir::Shape sizes, reduce_sizes;
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;         // kPointwise has one outer phase.
-  int vector_width = 1;              // Elements of a vector along the innermost loop, or along r* for kRow.
+  int vector_width = 1;              // Elements of a vector along the innermost loop i*, or along r* for kRow.
   int columns = 32;                  // Number of outer elements of a work-group for kColumn, a power of two.
   bool index32 = false;              // True if every element offset fits 31 bits.
   ir::NodeId main = ir::kNone;       // The contraction, convolution or attention of a kTemplate.

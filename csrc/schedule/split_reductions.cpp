@@ -61,7 +61,9 @@ int main_load(const Graph& graph, const Node& node) {
 
 // Reductions, and final steps of split reductions, of up to these lengths stay in one lane, as in pooling.
 constexpr double kShort = 128, kShortFinal = 16;
-constexpr double kElementsPerGroup = 32 << 10;  // Elements that one work-group reads in about the time of two launches.
+constexpr double kBytesPerGroup = 128 << 10;  // Bytes that one work-group reads in about the time of two launches.
+constexpr int64_t kTransferBytes = 32;        // Bytes that a GPU's caches pass on at once.
+constexpr int64_t kFullBytes = 4;             // Elements of this size are read alone in the time of smaller ones.
 
 }  // namespace
 
@@ -93,21 +95,33 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
   return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;
 }
 
-int columns_per_group(double outer, double length, const Caps& caps) {
-  int columns = 32;
-  const auto groups = [&] { return std::ceil(outer / columns); };
-  while (columns > 4 && (groups() * 3 < caps.units || (groups() < 4 * caps.units && length * columns > kElementsPerGroup)))
+int columns_per_group(double outer, double length, int64_t element_bytes, const Caps& caps) {
+  int64_t columns = 32;
+  const int64_t least = element_bytes < kFullBytes ? kTransferBytes / element_bytes : 4;
+  const auto groups = [&] { return std::ceil(outer / static_cast<double>(columns)); };
+  const auto too_long = [&] { return length * static_cast<double>(columns * element_bytes) > kBytesPerGroup; };
+  while ((columns > std::min<int64_t>(least, 8) && groups() * 3 < caps.units) ||
+         (columns > least && groups() < 4 * caps.units && too_long()))
     columns /= 2;
-  return columns;
+  return static_cast<int>(columns);
 }
 
-bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps) {
+bool enough_groups(LoopStrategy strategy, double outer, double length, int64_t element_bytes, const Caps& caps) {
   if (caps.is_cpu || (strategy != LoopStrategy::kRow && strategy != LoopStrategy::kColumn)) return false;
-  const int columns = strategy == LoopStrategy::kColumn ? columns_per_group(outer, length, caps) : 1;
-  return std::ceil(outer / columns) * 3 >= caps.units && length * columns <= kElementsPerGroup;
+  const int columns = strategy == LoopStrategy::kColumn ? columns_per_group(outer, length, element_bytes, caps) : 1;
+  const int64_t bytes = columns * (strategy == LoopStrategy::kColumn ? element_bytes : kFullBytes);
+  return std::ceil(outer / columns) * 3 >= caps.units && length * static_cast<double>(bytes) <= kBytesPerGroup;
 }
 
 namespace {
+
+/// Returns the size of the smallest elements that the node loads.
+int64_t smallest_load(const Graph& graph, const Node& node) {
+  int64_t bytes = 8;
+  for (const ir::Op& op : node.body.ops)
+    if (op.code == ir::OpCode::kLoad) bytes = std::min<int64_t>(bytes, size_bytes(graph.buffers[op.buffer].dtype));
+  return std::min(bytes, kFullBytes);
+}
 
 /// Returns the number of slices into which a reduction should be split. 1: it should not be split.
 double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
@@ -121,7 +135,8 @@ double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
   }
   const double groups =
       strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (strategy == LoopStrategy::kColumn ? 32 : 128));
-  if (groups >= 2 * caps.units || length < 1024 || enough_groups(strategy, outer, length, caps)) return 1;
+  if (groups >= 2 * caps.units || length < 1024 || enough_groups(strategy, outer, length, smallest_load(graph, node), caps))
+    return 1;
   return std::min(std::ceil(4 * caps.units / groups), length / 256);
 }
 

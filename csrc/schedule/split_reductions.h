@@ -15,11 +15,12 @@ LoopStrategy reduction_strategy(const ir::Graph& graph, const ir::Node& node, co
 
 /// For kColumn: returns the number of outer elements that a work-group computes side by side. outer: number of outer
 /// elements; length: number of elements that each reduces. The result is so small that at least a third of the compute
-/// units get a work-group, and that no work-group reads much more than others.
-int columns_per_group(double outer, double length, const Caps& caps);
+/// units get a work-group, and that no work-group reads much more than others. element_bytes: size of the smallest elements
+/// that are read; neighbouring elements of fewer than 32 bytes would waste a part of each transfer from memory.
+int columns_per_group(double outer, double length, int64_t element_bytes, const Caps& caps);
 /// True if a kRow or kColumn reduction on a GPU should not be split although it has few work-groups. Splitting costs
-/// another launch, and so does each further pass over its elements. outer, length: see columns_per_group.
-bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps);
+/// another launch, and so does each further pass over its elements. outer, length, element_bytes: see columns_per_group.
+bool enough_groups(LoopStrategy strategy, double outer, double length, int64_t element_bytes, const Caps& caps);
 
 /// True if the pass would split the reduction, because one launch has too few work-groups.
 bool wants_slices(const ir::Graph& graph, const ir::Node& node, const Caps& caps);

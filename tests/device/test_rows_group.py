@@ -98,6 +98,41 @@ def test_columns(ocl_device, name, rows, columns):
         assert error <= 2 * most + 3e-7
 
 
+def slices_of_zeros(x):
+    """The gradient of a tensor of which each third was used."""
+    parts = [F.pad(x, (k * x.shape[1], (2 - k) * x.shape[1])) for k in range(3)]
+    y = parts[0] + parts[1] * 2 + parts[2]
+    return y.sum(0), y
+
+
+VECTORS = {
+    "sum": lambda x: x.sum(0),
+    "sums of two": lambda x: (x.float().sum(0), (x.float() * x.float()).sum(0)),
+    "amax": lambda x: x.float().amax(0),
+    "of each image": lambda x: x.view(5, -1, x.shape[1]).sum(1),
+    "rows of heads": lambda x: x.view(-1, 5, x.shape[1]).transpose(0, 1).sum((0, 1)),
+    "slices of zeros": slices_of_zeros,
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("rows", "columns"), [(135, 40), (1000, 8), (2500, 64), (4100, 24)])
+def test_vectors_of_columns(ocl_device, name, dtype, rows, columns):
+    """A work-item adds up vectors of neighbouring columns. A view that begins at element 1 has vectors at odd addresses."""
+    torch._dynamo.reset()
+    options = {"fallback": "error", "kernel_family": "group"}
+    compiled = torch.compile(VECTORS[name], backend="ocl", options=options, dynamic=False)
+    torch.manual_seed(0)
+    for first in (0, 1):
+        memory = (torch.randn(rows * columns + first) + 0.5).to(dtype)
+        x = memory[first:].view(rows, columns)
+        ours = tensors(compiled(memory.to(ocl_device)[first:].view(rows, columns)))
+        for a, exact in zip(ours, tensors(VECTORS[name](x.double())), strict=True):
+            epsilon = torch.finfo(a.dtype).eps
+            torch.testing.assert_close(a.cpu().double(), exact.double(), rtol=2 * epsilon, atol=1e-3)
+
+
 def test_indices_of_two_widths(ocl_device):
     """eigh rotates columns at computed positions. On GPUs these indices are long, and loop variables are int."""
     torch._dynamo.reset()
