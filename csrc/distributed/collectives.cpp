@@ -202,6 +202,19 @@ Group::WorkPtr Group::allgather(TensorLists& outputs, Tensors& inputs, const c10
   check_one("all_gather", inputs.size());
   check_one("all_gather", outputs.size());
   if (static_cast<int>(outputs[0].size()) != size_) refuse("all_gather", "needs one output for each rank");
+  check("all_gather", concat(outputs, inputs));
+  const Span input = span_of(inputs[0]).seen_as(at::kByte);
+  const std::vector<Span> to = spans_of(outputs[0]);
+  // Ranks with different sizes exchange their inputs. All ranks know all sizes, so all of them come here.
+  if (std::any_of(to.begin(), to.end(), [&](const Span& span) { return span.count != to[0].count; })) {
+    for (const at::Tensor& output : outputs[0])
+      if (output.scalar_type() != inputs[0].scalar_type()) refuse("all_gather", "inputs and outputs must have the same type");
+    if (to[rank_].count != input.count)
+      refuse("all_gather",
+             "this rank's output must have the size of its input, " + std::to_string(inputs[0].numel()) + " elements");
+    return exchange("all_gather", OpType::ALLGATHER, concat(outputs, inputs), outputs[0], std::vector<Span>(size_, input), to,
+                    opts.timeout);
+  }
   return gather_all("all_gather", OpType::ALLGATHER, inputs, outputs, opts.timeout);
 }
 

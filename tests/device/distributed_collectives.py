@@ -306,3 +306,20 @@ def check_results_follow_the_stream(me):
             y = x * 2
         torch.accelerator.current_stream().wait_stream(side)
         assert (y == 20 * me.size).all().item()
+
+
+def check_uneven_all_gather(me):
+    for dtype in (torch.float32, torch.bool):
+        host = values(me, 5 + 3 * me.rank, dtype)
+        parts = [torch.zeros(5 + 3 * rank, dtype=dtype, device=me.device) for rank in range(me.size)]
+        dist.all_gather(parts, host.to(me.device))
+        for rank, part in enumerate(parts):
+            same(part, values(me, 5 + 3 * rank, dtype, rank))
+    if me.size > 1:
+        parts = [torch.zeros(1 + (rank == me.rank), device=me.device) for rank in range(me.size)]
+        try:
+            dist.all_gather(parts, torch.zeros(3, device=me.device))
+        except (ValueError, RuntimeError) as error:
+            assert "must have the size of its input, 3 elements" in str(error), error
+        else:
+            raise AssertionError
