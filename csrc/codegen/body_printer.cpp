@@ -107,6 +107,21 @@ std::string wrapping_text(const std::string& row, Type type, std::map<std::strin
   return "as_" + type_name(type) + (row[0] == '(' ? filled(row, with) : "(" + filled(row, with) + ")");
 }
 
+/// Returns the 16-bit type to which all uses round the value of op number `op`, nullopt if there is a use of another kind.
+std::optional<DType> rounded_to(const ir::Node& node, int op) {
+  std::optional<DType> found;
+  const auto rounds = [&](DType to) {
+    if ((to != DType::kF16 && to != DType::kBF16) || (found && *found != to)) return false;
+    found = to;
+    return true;
+  };
+  for (const ir::Op& user : node.body.ops)
+    if (std::ranges::find(user.args, op) != user.args.end() && (user.code != OpCode::kCast || !rounds(user.dtype)))
+      return std::nullopt;
+  const bool stored = std::ranges::any_of(node.stores, [&](const ir::Store& store) { return store.value == op; });
+  return stored ? std::nullopt : found;
+}
+
 }  // namespace
 
 std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool is_cpu) {
@@ -204,7 +219,7 @@ Value BodyPrinter::value(NodeId node, int op) {
       else if (o.code == OpCode::k_div && is_cached(node, o.args[0]) && value(node, o.args[1]).level < lane_level_)
         result = cached_quotient(node, o);
       else
-        result = operation(node, o);
+        result = operation(node, o, text_of(node, op));
       break;
   }
   memo_[{node, op}] = result;
@@ -257,8 +272,14 @@ std::vector<Value> BodyPrinter::operands(NodeId node, const ir::Op& op) {
   return args;
 }
 
-Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
-  const ir::OpFacts& row = ir::facts(op.code);
+std::string BodyPrinter::text_of(NodeId node, int op) const {
+  const ir::Node& owner = kernel_.graph().nodes[node];
+  const std::string row = ir::facts(owner.body.ops[static_cast<size_t>(op)].code).text;
+  const std::optional<DType> rounded = rounded_to(owner, op);
+  return rounded ? shortened(row, *rounded, kernel_.dialect()) : row;
+}
+
+Value BodyPrinter::operation(NodeId node, const ir::Op& op, const std::string& row) {
   const std::vector<Value> args = operands(node, op);
   std::vector<DType> dtypes;
   int level = 0, width = 1;
@@ -289,13 +310,13 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
   const bool by_fma = op.code == OpCode::k_neg && ir::is_floating(operand) && !dialect.keeps_negations;
   std::string text = both     ? "(" + with["0"] + " && " + with["1"] + ")"
                      : by_fma ? "fma(" + with["0"] + ", " + lanes("-1.0") + ", " + lanes("-0.0") + ")"
-                              : op_text(row.text, {operand, width}, with, dialect.is_cpu);
+                              : op_text(row, {operand, width}, with, dialect.is_cpu);
   if (types.value == DType::kBool && width > 1 && lane_bytes(operand) != 4)
     text = "convert_int" + std::to_string(width) + "(" + text + ")";
   else if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)
     // C computes small integers in int.
     text = "(" + type_name({types.value, 1}) + ")" + text;
-  else if (row.text[0] == '(' && text[0] == '(')
+  else if (row[0] == '(' && text[0] == '(')
     text = text.substr(1, text.size() - 2);
   Value result = define(level, types.value, width, text);
   result.fits = result_fits(op, args);

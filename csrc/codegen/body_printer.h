@@ -145,7 +145,9 @@ class BodyPrinter {
   std::vector<Value> operands(ir::NodeId node, const ir::Op& op);
   Value load(ir::NodeId node, const ir::Op& op);
   Value load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask);
-  Value operation(ir::NodeId node, const ir::Op& op);
+  /// Returns the text of an op's row, or of a shorter function if the op's result is rounded to 16 bits.
+  std::string text_of(ir::NodeId node, int op) const;
+  Value operation(ir::NodeId node, const ir::Op& op, const std::string& row);
   Value cached_quotient(ir::NodeId node, const ir::Op& op);
   std::pair<std::string, std::string> storage_address(const RowStorage& storage);  // Pointer and offset.
   void store(const PendingStore& store);

@@ -145,6 +145,25 @@ constexpr const char* kBf16Pair =
     "  return as_float2((uint2)(both << 16, both & 0xffff0000u));\n"
     "}\n\n";
 
+// The instruction has a relative error of 2^-11, a quarter of the rounding error of bf16.
+constexpr const char* kShortTanh = "op_short_tanh";
+constexpr const char* kTanhInstruction =
+    "OCL_INLINE float op_tanh_instruction(float x) {\n"
+    "  float y;\n"
+    "  asm(\"tanh.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
+    "  return y;\n"
+    "}\n\n";
+
+std::string tanh_by_instruction(Type type) {
+  const std::string t = type_name(type),
+                    head = "OCL_INLINE " + t + " " + kShortTanh + "_" + type_suffix(type) + "(" + t + " x) {\n";
+  if (type.width == 1) return head + "  return op_tanh_instruction(x);\n}";
+  std::string lanes;
+  for (int lane = 0; lane < type.width; ++lane)
+    lanes += (lane ? ", " : "") + std::string("op_tanh_instruction(x.s") + "0123456789abcdef"[lane] + ")";
+  return head + "  return (" + t + ")(" + lanes + ");\n}";
+}
+
 class Instance {
  public:
   Instance(const std::string& text, Type type, bool is_cpu) : type_(type), is_cpu_(is_cpu), parts_(split_words(text)) {}
@@ -244,6 +263,11 @@ class Collector {
         result_ += rounded_in_pairs(type) + "\n\n";
         continue;
       }
+      if (name == kShortTanh) {
+        if (result_.find(kTanhInstruction) == std::string::npos) result_ += kTanhInstruction;
+        result_ += tanh_by_instruction(type) + "\n\n";
+        continue;
+      }
       const std::string integer = "opi_" + name.substr(3);
       const auto& table = paragraphs();
       auto found = table.end();
@@ -272,6 +296,14 @@ std::string own_function(const std::string& name, DType dtype, bool is_cpu) {
   std::string own = "op_own_";
   own += name.starts_with("op_") ? name.substr(3) : name;
   return paragraphs().count(own) ? own : name;
+}
+
+std::string shortened(const std::string& row, DType rounded, const Dialect& dialect) {
+  if (dialect.is_cpu) return row;
+  const size_t end = std::min(row.find('('), row.size()), begin = row.starts_with("op_") ? 3 : 0;
+  const std::string name = "op_short_" + row.substr(begin, end - begin);
+  const bool found = name == kShortTanh ? rounded == DType::kBF16 && dialect.rounds_pairs : paragraphs().count(name) != 0;
+  return found ? name + row.substr(end) : row;
 }
 
 std::string called_functions(const std::string& text, const Dialect& dialect) {

@@ -17,6 +17,10 @@
 //                                       negative x
 //   sigmoid         2.5                 x > -88 (below: 0), by exp
 //   silu            3                   x > -88, by exp
+// Functions op_short_NAME are for GPUs, where only their value rounded to 16 bits is used:
+//   gelu_erf        relative error 4e-6 for x < 0
+//   gelu_erf_slope  absolute error 5e-6
+//   gelu_tanh       relative error 1e-6 + |2 u| * 1e-7
 // tests/device/test_maths.py compares each function with its bound, over all arguments.
 #ifndef T
 #include "base/ops.cl"
@@ -164,4 +168,36 @@ OCL_INLINE T op_own_sigmoid(T x) {
 
 OCL_INLINE T op_own_silu(T x) {
   return x / (REAL(1.0) + op_own_exp_normal(-x));
+}
+
+// As op_own_gelu_erf, with p in powers of two. p falls for large t, where the tail is 0.
+OCL_INLINE T op_short_gelu_erf(T x) {
+  const T t = fabs(x);
+  T p = REAL(-1.79376036e-6);
+  p = fma(p, t, REAL(6.07258258e-5));
+  p = fma(p, t, REAL(-9.23183630e-4));
+  p = fma(p, t, REAL(8.47684126e-3));
+  p = fma(p, t, REAL(-5.38909286e-2));
+  p = fma(p, t, REAL(-0.458541602));
+  p = fma(p, t, REAL(-1.15121436));
+  return fma(-t, native_exp2(fma(p, t, REAL(-1.0))), x > REAL(0.0) ? x : REAL(0.0));
+}
+
+// As op_own_gelu_erf_slope.
+OCL_INLINE T op_short_gelu_erf_slope(T x) {
+  const T a = fabs(x), t = a > REAL(6.0) ? REAL(6.0) : a;
+  T q = REAL(-1.75007081e-4);
+  q = fma(q, t, REAL(2.38751830e-3));
+  q = fma(q, t, REAL(-1.42051582e-2));
+  q = fma(q, t, REAL(5.05105369e-2));
+  q = fma(q, t, REAL(-0.126424477));
+  q = fma(q, t, REAL(0.248268753));
+  q = fma(q, t, REAL(-0.797729790));
+  q = fma(q, t, REAL(0.5));
+  const T tail = q * native_exp2(REAL(-0.721347520) * x * x);
+  return fma(x, REAL(0.0), x > REAL(0.0) ? REAL(1.0) - tail : tail);  // infinities give nan, as in eager
+}
+
+OCL_INLINE T op_short_gelu_tanh(T x) {
+  return x * native_recip(REAL(1.0) + native_exp2(REAL(-2.30220820) * (x + REAL(0.044715) * x * x * x)));
 }

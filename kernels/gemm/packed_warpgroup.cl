@@ -87,6 +87,7 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const float* a, const ulong a_offset, __global const float* b, const ulong b_offset, const int M,
     const int N, const int K, const long a_batch, const long b_batch EPILOGUE_PARAMS) {
+  LOCAL_ROWS(rows);
   PIPELINE(line);
   const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
   const int steps = (K + TILE_K - 1) / TILE_K;
@@ -110,6 +111,6 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     float total[TILE_N / 2];
     multiply_packed(total, line, begin, begin + steps);
     begin += steps;
-    STORE_PRODUCT(total, tile, batch, M, N);
+    STORE_PRODUCT(total, rows, tile, batch, M, N);
   }
 }

@@ -157,6 +157,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #else
   const int boxes = 0;
 #endif
+  LOCAL_ROWS(rows);
   PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
   const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
   const int steps = (K + TILE_K - 1) / TILE_K;
@@ -196,6 +197,6 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, A_K_MAJOR, B_K_MAJOR);
     begin += steps;
-    STORE_PRODUCT(total, tile, batch, M, N);
+    STORE_PRODUCT(total, rows, tile, batch, M, N);
   }
 }

@@ -84,8 +84,41 @@ ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
   for (int i = 0; i < TILE_N / 2 - 2 * VW * STORE_VECTORS; ++i) total[i] = total[i + 2 * VW * STORE_VECTORS];
 }
 
-// Stores a tile of a product M x N by the epilogue macros STOREA, STOREV and STORE of (b, m, n).
-#define STORE_PRODUCT(total, tile, batch, M, N)                                                                       \
+// LOCAL_ROWS makes local memory for STORE_PRODUCT, which stores a tile of a product M x N by the epilogue macros STOREA,
+// STOREV and STORE of (b, m, n). rows: as LOCAL_ROWS makes it.
+#if VW == 2
+// The rows begin at any element. Lanes exchange 32 columns of 16 rows through local memory, so that a warp stores 32
+// neighbours of a row at once.
+#define ROW_PITCH 40
+#define LOCAL_ROWS(name)                                       \
+  __local float name##_of_all[CONSUMERS * 4 * 16 * ROW_PITCH]; \
+  __local float* name = name##_of_all + (get_local_id(0) >> 5) * (16 * ROW_PITCH)
+ALWAYS_INLINE void put_rows(__local float* rows, float* total) {
+  const int lane = get_local_id(0) & 31;
+  OCL_UNROLL
+  for (int i = 0; i < 8; ++i)
+    *(__local float2*)(rows + (lane / 4 + (i & 1) * 8) * ROW_PITCH + (i >> 1) * 8 + 2 * (lane & 3)) =
+        (float2)(total[2 * i], total[2 * i + 1]);
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2 - 16; ++i) total[i] = total[i + 16];
+}
+#define STORE_PRODUCT(total, rows, tile, batch, M, N)                                          \
+  {                                                                                            \
+    const int lane = get_local_id(0) & 31, m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16; \
+    UNROLL_STORES                                                                              \
+    for (int first = 0; first < TILE_N; first += 32) {                                         \
+      const int n = tile.y * TILE_N + first + lane;                                            \
+      put_rows(rows, total);                                                                   \
+      warp_sync();                                                                             \
+      UNROLL_STORES                                                                            \
+      for (int i = 0; i < 16; ++i)                                                             \
+        if (n < N && m0 + i < M) STORE(rows[i * ROW_PITCH + lane], batch, m0 + i, n);          \
+      warp_sync();                                                                             \
+    }                                                                                          \
+  }
+#else
+#define LOCAL_ROWS(name)
+#define STORE_PRODUCT(total, rows, tile, batch, M, N)                                                                 \
   {                                                                                                                   \
     const int m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2);                     \
     const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N;                     \
@@ -113,3 +146,4 @@ ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
       }                                                                                                               \
     }                                                                                                                 \
   }
+#endif

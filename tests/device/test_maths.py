@@ -110,3 +110,27 @@ def test_gradients_at_special_arguments(ocl_device):
         torch.testing.assert_close(
             got, want, rtol=1e-5, atol=1e-6, equal_nan=True, msg=lambda m, f=function: f"{f}: {m}"
         )
+
+
+SHORT = {
+    "gelu": F.gelu,
+    "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "slope of gelu": lambda x: torch.ops.aten.gelu_backward(torch.ones_like(x), x),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", SHORT)
+def test_short_functions(ocl_device, name, dtype):
+    """The functions of GPUs for results of 16 bits, at all numbers of the type: as exact as fp32 rounded to the type, but for a
+    tenth of its spacing."""
+    function = SHORT[name]
+    x = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = x[x.isfinite()]
+    options = {"fallback": "error", "kernel_family": "group"}
+    got = torch.compile(function, backend="ocl", options=options)(x.to(ocl_device)).cpu().double()
+    exact = function(x.double())
+    bits, least = (8, 1e-6) if dtype is torch.bfloat16 else (11, 2.0**-14)
+    spacing = 2.0 ** (torch.floor(torch.log2(exact.abs().clamp_min(least))) - bits + 1)
+    # The slope crosses zero, where its absolute error counts.
+    assert ((got - exact).abs() <= 0.6 * spacing + 5e-6 * (name == "slope of gelu")).all()
