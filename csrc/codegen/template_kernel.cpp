@@ -240,7 +240,8 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   for (const EpilogueMacro& macro : macros) print_epilogue(functions, kernel, macro, launch.stores.aligned());
   if (launch.stores.prefetch)
     for (const EpilogueMacro& macro : macros)
-      if (macro.output == 0 && macro.width > 1 && !macro.streams.empty()) print_prefetch(functions, kernel, macro);
+      if (macro.output == 0 && macro.width > 1 && !macro.aligned && !macro.streams.empty())
+        print_prefetch(functions, kernel, macro);
 
   Writer defines;
   defines.line("#define KERNEL_NAME $s", kPlaceholder);
