@@ -35,7 +35,7 @@ constexpr std::chrono::seconds kLongest{5};
 using Programs = std::map<std::string, size_t>;  // Program text -> the program's position in Bench::programs.
 
 /// The OpenCL objects of one check. They are leaked if the device does not answer, because releasing them would wait
-/// for it.
+/// for it, and if a kernel failed, because a driver may then crash while it releases them.
 struct Bench {
   cl_device_id device = nullptr;
   ContextHandle context;
@@ -44,6 +44,7 @@ struct Bench {
   std::vector<KernelHandle> kernels;
   std::vector<MemHandle> memory;
   bool stuck = false;
+  bool lost = false;  // The kernel is stuck, or has failed: the objects are never released.
 };
 
 /// Builds all programs of a check, in worker processes if the device uses any. A compiler that crashes or hangs then
@@ -140,14 +141,14 @@ std::vector<float> results_of(Bench& bench, const Programs& programs, const Chec
   const runtime::EventHandle event(raw);
   clFlush(bench.queue.get());
   const runtime::Completion done = runtime::wait_within(raw, kLongest);
-  if (done == runtime::Completion::kPending) {
-    bench.stuck = true;
+  if (done != runtime::Completion::kDone) {
+    bench.stuck = done == runtime::Completion::kPending;
+    bench.lost = true;
     // The driver may still write into this memory, so it is never freed.
     static auto* kept = new std::vector<std::vector<float>>;
     kept->push_back(std::move(results));
     return {};
   }
-  if (done == runtime::Completion::kFailed) return {};
   const auto untouched = [](float x) { return std::isnan(x); };
   if (!std::all_of(results.begin(), results.begin() + kGuard, untouched) ||
       !std::all_of(results.end() - kGuard, results.end(), untouched))
@@ -184,7 +185,7 @@ std::string fault_of(runtime::Device& device, const KernelAndType& subject, std:
     else if (!is_right(check, results, kGuard, subject.checked.tolerance))
       fault = name + " gives wrong results";
   }
-  if (bench->stuck) static_cast<void>(bench.release());
+  if (bench->lost) static_cast<void>(bench.release());
   return fault;
 }
 

@@ -104,8 +104,8 @@ ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
 // The rows begin at any element. Lanes exchange 32 columns of 16 rows through local memory, so that a warp stores 32
 // neighbours of a row at once.
 #define ROW_PITCH 40
-#define LOCAL_ROWS(name)                                       \
-  __local float name##_of_all[CONSUMERS * 4 * 16 * ROW_PITCH]; \
+#define LOCAL_ROWS(name)                                                                    \
+  __local float name##_of_all[CONSUMERS * 4 * 16 * ROW_PITCH] __attribute__((aligned(16))); \
   __local float* name = name##_of_all + (get_local_id(0) >> 5) * (16 * ROW_PITCH)
 ALWAYS_INLINE void put_rows(__local float* rows, float* total) {
   const int lane = get_local_id(0) & 31;
