@@ -83,7 +83,7 @@ class Case:
             a[0]: torch.frombuffer(bytearray(x), dtype=DTYPES[kind] if a[0] not in ("sums", "delta") else torch.float32)
             for a, x in zip((a for a in names if a[1]), case["inputs"], strict=False)
         }
-        self.offset, self.defines = case["offset"], dict(line.split(" ") for line in case["defines"])
+        self.offset, self.defines = case["offset"], dict(line.split(" ", 1) for line in case["defines"])
         self.exact = torch.tensor(case["exact"], dtype=torch.float64)
 
     def __getitem__(self, name: str) -> int:
