@@ -109,7 +109,6 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   FOR_TILES(g, m_tiles * n_tiles) {
     const int2 tile = tile_at(g, m_tiles, n_tiles);
     float total[TILE_N / 2];
-    PREFETCH_PRODUCT(tile, batch, M, N);
     multiply_packed(total, line, begin, begin + steps);
     begin += steps;
     STORE_PRODUCT(total, rows, tile, batch, M, N);

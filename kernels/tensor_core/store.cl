@@ -84,20 +84,6 @@ ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
   for (int i = 0; i < TILE_N / 2 - 2 * VW * STORE_VECTORS; ++i) total[i] = total[i + 2 * VW * STORE_VECTORS];
 }
 
-// Asks for the cache lines that the epilogue loads for a tile of a warpgroup kernel. A work-item asks for half a row.
-#ifdef PREFETCHV
-#define PREFETCH_PRODUCT(tile, batch, M, N)                                    \
-  {                                                                            \
-    const int row = tile.x * TILE_M + get_local_id(0) / 2;                     \
-    const int column = tile.y * TILE_N + (get_local_id(0) & 1) * (TILE_N / 2); \
-    OCL_UNROLL                                                                 \
-    for (int i = 0; i < TILE_N / 2; i += 32)                                   \
-      if (row < M && column + i + VW <= N) PREFETCHV(batch, row, column + i);  \
-  }
-#else
-#define PREFETCH_PRODUCT(tile, batch, M, N)
-#endif
-
 // LOCAL_ROWS makes local memory for STORE_PRODUCT, which stores a tile of a product M x N by the epilogue macros STOREA,
 // STOREV and STORE of (b, m, n). rows: as LOCAL_ROWS makes it.
 #if VW == 2

@@ -8,20 +8,12 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-/// Makes PREFETCHV ask for the cache lines that the epilogue loads.
-void prefetch_epilogue(TemplateLaunch& launch) {
-  launch.stores.prefetch = true;
-  launch.defines.emplace_back("PREFETCH(p)", "asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"((ulong)(size_t)(p)))");
-  launch.defines.emplace_back("PREFETCH_TO_WRITE(p)", "");
-}
-
 /// Chooses the tile and the number of slices. Returns the tile.
 TensorCoreTile use_plan(Draft& draft, const TensorCoreMath& math, bool packed) {
   const TilePlan plan = choose_tile_plan(draft, math, product_sizes(draft.node()), packed);
   if (plan.splits > 1) split_depth(draft, plan.splits);
   draft.launch().kind = "gemm";
   use_tensor_core_tile(draft, math, plan.tile, draft.node().sizes[2], packed ? 32 : 128);
-  if (math.level == KernelLevel::k_warpgroup) prefetch_epilogue(draft.launch());
   draft.launch().variant += (packed ? " packed" : "") + in_slices(plan.splits);
   const ir::Shape& sizes = draft.node().sizes;
   const IndexExpr tiles_of_one = ir::ceildiv(sizes[1], plan.tile.rows) * ir::ceildiv(sizes[2], plan.tile.columns);
