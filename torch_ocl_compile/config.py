@@ -196,10 +196,11 @@ option(
 option(
     "nccl",
     str,
-    "auto",
-    "Whether process groups communicate with NCCL. auto: where every rank has an NVIDIA device of its own. 1: the same, with a "
-    "warning where it is not possible, and in groups of one rank too. 0: never.",
-    choices=("auto", "1", "0"),
+    "0",
+    "Whether process groups communicate with NCCL. 0: never. 1: where every rank has an NVIDIA device of its own, and in groups of "
+    "one rank, with a warning where that is not possible. auto: the same without a word, and not with one rank. "
+    "DistributedDataParallel does not work with it yet on two GPUs.",
+    choices=("0", "1", "auto"),
 )
 option(
     "kept_weights_mb",

@@ -117,7 +117,7 @@ def test_gloo_is_used_without_a_word(start, chosen):
     assert outcome[FALL_BACK] == "" and not any("NCCL" in log for log in logs), (outcome, logs)
 
 
-def test_nccl_is_used_by_default_and_one_line_says_so(start):
+def test_auto_uses_nccl_and_one_line_says_so(start):
     check = "check_group_uses_nccl"
     chosen = {"TORCH_OCL_NCCL": "auto", "TORCH_DISTRIBUTED_DEBUG": "INFO"}
     outcome, logs = start("distributed_nccl", [check], lambda rank: chosen)
