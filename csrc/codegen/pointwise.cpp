@@ -7,7 +7,8 @@
 //   first  +-------+             for i1 in [begin, end) by W:     a vector of W elements
 //          | item  |             for i1 in the tail:              narrower vectors, or one element
 //   last   +-------+
-// GPU: a work-item takes every (global size)th element of the flattened loops.
+// GPU: a work-item takes every (global size)th vector of the flattened loops. Rows that are not whole vectors end with a tail
+// of single elements, which come last.
 #include "csrc/codegen/pointwise.h"
 
 #include <algorithm>
@@ -239,6 +240,8 @@ struct FlatLoop {
   IndexExpr total;        // Number of elements.
   bool any_size = false;  // The number of elements is an argument, so the text serves all sizes.
   int width = 1;          // Elements of a vector. Tensors at unaligned addresses use single elements.
+  IndexExpr vectors;      // Number of vectors.
+  int64_t tail = 0;       // Elements after the last whole vector of a row.
   int64_t chunk = 0;      // In a batch: elements of a work-group.
   std::string type;       // Type of the flat index.
   Grid grid;
@@ -258,24 +261,37 @@ FlatLoop choose_flat_loop(const Nest& nest) {
     return loop;
   }
   if (pointwise && !group.sizes.empty()) loop.width = group.vector_width;
+  loop.vectors = ir::floordiv(loop.total, loop.width);
+  if (loop.width > 1 && group.sizes.back().is_const()) loop.tail = group.sizes.back().constant() % loop.width;
+  if (loop.tail > 0) {
+    ir::Shape steps = group.sizes;
+    steps.back() = ir::floordiv(steps.back(), loop.width);
+    loop.vectors = ir::simplify(ir::product(steps), nest.ranges);
+  }
   loop.grid = {ir::min(ir::ceildiv(loop.total, int64_t{dialect.items} * loop.width), IndexExpr(dialect.max_groups)), 1, 1};
   return loop;
 }
 
 /// Returns the text of the phases for `width` elements. The variable `at` of the text is the number of the vector, or
-/// of the element if `width` is 1, among all vectors or elements.
-Writer print_flat_element(Nest& nest, const FlatLoop& loop, int width) {
+/// of the element if `width` is 1, among all vectors or elements. With `tail`, only the tails of rows have elements.
+Writer print_flat_element(Nest& nest, const FlatLoop& loop, int width, bool tail = false) {
   BodyPrinter& body = nest.body;
   const size_t loops = nest.group.sizes.size();
   const ir::Symbol innermost{SymbolKind::kLoop, static_cast<int>(loops) - 1};
   ir::Shape steps = nest.group.sizes;
   if (width > 1) steps.back() = ir::floordiv(steps.back(), width);
+  if (tail) steps.back() = loop.tail;
   Writer inside;
   std::map<ir::Symbol, std::string> names = write_unflatten(body, inside, "at", loop.type, steps, loops, SymbolKind::kLoop);
   if (width > 1) {
     std::string& last = names[innermost];
     inside.line("const $s $s_first = $s * $d;", nest.kernel.index_type(), last, last, width);
     last += "_first";
+  } else if (tail) {
+    const std::string name = "i" + std::to_string(loops - 1) + "_tail";
+    inside.line("const $s $s = $s + $d;", nest.kernel.index_type(), name, names[innermost],
+                nest.group.sizes.back().constant() - loop.tail);
+    names[innermost] = name;
   }
   body.push(names);
   body.assume_aligned(width > 1);
@@ -312,7 +328,11 @@ Grid write_elements_gpu(Nest& nest) {
   if (loop.width > 1) {
     const Writer vectors = print_flat_element(nest, loop, loop.width);
     body.writer().open("if ((($s) & $d) == 0)", nest.kernel.all_offsets(), loop.width - 1);
-    print_grid_stride(nest, loop, body.index(ir::floordiv(loop.total, loop.width)), vectors);
+    print_grid_stride(nest, loop, body.index(loop.vectors), vectors);
+    if (loop.tail > 0) {
+      const IndexExpr rows = ir::floordiv(loop.total, nest.group.sizes.back());
+      print_grid_stride(nest, loop, body.index(rows * loop.tail), print_flat_element(nest, loop, 1, true));
+    }
     body.writer().line("return;");
     body.writer().close();
   }

@@ -23,6 +23,8 @@ namespace {
 
 // Loop numbers that stand for the number of a vector, and for the lane in it.
 constexpr int kVectorLoop = 1 << 20;
+// A loop with a tail of single elements has at least so many vectors.
+constexpr int64_t kVectorsBeforeTail = 16;
 
 /// A load or store of a group, with its stride for each loop (i*, then r*); nullopt where the offset is not affine.
 struct AccessStrides {
@@ -106,10 +108,15 @@ class GroupLoops {
     const ir::Ranges ranges = graph_.ranges();
     if (!caps.is_cpu) {
       // If all elements are small, a vector has 16 bytes.
-      const bool small = group_.strategy == LoopStrategy::kPointwise &&
-                         std::ranges::all_of(accesses_, [](const AccessStrides& access) { return access.element_bytes <= 2; });
-      const int width = small && ranges.known_divides(8, sizes.back()) ? 8 : 4;
-      if (takes_vectors(innermost, width)) group_.vector_width = width;
+      const bool pointwise = group_.strategy == LoopStrategy::kPointwise;
+      const bool small = pointwise && std::ranges::all_of(accesses_, [&](const AccessStrides& access) {
+                           const auto& stride = access.strides[position(innermost.kind, innermost.index)];
+                           return access.element_bytes <= 2 || (stride && stride->is_const(0));
+                         });
+      for (const int width : {8, 4})
+        if ((width == 4 || small) && group_.vector_width == 1 &&
+            (takes_vectors(innermost, width) || (pointwise && takes_vectors_and_tail(innermost, width))))
+          group_.vector_width = width;
       return;
     }
     const size_t at = position(innermost.kind, innermost.index);
@@ -203,6 +210,24 @@ class GroupLoops {
       }
       if (!stride || !(stride->is_const(0) || stride->is_const(1))) return false;
       contiguous |= stride->is_const(1);
+    }
+    return contiguous;
+  }
+
+  /// True if the loop is no loop of whole vectors, but each of its rows begins with aligned vectors, as in a buffer with
+  /// padded rows.
+  bool takes_vectors_and_tail(Symbol loop, int width) const {
+    const IndexExpr& size = group_.sizes[loop.index];
+    if (!size.is_const() || size.constant() % width == 0 || size.constant() < kVectorsBeforeTail * width) return false;
+    const ir::Ranges ranges = loops().ranges(graph_);
+    bool contiguous = false;
+    for (const AccessStrides& access : accesses_) {
+      const std::optional<IndexExpr>& stride = access.strides[position(loop.kind, loop.index)];
+      if (stride && stride->is_const(0)) continue;
+      const IndexExpr offset = linear_offset(graph_.buffers[access.access.buffer], access.access.coords, ranges);
+      const auto affine = affine_in(offset, loop);
+      if (!affine || !affine->coefficient.is_const(1) || !ranges.known_divides(width, affine->rest)) return false;
+      contiguous = true;
     }
     return contiguous;
   }
