@@ -153,39 +153,49 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #endif
   float4 x_held[X_HELD], w_held[W_HELD];
 
+// The work-item, for loads and stores of a step. Compilers compute what depends on it alone before the loop, such as thirty
+// addresses, and hold it. For threads with few registers it depends on the step: adds the sign of an index, which is zero.
+#if FIXED_THREADS && FLAT
+#define STEP_LANE (lane + ((step_at + w_row) >> 31))
+#elif FIXED_THREADS
+#define STEP_LANE (lane + (((r * S + s) * C + c) >> 31))
+#else
+#define STEP_LANE lane
+#endif
+
 #if FLAT
   // step_at: index of the step's first (r, s, c), flattened
   const int depth = R * S * C;
   int step_at = 0;
 #define MORE_STEPS (step_at < depth)
 #define NEXT_STEP step_at += TILE_K;
-#define FETCH_STEP                                                                                                     \
-  {                                                                                                                    \
-    OCL_UNROLL                                                                                                         \
-    for (int i = 0; i < X_HELD; ++i) {                                                                                 \
-      float part[4];                                                                                                   \
-      OCL_UNROLL                                                                                                       \
-      for (int j = 0; j < 4; ++j) {                                                                                    \
-        const int at = step_at + lane / TILE_M + (i * 4 + j) * (GROUP_SIZE / TILE_M);                                  \
-        const int c = at % C, tap = at / C, r = tap / S, s = tap % S;                                                  \
-        part[j] = 0.0f;                                                                                                \
-        int h, w_;                                                                                                     \
-        int hit = at < depth;                                                                                          \
-        if (DATA_GRADIENT) {                                                                                           \
-          const int over_h = phase_h + pad_h - r * dilation_h, over_w = phase_w + pad_w - s * dilation_w;              \
-          h = from_h[0] + over_h / stride_h;                                                                           \
-          w_ = from_w[0] + over_w / stride_w;                                                                          \
-          hit = hit && over_h % stride_h == 0 && over_w % stride_w == 0;                                               \
-        } else {                                                                                                       \
-          h = from_h[0] + r * dilation_h;                                                                              \
-          w_ = from_w[0] + s * dilation_w;                                                                             \
-        }                                                                                                              \
-        if (hit && h >= 0 && h < in_h && w_ >= 0 && w_ < in_w) part[j] = LOAD(from[0], h * x_h + w_ * x_w + c * x_c);  \
-      }                                                                                                                \
-      x_held[i] = (float4)(part[0], part[1], part[2], part[3]);                                                        \
-    }                                                                                                                  \
-    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, lane, GROUP_SIZE, TILE_N, TILE_K, \
-               0, W_VEC4, ALIGNED(w_offset));                                                                          \
+#define FETCH_STEP                                                                                                    \
+  {                                                                                                                   \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < X_HELD; ++i) {                                                                                \
+      float part[4];                                                                                                  \
+      OCL_UNROLL                                                                                                      \
+      for (int j = 0; j < 4; ++j) {                                                                                   \
+        const int at = step_at + STEP_LANE / TILE_M + (i * 4 + j) * (GROUP_SIZE / TILE_M);                            \
+        const int c = at % C, tap = at / C, r = tap / S, s = tap % S;                                                 \
+        part[j] = 0.0f;                                                                                               \
+        int h, w_;                                                                                                    \
+        int hit = at < depth;                                                                                         \
+        if (DATA_GRADIENT) {                                                                                          \
+          const int over_h = phase_h + pad_h - r * dilation_h, over_w = phase_w + pad_w - s * dilation_w;             \
+          h = from_h[0] + over_h / stride_h;                                                                          \
+          w_ = from_w[0] + over_w / stride_w;                                                                         \
+          hit = hit && over_h % stride_h == 0 && over_w % stride_w == 0;                                              \
+        } else {                                                                                                      \
+          h = from_h[0] + r * dilation_h;                                                                             \
+          w_ = from_w[0] + s * dilation_w;                                                                            \
+        }                                                                                                             \
+        if (hit && h >= 0 && h < in_h && w_ >= 0 && w_ < in_w) part[j] = LOAD(from[0], h * x_h + w_ * x_w + c * x_c); \
+      }                                                                                                               \
+      x_held[i] = (float4)(part[0], part[1], part[2], part[3]);                                                       \
+    }                                                                                                                 \
+    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, STEP_LANE, GROUP_SIZE, TILE_N,   \
+               TILE_K, 0, W_VEC4, ALIGNED(w_offset));                                                                 \
   }
 #else
   // The current step has tap (r, s) and the channels from c on. The whole work-group skips taps that no pixel of the
@@ -219,32 +229,32 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
       SHIFT       \
     }             \
   }
-#define FETCH_STEP                                                                                                 \
-  {                                                                                                                \
-    OCL_UNROLL                                                                                                     \
-    for (int i = 0; i < X_HELD; ++i) {                                                                             \
-      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                    \
-      x_held[i] = (float4)(0.0f);                                                                                  \
-      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                            \
-        if (X_VEC4)                                                                                                \
-          x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                      \
-        else {                                                                                                     \
-          x_held[i].x = LOAD(from[i], at);                                                                         \
-          if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                               \
-          if (c + quad + 2 < C) x_held[i].z = LOAD(from[i], at + 2);                                               \
-          if (c + quad + 3 < C) x_held[i].w = LOAD(from[i], at + 3);                                               \
-        }                                                                                                          \
-      }                                                                                                            \
-    }                                                                                                              \
-    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, lane, GROUP_SIZE, TILE_N, \
-               TILE_K, 0, W_VEC4, ALIGNED(w_offset));                                                              \
+#define FETCH_STEP                                                                                              \
+  {                                                                                                             \
+    OCL_UNROLL                                                                                                  \
+    for (int i = 0; i < X_HELD; ++i) {                                                                          \
+      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                 \
+      x_held[i] = (float4)(0.0f);                                                                               \
+      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                         \
+        if (X_VEC4)                                                                                             \
+          x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                   \
+        else {                                                                                                  \
+          x_held[i].x = LOAD(from[i], at);                                                                      \
+          if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                            \
+          if (c + quad + 2 < C) x_held[i].z = LOAD(from[i], at + 2);                                            \
+          if (c + quad + 3 < C) x_held[i].w = LOAD(from[i], at + 3);                                            \
+        }                                                                                                       \
+      }                                                                                                         \
+    }                                                                                                           \
+    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, STEP_LANE, GROUP_SIZE, \
+               TILE_N, TILE_K, 0, W_VEC4, ALIGNED(w_offset));                                                   \
   }
   SHIFT
 #endif
-#define KEEP_STEP(now)                                                                              \
-  {                                                                                                 \
-    tile_keep((__local float*)x_tile[now], x_held, lane, GROUP_SIZE, TILE_M, TILE_K, !FLAT, !FLAT); \
-    tile_keep((__local float*)w_tile[now], w_held, lane, GROUP_SIZE, TILE_N, TILE_K, 0, W_VEC4);    \
+#define KEEP_STEP(now)                                                                                   \
+  {                                                                                                      \
+    tile_keep((__local float*)x_tile[now], x_held, STEP_LANE, GROUP_SIZE, TILE_M, TILE_K, !FLAT, !FLAT); \
+    tile_keep((__local float*)w_tile[now], w_held, STEP_LANE, GROUP_SIZE, TILE_N, TILE_K, 0, W_VEC4);    \
   }
 
   int more = MORE_STEPS, now = 0;  // `more` is the same for the whole work-group

@@ -53,7 +53,7 @@ def shipped(family: str, kind: str = "GROUP_TILE") -> dict[str, dict[str, int]]:
     for rows, columns, *item in tiles:
         name = f"{rows}x{columns}" if f"{rows}x{columns}" not in found else "{}x{} by {}x{}".format(rows, columns, *item)
         found[name] = dict(zip(("TILE_M", "TILE_N", "ITEM_M", "ITEM_N"), map(int, (rows, columns, *item)), strict=True))
-    return found | {"in parts": next(iter(found.values())) | {"MULTIPLY_DEPTH": 2, "MOVE_ROWS": 1}}
+    return found | {"in parts": next(iter(found.values())) | {"MULTIPLY_DEPTH": 2, "FIXED_THREADS": 1}}
 
 
 TILES, CONV_TILES, WEIGHT_TILES = shipped("gemm"), shipped("conv"), shipped("conv", "WEIGHT_GROUP_TILE")

@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_fdeed0aeebdd
+#define KERNEL_NAME pack_c7bfe42a0773
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -257,14 +257,14 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
 // A work-item stores its sums with a loop over rows: it takes row ROW_NOW(i), and ends with tile_next_row. Where a thread has a
 // set number of work-items, compilers do not unroll a loop with long stores. They would then keep the sums in memory, also
 // while they are added up, because the index is not constant. So the loop stays a loop, and each row moves to the front.
-#ifndef MOVE_ROWS
+#ifndef FIXED_THREADS
 #ifdef THREAD_ITEMS
-#define MOVE_ROWS 1
+#define FIXED_THREADS 1
 #else
-#define MOVE_ROWS 0
+#define FIXED_THREADS 0
 #endif
 #endif
-#if MOVE_ROWS
+#if FIXED_THREADS
 #define OCL_UNROLL_ROWS OCL_NO_UNROLL
 #define ROW_NOW(i) 0
 #else
@@ -273,7 +273,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
 #endif
 ALWAYS_INLINE void tile_next_row(float4* sums, const int row, const int quads) {
   OCL_UNROLL
-  for (int i = row; MOVE_ROWS && i < quads; ++i) sums[i - row] = sums[i];
+  for (int i = row; FIXED_THREADS && i < quads; ++i) sums[i - row] = sums[i];
 }
 
 // Returns element `lane` of a vector in registers; `lane` need not be a constant.
@@ -417,7 +417,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_ef89b5412a66
+#define KERNEL_NAME gemm_3da77d95aac1
 #define VW 16
 #define MR 6
 #define NV 4
@@ -679,14 +679,14 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
 // A work-item stores its sums with a loop over rows: it takes row ROW_NOW(i), and ends with tile_next_row. Where a thread has a
 // set number of work-items, compilers do not unroll a loop with long stores. They would then keep the sums in memory, also
 // while they are added up, because the index is not constant. So the loop stays a loop, and each row moves to the front.
-#ifndef MOVE_ROWS
+#ifndef FIXED_THREADS
 #ifdef THREAD_ITEMS
-#define MOVE_ROWS 1
+#define FIXED_THREADS 1
 #else
-#define MOVE_ROWS 0
+#define FIXED_THREADS 0
 #endif
 #endif
-#if MOVE_ROWS
+#if FIXED_THREADS
 #define OCL_UNROLL_ROWS OCL_NO_UNROLL
 #define ROW_NOW(i) 0
 #else
@@ -695,7 +695,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
 #endif
 ALWAYS_INLINE void tile_next_row(float4* sums, const int row, const int quads) {
   OCL_UNROLL
-  for (int i = row; MOVE_ROWS && i < quads; ++i) sums[i - row] = sums[i];
+  for (int i = row; FIXED_THREADS && i < quads; ++i) sums[i - row] = sums[i];
 }
 
 // Returns element `lane` of a vector in registers; `lane` need not be a constant.

@@ -46,6 +46,7 @@ def line(chip: str, report: Report | str) -> str:
         report.registers,
         report.scalar_registers,
         report.spills,
+        report.scalar_spills,
         report.scratch,
         report.local,
         report.width,
@@ -120,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
     if (options.parts.split(","), options.chips, options.networks, options.row) == ([*PARTS], [*CHIPS], None, ""):
         failed += [f"no kernel is {row}" for row in rows.missing(kernels) if "fp32" in types]
         complete = not options.known and not options.sample
-        summary.write(worsts, complete)
+        summary.write(worsts, complete, sum(len(kernel.chips(options.chips)) for kernel in kernels))
         if complete:
             for limit in summary.too_generous(worsts, limits, types):
                 print(f"lower it (python -m tests.offline allow): {limit}")

@@ -140,14 +140,15 @@ class Facts:
 
     day: str
     complete: bool  # Of all kernels, not of a sample.
+    programs: int  # That were wanted, each a kernel for a chip.
     compilers: dict[str, str]  # vendor -> version
     worsts: list[Worst]
 
 
-def write(worsts: list[Worst], complete: bool, path: Path = SUMMARY) -> None:
+def write(worsts: list[Worst], complete: bool, programs: int, path: Path = SUMMARY) -> None:
     compilers = {vendor: version(vendor) for vendor in sorted({chip.vendor for chip in CHIPS.values()})}
     path.parent.mkdir(parents=True, exist_ok=True)
-    facts = Facts(time.strftime("%Y-%m-%d"), complete, compilers, worsts)
+    facts = Facts(time.strftime("%Y-%m-%d"), complete, programs, compilers, worsts)
     path.write_text(json.dumps(asdict(facts), indent=1) + "\n", encoding="utf-8")
 
 

@@ -22,7 +22,8 @@ Compiled on {day} with {intel} for Intel and {amd} for AMD. The kernels are for 
 {local} KiB of local memory.
 
 """
-SAMPLE = """The last run was a sample: the tables count the kernels that it compiled.
+SAMPLE = """The last run was a sample: {compiled:,} of {programs:,} programs, each a kernel for a chip, were compiled. The tables count
+them.
 
 """
 READING = """## How to read the tables
@@ -82,16 +83,17 @@ def _table(vendor: str, rows: Sequence[str], worsts: Sequence[Worst]) -> str:
 
 
 def _sums(worsts: Sequence[Worst]) -> str:
-    """A table: how many rows of a kind spill on each chip."""
+    """A table: how many rows of a kind spill, or need scratch memory, on each chip."""
     lines = [
-        "| chip | sold as | hand-written: rows, of which spill | generated: rows, of which spill |",
+        "| chip | sold as | hand-written: kernels, rows, of which spill | generated: kernels, rows, of which spill |",
         "|---|---|--:|--:|",
     ]
     for chip in CHIPS.values():
         cells = []
         for generated in (False, True):
             mine = [w for w in worsts if w.chip == chip.name and w.row.startswith(GENERATED) == generated]
-            cells.append(f"{len(mine)}, {sum(bool(w.spills) for w in mine)}")
+            spilled = sum(bool(w.spills or w.scratch) for w in mine)
+            cells.append(f"{sum(w.kernels for w in mine):,}, {len(mine)}, {spilled}")
         lines.append(f"| {chip.name} | {sold_as(chip)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n\n"
 
@@ -107,7 +109,7 @@ def page(facts: Facts) -> str:
         day=facts.day, items=CAPS["max_group_size"], local=CAPS["local_bytes"] // 1024, **facts.compilers
     )
     if not facts.complete:
-        text += SAMPLE
+        text += SAMPLE.format(compiled=sum(w.kernels for w in worsts), programs=facts.programs)
     text += _sums(worsts) + READING.format(types=", ".join(t for t in TYPES if any(w.type == t for w in worsts)))
     for generated, title in ((False, "Kernels of kernels/"), (True, "Generated kernels")):
         mine = [row for row in rows if row.startswith(GENERATED) == generated]
