@@ -88,6 +88,7 @@ class Process:
 
 
 def network(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
+    vision = networks.import_torchvision()  # Before transformers, which imports it too.
     if name == "gpt2":
         from transformers import GPT2Config, GPT2Model
 
@@ -101,7 +102,7 @@ def network(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
                 return hidden
 
         return Hidden().eval(), torch.randint(0, 50257, (1, 128))
-    return getattr(networks.import_torchvision().models, name)(weights=None).eval(), torch.randn(1, 3, 224, 224)
+    return getattr(vision.models, name)(weights=None).eval(), torch.randn(1, 3, 224, 224)
 
 
 def save(side: str, folder: Path, model: torch.nn.Module, x: torch.Tensor) -> tuple[Path, float]:
