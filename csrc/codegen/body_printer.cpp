@@ -275,7 +275,7 @@ std::vector<Value> BodyPrinter::operands(NodeId node, const ir::Op& op) {
 std::string BodyPrinter::text_of(NodeId node, int op) const {
   const ir::Node& owner = kernel_.graph().nodes[node];
   const std::string row = ir::facts(owner.body.ops[static_cast<size_t>(op)].code).text;
-  const std::optional<DType> rounded = rounded_to(owner, op);
+  const std::optional<DType> rounded = kernel_.dialect().is_cpu ? std::nullopt : rounded_to(owner, op);
   return rounded ? shortened(row, *rounded, kernel_.dialect()) : row;
 }
 

@@ -113,29 +113,38 @@ bool needs_lanes(const std::string& builtin, Type type) {
   return type.dtype == DType::kF64 && type.width > 1 && (builtin == "fmod" || builtin == "pow");
 }
 
-/// Returns the text of a function of two vectors that calls `builtin` once for each lane.
-std::string by_lane(const std::string& builtin, Type type) {
+/// Returns a lane of a vector: "x.s3".
+std::string lane_of(const std::string& vector, int lane) { return vector + ".s" + "0123456789abcdef"[lane]; }
+
+/// Returns the text of a function of vectors that returns the vector of the lanes in `calls`, or one scalar.
+std::string vector_function(const std::string& name, Type type, const std::vector<std::string>& arguments,
+                            const std::string& calls) {
   const std::string t = type_name(type);
+  std::string parameters;
+  for (const std::string& argument : arguments) parameters += (parameters.empty() ? "" : ", ") + t + " " + argument;
+  const std::string result = type.width == 1 ? calls : "(" + t + ")(" + calls + ")";
+  return "OCL_INLINE " + t + " " + name + "_" + type_suffix(type) + "(" + parameters + ") {\n  return " + result + ";\n}";
+}
+
+/// Returns the text of a function `name` of vectors that calls the function `scalar` once for each lane.
+std::string by_lane(const std::string& name, const std::string& scalar, Type type, const std::vector<std::string>& arguments) {
   std::string calls;
   for (int lane = 0; lane < type.width; ++lane) {
-    const std::string s = std::string(".s") + "0123456789abcdef"[lane];
-    calls += (lane ? ", " : "") + builtin + "(x" + s + ", y" + s + ")";
+    calls += (lane ? ", " : "") + scalar + "(";
+    for (const std::string& argument : arguments)
+      calls += (&argument == arguments.data() ? "" : ", ") + (type.width == 1 ? argument : lane_of(argument, lane));
+    calls += ")";
   }
-  const std::string head = "OCL_INLINE " + t + " " + std::string(kByLane) + builtin + "_" + type_suffix(type);
-  return head + "(" + t + " x, " + t + " y) {\n  return (" + t + ")(" + calls + ");\n}";
+  return vector_function(name, type, arguments, calls);
 }
 
 /// Returns a function that rounds to bf16 by an instruction, two floats at a time. It gives the same bits as the function of
 /// base/ops.cl, except that every NaN becomes 0x7fff. op_bf16_pair returns both results as floats.
 std::string rounded_in_pairs(Type type) {
-  const std::string t = type_name(type), head = "OCL_INLINE " + t + " op_round_bf16_" + type_suffix(type) + "(" + t + " x) {\n";
-  if (type.width == 1) return head + "  return op_bf16_pair(x, 0.0f).x;\n}";
-  std::string pairs;
-  for (int lane = 0; lane < type.width; lane += 2) {
-    const auto part = [&](int i) { return std::string("x.s") + "0123456789abcdef"[i]; };
-    pairs += (lane ? ", " : "") + ("op_bf16_pair(" + part(lane) + ", " + part(lane + 1) + ")");
-  }
-  return head + "  return (" + t + ")(" + pairs + ");\n}";
+  std::string pairs = type.width == 1 ? "op_bf16_pair(x, 0.0f).x" : "";
+  for (int lane = 0; lane + 1 < type.width; lane += 2)
+    pairs += (lane ? ", " : "") + ("op_bf16_pair(" + lane_of("x", lane) + ", " + lane_of("x", lane + 1) + ")");
+  return vector_function("op_round_bf16", type, {"x"}, pairs);
 }
 
 constexpr const char* kBf16Pair =
@@ -153,16 +162,6 @@ constexpr const char* kTanhInstruction =
     "  asm(\"tanh.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
     "  return y;\n"
     "}\n\n";
-
-std::string tanh_by_instruction(Type type) {
-  const std::string t = type_name(type),
-                    head = "OCL_INLINE " + t + " " + kShortTanh + "_" + type_suffix(type) + "(" + t + " x) {\n";
-  if (type.width == 1) return head + "  return op_tanh_instruction(x);\n}";
-  std::string lanes;
-  for (int lane = 0; lane < type.width; ++lane)
-    lanes += (lane ? ", " : "") + std::string("op_tanh_instruction(x.s") + "0123456789abcdef"[lane] + ")";
-  return head + "  return (" + t + ")(" + lanes + ");\n}";
-}
 
 class Instance {
  public:
@@ -255,7 +254,7 @@ class Collector {
       Type type;
       if (!parse_call(words[i], &name, &type) || !seen_.insert(words[i]).second) continue;
       if (name.starts_with(kByLane)) {
-        result_ += by_lane(name.substr(kByLane.size()), type) + "\n\n";
+        result_ += by_lane(name, name.substr(kByLane.size()), type, {"x", "y"}) + "\n\n";
         continue;
       }
       if (dialect_.rounds_pairs && name == "op_round_bf16") {
@@ -265,7 +264,7 @@ class Collector {
       }
       if (name == kShortTanh) {
         if (result_.find(kTanhInstruction) == std::string::npos) result_ += kTanhInstruction;
-        result_ += tanh_by_instruction(type) + "\n\n";
+        result_ += by_lane(name, "op_tanh_instruction", type, {"x"}) + "\n\n";
         continue;
       }
       const std::string integer = "opi_" + name.substr(3);
@@ -299,7 +298,6 @@ std::string own_function(const std::string& name, DType dtype, bool is_cpu) {
 }
 
 std::string shortened(const std::string& row, DType rounded, const Dialect& dialect) {
-  if (dialect.is_cpu) return row;
   const size_t end = std::min(row.find('('), row.size()), begin = row.starts_with("op_") ? 3 : 0;
   const std::string name = "op_short_" + row.substr(begin, end - begin);
   const bool found = name == kShortTanh ? rounded == DType::kBF16 && dialect.rounds_pairs : paragraphs().count(name) != 0;
