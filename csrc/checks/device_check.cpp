@@ -43,8 +43,8 @@ struct Bench {
   std::vector<ProgramHandle> programs;
   std::vector<KernelHandle> kernels;
   std::vector<MemHandle> memory;
-  bool stuck = false;
-  bool lost = false;  // The kernel is stuck, or has failed: the objects are never released.
+  // How the last kernel ended. If it is not done, the objects are never released.
+  runtime::Completion completion = runtime::Completion::kDone;
 };
 
 /// Builds all programs of a check, in worker processes if the device uses any. A compiler that crashes or hangs then
@@ -140,10 +140,8 @@ std::vector<float> results_of(Bench& bench, const Programs& programs, const Chec
     return {};
   const runtime::EventHandle event(raw);
   clFlush(bench.queue.get());
-  const runtime::Completion done = runtime::wait_within(raw, kLongest);
-  if (done != runtime::Completion::kDone) {
-    bench.stuck = done == runtime::Completion::kPending;
-    bench.lost = true;
+  bench.completion = runtime::wait_within(raw, kLongest);
+  if (bench.completion != runtime::Completion::kDone) {
     // The driver may still write into this memory, so it is never freed.
     static auto* kept = new std::vector<std::vector<float>>;
     kept->push_back(std::move(results));
@@ -181,11 +179,11 @@ std::string fault_of(runtime::Device& device, const KernelAndType& subject, std:
     check.fill(check);
     const std::vector<float> results = results_of(*bench, programs, check);
     if (results.empty())
-      fault = name + (bench->stuck ? " does not end" : " does not run");
+      fault = name + (bench->completion == runtime::Completion::kPending ? " does not end" : " does not run");
     else if (!is_right(check, results, kGuard, subject.checked.tolerance))
       fault = name + " gives wrong results";
   }
-  if (bench->lost) static_cast<void>(bench.release());
+  if (bench->completion != runtime::Completion::kDone) static_cast<void>(bench.release());
   return fault;
 }
 
