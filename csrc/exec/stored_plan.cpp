@@ -156,9 +156,10 @@ std::unique_ptr<Plan> read_plan(const std::string& text, runtime::Device& device
 
 /// Keeps a plan in the store if the binaries of its kernels are there.
 void keep_plan(const std::string& key, const Plan& plan, const runtime::BinaryStore& store) {
+  const std::string prefix = runtime::store_prefix(*plan.device);
   std::vector<std::string> keys;
   for (const Launch& launch : plan.launches) {
-    keys.push_back(runtime::kernel_key(*plan.device, launch.source.name, launch.source.text));
+    keys.push_back(runtime::kernel_key(prefix, launch.source.name, launch.source.text));
     if (store.find(keys.back()).empty()) return;
   }
   Archive archive;

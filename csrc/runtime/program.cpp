@@ -106,8 +106,7 @@ class Build {
       if (!find_in_memory()) load_stored(missing());
     }
     std::vector<std::shared_ptr<Program>> found = result();
-    if (std::ranges::count(found, nullptr) > 0) found.clear();
-    return found;
+    return std::ranges::count(found, nullptr) == 0 ? found : decltype(found)();
   }
 
  private:
@@ -411,8 +410,8 @@ std::string store_prefix(const Device& device) {
   return hash_hex(all).substr(0, kPrefixDigits) + "-";
 }
 
-std::string kernel_key(const Device& device, const std::string& name, const std::string& text) {
-  return store_prefix(device) + hash_hex(name + '\0' + text);
+std::string kernel_key(const std::string& prefix, const std::string& name, const std::string& text) {
+  return prefix + hash_hex(name + '\0' + text);
 }
 
 KernelHandle Program::create_kernel(const std::string& name, ErrorKind blame) const {
@@ -432,9 +431,11 @@ void forget_programs() { shared().programs.forget(); }
 
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir) {
-  const std::vector<KernelText>& used = device.profile() ? restricted(*device.profile(), texts) : texts;
+  const auto limited = device.profile() ? restricted(*device.profile(), texts) : std::vector<KernelText>();
+  const std::vector<KernelText>& used = device.profile() ? limited : texts;
+  const std::string prefix = store_prefix(device);
   std::vector<std::string> keys;
-  for (const KernelText& text : used) keys.push_back(kernel_key(device, text.name, text.text));
+  for (const KernelText& text : used) keys.push_back(kernel_key(prefix, text.name, text.text));
   return Build(device, used, std::move(keys), store, failed_dir).run();
 }
 

@@ -55,8 +55,8 @@ BuildCounters build_counters();
 /// ends again, the store remembers it, and CompilerCrash is thrown after everything else is built.
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir);
-/// Returns the key of a kernel in the store.
-std::string kernel_key(const Device& device, const std::string& name, const std::string& text);
+/// Returns the key of a kernel in the store. prefix: store_prefix() of its device.
+std::string kernel_key(const std::string& prefix, const std::string& name, const std::string& text);
 /// Returns the programs of kernels that build_programs has built before, by their names and keys: those in use, and those in
 /// `store`. Returns none if one is missing.
 std::vector<std::shared_ptr<Program>> find_programs(Device& device, const std::vector<std::string>& names,
