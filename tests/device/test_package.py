@@ -56,6 +56,13 @@ def index(ocl_device):
 
 
 @pytest.fixture
+def gives_binaries(index):
+    """Skips a test of binaries in packages on PoCL, which gives none."""
+    if "portable" in ocl_run.devices()[index].lower():
+        pytest.skip("PoCL keeps its binaries to itself")
+
+
+@pytest.fixture
 def saved(tmp_path):
     net, args = network()
     package.save(tmp_path / "net.ocl", net, args, dynamic_shapes={"x": {0: BATCH}, "image": None, "factor": None})
@@ -211,9 +218,8 @@ assert found["a"].shape == (1, 32, 2) and "torch" not in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.usefixtures("gives_binaries")
 def test_binaries(tmp_path, ocl_device, index):
-    if "portable" in ocl_run.devices()[index].lower():
-        pytest.skip("PoCL keeps its binaries to itself")
     net, args = network()
     path = tmp_path / "built.ocl"
     package.save(path, net, args, devices=[str(index)])
@@ -267,9 +273,8 @@ def plan_of(path):
     return plan
 
 
+@pytest.mark.usefixtures("gives_binaries")
 def test_stored_plans(tmp_path, ocl_device, index):
-    if "portable" in ocl_run.devices()[index].lower():
-        pytest.skip("PoCL keeps its binaries to itself")
     x = np.arange(12, dtype="float32").reshape(4, 3)
     paths = [tmp_path / "2.ocl", tmp_path / "3.ocl"]
     for path, factor in zip(paths, (2, 3), strict=True):
