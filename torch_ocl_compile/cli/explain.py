@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import torch
@@ -20,8 +21,10 @@ from torch_ocl_compile.cli.parts import (
 )
 from torch_ocl_compile.cli.target import target_argument
 from torch_ocl_compile.errors import ToolError
-from torch_ocl_compile.report.explanation import Explanation, call_to_measure, load_page, watch
 from torch_ocl_compile.tools.script import run_target
+
+if TYPE_CHECKING:
+    from torch_ocl_compile.report.explanation import Explanation
 
 RUNS = 3  # Number of measured runs of a model that a function returns.
 
@@ -49,6 +52,8 @@ def command(html: Path | None, as_json: bool, target: str, arguments: tuple[str,
     what memory holds, and it has the sources of the kernels. It needs `pip install torch-ocl-compile[report]`.
 
     Ends with status 1 if the program fails, or compiles nothing."""
+    from torch_ocl_compile.report.explanation import call_to_measure, load_page, watch
+
     require_device()
     if html is not None:
         load_page()  # Raises before the program runs if the page cannot be made.

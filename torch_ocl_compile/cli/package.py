@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 import ocl_run
-from torch_ocl_compile import package
 from torch_ocl_compile.cli.parts import FILE, Command, json_option, output_option, print_json, print_table, say
 from torch_ocl_compile.errors import ToolError
 from torch_ocl_compile.tools.script import is_function, run_target
@@ -39,6 +38,8 @@ def command(
         raise click.UsageError("name the function that returns the model and its inputs as MODULE:FUNCTION.")
     if output is None:
         raise click.UsageError("name the file with --output.")
+    from torch_ocl_compile import package
+
     returned = run_target(function, ())
     if isinstance(returned, tuple) and returned and callable(returned[0]):
         package.save(output, returned[0].eval(), returned[1:], devices=devices)

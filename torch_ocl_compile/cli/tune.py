@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import torch
@@ -24,10 +24,12 @@ from torch_ocl_compile.cli.parts import (
     say,
 )
 from torch_ocl_compile.cli.target import checked_target
-from torch_ocl_compile.compile import call
 from torch_ocl_compile.errors import ConfigError
 from torch_ocl_compile.tools.script import run_target
 from torch_ocl_compile.tuning import measure, shapes, table
+
+if TYPE_CHECKING:
+    from torch_ocl_compile.compile import call
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -138,6 +140,8 @@ def _until(minutes: float | None) -> Iterator[None]:
     if minutes is None:
         yield
         return
+    from torch_ocl_compile.compile import call
+
     torch._dynamo.reset()  # Graphs that were compiled earlier are not watched.
     measure.until, call.watch = time.monotonic() + 60 * minutes, _ending
     try:

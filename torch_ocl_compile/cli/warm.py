@@ -11,7 +11,6 @@ from torch_ocl_compile import _C, config
 from torch_ocl_compile.cli.parts import Command, json_option, print_json, require_device, say
 from torch_ocl_compile.cli.target import target_argument
 from torch_ocl_compile.errors import ToolError
-from torch_ocl_compile.tools.warm import warm
 
 
 @click.command(
@@ -36,6 +35,8 @@ def command(idle: int, as_json: bool, target: str, arguments: tuple[str, ...]) -
     overwrite a checkpoint.
 
     Ends with status 1 if the program fails, or compiles nothing. What it compiled until then is in the cache."""
+    from torch_ocl_compile.tools.warm import warm
+
     require_device()
     config.configure_core()
     if not _C.exec.cache_stats().get("enabled"):
