@@ -5,7 +5,10 @@ runs are made with CUDA and NCCL.
 A run is a process for each rank, which all time the same steps. **items** are images, or tokens of gpt2. **efficiency** is the rate over
 that of one bare rank times the ranks. **overlap** is the share of the communication under which the device computes: 1 - (idle time of
 the device in a step, beyond that of one wrapped rank) / (time of the same collectives without other work). The idle time is read from a
-profile of one step: from the first kernel to the last one, without the times in which a kernel runs. Kernels of NCCL count as idle."""
+profile of one step: from the first kernel to the last one, without the times in which a kernel runs. Kernels of NCCL count as idle.
+
+If a process fails, its output is printed: what it did last, and after a signal the stacks of all its threads. --logs writes the whole
+output of each failed run to a file."""
 
 from __future__ import annotations
 
@@ -65,6 +68,7 @@ class Trainer:
         self.model, self.x = model.to(self.device), x.to(self.device)
         self.labels = torch.randint(classes, (x.numel() if x.dtype == torch.int64 else len(x),)).to(self.device)
         backend = "ocl" if self.kind == "ocl" else CUDA_SIDES[given.side]
+        say("wrap the model")
         self.run = wrapped(self.model, given.how, backend)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=True)
 
@@ -77,10 +81,12 @@ class Trainer:
         return loss
 
     def milliseconds(self) -> float:
-        for _ in range(4):
+        for number in range(4):
+            say(f"step {number} of warm-up")
             self.step()
         times = []
-        for _ in range(self.given.rounds):
+        for number in range(self.given.rounds):
+            say(f"round {number}")
             self.module.synchronize()
             dist.barrier(device_ids=None)
             began = time.perf_counter()
@@ -92,6 +98,7 @@ class Trainer:
 
     def idle_ms(self) -> float:
         """The time in a step in which no kernel runs, between the first and the last one."""
+        say("profile")
         found = []
         for _ in range(3):
             spans = sorted(self.spans())
@@ -120,6 +127,7 @@ class Trainer:
 
     def communication_ms(self) -> float:
         """The time of a step's collectives, one after the other on an idle device."""
+        say("collectives alone")
         left = sum(p.numel() for p in self.model.parameters()) * 4
         buckets = [
             torch.zeros(min(BUCKET_BYTES, left - at) // 4, device=self.device) for at in range(0, left, BUCKET_BYTES)
@@ -136,8 +144,14 @@ class Trainer:
         return min(times[1:])
 
 
+def say(what: str) -> None:
+    """Tells the parent process what comes next. The parent prints it if this process fails."""
+    print(f"rank {os.environ['RANK']}: {what}", file=sys.stderr, flush=True)
+
+
 def rank(given: argparse.Namespace) -> None:
     """Runs as one rank. The first one prints the result."""
+    torch._C._set_print_stack_traces_on_fatal_signal(True)  # type: ignore[attr-defined]
     trainer = Trainer(given)
     row: dict[str, Any] = {"ms": trainer.milliseconds()}
     if given.how == "ddp":
@@ -150,7 +164,18 @@ def rank(given: argparse.Namespace) -> None:
         settings = settings_in_effect(name, trainer.device, "bf16" if given.precision == "bf16" else "highest")
         items = dist.get_world_size() * given.batch * (trainer.x.shape[1] if given.name == "gpt2" else 1)
         print("row " + json.dumps(row | {"items": items / row["ms"] * 1e3, "settings": settings}), flush=True)
+    say("end")
     dist.destroy_process_group()
+
+
+def report_failure(run: str, output: str, logs: Path | None) -> None:
+    """Prints the end of a run's output, and the beginning of the stacks that a signal left in it."""
+    print(f"{run} failed:\n{output[-4000:]}", flush=True)
+    if (signal := output.find(", PID: ")) >= 0:
+        print(f"the first stack:\n{output[max(0, signal - 1000) : signal + 4000]}", flush=True)
+    if logs:
+        logs.mkdir(parents=True, exist_ok=True)
+        (logs / f"{run.replace(' ', '-')}.txt").write_text(output)
 
 
 def started(
@@ -161,24 +186,22 @@ def started(
     words = ["--name", name, "--side", side, "--precision", precision, "--how", how, "--batch", str(batch)]
     words += ["--size", str(given.size), "--steps", str(given.steps), "--rounds", str(given.rounds)]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), __file__]
-    environment = os.environ | ({} if side == "ocl" else {"TORCH_OCL_AUTOLOAD": "never"})
-    try:
-        done = subprocess.run(
-            [*command, "--rank", *words],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=given.limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        print(f"{side} {name} {precision} {how} {ranks}: not done after {given.limit} s", flush=True)
-        return None
-    lines = [line for line in done.stdout.splitlines() if line.startswith("row ")]
-    if not lines:
-        print(
-            f"{side} {name} {precision} {how} {ranks} failed:\n{done.stdout[-1500:]}{done.stderr[-3000:]}", flush=True
-        )
+    environment = os.environ | {"PYTHONFAULTHANDLER": "1"}
+    environment |= {} if side == "ocl" else {"TORCH_OCL_AUTOLOAD": "never"}
+    run = f"{side} {name} {precision} {how} {ranks}"
+    with subprocess.Popen(
+        [*command, "--rank", *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=given.limit)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # torchrun ends its processes.
+            output, _ = process.communicate()
+            report_failure(run, f"{output}\nnot done after {given.limit} s", given.logs)
+            return None
+    lines = [line for line in output.splitlines() if line.startswith("row ")]
+    if process.returncode != 0 or not lines:
+        report_failure(run, output, given.logs)
         return None
     found: dict[str, Any] = json.loads(lines[0][4:])
     return {"side": side, "model": name, "precision": precision, "batch": batch, "how": how, "ranks": ranks, **found}
@@ -208,6 +231,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=600, help="seconds for one run")
     parser.add_argument("--save", type=Path, help="write a result file, after each run")
+    parser.add_argument("--logs", type=Path, help="a folder for the output of runs that fail")
     for name in ("--name", "--side", "--precision", "--how"):  # of the processes that this program starts
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
