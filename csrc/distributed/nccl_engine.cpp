@@ -110,6 +110,7 @@ NcclEngine::~NcclEngine() {
 
 void NcclEngine::submit(const std::vector<JobPtr>& jobs) {
   if (jobs.empty()) return;
+  const std::lock_guard submitting(submitting_);
   const auto batch = std::make_shared<Batch>();
   batch->jobs = jobs;
   batch->held = std::all_of(jobs.begin(), jobs.end(),
@@ -147,7 +148,8 @@ void NcclEngine::expect_wait(runtime::Queue& queue) {
   bool is_news = false;
   {
     const std::lock_guard lock(mutex_);
-    unfinished = inbox_;
+    unfinished = started_;
+    unfinished.insert(unfinished.end(), inbox_.begin(), inbox_.end());
     is_news = std::any_of(inbox_.begin(), inbox_.end(), [](const BatchPtr& batch) { return !batch->is_wanted; });
   }
   for (const BatchPtr& batch : unfinished)
@@ -212,7 +214,10 @@ bool NcclEngine::end_first() {
   if (!first.back.empty() && !first.copied_back) first.copied_back = enqueue(first.back);
   if (first.copied_back && !runtime::is_done(first.copied_back.get())) return false;
   complete(first);
-  started_.pop_front();
+  {
+    const std::lock_guard lock(mutex_);
+    started_.pop_front();
+  }
   restart_clock();
   return true;
 }
@@ -230,8 +235,8 @@ bool NcclEngine::start_next() {
   if (next->copied_in && !runtime::is_done(next->copied_in.get())) return false;
   if (started_.empty()) restart_clock();
   launch(*next);
-  started_.push_back(next);
   const std::lock_guard lock(mutex_);
+  started_.push_back(next);
   inbox_.pop_front();
   return true;
 }
@@ -306,13 +311,15 @@ void NcclEngine::launch(Batch& batch) {
 /// Lets the waiting streams go on. Calls the allocator only afterwards: a thread that holds it may wait for these streams.
 void NcclEngine::complete(Batch& batch) {
   for (const JobPtr& job : batch.jobs) job->work->complete_enqueued();
-  free_copies(batch);
+  free_resources(batch);
   for (const JobPtr& job : batch.jobs)
     for (const at::Tensor& tensor : job->work->result())
       if (tensor.numel() > 0) device_.allocator().wrote(tensor.storage().data(), results_);
 }
 
-void NcclEngine::free_copies(Batch& batch) noexcept {
+/// Frees what needs the thread's CUDA context, since another thread may drop the batch last, and the copies.
+void NcclEngine::free_resources(Batch& batch) noexcept {
+  batch.done.reset();
   for (void* block : std::exchange(batch.blocks, {})) device_.allocator().free(block);
 }
 
@@ -321,9 +328,9 @@ void NcclEngine::free_copies(Batch& batch) noexcept {
 void NcclEngine::fail(const std::exception_ptr& error) noexcept {
   communicator_->abort();  // Afterwards CUDA does not use the memory any more.
   std::deque<BatchPtr> failed;
-  failed.swap(started_);
   {
     const std::lock_guard lock(mutex_);
+    failed.swap(started_);
     failed.insert(failed.end(), inbox_.begin(), inbox_.end());
     inbox_.clear();
   }
@@ -345,7 +352,7 @@ void NcclEngine::fail(const std::exception_ptr& error) noexcept {
   }
   for (const BatchPtr& batch : failed)
     for (const JobPtr& job : batch->jobs) attempt([&] { job->work->fail(thrown, message); });
-  for (const BatchPtr& batch : failed) free_copies(*batch);
+  for (const BatchPtr& batch : failed) free_resources(*batch);
 }
 
 }  // namespace ocl::distributed

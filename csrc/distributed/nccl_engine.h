@@ -49,7 +49,7 @@ class NcclEngine final : public EngineThread {
   runtime::EventHandle enqueue(const std::vector<Copy>& copies);
   void launch(Batch& batch);
   void complete(Batch& batch);
-  void free_copies(Batch& batch) noexcept;
+  void free_resources(Batch& batch) noexcept;
   void restart_clock();
   void give_up_if_hopeless();
   void fail(const std::exception_ptr& error) noexcept;
@@ -57,13 +57,14 @@ class NcclEngine final : public EngineThread {
   std::unique_ptr<NcclCommunicator> communicator_;  // Only the thread uses it.
   runtime::Device& device_;
   const c10::intrusive_ptr<c10d::Store> store_;
-  // Streams of Device::take_apart(). The first one waits for the results, the second one has the copies.
+  // Streams of Device::take_apart(). The first one is done when the results are there and has no commands, the second one has
+  // the copies.
   const int results_, copies_;
+  std::recursive_mutex submitting_;  // Makes the order of events of results_ that of the inbox.
   // Only the thread uses these:
-  std::deque<BatchPtr> started_;
   std::chrono::steady_clock::time_point deadline_, next_look_;
-  // Guarded by the mutex:
-  std::deque<BatchPtr> inbox_;
+  // Guarded by the mutex. Only the thread changes started_, and reads it without the mutex.
+  std::deque<BatchPtr> inbox_, started_;
   std::chrono::milliseconds timeout_;
 };
 

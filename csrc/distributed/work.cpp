@@ -120,7 +120,7 @@ void GroupWork::wait_on_host(std::chrono::milliseconds timeout) {
 
 void GroupWork::enqueue(int apart) {
   signal_ = std::make_shared<runtime::Signal>(device_->info());
-  signal_->block(device_->queue(apart));
+  signal_->stand_for(device_->queue(apart));
   enqueued_ = true;
   const c10::StreamGuard guard(c10::Stream(c10::Stream::UNSAFE, torch_device(*device_), apart));
   future_->markCompleted(outputs_);

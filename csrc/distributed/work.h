@@ -42,7 +42,8 @@ class GroupWork final : public c10d::Work {
   uint64_t getSequencenumber() const override { return number_; }
 
   /// Call when the results will be there as soon as complete_enqueued() is called. Streams and the future need not wait for the
-  /// host then: the future has its value, and its event is on `apart`, a stream of Device::take_apart().
+  /// host then: the future has its value, and its event is that of `apart`, a stream of Device::take_apart() without commands.
+  /// Calls with the same stream come one after the other.
   void enqueue(int apart);
   /// Call when the results of an enqueued work are in place.
   void complete_enqueued();

@@ -106,8 +106,21 @@ struct Allocator::State {
     delete slab;
   }
 
-  /// Waits for the device, joins free blocks of all streams, and frees the slabs that have no live blocks.
-  void release_cached() {
+  /// Waits for the device, joins free blocks of all streams, and frees the slabs that have no live blocks. `lock` holds the
+  /// mutex before and after the call. The waits are without it, because the device may wait for a thread of a process group
+  /// that wants the mutex.
+  void release_cached(std::unique_lock<std::mutex>& lock) {
+    constexpr int kTries = 100;  // Other threads may enqueue more work all the time.
+    for (int i = 0; i < kTries && queues.have_work(); ++i) {
+      lock.unlock();
+      try {
+        queues.synchronize();
+      } catch (...) {
+        lock.lock();
+        throw;
+      }
+      lock.lock();
+    }
     queues.synchronize();
     ++stats.waits;
     collect_waiting();
@@ -260,7 +273,7 @@ void* Allocator::allocate(size_t bytes, int stream, Sharing sharing) {
   State& s = *state_;
   if (sharing == Sharing::kCuda) CudaDevice::of(s.device);  // Throws if there is none.
   CallSite site = call_site();
-  const std::lock_guard lock(s.mutex);
+  std::unique_lock lock(s.mutex);
   if (bytes > AddressRange::kMaxBytes) {
     s.problem = "more than any device has";
     s.out_of_memory(bytes, stream, site);
@@ -273,7 +286,7 @@ void* Allocator::allocate(size_t bytes, int stream, Sharing sharing) {
     if (log_enabled(LogLevel::kInfo))
       log_message(LogLevel::kInfo, "runtime",
                   s.device.describe() + " is full (" + s.problem + "): freeing cached memory and trying again");
-    s.release_cached();
+    s.release_cached(lock);
     block = s.find_or_grow(rounded, stream, sharing, site);
     if (!block && sharing == Sharing::kNone) block = s.free_blocks.best_fit_anywhere(rounded);
     if (!block) s.out_of_memory(bytes, stream, site);
@@ -388,8 +401,8 @@ void Allocator::record_stream(const void* address, int stream) {
 }
 
 void Allocator::empty_cache() {
-  const std::lock_guard lock(state_->mutex);
-  state_->release_cached();
+  std::unique_lock lock(state_->mutex);
+  state_->release_cached(lock);
 }
 
 MemoryStats Allocator::stats() const {

@@ -129,8 +129,25 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
   if (noted.noted()) noted.done(0, info ? info : unknown_launch(kernel, global, local));
 }
 
+void Queue::follow(cl_event event) {
+  clRetainEvent(event);
+  {
+    const std::lock_guard lock(followed_mutex_);
+    followed_ = EventHandle(event);
+  }
+  follows_ = true;
+  enqueued_.fetch_add(1);
+}
+
+EventHandle Queue::followed() {
+  const std::lock_guard lock(followed_mutex_);
+  clRetainEvent(followed_.get());
+  return EventHandle(followed_.get());
+}
+
 EventHandle Queue::marker() {
   check_usable();
+  if (follows_) return followed();
   cl_event event = nullptr;
   cl_int status = clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &event);
   if (status != CL_SUCCESS) raise(status, "clEnqueueMarkerWithWaitList", "");
@@ -172,7 +189,14 @@ void Queue::finish() {
   check_usable();
   const uint64_t position = enqueued_.load();
   NotedCommand noted(CommandType::kQueueFinish, device_.index, stream_);
-  const cl_int status = clFinish(queue_.get());
+  cl_int status = CL_SUCCESS;
+  if (follows_) {
+    const EventHandle last = followed();
+    const cl_event event = last.get();
+    status = clWaitForEvents(1, &event);
+  } else {
+    status = clFinish(queue_.get());
+  }
   noted.done();
   if (status != CL_SUCCESS) raise(status, "clFinish", "");
   finished_.store(position);

@@ -43,8 +43,11 @@ class Queue {
   EventHandle last_work();
   // Later work of this queue starts after `event`, an event of the same device.
   void wait_for(cl_event event);
-  /// Makes the queue one that holds nothing but waits and copies of collectives. The observer of waits is not told of it.
+  /// Makes the queue one that holds nothing but copies of collectives. The observer of waits is not told of it.
   void set_apart() { apart_ = true; }
+  /// From now on the work of this queue is done when `event` is complete, and events of the queue are `event` itself. Call it
+  /// for queues without commands only.
+  void follow(cl_event event);
   bool apart() const { return apart_; }
   /// Calls `observer` from now on before a queue of any device waits for an event.
   static void observe_waits(void (*observer)(Queue& queue)) noexcept;
@@ -65,6 +68,7 @@ class Queue {
   [[noreturn]] void raise(cl_int status, const char* call, const std::string& detail);
   void check_usable() const;
   void raise_deferred();
+  EventHandle followed();
   const DeviceInfo& device_;
   int stream_;
   std::atomic<bool> apart_{false};
@@ -77,6 +81,9 @@ class Queue {
   std::atomic<uint64_t> enqueued_{0}, finished_{0};
   std::mutex last_work_mutex_;
   EventHandle last_work_;
+  std::mutex followed_mutex_;
+  EventHandle followed_;  // The event of follow(). Null for most queues.
+  std::atomic<bool> follows_{false};
   std::atomic<bool> has_deferred_{false};
   std::mutex deferred_mutex_;
   std::string deferred_;             // The message of raise_later().

@@ -1,6 +1,8 @@
 // csrc/runtime/queues.cpp: creates the queues of a device when they are first used; see queues.h.
 #include "csrc/runtime/queues.h"
 
+#include <algorithm>
+
 namespace ocl::runtime {
 namespace {
 
@@ -57,6 +59,13 @@ std::vector<EventHandle> Queues::work_so_far() {
     if (!is_done(last.get())) events.push_back(std::move(last));
   }
   return events;
+}
+
+bool Queues::have_work() const {
+  return std::any_of(queues_.begin(), queues_.end(), [](const std::atomic<Queue*>& slot) {
+    const Queue* queue = slot.load(std::memory_order_acquire);
+    return queue && queue->has_work();
+  });
 }
 
 void Queues::synchronize() {

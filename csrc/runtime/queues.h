@@ -33,6 +33,7 @@ class Queues {
   void give_back(int stream) noexcept;
   /// Returns the last events of all queues with unfinished work, except those of take_apart().
   std::vector<EventHandle> work_so_far();
+  bool have_work() const;
   void synchronize();  // Waits for all queues. Throws the errors of asynchronous work.
   /// Waits for all queues until `deadline`. Ignores errors.
   void finish_before(std::chrono::steady_clock::time_point deadline) noexcept;

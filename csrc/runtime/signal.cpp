@@ -96,6 +96,8 @@ void Signal::block(Queue& queue) const {
   queue.flush();
 }
 
+void Signal::stand_for(Queue& queue) const { queue.follow(event_.get()); }
+
 void when_done(const DeviceInfo& device, cl_event event, std::function<void()> then) {
   if (!device.caps.is_cpu) return watcher().add(event, std::move(then));
   auto data = std::make_unique<std::function<void()>>(std::move(then));

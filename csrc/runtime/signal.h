@@ -22,6 +22,8 @@ class Signal {
   bool is_set() const noexcept { return set_; }
   /// Makes later work of `queue`, a queue of the signal's device, start after set(). The host does not wait.
   void block(Queue& queue) const;
+  /// Makes `queue`, a queue without commands, done when the signal is set. Events of the queue are then those of the signal.
+  void stand_for(Queue& queue) const;
 
  private:
   EventHandle event_;

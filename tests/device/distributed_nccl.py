@@ -13,15 +13,16 @@ from torch.distributed import ReduceOp
 
 def calls(action):
     """Returns the calls to NCCL that `action` makes, as "name(number of the type,number of the operation)"."""
-    log = ctypes.c_char.in_dll(ctypes.CDLL("libnccl.so.2"), "stand_in_log")
-
-    def text():
-        return ctypes.string_at(ctypes.addressof(log)).decode()
-
-    before = len(text())
+    before = len(log())
     action()
     torch.ocl.synchronize()
-    return text()[before:].split()
+    return log()[before:].split()
+
+
+def log():
+    """Returns all calls to NCCL so far."""
+    text = ctypes.c_char.in_dll(ctypes.CDLL("libnccl.so.2"), "stand_in_log")
+    return ctypes.string_at(ctypes.addressof(text)).decode()
 
 
 @contextmanager
@@ -212,6 +213,46 @@ def check_error_of_nccl(me):
             assert "internal error" in str(error) or "another rank failed" in str(error), error
         else:
             raise AssertionError
+
+
+def check_late_waiters_learn_of_a_failure(me):
+    """The stream waits by a future, as DistributedDataParallel does, when the collective is under way already."""
+    group = dist.new_group()
+    x = ones(me)
+    works = []
+
+    def start():
+        works.append(dist.all_reduce(x, group=group, async_op=True))
+        deadline = time.monotonic() + 10
+        while "all_reduce(7,0)" not in log()[before:]:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    before = len(log())
+    with setting(OCL_STAND_IN_DELAY_US="1000000"):
+        start()
+        works[0].get_future().wait()
+        with setting(OCL_STAND_IN_ASYNC_ERROR="1"):
+            try:
+                torch.ocl.synchronize()
+            except RuntimeError as error:
+                assert "all_reduce (collective 1" in str(error), error
+            else:
+                raise AssertionError("the stream went on without the result")
+
+
+def check_memory_is_given_back_while_collectives_run(me):
+    """empty_cache() waits for the device, which waits for two collectives. The second one is completed after the first one's
+    memory is free."""
+    dist.barrier()
+    with setting(OCL_STAND_IN_DELAY_US="300000"):
+        xs = [ones(me), ones(me)]
+        works = [dist.all_reduce(x, async_op=True) for x in xs]
+        for work in works:
+            work.wait()
+        del work, works
+        torch.ocl.empty_cache()
+        assert [x.tolist() for x in xs] == [[me.size] * 4] * 2
 
 
 def check_gloo_is_used(me):
