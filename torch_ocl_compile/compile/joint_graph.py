@@ -20,10 +20,17 @@ from torch_ocl_compile.lowering.random import functionalise, own_attention
 aten = torch.ops.aten
 LOSS_GRADIENTS = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
 ALIASES = (aten.alias.default, aten.detach.default)
+COPIES = (*ALIASES, aten.clone.default)
 CONVERT = torch.ops.prims.convert_element_type.default
 HALVES = (torch.float16, torch.bfloat16)
 ROUNDINGS = [{half, torch.float32} for half in HALVES]
 POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
+# Gradients that only ask on which side of some numbers the input lies -> the activation, and its numbers by default. A result tells
+# the same, if the numbers are not rounded: hardtanh(x) lies between the bounds where x does.
+SIDES: dict[Any, tuple[Any, tuple[float, ...]]] = {
+    aten.hardtanh_backward.default: (aten.hardtanh.default, (-1.0, 1.0)),
+    aten.leaky_relu_backward.default: (aten.leaky_relu.default, (0.01,)),
+}
 # In training these ops use the statistics of the batch. The running statistics affect only their own update.
 LEAST_BUDGET = 1e-9  # A fraction of the activations.
 BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batch_norm_backward.default}
@@ -34,6 +41,7 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     functionalise(joint)
     own_attention(joint)
     pool_by_offsets(joint)
+    read_results(joint)
     cross_entropy(joint)
     keep_overwritten(joint)
     with saves_are_kept(joint):
@@ -76,6 +84,40 @@ def pool_by_offsets(graph_module: torch.fx.GraphModule, changes: Changes) -> int
             changes.erase(indices)
         changed += 1
     return changed
+
+
+@graph_pass
+def read_results(graph_module: torch.fx.GraphModule, changes: Changes) -> int:
+    """Lets the gradients of SIDES read the result of the activation, which the next product needs anyway, and not its input.
+    Returns the number of changes."""
+    changed = 0
+    for node in list(graph_module.graph.nodes):
+        if node.target not in SIDES:
+            continue
+        activation, defaults = SIDES[node.target]
+        given, numbers = node.args[1], node.args[2 : 2 + len(defaults)]
+        x = given
+        while x.target in COPIES:  # An activation in place is given a copy, as its input is overwritten.
+            x = x.args[0]
+        if not _tells_sides(x.meta["val"].dtype, numbers):
+            continue
+        for user in x.users:
+            found = user.target is activation and (*user.args[1:], *defaults[len(user.args) - 1 :]) == numbers
+            # The caller may overwrite what it is given, before backward runs.
+            if found and not any(reader.op == "output" for reader in user.users):
+                node.update_arg(1, user)
+                _erase_unread(given, changes)
+                changed += 1
+                break
+    return changed
+
+
+def _tells_sides(dtype: torch.dtype, numbers: tuple[Any, ...]) -> bool:
+    """True if the result of an activation of SIDES with these numbers (two bounds, or the slope of leaky_relu) lies on the same
+    side of them as its input."""
+    if len(numbers) == 1:
+        return bool(numbers[0] >= 0)
+    return bool(numbers[0] <= numbers[1]) and all(torch.tensor(n, dtype=dtype).item() == n for n in numbers)
 
 
 @graph_pass
