@@ -1,6 +1,7 @@
-# benchmarks/ddp.py: training with DistributedDataParallel and FSDP2: one bare rank, one wrapped rank, two ranks; ocl and CUDA.
+# benchmarks/ddp.py: training with DistributedDataParallel and FSDP2: one bare rank, one wrapped rank, two ranks; ocl, CUDA, CPU.
 """`python benchmarks/ddp.py --network resnet50 gpt2 --save ddp.json` starts the processes itself. Where torch has CUDA devices, the same
-runs are made with CUDA and NCCL.
+runs are made with CUDA and NCCL. `--sides ocl cpu` compares with torch's tensors on the CPU and gloo: then each rank has one core, and ocl
+must be a CPU device. With --repeat, the sides take turns, and the run with the median time counts.
 
 A run is a process for each rank, which all time the same steps. **items** are images, or tokens of gpt2. **efficiency** is the rate over
 that of one bare rank times the ranks. **overlap** is the share of the communication under which the device computes: 1 - (idle time of
@@ -31,7 +32,15 @@ from torch import Tensor, nn
 BENCH = Path(__file__).resolve().parents[1] / "torch_ocl_compile" / "bench"
 RUNS = (("bare", 1), ("ddp", 1), ("ddp", 2), ("fsdp", 2))
 BUCKET_BYTES = 25 << 20  # DistributedDataParallel's
-CUDA_SIDES = {"cuda": None, "cuda-inductor": "inductor"}
+# Side -> device, backend of torch.compile, name in the results.
+SIDES: dict[str, tuple[str, str | None, str]] = {
+    "ocl": ("ocl", "ocl", "ocl"),
+    "cuda": ("cuda", None, "eager"),
+    "cuda-inductor": ("cuda", "inductor", "inductor"),
+    "cpu": ("cpu", None, "eager"),
+    "cpu-inductor": ("cpu", "inductor", "inductor"),
+}
+COMMUNICATION = {"ocl": "cpu:gloo,ocl:ocl", "cuda": "cpu:gloo,cuda:nccl", "cpu": "gloo"}
 
 
 def wrapped(model: nn.Module, how: str, backend: str | None) -> Callable[..., Any]:
@@ -53,21 +62,26 @@ class Trainer:
     def __init__(self, given: argparse.Namespace) -> None:
         # The side of CUDA must not import the package, which registers its device as torch's accelerator.
         sys.path.insert(0, str(BENCH))
-        self.given, self.kind = given, "ocl" if given.side == "ocl" else "cuda"
+        self.given = given
+        self.kind, backend, _ = SIDES[given.side]
+        if given.one_core:
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {cores[int(os.environ["LOCAL_RANK"]) % len(cores)]})
+            torch.set_num_threads(1)
         if self.kind == "ocl":
             import torch_ocl_compile  # noqa: F401
         import networks
 
         self.module = torch.get_device_module(self.kind)
-        self.device = torch.device(self.kind, int(os.environ["LOCAL_RANK"]) % self.module.device_count())
+        number = 0 if given.one_core else int(os.environ["LOCAL_RANK"]) % self.module.device_count()
+        self.device = torch.device("cpu") if self.kind == "cpu" else torch.device(self.kind, number)
         self.module.set_device(self.device)
         torch.backends.cudnn.allow_tf32 = False  # ocl computes fp32 in fp32.
-        dist.init_process_group("cpu:gloo,ocl:ocl" if self.kind == "ocl" else "cpu:gloo,cuda:nccl")
+        dist.init_process_group(COMMUNICATION[self.kind])
         torch.manual_seed(0)
         model, x, classes = networks.make(given.name, given.batch, given.size)
         self.model, self.x = model.to(self.device), x.to(self.device)
         self.labels = torch.randint(classes, (x.numel() if x.dtype == torch.int64 else len(x),)).to(self.device)
-        backend = "ocl" if self.kind == "ocl" else CUDA_SIDES[given.side]
         say("wrap the model")
         self.run = wrapped(self.model, given.how, backend)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=True)
@@ -154,14 +168,14 @@ def rank(given: argparse.Namespace) -> None:
     torch._C._set_print_stack_traces_on_fatal_signal(True)  # type: ignore[attr-defined]
     trainer = Trainer(given)
     row: dict[str, Any] = {"ms": trainer.milliseconds()}
-    if given.how == "ddp":
+    if given.how == "ddp" and trainer.kind != "cpu":
         row |= {"idle_ms": trainer.idle_ms(), "communication_ms": trainer.communication_ms()}
     row["loss"] = trainer.step().item()
     if dist.get_rank() == 0:
         from side import settings_in_effect
 
-        name = {"ocl": "ocl", "cuda": "eager", "cuda-inductor": "inductor"}[given.side]
-        settings = settings_in_effect(name, trainer.device, "bf16" if given.precision == "bf16" else "highest")
+        precision = "bf16" if given.precision == "bf16" else "highest"
+        settings = settings_in_effect(SIDES[given.side][2], trainer.device, precision)
         items = dist.get_world_size() * given.batch * (trainer.x.shape[1] if given.name == "gpt2" else 1)
         print("row " + json.dumps(row | {"items": items / row["ms"] * 1e3, "settings": settings}), flush=True)
     say("end")
@@ -185,6 +199,7 @@ def started(
     batch = given.batch or {"gpt2": 8}.get(name, 64)
     words = ["--name", name, "--side", side, "--precision", precision, "--how", how, "--batch", str(batch)]
     words += ["--size", str(given.size), "--steps", str(given.steps), "--rounds", str(given.rounds)]
+    words += ["--one-core"] if given.one_core else []
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), __file__]
     environment = os.environ | {"PYTHONFAULTHANDLER": "1"}
     environment |= {} if side == "ocl" else {"TORCH_OCL_AUTOLOAD": "never"}
@@ -214,7 +229,7 @@ def compare(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     row["efficiency"] = row["items"] / (row["ranks"] * bare["items"]) if bare else None
     alone = next((r for r in alike if r["how"] == "ddp" and r["ranks"] == 1), None)
     row["overlap"] = None
-    if row["how"] == "ddp" and row["ranks"] > 1 and alone:
+    if row["how"] == "ddp" and row["ranks"] > 1 and alone and "idle_ms" in row:
         exposed = max(0.0, row["idle_ms"] - alone["idle_ms"])
         row["overlap"] = max(0.0, 1 - exposed / row["communication_ms"])
 
@@ -223,7 +238,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", nargs="+", default=["resnet50", "gpt2"])
     parser.add_argument("--precisions", nargs="+", default=["fp32"], choices=("fp32", "bf16"))
-    parser.add_argument("--sides", nargs="+", choices=("ocl", *CUDA_SIDES))
+    parser.add_argument("--sides", nargs="+", choices=tuple(SIDES))
+    parser.add_argument("--repeat", type=int, default=1, help="times that each run is made")
     parser.add_argument("--runs", nargs="+", default=[f"{how}-{ranks}" for how, ranks in RUNS], help="such as ddp-2")
     parser.add_argument("--batch", type=int, default=0, help="samples of each rank")
     parser.add_argument("--size", type=int, default=224, help="of images")
@@ -234,7 +250,8 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, help="a folder for the output of runs that fail")
     for name in ("--name", "--side", "--precision", "--how"):  # of the processes that this program starts
         parser.add_argument(name, help=argparse.SUPPRESS)
-    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    for name in ("--rank", "--one-core"):
+        parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.rank:
         return rank(given)
@@ -245,6 +262,7 @@ def main() -> None:
     sides = given.sides or (
         ["ocl", "cuda"] if torch.backends.cuda.is_built() and torch.cuda.device_count() else ["ocl"]
     )
+    given.one_core = any(SIDES[side][0] == "cpu" for side in sides)
     print("network     precision run     side            ms a step     items/s  efficiency  overlap", flush=True)
     for name in given.network:
         for precision in given.precisions:
@@ -252,10 +270,15 @@ def main() -> None:
                 how, _, ranks = run.partition("-")
                 if how == "fsdp" and name != "gpt2":
                     continue
-                for side in sides:
-                    row = started(given, side, name, precision, how, int(ranks))
-                    if row is None:
+                made: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
+                for side in sides * given.repeat:
+                    if row := started(given, side, name, precision, how, int(ranks)):
+                        made[side].append(row)
+                for found in made.values():
+                    if not found:
                         continue
+                    row = sorted(found, key=lambda one: one["ms"])[len(found) // 2]
+                    side = row["side"]
                     compare(rows, row)
                     rows.append(row)
                     shares = [
