@@ -1,7 +1,5 @@
-// csrc/checks/check_text.cpp: assembles the program of a check case, and compares results.
+// csrc/checks/check_text.cpp: assembles the program of a check case.
 #include "csrc/checks/check_text.h"
-
-#include <cmath>
 
 #include "csrc/codegen/kernel_files.h"
 
@@ -16,12 +14,6 @@ std::string text_of(const CheckCase& check) {
   text += codegen::kernel_file("base/types");
   for (const char* file : kernel_row(check.kernel).files) text += std::string("\n") + codegen::kernel_file(file);
   return text;
-}
-
-bool is_right(const CheckCase& check, const std::vector<float>& results, size_t from, double tolerance) {
-  for (size_t i = 0; i < check.results.exact.size(); ++i)
-    if (!(std::fabs(results[from + i] - check.results.exact[i]) <= tolerance * check.results.sizes[i])) return false;
-  return true;
 }
 
 }  // namespace ocl::checks

@@ -1,22 +1,40 @@
-// csrc/checks/device_check.h: checks whether tensor core kernels give right results on a device. Before a plan relies
-// on a kernel, it is built and run on small random operands, and its results are compared with sums in double
-// precision.
+// csrc/checks/device_check.h: checks whether tensor core kernels give right results on a device. A kernel that a plan launches
+// for the first time is run on small random operands, with the plan's tiles, and compared with sums in double precision.
 #pragma once
 
+#include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "csrc/ir/graph.h"
 #include "csrc/kernels/caps.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/program.h"
+#include "csrc/schedule/schedule.h"
 
 namespace ocl::checks {
 
-/// Returns `caps` without the kernels that do not build, do not end or give wrong results on the device. Logs one
-/// warning per kernel and type. Checks only kernels that the graph needs. A verdict is kept in the process and in
-/// `store`.
-Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps);
+/// Returns `caps` without the kernels that failed a check in this process, and without warp kernels whose work a warpgroup
+/// kernel does.
+Caps unfailed_kernels(const runtime::Device& device, Caps caps);
+
+/// The checks that a schedule needs. They run in build workers, and in a thread of this process only where there are none. A
+/// verdict is kept in the process and in `store`.
+class LaunchChecks {
+ public:
+  /// Starts the checks of the tensor core kernels in the schedule that have no verdict yet, all at once.
+  LaunchChecks(runtime::Device& device, const runtime::BinaryStore& store, const schedule::Schedule& schedule);
+  ~LaunchChecks();
+  LaunchChecks(const LaunchChecks&) = delete;
+  LaunchChecks& operator=(const LaunchChecks&) = delete;
+  /// Waits for the verdicts. Returns false if a kernel does not build, does not end or gives wrong results. unfailed_kernels()
+  /// leaves it out then. Logs one warning per kernel and type.
+  bool passed();
+
+ private:
+  struct Work;
+  std::unique_ptr<Work> work_;
+};
 
 /// A tensor core kernel with one of its types.
 struct CheckedKernel {
@@ -27,7 +45,7 @@ struct CheckedKernel {
 /// Returns the kernels and types that have a check and whose instructions the device has. Empty without tensor cores.
 std::vector<CheckedKernel> kernels_to_check(const runtime::Device& device);
 
-/// Checks one kernel, like checked_kernels. Returns what is wrong with it, or "".
+/// Checks one kernel with a sample of its tiles. Returns what is wrong with it, or "".
 std::string fault_of_kernel(runtime::Device& device, const runtime::BinaryStore& store, const CheckedKernel& kernel);
 
 }  // namespace ocl::checks

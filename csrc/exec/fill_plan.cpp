@@ -164,17 +164,17 @@ void describe_plan(Plan& plan, runtime::Device& device, const PlanOptions& optio
   plan.kept_purpose = std::make_shared<const std::string>("packed weights of " + options.label);
 }
 
-void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+bool fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                const PlanOptions& options) {
   describe_plan(plan, device, options);
   const std::string text = options.dump_dir.empty() ? "" : graph.str();
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
-  Caps caps = caps_for(device, options);
-  const double check_start = seconds();
-  if (!caps.is_cpu) caps = checks::checked_kernels(device, store, graph, caps);
-  plan.check_seconds = seconds() - check_start;
+  const Caps caps = checks::unfailed_kernels(device, caps_for(device, options));
   make_schedule(plan, std::move(graph), caps, options);
   add_intervals(plan);
+  const double check_start = seconds();
+  checks::LaunchChecks checks(device, store, plan.schedule);
+  plan.check_seconds = seconds() - check_start;
 
   const double generate_start = seconds();
   const std::vector<runtime::KernelText> texts = add_steps(plan, caps, options);
@@ -184,12 +184,21 @@ void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runti
   plan.codegen_seconds = seconds() - generate_start;
 
   const double build_start = seconds();
-  plan.programs = runtime::build_programs(device, texts, store, options.failed_dir);
+  try {
+    plan.programs = runtime::build_programs(device, texts, store, options.failed_dir);
+  } catch (const Error&) {
+    // What does not build in a check does not build in the plan either.
+    if (!checks.passed()) return false;
+    throw;
+  }
   for (Launch& launch : plan.launches) launch.name_id = runtime::kernel_name_id(launch.source.name);
   plan.build_seconds = seconds() - build_start;
+  if (!checks.passed()) return false;
+  plan.check_seconds += seconds() - build_start - plan.build_seconds;
   for (const ir::Output& output : plan.schedule.graph.outputs) plan.output_sources.push_back(source_of(plan, output.buffer));
   plan.guard_bytes = options.guard_zones ? kGuardBytes : 0;
   plan.checked = options.check;
+  return true;
 }
 
 }  // namespace ocl::exec

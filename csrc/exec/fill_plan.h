@@ -6,9 +6,10 @@
 
 namespace ocl::exec {
 
-/// Fills an empty plan: schedules the graph, generates and builds its kernels. If it throws CompilerCrash, the plan has the
-/// schedule and the launches. Call make_plan (make_plan.h), which handles that.
-void fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+/// Fills an empty plan: schedules the graph, generates and builds its kernels, and checks those of tensor cores meanwhile.
+/// Returns false if one of these failed its check; another plan does without it. If it throws CompilerCrash, the plan has the
+/// schedule and the launches. Call make_plan (make_plan.h), which handles both.
+bool fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                const PlanOptions& options);
 
 /// Sets the device of a plan, and its names in messages.

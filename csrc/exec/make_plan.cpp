@@ -75,8 +75,7 @@ std::unique_ptr<const Plan> make_plan(ir::Graph graph, runtime::Device& device, 
   for (;;) {
     auto plan = std::make_unique<Plan>();
     try {
-      fill_plan(*plan, graph, device, store, simpler);
-      return plan;
+      if (fill_plan(*plan, graph, device, store, simpler)) return plan;
     } catch (CompilerCrash& crash) {
       // Tuning asks whether this candidate can be built.
       if (!options.choice.empty() || !avoid_crash(*plan, crash, simpler)) throw;

@@ -335,14 +335,15 @@ std::string disable_fault(const std::string& value) {
 }
 
 /// Returns the check cases for one type of a kernel, with expected results. `only` is the number of a single
-/// case, or -1 for all. `matrix` is what kernels of the level subgroup_matrix multiply with.
-py::list check_cases(const std::string& kernel, const std::string& type, int only, const std::string& matrix) {
+/// case, or -1 for all. `matrix` is what kernels of the level subgroup_matrix multiply with. `every`: see
+/// schedule::check_cases.
+py::list check_cases(const std::string& kernel, const std::string& type, int only, const std::string& matrix, bool every) {
   py::list list;
   for (const KernelRow& row : kernel_rows())
     for (const KernelRow::Checked& checked : row.types) {
       if (row.name != kernel || name(checked.type) != type) continue;
       int number = 0;
-      for (checks::CheckCase& check : schedule::check_cases(row, checked.type, matrix_instructions(matrix))) {
+      for (checks::CheckCase& check : schedule::check_cases(row, checked.type, matrix_instructions(matrix), every)) {
         if (number++ != only && only >= 0) continue;
         check.fill(check);
         py::dict d;
@@ -392,7 +393,8 @@ void bind_exec(py::module_& m) {
   e.def("kernels", &kernels);
   e.attr("LARGEST_HEAD_SIZE") = kLargestHeadSize;
   e.def("disable_fault", &disable_fault, py::arg("value"));
-  e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1, py::arg("matrix") = "mfma4");
+  e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1, py::arg("matrix") = "mfma4",
+        py::arg("every") = false);
   e.def("tuning_cases", &tuning_cases, py::arg("graph"), py::arg("device_index"), py::arg("options"));
   e.def(
       "tuning_cases_for",

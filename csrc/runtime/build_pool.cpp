@@ -1,9 +1,9 @@
-// csrc/runtime/build_pool.cpp: starts build workers, sends each one program text at a time, and keeps them for the next
-// call.
+// csrc/runtime/build_pool.cpp: starts build workers, sends each one request at a time, and keeps them for the next call.
 #include "csrc/runtime/build_pool.h"
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "csrc/runtime/build_worker.h"
 #include "csrc/runtime/device.h"
 #include "csrc/support/child.h"
 #include "csrc/support/log.h"
@@ -44,6 +45,8 @@ struct WorkerPool {
   int process = os::process_id();
   std::map<int, std::vector<Worker>> idle;  // Device index -> idle workers.
   std::map<int, std::string> unusable;      // Device index -> why no worker can be started for it.
+  std::map<int, size_t> busy;               // Device index -> threads that have a worker or start one.
+  std::condition_variable freed;            // A thread gave its worker back.
 };
 
 /// Returns the pool of this process. A forked child gets a pool of its own, because its parent's workers are not its children.
@@ -113,29 +116,37 @@ std::unique_ptr<os::Child> start(const Device& device) {
   return nullptr;
 }
 
+/// A request's way through a worker.
+struct Request {
+  os::Message message;
+  size_t answers = 0;  // The number of texts of an answer.
+  std::chrono::milliseconds longest{};
+  int tries = 1;
+};
+
+/// What became of a request. If there is no answer, `death` says how the worker ended; "": none could be started.
+struct Reply {
+  bool answered = false;
+  os::Message answer;
+  std::string death;
+};
+
 enum class Outcome { kAnswered, kDied, kNoWorker };
 
-Outcome ask(Worker& worker, const os::Message& request, std::chrono::milliseconds longest, WorkerResult& result) {
-  os::Message answer;
+Outcome ask(Worker& worker, const Request& request, Reply& reply) {
   os::Received state = os::Received::kEnded;
-  if (worker.child->channel().send(request)) state = worker.child->channel().receive(answer, longest);
-  if (state == os::Received::kMessage && answer.size() == 3) {
-    result.answered = true;
-    result.status = std::atoi(answer[0].c_str());
-    result.log = std::move(answer[1]);
-    result.binary = std::move(answer[2]);
-    return Outcome::kAnswered;
-  }
+  if (worker.child->channel().send(request.message)) state = worker.child->channel().receive(reply.answer, request.longest);
+  reply.answered = state == os::Received::kMessage && reply.answer.size() == request.answers;
+  if (reply.answered) return Outcome::kAnswered;
   const std::string end = worker.child->end();
-  result.death = state == os::Received::kLate    ? "no answer for " + std::to_string(longest.count() / 1000) + " s"
-                 : state == os::Received::kEnded ? end
-                                                 : "an answer that is not one";
+  reply.death = state == os::Received::kLate    ? "no answer for " + std::to_string(request.longest.count() / 1000) + " s"
+                : state == os::Received::kEnded ? end
+                                                : "an answer that is not one";
   return Outcome::kDied;
 }
 
-/// Compiles one text in an idle worker or a new one. If the worker dies, `worker` is empty afterwards.
-Outcome build_one(const Device& device, std::optional<Worker>& worker, const os::Message& request,
-                  std::chrono::milliseconds longest, WorkerResult& result) {
+/// Sends a request to an idle worker or a new one. If the worker dies, `worker` is empty afterwards.
+Outcome ask_any(const Device& device, std::optional<Worker>& worker, const Request& request, Reply& reply) {
   for (;;) {
     if (!worker) worker = take_idle(device);
     if (!worker) {
@@ -145,13 +156,76 @@ Outcome build_one(const Device& device, std::optional<Worker>& worker, const os:
     }
     const bool was_idle = worker->used;
     worker->used = false;
-    const Outcome outcome = ask(*worker, request, longest, result);
+    const Outcome outcome = ask(*worker, request, reply);
     if (outcome == Outcome::kAnswered) return outcome;
     worker.reset();
     // The idle worker had ended before it got the request.
-    if (was_idle && result.death.starts_with("exit status")) continue;
+    if (was_idle && reply.death.starts_with("exit status")) continue;
     return outcome;
   }
+}
+
+/// Tries a request again if the system killed its worker. Returns false if no worker can be started.
+bool serve(const Device& device, std::optional<Worker>& worker, const Request& request, Reply& reply) {
+  Outcome outcome = Outcome::kDied;
+  for (int attempt = 0; attempt < request.tries && outcome == Outcome::kDied && !is_caused_by_text(reply.death); ++attempt)
+    outcome = ask_any(device, worker, request, reply);
+  if (outcome != Outcome::kDied) reply.death.clear();
+  return outcome != Outcome::kNoWorker;
+}
+
+/// One of the places for workers of a device. The constructor waits for it.
+class Place {
+ public:
+  explicit Place(const Device& device) : device_(device.index()), pool_(worker_pool()) {
+    const size_t most = std::max<size_t>(most_workers(device), 1);
+    std::unique_lock lock(pool_.mutex);
+    pool_.freed.wait(lock, [&] { return pool_.busy[device_] < most; });
+    ++pool_.busy[device_];
+  }
+  ~Place() {
+    {
+      const std::lock_guard lock(pool_.mutex);
+      --pool_.busy[device_];
+    }
+    pool_.freed.notify_all();
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+ private:
+  int device_;
+  WorkerPool& pool_;
+};
+
+/// Serves `count` requests in up to `workers` threads. `make` makes a request by its number, `done` takes its reply; both run
+/// in these threads. A worker whose answer `is_last` holds for is not used again.
+void serve_all(const Device& device, size_t count, size_t workers, const std::function<Request(size_t)>& make,
+               const std::function<void(size_t, Reply)>& done, const std::function<bool(const Reply&)>& is_last) {
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    try {
+      const Place place(device);
+      std::optional<Worker> worker;
+      for (size_t i = next++; i < count; i = next++) {
+        Reply reply;
+        if (!serve(device, worker, make(i), reply)) return;
+        if (worker && is_last(reply)) worker.reset();
+        done(i, std::move(reply));
+      }
+      if (worker) give_back(device, std::move(*worker));
+    } catch (const std::exception& error) {
+      // Memory ran out. Requests without a reply are done in this process.
+      log_message(LogLevel::kWarning, "runtime", std::string("a build worker is given up: ") + error.what());
+    }
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (size_t t = 1; t < std::min(workers, count); ++t) threads.emplace_back(work);
+  } catch (const std::system_error&) {  // No more threads can be started. Go on with the threads that run.
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
@@ -172,7 +246,7 @@ BuildPoolSettings build_pool_settings() {
   return all.settings;
 }
 
-size_t workers_for(const Device& device, size_t kernels) {
+size_t most_workers(const Device& device) {
   WorkerPool& all = worker_pool();
   const std::lock_guard lock(all.mutex);
   if (all.settings.most_workers == 0 || all.unusable.count(device.index())) return 0;
@@ -180,8 +254,14 @@ size_t workers_for(const Device& device, size_t kernels) {
   int64_t workers = std::max(1u, std::thread::hardware_concurrency());
   if (const int64_t free = os::available_memory_bytes()) workers = std::min(workers, free / kHostBytesPerWorker);
   if (!device.info().is_cpu) workers = std::min(workers, device.caps().global_bytes / kDeviceBytesPerWorker);
-  if (device.info().is_cpu) return static_cast<size_t>(kernels < kLeastOnCpu ? std::min<int64_t>(workers, 1) : workers);
-  return kernels >= kLeastOnGpu && workers > 1 ? static_cast<size_t>(workers) : 0;
+  return static_cast<size_t>(std::max<int64_t>(workers, 0));
+}
+
+size_t workers_for(const Device& device, size_t kernels) {
+  const size_t workers = most_workers(device);
+  if (build_pool_settings().most_workers > 0) return workers;
+  if (device.info().is_cpu) return kernels < kLeastOnCpu ? std::min<size_t>(workers, 1) : workers;
+  return kernels >= kLeastOnGpu && workers > 1 ? workers : 0;
 }
 
 bool is_caused_by_text(const std::string& death) { return !death.empty() && death != "signal 9"; }
@@ -195,34 +275,46 @@ std::vector<WorkerResult> build_in_workers(const Device& device, const std::vect
                    [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
   const std::chrono::milliseconds longest = build_pool_settings().longest;
   const std::string flags = std::string(wants_log ? "log " : "") + (device.info().is_cpu ? "" : "load");
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    try {
-      std::optional<Worker> worker;
-      for (size_t i = next++; i < sources.size(); i = next++) {
-        WorkerResult& result = results[longest_first[i]];
-        const os::Message request = {flags, sources[longest_first[i]]};
-        Outcome outcome = Outcome::kDied;
-        for (int attempt = 0; attempt < tries && outcome == Outcome::kDied && !is_caused_by_text(result.death); ++attempt)
-          outcome = build_one(device, worker, request, longest, result);
-        if (outcome != Outcome::kDied) result.death.clear();
-        if (outcome == Outcome::kNoWorker) return;
-        if (done && result.answered && result.status == CL_SUCCESS) done(longest_first[i]);
-      }
-      if (worker) give_back(device, std::move(*worker));
-    } catch (const std::exception& error) {
-      // Memory ran out. Texts without a result are compiled in this process.
-      log_message(LogLevel::kWarning, "runtime", std::string("a build worker is given up: ") + error.what());
-    }
+  const auto make = [&](size_t i) { return Request{{flags, sources[longest_first[i]]}, 3, longest, tries}; };
+  const auto take = [&](size_t i, Reply reply) {
+    WorkerResult& result = results[longest_first[i]];
+    result.death = std::move(reply.death);
+    result.answered = reply.answered;
+    if (!reply.answered) return;
+    result.status = std::atoi(reply.answer[0].c_str());
+    result.log = std::move(reply.answer[1]);
+    result.binary = std::move(reply.answer[2]);
+    if (done && result.status == CL_SUCCESS) done(longest_first[i]);
   };
-  std::vector<std::thread> threads;
-  try {
-    for (size_t t = 1; t < std::min(workers, sources.size()); ++t) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // No more threads can be started. Go on with the threads that run.
-  }
-  work();
-  for (std::thread& thread : threads) thread.join();
+  serve_all(device, sources.size(), workers, make, take, [](const Reply&) { return false; });
   return results;
+}
+
+std::vector<TrialVerdict> try_in_workers(const Device& device, size_t count, const std::function<Trial(size_t)>& make,
+                                         const std::function<void(size_t)>& done) {
+  std::vector<TrialVerdict> verdicts(count);
+  std::vector<std::string> names(count);
+  const std::chrono::milliseconds longest = build_pool_settings().longest;
+  const auto request = [&](size_t i) {
+    const Trial trial = make(i);
+    if (!trial.runs.empty()) names[i] = trial.runs[0].name;
+    Request made{{kTryRequest}, 2, longest + kLongestLaunch * trial.runs.size(), 2};
+    for (std::string& text : message_of(trial)) made.message.push_back(std::move(text));
+    return made;
+  };
+  const auto take = [&](size_t i, Reply reply) {
+    TrialVerdict& verdict = verdicts[i];
+    verdict.known = reply.answered || is_caused_by_text(reply.death);
+    verdict.death = reply.death;
+    if (reply.answered)
+      verdict.fault = reply.answer[0];
+    else if (verdict.known)
+      verdict.fault = "it, as " + names[i] + ", ends its process: " + reply.death;
+    if (done) done(i);
+  };
+  serve_all(device, count, most_workers(device), request, take,
+            [](const Reply& reply) { return reply.answered && !reply.answer[0].empty(); });
+  return verdicts;
 }
 
 }  // namespace ocl::runtime

@@ -1,4 +1,5 @@
-// csrc/runtime/build_worker.cpp: the loop of a build worker, which compiles program texts for its parent process.
+// csrc/runtime/build_worker.cpp: the loop of a build worker, which compiles program texts for its parent process and tries
+// kernels.
 #include "csrc/runtime/build_worker.h"
 
 #include <chrono>
@@ -6,6 +7,8 @@
 
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/device_list.h"
+#include "csrc/runtime/trial.h"
+#include "csrc/support/error.h"
 #include "csrc/support/os.h"
 
 namespace ocl::runtime {
@@ -58,6 +61,15 @@ os::Message build(const Target& target, const os::Message& request) {
   return {std::to_string(built.status), built.log, binary};
 }
 
+/// Runs a trial. The context may be unusable afterwards, see TrialResult.
+TrialResult try_kernels(const Target& target, const os::Message& request) {
+  try {
+    return run_trial(target.context.get(), target.device, target.options, trial_of({request.begin() + 1, request.end()}));
+  } catch (const Error& error) {
+    return {error.what(), false};
+  }
+}
+
 }  // namespace
 
 int serve_builds(os::Channel& channel, const std::function<void(const std::string& text)>& before) {
@@ -72,8 +84,16 @@ int serve_builds(os::Channel& channel, const std::function<void(const std::strin
   if (!channel.send({target.problem})) return 1;
   if (!target.problem.empty()) return 1;
   while (channel.receive(message, kIdle) == os::Received::kMessage) {
-    if (before && message.size() > 1) before(message[1]);
-    if (!channel.send(build(target, message))) return 1;
+    const bool tries = !message.empty() && message[0] == kTryRequest;
+    if (before)
+      for (size_t i = 1; i < message.size(); ++i) before(message[i]);
+    if (!tries) {
+      if (!channel.send(build(target, message))) return 1;
+      continue;
+    }
+    const TrialResult result = try_kernels(target, message);
+    if (!channel.send({result.fault, result.broken ? "broken" : ""})) return 1;
+    if (result.broken) os::end_process(0);  // Without releasing anything.
   }
   return 0;
 }

@@ -5,6 +5,8 @@
 //   every later request: flags, then a program text. Flag "log": return the compiler's log even without an error. Flag "load":
 //     load the binary once, so that the driver's own cache has its machine code
 //     answer: status of clBuildProgram, log, binary
+//   or "try", then a trial (trial.h)
+//     answer: what is wrong, or ""; "broken" if the worker then ends, because a kernel failed or did not end
 #pragma once
 
 #include <functional>
@@ -13,6 +15,8 @@
 #include "csrc/support/child.h"
 
 namespace ocl::runtime {
+
+inline constexpr char kTryRequest[] = "try";
 
 /// Answers requests until the other side closes the channel or is silent for some seconds. Returns the exit status of
 /// the process. `before` is called with each program text; tests use it to imitate a failing compiler.

@@ -85,9 +85,19 @@ def test_correct_kernels_of_subgroups_pass(tmp_path: Path, kernel: str, matrix: 
     check(tmp_path, kernel, kind, number, matrix)
 
 
-def check(tmp_path: Path, kernel: str, kind: str, number: int, matrix: str = "mfma4") -> None:
+@pytest.mark.parametrize("kernel, kind, number", [
+    (kernel, kind, number) for kernel, kind, numbers in (
+        ("gemm_warpgroup", "fp32", (2, 9, 20)), ("gemm_warp", "bf16", (4, 23)), ("conv_warpgroup", "fp32", (1, 2, 7)),
+        ("conv_warp", "fp16", (3, 4)), ("conv_weight_warp", "bf16", (1, 3)),
+    ) for number in numbers
+])  # fmt: skip
+def test_correct_kernels_pass_with_the_tiles_of_a_graph(tmp_path: Path, kernel: str, kind: str, number: int) -> None:
+    check(tmp_path, kernel, kind, number, every=True)
+
+
+def check(tmp_path: Path, kernel: str, kind: str, number: int, matrix: str = "mfma4", every: bool = False) -> None:
     """Runs a case of the check in the emulator, whose program compares the results."""
-    [product] = _C.exec.check_cases(kernel, kind, only=number, matrix=matrix)
+    [product] = _C.exec.check_cases(kernel, kind, only=number, matrix=matrix, every=every)
     for i, given in enumerate(product["inputs"]):
         (tmp_path / f"{i}.bin").write_bytes(given)
     for results in ("exact", "sizes"):

@@ -67,7 +67,9 @@ def disable_fault(value: str) -> str: ...
 
 # The cases with which a kernel is checked on a device: text, inputs, arguments, results. `only`: the number of a single case.
 # matrix: what kernels of the level subgroup_matrix multiply with, a name of csrc/kernels/matrix_instructions.h.
-def check_cases(kernel: str, type: str, only: int = -1, matrix: str = "mfma4") -> list[dict[str, Any]]: ...
+def check_cases(
+    kernel: str, type: str, only: int = -1, matrix: str = "mfma4", every: bool = False
+) -> list[dict[str, Any]]: ...
 
 # The checks of tensor core kernels that a device needs: rows (kernel, level, type). fault_of_kernel runs one, unless its answer is
 # stored, and returns what is wrong, or "".

@@ -28,7 +28,8 @@ class CompileTimes:
     tracing: float  # AOTAutograd's work, without Dynamo's. The joint trace of forward and backward counts for the forward graph
     lowering: float  # from aten ops to the IR
     tuning: float  # measuring variants of kernels, which mode="max-autotune" asks for
-    checking: float  # testing whether the kernels that the graph may use are right on this device
+    # Testing whether the graph's kernels are right on this device: the time after these were built, which the tests overlap.
+    checking: float
     scheduling: float  # fusion, layouts, the memory plan
     code_generation: float  # the kernels' texts
     building: float  # loading kernels from the cache, and compiling kernels that it lacks

@@ -111,4 +111,34 @@ CheckCase case_of(const Offer& offer, int offset) {
   return check;
 }
 
+KernelType type_of(const TemplateLaunch& launch) {
+  const auto value = [&](const char* macro) {
+    const auto found = std::ranges::find(launch.defines, macro, [](const auto& define) { return define.first; });
+    return found == launch.defines.end() ? std::string() : found->second;
+  };
+  if (!value("IN_BF16").empty()) return KernelType::kBf16;
+  if (!value("IN_HALF").empty()) return KernelType::kFp16;
+  // fp32 is computed by three products in TF32, except by instructions that multiply floats.
+  const KernelRow& row = kernel_row(launch.kernel);
+  const bool rounds = std::ranges::any_of(row.types, [](const auto& checked) { return checked.type == KernelType::kTf32; });
+  return rounds && value("TERMS") == "1" ? KernelType::kTf32 : KernelType::kFp32;
+}
+
+bool is_like(const CheckCase& check, const TemplateLaunch& launch) {
+  if (check.kernel != launch.kernel) return false;
+  // The macros that choose a tile, or another way through the kernel.
+  std::vector<std::string> compared = {"TILE_M",    "TILE_N",    "WARP_M", "WARP_N", "TILE_C",   "PASS",
+                                       "A_K_MAJOR", "B_K_MAJOR", "BOXES",  "PACKED", "B_PACKED", "STATISTICS"};
+  // Packed filters are read in the same way for the gradient.
+  if (std::ranges::count(check.defines, "B_PACKED 1") == 0) compared.emplace_back("DATA_GRADIENT");
+  return std::ranges::all_of(compared, [&](const std::string& macro) {
+    std::string mine, other;  // "" if the macro is not defined, or zero.
+    for (const std::string& define : check.defines)
+      if (define.starts_with(macro + " ")) mine = define.substr(macro.size() + 1);
+    for (const auto& [name, value] : launch.defines)
+      if (name == macro) other = value;
+    return (mine == "0" ? "" : mine) == (other == "0" ? "" : other);
+  });
+}
+
 }  // namespace ocl::schedule

@@ -38,6 +38,7 @@ struct CheckSubject {
   const KernelRow& row;
   KernelType type;
   MatrixInstructions matrix = MatrixInstructions::kNone;  // For kernels of the level subgroup_matrix.
+  bool every = false;                                     // See check_cases.
   bool halves() const { return storage_of(type) != ir::DType::kF32; }
   bool warps() const { return row.level == KernelLevel::k_warp; }
   /// How the kernel multiplies, with tiles of 256 columns.
@@ -56,9 +57,14 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
 /// Returns the launch of an offer as a case. `offset`: see CheckCase. Inputs, results and `fill` are the caller's.
 CheckCase case_of(const Offer& offer, int offset = 0);
 
-/// Returns check cases of a tensor core kernel for one of its types. They cover every order of the operands' dimensions and
-/// the tiles, at sizes that are no multiples of a tile. An offset of 1 makes operands unaligned, so that the kernel copies
-/// them element by element. InternalError if there are no cases for the kernel's operation.
-std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix);
+/// Returns check cases of a tensor core kernel for one of its types, at sizes that are no multiples of a tile. An offset of 1
+/// makes operands unaligned, so that the kernel copies them element by element. `every`: with each tile in each order of the
+/// operands' dimensions; otherwise a sample in which each tile and each order occurs. InternalError if there are no cases for
+/// the kernel's operation.
+std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix, bool every = false);
+/// Returns the type for which a tensor core kernel is launched.
+KernelType type_of(const TemplateLaunch& launch);
+/// True if the case has the kernel and the tile of the launch, and its operands the same order of dimensions.
+bool is_like(const CheckCase& check, const TemplateLaunch& launch);
 
 }  // namespace ocl::schedule

@@ -50,8 +50,8 @@ bool computes(const KernelRow& row, const ir::Node& node) {
   return false;
 }
 
-std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix) {
-  const CheckSubject subject{row, type, matrix};
+std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix, bool every) {
+  const CheckSubject subject{row, type, matrix, every};
   switch (row.operation) {
 #define OCL_OPERATION(name, nodes, cases) \
   case KernelOperation::k_##name:         \

@@ -91,7 +91,8 @@ CheckCase statistics_case(const CheckSubject& subject, const TensorCoreTile& til
 std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
   const KernelOperation operation = subject.row.operation;
   const bool wide = operation == KernelOperation::k_conv_wide,
-             matrix = subject.row.level == KernelLevel::k_subgroup_matrix;  // Such kernels have few tiles: all are checked.
+             // Kernels with matrix instructions have few tiles: all are checked.
+      every = subject.every || subject.row.level == KernelLevel::k_subgroup_matrix;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : convolution_tiles(subject.math()))
     if (operation == KernelOperation::k_conv_packed || is_wide(tile) == wide) tiles.push_back(tile);
@@ -99,20 +100,22 @@ std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
   const auto add = [&](Kind kind, const std::string& choice) { cases.push_back(convolution_case(subject, kind, choice)); };
   switch (operation) {
     case KernelOperation::k_conv_weight:
-      for (size_t i = 0; i < tiles.size() && (matrix || subject.warps() || i == 0); i += matrix ? 1 : 2)
+      // Sizes choose the tile of warpgroups.
+      for (size_t i = 0; i < (subject.row.level == KernelLevel::k_warpgroup ? 1 : tiles.size()); i += every ? 1 : 2)
         add(Kind::kWeight, "tile=" + tiles[i].name() + " splits=" + std::to_string(kSlices));
       break;
     case KernelOperation::k_conv_packed:
-      for (const size_t i : {size_t{0}, tiles.size() - 1}) add(Kind::kForward, "tile=" + tiles[i].name() + " filters=packed");
+      for (size_t i = 0; i < tiles.size(); i += every ? 1 : std::max<size_t>(tiles.size() - 1, 1))
+        add(Kind::kForward, "tile=" + tiles[i].name() + " filters=packed");
       break;
     case KernelOperation::k_conv_statistics:
       for (size_t i = 0; i < tiles.size(); ++i)
         cases.push_back(statistics_case(subject, tiles[i], tiles[i].rows == 64 && i % 2 == 1 ? 2 : 1, i % 2 == 1));
       break;
     default:
-      for (size_t i = 0; i < std::max<size_t>(tiles.size() * (matrix ? 2 : 1), 2); ++i)
+      for (size_t i = 0; i < std::max<size_t>(tiles.size() * (every ? 2 : 1), 2); ++i)
         add(i % 2 == 0 ? Kind::kForward : Kind::kData,
-            "tile=" + tiles[(matrix ? i / 2 : i) % tiles.size()].name() + " filters=in_place");
+            "tile=" + tiles[(every ? i / 2 : i) % tiles.size()].name() + " filters=in_place");
   }
   return cases;
 }

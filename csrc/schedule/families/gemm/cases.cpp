@@ -53,8 +53,20 @@ std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
              wide = form == KernelOperation::k_gemm_wide || boxes;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : tensor_core_tiles(subject.math(), packed))
-    if (packed || is_wide(tile) == wide) tiles.push_back(tile);
+    if (packed || is_wide(tile) == wide || (subject.every && boxes)) tiles.push_back(tile);
   std::vector<CheckCase> cases;
+  if (subject.every) {
+    for (const TensorCoreTile& tile : tiles)
+      for (const int offset : {0, 1})
+        for (const bool a_depth : {false, true})
+          for (const bool b_depth : {false, true})
+            // Packs bring operands of all orders into one.
+            if (!packed || (a_depth == (offset == 0) && b_depth != a_depth))
+              cases.push_back(product_case(subject, tile, boxes, a_depth, b_depth, offset));
+    // Several small tiles are resident at the same time, which leaves no places for tensor maps.
+    if (boxes) std::erase_if(cases, [](const CheckCase& c) { return std::ranges::count(c.defines, "BOXES 1") == 0; });
+    return cases;
+  }
   for (size_t i = 0; i < std::max<size_t>(tiles.size(), packed ? 3 : 2); ++i) {
     const TensorCoreTile& tile = tiles[i % tiles.size()];
     const bool a_depth = i % 2 == 0, b_depth = wide ? i % 4 == 1 || i % 4 == 2 : i / 2 % 2 == 1;
