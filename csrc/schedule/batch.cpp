@@ -6,6 +6,7 @@
 
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/dependence.h"
+#include "csrc/schedule/loop_order.h"
 
 namespace ocl::schedule {
 
@@ -15,14 +16,32 @@ namespace {
 constexpr double kMaxElements = 32 << 20;
 constexpr double kMaxSteps = 256;        // Most reduction steps of a lane.
 constexpr double kLeastHeld = 64 << 20;  // Bytes of partial results that may always be kept alive until the batch runs.
-constexpr int kMaxBuffers = 100;         // Most buffers of a batch, to limit registers and kernel text.
-constexpr int kIntBytes = 512;           // Bytes of kernel arguments that are reserved for integers.
+constexpr double kFewElements = 65536;   // A group of so few elements takes little longer than a launch.
+constexpr size_t kMaxBuffers = 256;      // Most buffers of a batch, to limit kernel text.
+// Bytes of a buffer's arguments, and the most integer arguments that a loop nest of one shape takes.
+constexpr size_t kBufferBytes = 16, kShapeInts = 4;
+
+/// What decides how many bytes of arguments a batch takes.
+struct Arguments {
+  std::set<ir::BufferId> buffers;
+  std::vector<ir::Shape> shapes;  // Without repetition: nests of one shape share their integers.
+  size_t members = 0;             // The end of each member is an argument.
+  bool wide = false;              // Integers have 64 bits.
+
+  void add(const Arguments& other) {
+    buffers.insert(other.buffers.begin(), other.buffers.end());
+    for (const ir::Shape& shape : other.shapes)
+      if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+    members += other.members;
+    wide |= other.wide;
+  }
+};
 
 class Batcher {
  public:
   Batcher(Schedule& schedule, const Caps& caps)
       : schedule_(schedule),
-        max_buffers_(std::min(kMaxBuffers, (caps.max_kernel_arg_bytes - kIntBytes) / 16)),
+        max_argument_bytes_(static_cast<size_t>(caps.max_kernel_arg_bytes)),
         edges_(group_dependences(schedule)),
         visible_(visible_buffers(schedule.graph)),
         parameters_(nodes_of_parameters(schedule)),
@@ -37,23 +56,25 @@ class Batcher {
     // A group joins the first batch that it fits into. Large intermediate results must not stay alive only because
     // their reader waits for the other members, so their bytes are limited.
     for (int g = 0; g < static_cast<int>(schedule_.groups.size()); ++g) {
-      if (!candidate(schedule_.groups[g])) continue;
-      const std::set<ir::BufferId> own = buffers(schedule_.groups[g]);
-      const double held = held_bytes(schedule_.groups[g]);
+      if (!candidate(g)) continue;
+      const Group& group = schedule_.groups[g];
+      const Arguments own{buffers(group), {group.sizes}, 1, !has_narrow_indices(schedule_, group)};
+      const double held = held_bytes(group);
       for (size_t b = 0; b < batches_.size() && batch_of_[g] < 0; ++b) {
-        std::set<ir::BufferId> all = batches_[b].buffers;
-        all.insert(own.begin(), own.end());
-        if (static_cast<int>(all.size()) > max_buffers_ || batches_[b].held + held > max_held_bytes_) continue;
+        if (batches_[b].held + held > max_held_bytes_) continue;
+        Arguments all = batches_[b].arguments;
+        all.add(own);
+        if (!fits(all)) continue;
         if (of_parameters(g) != of_parameters(batches_[b].members[0])) continue;
         // Members wait for the same collectives. So a group that waits for none can still run during a collective.
         if (waits_of(g) != waits_of(batches_[b].members[0])) continue;
         if (!independent(static_cast<int>(b), g)) continue;
         batches_[b].members.push_back(g);
-        batches_[b].buffers = std::move(all);
+        batches_[b].arguments = std::move(all);
         batches_[b].held += held;
         batch_of_[g] = static_cast<int>(b);
       }
-      if (batch_of_[g] >= 0 || static_cast<int>(own.size()) > max_buffers_) continue;
+      if (batch_of_[g] >= 0 || !fits(own)) continue;
       batch_of_[g] = static_cast<int>(batches_.size());
       batches_.push_back({{g}, own, held});
     }
@@ -63,7 +84,7 @@ class Batcher {
  private:
   struct Batch {
     std::vector<int> members;  // Indices of groups.
-    std::set<ir::BufferId> buffers;
+    Arguments arguments;
     double held = 0;  // Bytes of intermediate results that are kept alive until the batch runs.
   };
 
@@ -81,14 +102,21 @@ class Batcher {
     return result;
   }
 
-  bool candidate(const Group& group) const {
+  /// True if the arguments of a batch are few enough for the device.
+  bool fits(const Arguments& arguments) const {
+    const size_t ints = arguments.members + kShapeInts * arguments.shapes.size() + static_cast<size_t>(schedule_.graph.symbols);
+    return arguments.buffers.size() <= kMaxBuffers &&
+           kBufferBytes * arguments.buffers.size() + (arguments.wide ? 8 : 4) * ints <= max_argument_bytes_;
+  }
+
+  bool candidate(int g) const {
+    const Group& group = schedule_.groups[g];
     if (group.kind != GroupKind::kLoops || is_alone(schedule_, group.nodes()[0])) return false;
     const double elements = typical_product(schedule_.graph, group.sizes);
-    if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(group);
+    if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(g);
     const double steps = typical_product(schedule_.graph, group.reduce_sizes);
     return group.strategy == LoopStrategy::kSequential && steps <= kMaxSteps &&
-           elements * steps <= (serves_caller_alone(group) ? kMaxElements : limit(group)) &&
-           held_bytes(group) <= max_held_bytes_;
+           elements * steps <= (serves_caller_alone(group) ? kMaxElements : limit(g)) && held_bytes(group) <= max_held_bytes_;
   }
 
   /// True if all results of the group are outputs, such as gradients. No other group then waits for them.
@@ -108,13 +136,28 @@ class Batcher {
     return bytes;
   }
 
-  /// Returns the largest number of elements of a member. A group that reads only inputs of the graph (packing,
-  /// optimizers) may be large. Large other groups would make the members wait for each other.
-  double limit(const Group& group) const {
-    for (const ir::NodeId node : group.nodes())
-      for (const Access& access : accesses(schedule_.graph.nodes[node]))
-        if (!access.store && schedule_.graph.buffers[access.buffer].role != ir::BufferRole::kInput) return 65536;
-    return kMaxElements;
+  /// Returns the largest number of elements of a member. A group that can run early (packing, optimizers) may be large. Large
+  /// other groups would make the members wait for each other.
+  double limit(int g) const { return runs_early(g) ? kMaxElements : kFewElements; }
+
+  /// True if the group reads only inputs of the graph, and results of small groups that read only inputs, such as the factors
+  /// of Adam that depend on the step.
+  bool runs_early(int g) const {
+    if (reads_inputs_alone(g)) return true;
+    return std::all_of(edges_.before[g].begin(), edges_.before[g].end(), [&](int before) {
+      const Group& group = schedule_.groups[before];
+      return group.kind == GroupKind::kLoops && typical_product(schedule_.graph, group.sizes) <= kFewElements &&
+             reads_inputs_alone(before);
+    });
+  }
+
+  bool reads_inputs_alone(int g) const {
+    std::set<ir::BufferId> own;
+    for (const ir::NodeId node : schedule_.groups[g].nodes())
+      for (const ir::BufferId b : ir::writes(schedule_.graph.nodes[node])) own.insert(b);
+    for (const ir::BufferId b : buffers(schedule_.groups[g]))
+      if (schedule_.graph.buffers[b].role != ir::BufferRole::kInput && !own.count(b)) return false;
+    return true;
   }
 
   /// Returns the buffers that become kernel arguments. Values that stay in registers of the group are not among them.
@@ -189,7 +232,7 @@ class Batcher {
   }
 
   Schedule& schedule_;
-  const int max_buffers_;
+  const size_t max_argument_bytes_;
   const Dependences edges_;
   const std::vector<bool> visible_, parameters_, shared_;
   const std::vector<std::set<ir::NodeId>> waits_;

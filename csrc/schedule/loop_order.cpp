@@ -344,13 +344,7 @@ bool fits_31_bits(const Graph& graph, const ir::Buffer& buffer, const ir::Ranges
 
 void choose_group_width(const Schedule& schedule, Group& group) {
   for (Group& member : group.members) choose_group_width(schedule, member);
-  const Graph& graph = schedule.graph;
-  const ir::Ranges ranges = graph.ranges();
-  group.index32 = ranges.of(simplify(product(group.sizes) * product(group.reduce_sizes), ranges)).high < (int64_t{1} << 31) - 1;
-  for (const NodeId id : group.nodes())
-    for (const auto& list : {ir::reads(graph.nodes[id]), ir::writes(graph.nodes[id])})
-      for (const ir::BufferId buffer : list)
-        group.index32 = group.index32 && fits_31_bits(graph, graph.buffers[buffer], ranges);
+  group.index32 = has_narrow_indices(schedule, group);
 }
 
 }  // namespace
@@ -364,6 +358,18 @@ void loop_order(Schedule& schedule, const Caps& caps) {
     loops.choose_vector_width(caps, is_alone(schedule, group.nodes()[0]));
     loops.at_least_one_loop();
   }
+}
+
+bool has_narrow_indices(const Schedule& schedule, const Group& group) {
+  const Graph& graph = schedule.graph;
+  const ir::Ranges ranges = graph.ranges();
+  if (ranges.of(simplify(product(group.sizes) * product(group.reduce_sizes), ranges)).high >= (int64_t{1} << 31) - 1)
+    return false;
+  for (const NodeId id : group.nodes())
+    for (const auto& list : {ir::reads(graph.nodes[id]), ir::writes(graph.nodes[id])})
+      for (const ir::BufferId buffer : list)
+        if (!fits_31_bits(graph, graph.buffers[buffer], ranges)) return false;
+  return true;
 }
 
 void choose_index_width(Schedule& schedule, const Caps&) {

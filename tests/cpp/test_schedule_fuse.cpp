@@ -213,7 +213,7 @@ TEST_CASE("twenty counters are one launch") {
 
 TEST_CASE("an optimizer over many parameters is a few launches") {
   Builder b;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 120; ++i) {
     const Shape sizes{64 + i, 100};
     const Value p = input(b, sizes), g = input(b, sizes), m = input(b, sizes);
     const Value momentum = b.op("add", {b.op("mul", {m, number(b, 0.9)}), g});

@@ -38,7 +38,8 @@ BYTES = {
     "ulong": 8,
     "double": 8,
 }
-POINTER, OFFSET = 8, 8  # The bytes of a buffer's two arguments.
+POINTER = 8
+ARGUMENT_BYTES = {"int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8}  # Others are pointers.
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C preprocessor")
 SWEPT = pytest.mark.needs("sweep")
@@ -94,7 +95,9 @@ def faults(kernel: dict[str, Any], profile: dict[str, Any]) -> Iterator[str]:
     if (local := local_bytes(text)) > profile["local_bytes"]:
         yield f"{local} bytes of local memory"
     parameters = re.search(r"__kernel[^{;]*?void\s+\w+\s*\(([^{]*)\)\s*\{", text)[1].split(",")
-    if (arguments := len(parameters) * max(POINTER, OFFSET)) > profile["max_kernel_arg_bytes"]:
+    if (arguments := sum(ARGUMENT_BYTES.get(p.split()[-2], POINTER) for p in parameters)) > profile[
+        "max_kernel_arg_bytes"
+    ]:
         yield f"{arguments} bytes of arguments"
     if not profile["has_fp64"] and re.search(r"\bdouble\d*\b", text):
         yield "double"
