@@ -98,7 +98,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const uint full = line.full + 8 * ((step) % STAGES);                                                            \
     barrier_expect(full, PIECES * panels * BLOCK_BYTES);                                                            \
     copy_blocks(stage + A_ELEMENTS, filters + (long)((TAP(a_at) * C + a_at.c) / TILE_K) * (PIECES * BLOCK), panels, \
-                TILE_N / 64, panel, PIECES, full);                                                                  \
+                TILE_N / 64, panel, full);                                                                          \
   }
 #else
       __global const OPERAND_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);

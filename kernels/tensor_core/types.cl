@@ -1,20 +1,28 @@
 // kernels/tensor_core/types.cl: types of operands, alignment, and the order of tiles, for all kernels on tensor cores.
 //
 // Operands are fp32, or of 16 bits with IN_BF16 or IN_HALF. They are stored in global and local memory with the same
-// type. A chunk is 16 bytes of neighbouring elements.
+// type. Only packed operands of fp32 are stored as pairs of fp16 (PAIRS). A chunk is 16 bytes of neighbouring elements.
+#ifndef PACKED
+#define PACKED 0  // 1: both operands are packed in blocks, as pack/group.cl writes them
+#endif
 #if defined(IN_BF16) || defined(IN_HALF)
-#define HALVES 1
-#define OPERAND_T ushort
-#define CHUNK 8
 #undef TERMS
 #define TERMS 1
+#define HALVES 1
+#define PAIRS 0
 #else
-#define HALVES 0
-#define OPERAND_T float
-#define CHUNK 4
-#endif
 #ifndef TERMS
 #define TERMS 3  // products that stand for one product of floats: 3 (fp32), 1 (TF32)
+#endif
+#define PAIRS (PACKED && TERMS == 3)
+#define HALVES PAIRS
+#endif
+#if HALVES
+#define OPERAND_T ushort
+#define CHUNK 8
+#else
+#define OPERAND_T float
+#define CHUNK 4
 #endif
 #define CHUNK_ALIGNED(offset) (ALIGNED_BASES || (offset) % CHUNK == 0)  // as ALIGNED of base/types.cl, for chunks
 

@@ -18,17 +18,17 @@
 // low*high' + high*low' + high*high' then has the error of fp32 or less. Tensor cores truncate their running sums. So
 // each step starts a new sum, which is added to the total in fp32 registers. This keeps sums of thousands of products
 // as exact as in fp32. Operands that are not finite give NaN. With TERMS 1 (TF32 allowed) there is only the high part.
+// Packed operands of fp32 (PAIRS) are split into fp16 instead, which are multiplied at twice the speed.
 // Products of 16-bit operands are exact, and one running sum serves the whole depth: truncation loses 1e-5 of a sum of
 // ten thousand, much less than rounding the result to 16 bits does.
 #ifndef TILE_M
 #define TILE_M 128  // rows of C per work-group: 64 per consumer
 #endif
-#ifndef PACKED
-#define PACKED 0  // 1: one work-item copies both operands, which are packed in blocks (gemm/packed_warpgroup.cl)
-#endif
 #ifndef STAGES  // buffers in local memory
-#if PACKED
-#define STAGES (TILE_M + PIECES * TILE_N <= 256 && TILE_M + PIECES * TILE_N > 192 ? 6 : 4)
+#if PAIRS
+#define STAGES (TILE_M + TILE_N == 192 ? 4 : 3)
+#elif PACKED
+#define STAGES (TILE_M + TILE_N == 256 ? 6 : 4)
 #else
 #define STAGES (!HALVES || TILE_M + TILE_N > 320 ? 4 : TILE_M + TILE_N > 256 ? 5 : 6)
 #endif
@@ -50,7 +50,7 @@
 #define GROUP_SIZE (CONSUMERS * 128 + PRODUCERS)
 #define A_ELEMENTS (TILE_M * TILE_K)
 #define B_ELEMENTS (TILE_N * TILE_K)
-#define PIECES (TERMS == 3 ? 2 : 1)  // TF32 numbers that a float is split into: high, and low with TERMS 3
+#define PIECES (TERMS == 3 ? 2 : 1)  // numbers that a float is split into: high, and low with TERMS 3
 // attention: a stage is a tile of one operand, TILE_C rows of DEPTH_TILE elements
 #ifdef TILE_C
 #ifndef DEPTH_TILE
@@ -58,7 +58,7 @@
 #endif
 #define STAGE_ELEMENTS (PIECES * TILE_C * DEPTH_TILE)
 #else
-#define STAGE_ELEMENTS (A_ELEMENTS + PIECES * B_ELEMENTS)
+#define STAGE_ELEMENTS ((PAIRS ? 2 : 1) * A_ELEMENTS + PIECES * B_ELEMENTS)
 #endif
 #define ROWS_APART (PRODUCERS / 8)  // rows between two chunks of a producer when 8 producers share a row
 #define A_CHUNKS (TILE_M * TILE_K / CHUNK / PRODUCERS)
@@ -129,17 +129,18 @@ ALWAYS_INLINE __local OPERAND_T* producer_acquire(const Pipeline p, const int st
 #define BLOCK 2048  // floats
 #define BLOCK_ELEMENTS (64 * TILE_K)
 #define BLOCK_BYTES 8192
-// Copies the blocks of a step from global memory to a stage: `panels` panels of `pieces` blocks each (the high part,
+// Copies the blocks of a step from global memory to a stage: `panels` panels of PIECES blocks each (the high part,
 // then the low part). Panels begin `panel_stride` floats apart. max_panels: a constant that bounds `panels`, so that
-// the loop unrolls. bar: the mbarrier that counts the copied bytes.
+// the loop unrolls. In the stage, the low parts of all panels follow the high parts. bar: the mbarrier that counts the
+// copied bytes.
 ALWAYS_INLINE void copy_blocks(__local OPERAND_T* to, __global const float* from, const int panels,
-                               const int max_panels, const long panel_stride, const int pieces, const uint bar) {
+                               const int max_panels, const long panel_stride, const uint bar) {
   OCL_UNROLL
   for (int i = 0; i < max_panels; ++i) {
     if (i >= panels) continue;
     OCL_UNROLL
-    for (int piece = 0; piece < pieces; ++piece)
-      copy_block(local_address(to + piece * B_ELEMENTS + i * BLOCK_ELEMENTS), from + i * panel_stride + piece * BLOCK,
+    for (int piece = 0; piece < PIECES; ++piece)
+      copy_block(local_address(to + (piece * max_panels + i) * BLOCK_ELEMENTS), from + i * panel_stride + piece * BLOCK,
                  BLOCK_BYTES, bar);
   }
 }

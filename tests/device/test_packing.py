@@ -9,12 +9,14 @@ from cl_binding import Long, devices
 from test_templates_group import ceil, launch
 
 DEVICES = devices(cpu_only=False)
-FORMS = {"rows": 0, "fragments": 1}
-# (form of a block, dtype, macro TERMS: TF32 products that compute one fp32 product)
+# (macro PAIRS: whether fp32 becomes pairs of fp16, dtype, macro TERMS: products that compute one fp32 product)
 CASES = [
-    ("rows", torch.float32, 3), ("rows", torch.float32, 1), ("fragments", torch.float32, 3), ("rows", torch.bfloat16, 1),
-    ("rows", torch.float16, 1),
-]  # fmt: skip
+    (0, torch.float32, 3),
+    (0, torch.float32, 1),
+    (1, torch.float32, 3),
+    (0, torch.bfloat16, 1),
+    (0, torch.float16, 1),
+]
 
 
 @pytest.fixture(params=DEVICES, ids=repr)
@@ -35,18 +37,27 @@ def swizzled(lines: torch.Tensor) -> torch.Tensor:
     return split[..., line, place ^ (line & 7), :].flatten(-2)
 
 
-def expected(x: torch.Tensor, form: str, terms: int) -> torch.Tensor:
-    """Returns [batch, panels, steps, parts, 8 KB as int32], packed from x [batch, width, depth]."""
-    step = 128 // x.element_size()
+def pairs_of(blocks: torch.Tensor) -> torch.Tensor:
+    """Returns the blocks [batch, panels, steps, 64, 64] as pairs of fp16 with scales: [batch, panels, steps, floats]."""
+    largest = blocks.double().abs().amax(-1, keepdim=True)
+    scale = torch.where(largest > 0, 2.0 ** (14 - largest.log2().floor()), 2.0**126).clamp(2.0**-114, 2.0**126)
+    scaled = blocks.double() * scale
+    high = scaled.half()
+    low = ((scaled - high.double()) * 2048).half()
+    parts = [swizzled(part.contiguous()).contiguous().flatten(3).view(torch.float32) for part in (high, low)]
+    return torch.cat([*parts, scale.reciprocal().float()[..., 0]], 3)
+
+
+def expected(x: torch.Tensor, pairs: int, terms: int) -> torch.Tensor:
+    """Returns [batch, panels, steps, ...] as int32, packed from x [batch, width, depth]."""
+    step = 64 if pairs else 128 // x.element_size()
     batch, width, depth = x.shape
     padded = torch.zeros(batch, ceil(width, 64) * 64, ceil(depth, step) * step, dtype=x.dtype)
     padded[:, :width, :depth] = x
     blocks = padded.unflatten(1, (-1, 64)).unflatten(3, (-1, step)).transpose(2, 3)  # [batch, panels, steps, 64, step]
-    if form == "fragments":
-        # The width has the dimensions warp 4, half 2, row 8; the depth has eighth 4, half 2, first 4. In memory they
-        # are in the order warp, eighth, row, first, half of the depth, half of the width.
-        parts = blocks.unflatten(3, (4, 2, 8)).unflatten(6, (4, 2, 4)).permute(0, 1, 2, 3, 6, 5, 8, 7, 4)[:, :, :, None]
-    elif x.element_size() == 2:
+    if pairs:
+        return pairs_of(blocks.contiguous()).contiguous().view(torch.int32)
+    if x.element_size() == 2:
         parts = swizzled(blocks)[:, :, :, None]
     else:
         high = tf32(blocks.contiguous())
@@ -58,21 +69,24 @@ def expected(x: torch.Tensor, form: str, terms: int) -> torch.Tensor:
 ORDERED = [(*case, major) for case in CASES for major in range(3)]
 
 
-@pytest.mark.parametrize("form, dtype, terms, major", ORDERED)
+@pytest.mark.parametrize("pairs, dtype, terms, major", ORDERED)
 @pytest.mark.parametrize("size", [(64, 64), (65, 33), (130, 200), (1, 1), (200, 129)], ids=str)
 @pytest.mark.parametrize("offset", [0, 1])
-def test_pack(device, form, dtype, terms, major, size, offset):
+def test_pack(device, pairs, dtype, terms, major, size, offset):
     (width, depth), halves = size, dtype != torch.float32
     torch.manual_seed(width + depth)
     long, short = (depth, width) if major == 1 else (width, depth)
     row = ceil(long, 8) * 8 * (2 if major == 2 else 1)
-    memory = torch.randn(offset + 2 * short * row).to(dtype)
+    memory = torch.randn(offset + 2 * short * row)
+    if pairs:  # Lines of unlike size, and elements far smaller than the largest of their line.
+        memory *= 2.0 ** torch.randint(-60, 60, memory.shape)
+    memory = memory.to(dtype)
     x = memory[offset:].view(2, short, row)[:, :, :: 2 if major == 2 else 1][:, :, :long]
     x = x if major == 1 else x.mT  # [batch, width, depth]
-    want = expected(x, form, terms)
+    want = expected(x, pairs, terms)
     out = torch.full((want.numel(),), -1, dtype=torch.int32)
     macros = {
-        "FORM": FORMS[form],
+        "PAIRS": pairs,
         "MAJOR": major,
         "CHUNKED": int(major == 1 or (major == 0 and not halves)),
         "TERMS": terms,
@@ -80,8 +94,8 @@ def test_pack(device, form, dtype, terms, major, size, offset):
     }
     if halves:
         macros["IN_BF16" if dtype == torch.bfloat16 else "IN_HALF"] = 1
-    pairs, panels = ceil(want.shape[2], 2), want.shape[1]
-    groups = (pairs, panels, 2) if major == 1 else (panels, pairs, 2)
+    steps, panels = ceil(want.shape[2], 2), want.shape[1]
+    groups = (steps, panels, 2) if major == 1 else (panels, steps, 2)
     strides = [Long(s) for s in (x.stride(0), 0, x.stride(1), x.stride(2))]
     launch(
         device.build("pack/group.cl", "pack_group", **macros), groups, 256, x, width, depth, 1, *strides, out, out=out

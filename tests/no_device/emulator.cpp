@@ -52,6 +52,17 @@ using ulong = unsigned long;
 #define GROUP_ITEMS (CONSUMERS_HOST + PRODUCERS)
 #endif
 
+// Packed operands of fp32 reach the tensor cores as pairs of fp16.
+#if defined(PACKED) && !HALVES_HOST && TERMS == 3
+#define MULTIPLIED_T_HOST uint16_t
+#define MULTIPLIED_HALF
+#else
+#define MULTIPLIED_T_HOST OPERAND_T_HOST
+#endif
+#ifdef IN_HALF
+#define MULTIPLIED_HALF
+#endif
+
 struct Copy {
   uint to;
   const char* from;
@@ -128,7 +139,7 @@ static float widen(const char* at) {
   float x;
   std::memcpy(&x, &wide, 4);
   return x;
-#elif defined(IN_HALF)
+#elif defined(MULTIPLIED_HALF)
   uint16_t bits;
   std::memcpy(&bits, at, 2);
   const int e = bits >> 10 & 31, m = bits & 1023;
@@ -148,7 +159,7 @@ static float widen(const char* at) {
 static uint16_t narrow(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
-#ifdef IN_HALF
+#ifdef MULTIPLIED_HALF
   const int e = static_cast<int>(bits >> 23 & 255) - 127;
   // The exponent of the last place: -24 for subnormal numbers.
   const int digits = e < -14 ? -24 : e - 10;
@@ -162,11 +173,14 @@ static uint16_t narrow(float x) {
 #endif
 }
 
+extern "C" float emulated_half(uint bits) { return widen(reinterpret_cast<const char*>(&bits)); }
+extern "C" uint emulated_bits(float x) { return narrow(x); }
+
 static float element(ulong descriptor, int row, int k, bool columns) {
   const uint start = static_cast<uint>(descriptor & 0x3FFF) << 4, leading = static_cast<uint>(descriptor >> 16 & 0x3FFF) << 4;
   const uint stride = static_cast<uint>(descriptor >> 32 & 0x3FFF) << 4;
   if (descriptor >> 62 != 1) std::abort();
-  const int size = sizeof(OPERAND_T_HOST);
+  const int size = sizeof(MULTIPLIED_T_HOST);
   uint at = start + (columns ? row % 64 * size + row / 64 * leading + k % 8 * 128 + k / 8 * stride
                              : row % 8 * 128 + row / 8 * stride + k * size);
   at ^= (at >> 7 & 7) << 4;
@@ -222,17 +236,17 @@ void emulated_block(uint to, const void* from, uint bytes, uint bar) {
 }
 void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns,
                        uint b_columns) {
-  const int depth = 32 / sizeof(OPERAND_T_HOST), lane = self().local % 32, warp = self().local / 32 % 4,
+  const int depth = 32 / sizeof(MULTIPLIED_T_HOST), lane = self().local % 32, warp = self().local / 32 % 4,
             warpgroup = self().local / 128;
   // The number of elements in a 32-bit register.
-  constexpr int kPart = 4 / sizeof(OPERAND_T_HOST);
+  constexpr int kPart = 4 / sizeof(MULTIPLIED_T_HOST);
   static float fragments[4][64][16];
   if (a) {
     g_warpgroup[warpgroup].wait();
     for (int i = 0; i < 4; ++i)
       for (int e = 0; e < kPart; ++e)
         fragments[warpgroup][warp * 16 + lane / 4 + (i & 1) * 8][(lane % 4 + (i >> 1) * 4) * kPart + e] =
-            widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(OPERAND_T_HOST));
+            widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(MULTIPLIED_T_HOST));
     g_warpgroup[warpgroup].wait();
   }
   for (int half = 0; half < 2; ++half) {

@@ -13,11 +13,13 @@ struct Matrices {
   long size, along_width, along_depth;
 };
 
-/// Returns the packed blocks of the matrices in x, preceded by `front` floats. `pieces` is the number of blocks per
-/// tile: 2 for high and low parts, else 1.
-static std::vector<float> packed(Pack* pack, std::vector<OPERAND_T_HOST>& x, const Matrices& m, int pieces, ulong front) {
-  const int step = 128 / sizeof(OPERAND_T_HOST), steps = (m.depth + step - 1) / step, panels = (m.width + 63) / 64;
-  std::vector<float> blocks(front + static_cast<size_t>(m.count) * panels * steps * pieces * 2048 + 64, NAN);
+/// Depth and floats of a step of a panel: TERMS 3 has a high and a low part of fp16, and a scale for each line.
+static constexpr int kStep = TERMS == 3 ? 64 : 32, kStepFloats = TERMS == 3 ? 2 * 2048 + 64 : 2048;
+
+/// Returns the packed blocks of the matrices in x, preceded by `front` floats.
+static std::vector<float> packed(Pack* pack, std::vector<OPERAND_T_HOST>& x, const Matrices& m, ulong front) {
+  const int steps = (m.depth + kStep - 1) / kStep, panels = (m.width + 63) / 64;
+  std::vector<float> blocks(front + static_cast<size_t>(m.count) * panels * steps * kStepFloats + 64, NAN);
   const size_t pairs = (steps + 1) / 2;
   const bool along = m.along_depth == 1;
   launch(along ? pairs : panels, along ? panels : pairs, m.count, 256,
@@ -25,7 +27,7 @@ static std::vector<float> packed(Pack* pack, std::vector<OPERAND_T_HOST>& x, con
   return blocks;
 }
 
-/// Returns random numbers. For fp32 each has a small term, which is lost if the kernel does not split it into two TF32.
+/// Returns random numbers. For fp32 each has a small term, which is lost if the kernel does not split the number.
 static std::vector<float> values(size_t count, uint seed) {
   std::vector<float> v = numbers(count, seed);
 #if TERMS == 3
@@ -50,13 +52,12 @@ int run_case(int, char** argv) {
   const long a_size = A_MAJOR == 1 ? M * a_row : K * a_col, b_size = B_MAJOR == 1 ? N * b_col : K * b_row;
   const std::vector<float> a = values(offset + batch * a_size, 1), b = values(offset + batch * b_size, 2);
   auto x = stored(a), y = stored(b);
-  const int b_pieces = TERMS == 3 ? 2 : 1, step = 128 / sizeof(OPERAND_T_HOST), steps = (K + step - 1) / step;
-  std::vector<float> pa = packed(pack_a, x, {batch, M, K, offset, a_size, a_row, a_col}, 1, 32);
-  std::vector<float> pb = packed(pack_b, y, {shared ? 1 : batch, N, K, offset, b_size, b_col, b_row}, b_pieces, 32);
+  const long panel = (K + kStep - 1) / kStep * static_cast<long>(kStepFloats);
+  std::vector<float> pa = packed(pack_a, x, {batch, M, K, offset, a_size, a_row, a_col}, 32);
+  std::vector<float> pb = packed(pack_b, y, {shared ? 1 : batch, N, K, offset, b_size, b_col, b_row}, 32);
   std::vector<float> c(static_cast<size_t>(batch) * M * N, -1e30f);
   launch(groups, 1, batch, TILE_M / 64 * 128 + (TILE_M > 128 ? 128 : 32), [&] {
-    k(pa.data(), 32, pb.data(), 32, M, N, K, (M + 63) / 64 * static_cast<long>(steps) * 2048,
-      shared ? 0 : (N + 63) / 64 * static_cast<long>(steps) * b_pieces * 2048, c.data(), 0);
+    k(pa.data(), 32, pb.data(), 32, M, N, K, (M + 63) / 64 * panel, shared ? 0 : (N + 63) / 64 * panel, c.data(), 0);
   });
   const ocl::schedule::Sums want = ocl::schedule::matrix_products(
       batch, M, N, K, [&](int i, int m, int d) { return a[offset + i * a_size + m * a_row + d * a_col]; },

@@ -173,6 +173,17 @@ PRELUDE = """#define min(a, b) ((a) < (b) ? (a) : (b))
 #define vstore8(v, i, p) (vstore4((v).lo, i, p), vstore4((v).hi, i, (p) + 4))
 void local_begins(__local char*);
 """
+# pack_group converts to fp16 and back.
+PACK_PRELUDE = (
+    PRELUDE.replace("#define vload_half(i, p) 0.0f\n", "")
+    + """#define fmax(a, b) max(a, b)
+#define fabs(x) as_float4(as_uint4(x) & 0x7fffffffu)
+float emulated_half(uint bits);
+uint emulated_bits(float x);
+#define vload_half(i, p) emulated_half(*(const ushort*)(p))
+#define vstore_half_rte(x, i, p) (*(ushort*)(p) = emulated_bits(x))
+"""
+)
 
 
 def emulated(text: str) -> str:
@@ -200,15 +211,15 @@ def run(
 ) -> None:
     """Builds a kernel with its case and runs it; the program compares. `packs`: pack_group by name, with macros."""
 
-    def text(name: str, macros: list[str], files: list[str]) -> str:
+    def text(name: str, macros: list[str], files: list[str], prelude: str = PRELUDE) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]
         parts = [(ROOT / f"kernels/{file}.cl").read_text() for file in ("base/types", *files)]
-        return "".join(f"#define {macro.replace('=', ' ')}\n" for macro in macros) + PRELUDE + "\n".join(parts)
+        return "".join(f"#define {macro.replace('=', ' ')}\n" for macro in macros) + prelude + "\n".join(parts)
 
     widths = [] if any(name.startswith("VW=") for name in defines) else ["VW=2"]
     texts = {"k": emulated(text("k", defines + widths, FILES[kernel]))}
     for name, names in (packs or {}).items():
-        texts[name] = text(name, ["VW=4", *names], FILES["pack_group"])
+        texts[name] = text(name, ["VW=4", *names], FILES["pack_group"], PACK_PRELUDE)
     execute(folder, texts, HERE / case, defines, types, arguments)
 
 
@@ -281,8 +292,7 @@ def test_packed_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, size
     split, chunked = types == "TERMS=3", int(sizes[3] != 0)
     packs = {}
     for name, major in (("pack_a", a), ("pack_b", b)):
-        form = "FRAGMENTS" if split and name == "pack_a" else "ROWS"
-        packs[name] = [types, f"FORM={form}", f"MAJOR={major}", f"CHUNKED={chunked}"]
+        packs[name] = [types, f"PAIRS={int(split)}", f"MAJOR={major}", f"CHUNKED={chunked}"]
     named = [*tile_of(tile), types, "PACKED=1", f"A_MAJOR={a}", f"B_MAJOR={b}"]
     named.append(f"VW={widest(types) if sizes[1] % 2 == 0 else 2}")
     run(tmp_path, "gemm_packed_warpgroup", "emulator_case_packed.h", named, sizes, types, packs)

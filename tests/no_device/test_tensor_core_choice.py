@@ -144,10 +144,8 @@ def test_large_operands_are_packed() -> None:
     """Each large operand is packed by a launch of its own, if that takes less time than it saves."""
     a = torch.empty(2048, 2048)
     log, texts = kernels(lambda a, b: torch.relu(a @ b.t()), [a, a])
-    assert "gemm_packed_warpgroup" in log[0] and len(texts) == 3
-    forms = [re.search(r"#define FORM (.)", macros(kernel)) for kernel in texts]
-    # FORM 0 packs B in rows, FORM 1 packs A in fragments.
-    assert sorted(form[1] for form in forms if form) == ["0", "1"]
+    assert "split f16 packed" in log[0] and len(texts) == 2  # One text packs both.
+    assert [("#define PAIRS 1" in macros(kernel)) for kernel in texts] == [True, False]
     torch.set_float32_matmul_precision("high")
     log, texts = kernels(lambda a, b: a.t() @ b, [a, a])
     assert "tf32 packed" in log[0] and "split" not in log[0] and any("#define TILE_N 256" in macros(k) for k in texts)

@@ -200,36 +200,36 @@ Matrices packed_panels(Draft& draft, const ir::View& view, const Matrices& matri
 }
 
 Blocks packed_blocks(Draft& draft, const ir::View& view, const Matrices& matrix, const IndexExpr& inner, ProductOperand role,
-                     int terms) {
+                     BlockForm form) {
   constexpr int kWidth = 64, kBlockFloats = 2048, kItems = 256, kStepsOfGroup = 2;
   const bool is_a = role == ProductOperand::kA;
-  const bool halves = ir::size_bytes(draft.buffer(view.buffer).dtype) == 2;
+  const bool halves = ir::size_bytes(draft.buffer(view.buffer).dtype) == 2, pairs = !halves && form == BlockForm::kPairs;
+  const bool split = !halves && form == BlockForm::kSplitTf32;
   const int chunk = halves ? 8 : 4;
   const IndexExpr width = view.sizes[is_a ? 1 : 2], depth = view.sizes[is_a ? 2 : 1];
   const IndexExpr along_width = is_a ? matrix.row : matrix.col, along_depth = is_a ? matrix.col : matrix.row;
   const int major = along_depth.is_const(1) ? 1 : along_width.is_const(1) ? 0 : 2;
-  const bool fragments = !halves && terms == 3 && is_a;
-  const int parts = !halves && terms == 3 && !is_a ? 2 : 1;
   const bool shared = matrix.outer.is_const(0) && matrix.inner.is_const(0);
   const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0];
-  const IndexExpr panels = ir::ceildiv(width, kWidth), steps = ir::ceildiv(depth, 8 * chunk);
+  const IndexExpr panels = ir::ceildiv(width, kWidth), steps = ir::ceildiv(depth, halves || pairs ? 64 : 32);
+  const int floats = pairs ? 2 * kBlockFloats + kWidth : split ? 2 * kBlockFloats : kBlockFloats;
 
-  TemplateLaunch launch = pack_launch(draft, KernelId::k_pack_group, fragments ? "fragments" : "rows", 4);
-  define(launch, "FORM", fragments);
+  TemplateLaunch launch = pack_launch(draft, KernelId::k_pack_group, pairs ? "pairs of f16" : "rows", 4);
+  define(launch, "PAIRS", pairs);
   define(launch, "MAJOR", major);
   define(launch, "CHUNKED",
          (major == 1 || (major == 0 && !halves)) &&
              multiples(draft, chunk, {major == 1 ? along_width : along_depth, matrix.outer, matrix.inner}));
-  define(launch, "TERMS", terms);
+  define(launch, "TERMS", split || pairs ? 3 : 1);
   launch.buffer("x", matrix.input);
   launch.args({{"width", width}, {"depth", depth}, {"inner", inner}, {"outer", matrix.outer}});
   launch.args({{"inner_stride", matrix.inner}, {"along_width", along_width}, {"along_depth", along_depth}});
-  const IndexExpr pairs = ir::ceildiv(steps, kStepsOfGroup);
-  launch.groups = {major == 1 ? pairs : panels, major == 1 ? panels : pairs, count};
+  const IndexExpr groups = ir::ceildiv(steps, kStepsOfGroup);
+  launch.groups = {major == 1 ? groups : panels, major == 1 ? panels : groups, count};
   launch.local = {kItems, 1, 1};
   launch.stores.align(true);
   // Blocks are stored as bits, so their dtype does not matter.
-  const Operand blocks = packed(draft, view, {count, panels, steps, parts * kBlockFloats}, ir::DType::kF32, std::move(launch));
+  const Operand blocks = packed(draft, view, {count, panels, steps, floats}, ir::DType::kF32, std::move(launch));
   return {blocks.input, shared ? IndexExpr(0) : blocks.strides[0]};
 }
 

@@ -81,6 +81,12 @@ void pass_matrix(TemplateLaunch& launch, const std::string& name, const Matrices
 /// matrices in memory; inner: see Matrices. If the batch strides of `matrix` are 0, one packed matrix serves all b.
 Matrices packed_panels(Draft& draft, const ir::View& view, const Matrices& matrix, const ir::IndexExpr& inner, int width);
 
+/// How the kernel pack_group writes the blocks of an operand of fp32. Operands of 16 bits have one form.
+enum class BlockForm {
+  kTf32,       // Rounded to TF32.
+  kSplitTf32,  // Split into two TF32.
+  kPairs       // Scaled by line and split into two fp16.
+};
 /// An operand packed in blocks, [b, panels of 64 rows or columns, steps, floats], by the kernel pack_group.
 struct Blocks {
   TemplateLaunch::Input input;
@@ -90,8 +96,8 @@ struct Blocks {
 /// The operands of a product: A is [b, m, k], B is [b, k, n].
 enum class ProductOperand { kA, kB };
 /// Packs an operand of a product in a launch before the node. view: the operand; matrix: the same operand as strided
-/// matrices in memory; inner: see Matrices; role: which operand it is; terms: 3 for split TF32, otherwise 1.
+/// matrices in memory; inner: see Matrices; role: which operand it is.
 Blocks packed_blocks(Draft& draft, const ir::View& view, const Matrices& matrix, const ir::IndexExpr& inner,
-                     ProductOperand role, int terms);
+                     ProductOperand role, BlockForm form);
 
 }  // namespace ocl::schedule

@@ -87,7 +87,9 @@ TemplateLaunch::Input filter_blocks(Draft& draft, const Operand& filters, const 
   view.buffer = filters.input.buffer;
   view.sizes = {groups, depth, K};
   view.coords = {group * K + k, ir::floordiv(d, S * C), ir::mod(ir::floordiv(d, C), S), ir::mod(d, C)};
-  return packed_blocks(draft, view, {filters.input, K * depth, 0, 1, depth}, 1, ProductOperand::kB, terms).input;
+  return packed_blocks(draft, view, {filters.input, K * depth, 0, 1, depth}, 1, ProductOperand::kB,
+                       terms == 3 ? BlockForm::kSplitTf32 : BlockForm::kTf32)
+      .input;
 }
 
 }  // namespace

@@ -35,13 +35,15 @@ void offer_gemm_tensor_core(Draft& draft) {
 }
 
 void offer_gemm_packed_tensor_core(Draft& draft) {
-  const TensorCoreMath math = *tensor_core_math(draft);
+  TensorCoreMath math = *tensor_core_math(draft);
+  if (math.terms == 3) math.name = "split f16";
   use_plan(draft, math, true);
   const ir::Node& node = draft.node();
   const IndexExpr inner = inner_batch(draft);
   const auto blocks = [&](ProductOperand role) {
     const ir::View& view = node.operands[role == ProductOperand::kA ? 0 : 1];
-    return packed_blocks(draft, view, matrices(draft, view, inner), inner, role, math.terms);
+    return packed_blocks(draft, view, matrices(draft, view, inner), inner, role,
+                         math.terms == 3 ? BlockForm::kPairs : BlockForm::kTf32);
   };
   const Blocks a = blocks(ProductOperand::kA), b = blocks(ProductOperand::kB);
   TemplateLaunch& launch = draft.launch();
