@@ -30,7 +30,10 @@ void watch_stream(const JobPtr& job, const std::function<void()>& wake) {
   if (job->device == nullptr) return ready();
   try {
     runtime::Queue& queue = aten::current_queue(job->device->index());
-    runtime::when_done(job->device->info(), queue.last_work().get(), ready);
+    if (!queue.has_work()) return ready();
+    const runtime::EventHandle last = queue.last_work();
+    if (runtime::is_done(last.get())) return ready();
+    runtime::when_done(job->device->info(), last.get(), ready);
     queue.flush();
   } catch (...) {
     if (!job->ready) {

@@ -90,8 +90,20 @@ void GroupWork::synchronize() {
   });
 }
 
+/// Waits for a result on a CPU device for a moment. Runtimes for CPUs wait for the host's events with threads that keep the
+/// cores busy, which the communication needs.
+void GroupWork::wait_a_moment() {
+  constexpr std::chrono::milliseconds kMoment{2};
+  if (device_ == nullptr || !device_->caps().is_cpu) return;
+  std::unique_lock lock(mutex_);
+  cv_.wait_for(lock, kMoment, [&] { return completed_; });
+}
+
 bool GroupWork::wait(std::chrono::milliseconds timeout) {
-  if (host_waits_ || timeout != kNoTimeout) wait_on_host(timeout);
+  if (host_waits_ || timeout != kNoTimeout)
+    wait_on_host(timeout);
+  else
+    wait_a_moment();
   synchronize();
   end_record();
   waited_ = true;

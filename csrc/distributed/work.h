@@ -56,6 +56,7 @@ class GroupWork final : public c10d::Work {
 
  private:
   void wait_on_host(std::chrono::milliseconds timeout);
+  void wait_a_moment();
   void end_record();
 
   const std::string title_;
