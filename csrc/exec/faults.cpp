@@ -24,6 +24,11 @@ void plant(std::vector<Fault> faults) {
   planted().faults = std::move(faults);
 }
 
+bool are_planted() {
+  const std::lock_guard lock(planted().mutex);
+  return !planted().faults.empty();
+}
+
 void apply_faults(codegen::KernelSource& source) {
   const std::lock_guard lock(planted().mutex);
   for (const auto& [kernel, part, by] : planted().faults) {

@@ -16,6 +16,7 @@ struct Fault {
 
 /// Replaces the faults of all plans that are made from now on. Thread-safe.
 void plant(std::vector<Fault> faults);
+bool are_planted();
 /// Changes the text of a kernel as the planted faults say.
 void apply_faults(codegen::KernelSource& source);
 

@@ -35,8 +35,7 @@ std::string sizes_text(const RunState& state, const schedule::Extent& extent) {
 }
 
 /// Returns a title such as "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm".
-std::string title(const RunState& state, const Launch& launch, const runtime::LaunchInfo& info) {
-  const Plan& plan = state.plan;
+std::string title(const RunState& state, const Plan& plan, const Launch& launch, const runtime::LaunchInfo& info) {
   const schedule::Group& group = plan.schedule.groups[launch.group];
   std::vector<std::string> ops, sources;
   for (const ir::NodeId node : group.nodes()) {
@@ -56,13 +55,13 @@ std::string title(const RunState& state, const Launch& launch, const runtime::La
 }  // namespace
 
 runtime::LaunchInfoPtr launch_info(const RunState& state, size_t index) {
-  const Plan& plan = state.plan;
-  const Launch& launch = plan.launches[index];
+  const Plan& plan = whole_plan(state.plan);
+  const Launch& launch = plan.launches.at(index);
   auto info = std::make_shared<runtime::LaunchInfo>();
   info->kernel = launch.source.name;
   info->kind = launch.source.kind;
   info->origin = launch.origin;
-  info->graph = plan.label;
+  info->graph = state.plan.label;
   info->group = launch.group;
   info->global = state.launches[index].global;
   info->local = launch.source.local;
@@ -71,7 +70,7 @@ runtime::LaunchInfoPtr launch_info(const RunState& state, size_t index) {
   info->flops = value_of(state, launch.work.flops);
   const schedule::Group& group = plan.schedule.groups[launch.group];
   if (group.kind == schedule::GroupKind::kTemplate) info->tensor_cores = kernel_row(group.launch.kernel).on_tensor_cores();
-  info->title = title(state, launch, *info);
+  info->title = title(state, plan, launch, *info);
   return info;
 }
 

@@ -7,6 +7,14 @@
 
 namespace ocl::exec {
 
+const Plan& WholePlan::get() {
+  const std::lock_guard lock(mutex_);
+  if (!made_) made_ = make_();
+  return *made_;
+}
+
+const Plan& whole_plan(const Plan& plan) { return plan.whole ? plan.whole->get() : plan; }
+
 std::string origin_of(const schedule::Schedule& schedule, const schedule::Group& group) {
   std::vector<std::string> ops, sources;
   auto add = [](std::vector<std::string>& list, const std::string& item) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,8 @@ struct Step {
   bool kept = false;            // True if the step reads only parameters, so that it runs only when one of them has changed.
 };
 
+class WholePlan;
+
 /// A graph compiled for one device. It does not change any more.
 struct Plan {
   runtime::Device* device = nullptr;
@@ -71,8 +75,24 @@ struct Plan {
   int64_t most_kept_bytes = 0, kept_size_bytes = 0;
   std::vector<int> kept_inputs;
   std::vector<int64_t> kept_offsets;
+  // If the plan comes from a store, it has only what running it needs: no nodes, groups and texts. This makes all of it.
+  std::shared_ptr<WholePlan> whole;
   Live<Plan> live;
 };
+
+/// Makes a plan with all that describes it, when it is first asked for.
+class WholePlan {
+ public:
+  explicit WholePlan(std::function<std::unique_ptr<const Plan>()> make) : make_(std::move(make)) {}
+  const Plan& get();
+
+ private:
+  std::mutex mutex_;
+  std::function<std::unique_ptr<const Plan>()> make_;
+  std::unique_ptr<const Plan> made_;
+};
+/// Returns the plan with its nodes, groups and texts.
+const Plan& whole_plan(const Plan& plan);
 
 /// Returns the aten ops and source lines of a group for messages and records: "aten.relu, aten.sum (model.py:61)".
 std::string origin_of(const schedule::Schedule& schedule, const schedule::Group& group);

@@ -5,11 +5,14 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <chrono>
 #include <optional>
 #include <type_traits>
 
+#include "csrc/exec/faults.h"
 #include "csrc/exec/fill_plan.h"
 #include "csrc/exec/make_plan.h"
+#include "csrc/exec/tune.h"
 #include "csrc/ir/parse.h"
 #include "csrc/support/build_id.h"
 #include "csrc/support/error.h"
@@ -133,9 +136,25 @@ std::string key_of(const std::string& graph_key, const runtime::Device& device, 
   // What the name and the driver of a device do not determine: a container may have fewer cores, or less memory.
   for (const int64_t number :
        {int64_t{caps.units}, static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(caps.global_bytes))),
-        int64_t{options.most_kept_bytes > 0}})
+        int64_t{options.most_kept_bytes > 0}, int64_t{options.vector_floats}, int64_t{options.units},
+        int64_t{options.schedule.fuse}, int64_t{options.tuned}})
     all += ' ' + std::to_string(number);
+  all += ' ' + options.kernel_family + '\0' + options.disable;
+  if (options.tuned) {
+    const std::shared_ptr<const schedule::Measured> measured = measured_of(device.index());
+    for (const auto& [problem, choice] : measured->choices) all += '\0' + problem + '\0' + choice;
+    for (const std::string& disabled : measured->disabled) all += '\0' + disabled;
+  }
   return runtime::store_prefix(device) + hash_hex(all);
+}
+
+/// True if a plan with these options may be taken from the store. A profile changes texts and limits of kernels.
+bool can_keep(const ir::Graph& graph, const runtime::Device& device, const runtime::BinaryStore& store,
+              const PlanOptions& options) {
+  const bool plain = options.dump_dir.empty() && options.choice.empty() && !options.check && !options.guard_zones &&
+                     options.schedule.alone.empty() && !are_planted();
+  return plain && store.find && store.store && !device.profile() && !build_id().empty() &&
+         std::ranges::none_of(graph.nodes, [](const ir::Node& node) { return node.kind == ir::NodeKind::kCall; });
 }
 
 /// Returns the plan in `text` with programs from the store. Null if one of them is missing, or if the text is no plan.
@@ -154,8 +173,10 @@ std::unique_ptr<Plan> read_plan(const std::string& text, runtime::Device& device
   return plan->programs.size() == plan->launches.size() ? std::move(plan) : nullptr;
 }
 
-/// Keeps a plan in the store if the binaries of its kernels are there.
-void keep_plan(const std::string& key, const Plan& plan, const runtime::BinaryStore& store) {
+}  // namespace
+
+void keep_plan(const Plan& plan, const std::string& graph_key, const runtime::BinaryStore& store, const PlanOptions& options) {
+  if (plan.whole || !can_keep(plan.schedule.graph, *plan.device, store, options)) return;
   const std::string prefix = runtime::store_prefix(*plan.device);
   std::vector<std::string> keys;
   for (const Launch& launch : plan.launches) {
@@ -165,28 +186,28 @@ void keep_plan(const std::string& key, const Plan& plan, const runtime::BinarySt
   Archive archive;
   archive(keys);
   pass(archive, const_cast<Plan&>(plan));  // An archive that writes changes nothing.
-  store.store(key, archive.text());
+  store.store(key_of(graph_key, *plan.device, options), archive.text());
 }
-
-}  // namespace
 
 std::unique_ptr<const Plan> find_or_make_plan(const ir::Graph& graph, const std::string& graph_key, runtime::Device& device,
                                               const runtime::BinaryStore& store, const PlanOptions& options) {
-  // A profile changes texts and limits of kernels.
-  if (!store.find || !store.store || device.profile() || build_id().empty()) return make_plan(graph, device, store, options);
+  if (!can_keep(graph, device, store, options)) return make_plan(graph, device, store, options);
+  const auto begin = std::chrono::steady_clock::now();
   const std::string key = key_of(graph_key, device, options);
   if (const std::string text = store.find(key); !text.empty()) {
     if (std::unique_ptr<Plan> plan = read_plan(text, device, store)) {
       describe_plan(*plan, device, options);
       plan->most_kept_bytes = options.most_kept_bytes;
       for (Launch& launch : plan->launches) launch.name_id = runtime::kernel_name_id(launch.source.name);
+      plan->build_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      plan->whole = std::make_shared<WholePlan>([=, &device] { return make_plan(graph, device, store, options); });
       return plan;
     }
     log_message(LogLevel::kInfo, "exec",
                 "the plan of " + options.label + " is made anew: the stored one lacks kernels or is damaged");
   }
   std::unique_ptr<const Plan> plan = make_plan(graph, device, store, options);
-  keep_plan(key, *plan, store);
+  keep_plan(*plan, graph_key, store, options);
   return plan;
 }
 

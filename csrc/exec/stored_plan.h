@@ -10,12 +10,14 @@
 
 namespace ocl::exec {
 
-/// Returns the plan of a graph without calls, as make_plan does. Takes it from `store` if this build of the library has kept it
-/// there for this device and the binaries of all kernels are there too; otherwise makes it, and keeps it if the store has
-/// these binaries. `graph_key` is equal for equal graphs only. A plan from the store has no nodes, no groups and no texts of
-/// kernels, so it can run, but neither be explained nor recorded nor checked. The store must be trusted: a plan decides where
-/// kernels write.
+/// Returns the plan of a graph, as make_plan does. Takes it from `store` if this build of the library has kept it there for
+/// this device and these options, and the binaries of all kernels are there too; otherwise makes it, and keeps it. `graph_key`
+/// is equal for equal graphs only. A plan from the store can run at once. What describes it is made when it is asked for
+/// (whole_plan). The store must be trusted: a plan decides where kernels write.
 std::unique_ptr<const Plan> find_or_make_plan(const ir::Graph& graph, const std::string& graph_key, runtime::Device& device,
                                               const runtime::BinaryStore& store, const PlanOptions& options);
+/// Keeps a plan that make_plan has made, if the store has the binaries of its kernels. Plans with eager calls, and plans that
+/// are dumped or watched, are not kept.
+void keep_plan(const Plan& plan, const std::string& graph_key, const runtime::BinaryStore& store, const PlanOptions& options);
 
 }  // namespace ocl::exec

@@ -10,6 +10,7 @@
 #include "csrc/exec/fill_plan.h"
 #include "csrc/exec/make_plan.h"
 #include "csrc/exec/render.h"
+#include "csrc/exec/stored_plan.h"
 #include "csrc/exec/tune.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
@@ -80,9 +81,9 @@ py::dict live_counts() {
 }
 
 std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::object>& calls,
-                                const py::dict& options) {
+                                const py::dict& options, const std::string& graph_key) {
   auto result = std::make_shared<PyPlan>();
-  const exec::PlanOptions plan_options = plan_options_from(options);
+  const exec::PlanOptions plan_options = result->options = plan_options_from(options);
   runtime::Device& device = aten::device_at(device_index);
   for (const py::object& call : calls) {
     if (py::isinstance<aten::UserLaunch>(call)) {
@@ -104,9 +105,16 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
     });
   }
   const py::gil_scoped_release release;
-  result->executor =
-      std::make_unique<exec::Executor>(exec::make_plan(graph, device, exec::binary_store(settings().cache), plan_options));
+  const runtime::BinaryStore store = exec::binary_store(settings().cache);
+  result->executor = std::make_unique<exec::Executor>(
+      graph_key.empty() ? exec::make_plan(graph, device, store, plan_options)
+                        : exec::find_or_make_plan(graph, graph_key, device, store, plan_options));
   return result;
+}
+
+void keep(PyPlan& self, const std::string& graph_key) {
+  const py::gil_scoped_release release;
+  exec::keep_plan(self.plan(), graph_key, exec::binary_store(settings().cache), self.options);
 }
 
 std::vector<at::Tensor> run(PyPlan& self, const py::list& args) {
@@ -157,7 +165,7 @@ py::dict kernel_dict(const codegen::KernelSource& source) {
 
 py::list describe(PyPlan& self) {
   py::list result;
-  for (const exec::Launch& launch : self.plan().launches) {
+  for (const exec::Launch& launch : self.whole().launches) {
     py::dict d = kernel_dict(launch.source);
     d["origin"] = launch.origin;
     d["ops"] = launch.ops;
@@ -387,7 +395,8 @@ void bind_exec(py::module_& m) {
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("build_counters", &build_counters);
   e.def("live_counts", &live_counts);
-  e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"));
+  e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"),
+        py::arg("graph_key") = "");
   e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true,
         py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>());
   e.def("kernels", &kernels);
@@ -410,12 +419,13 @@ void bind_exec(py::module_& m) {
   e.def("end_recording", &end_recording, py::arg("recording"));
   py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")
       .def("run", &run, py::arg("args"))
+      .def("keep", &keep, py::arg("graph_key"))
       .def("describe", &describe)
       .def("report", [](PyPlan& self) { return plan_report(*self.executor); })
       .def("timings", &timings)
       .def("output_strides", &output_strides)
-      .def("schedule", [](PyPlan& self) { return schedule::str(self.plan().schedule); })
-      .def_property_readonly("log", [](PyPlan& self) { return self.plan().schedule.log; })
+      .def("schedule", [](PyPlan& self) { return schedule::str(self.whole().schedule); })
+      .def_property_readonly("log", [](PyPlan& self) { return self.whole().schedule.log; })
       .def_property_readonly("arena_bytes", [](PyPlan& self) { return self.executor->state.memory.arena_bytes; })
       .def_property_readonly("launch_count", [](PyPlan& self) { return self.plan().launches.size(); });
 }

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "csrc/exec/executor.h"
+#include "csrc/exec/plan_options.h"
+#include "csrc/python/pch.h"
 #include "csrc/torch/plan_runner.h"
 
 namespace ocl::python {
@@ -12,6 +14,12 @@ namespace ocl::python {
 struct PyPlan {
   std::unique_ptr<exec::Executor> executor;
   const exec::Plan& plan() const { return *executor->plan; }
+  /// The plan with what describes it. Making it may compile kernels; other Python threads run meanwhile.
+  const exec::Plan& whole() const {
+    const pybind11::gil_scoped_release release;
+    return exec::whole_plan(plan());
+  }
+  exec::PlanOptions options;
   std::vector<aten::EagerCall> calls;
 };
 

@@ -20,7 +20,7 @@ using schedule::Neighbour;
 class Reporter {
  public:
   explicit Reporter(const exec::RunState& state)
-      : state_(state), plan_(state.plan), schedule_(plan_.schedule), graph_(plan_.schedule.graph) {
+      : state_(state), plan_(exec::whole_plan(state.plan)), schedule_(plan_.schedule), graph_(plan_.schedule.graph) {
     position_of_.assign(graph_.nodes.size(), -1);
     for (size_t position = 0; position < schedule_.groups.size(); ++position)
       for (const ir::NodeId node : schedule_.groups[position].nodes()) position_of_[node] = static_cast<int>(position);
@@ -185,7 +185,8 @@ class Reporter {
 py::dict plan_report(exec::Executor& executor) {
   std::unique_lock lock(executor.mutex, std::defer_lock);
   {
-    const py::gil_scoped_release release;  // The thread that runs the plan may wait for the GIL.
+    const py::gil_scoped_release release;  // The thread that runs the plan may wait for the GIL, and so may one that builds.
+    exec::whole_plan(*executor.plan);
     lock.lock();
   }
   return Reporter(executor.state).report();

@@ -40,7 +40,10 @@ def build_counters() -> dict[str, Any]: ...  # Keys as in BuildCounters (csrc/ru
 def live_counts() -> dict[str, int]: ...  # Numbers of live plans, eager_plans and programs.
 
 # Compiles a graph. `options`: options of scope "compile" in config.py, and "label".
-def compile(graph: ir.Graph, device_index: int, calls: Sequence[EagerCall], options: Mapping[str, object]) -> Plan: ...
+# `graph_key`: equal for equal graphs only. The plan may come from the cache under this key, and is kept there.
+def compile(
+    graph: ir.Graph, device_index: int, calls: Sequence[EagerCall], options: Mapping[str, object], graph_key: str = ""
+) -> Plan: ...
 
 # Schedule and kernels as text, for a device with these capabilities. No device is needed. `choices`, `disabled`: see set_measured.
 def render(
@@ -122,6 +125,7 @@ class Plan:
     @property
     def launch_count(self) -> int: ...
     def run(self, args: list[Any]) -> list[torch.Tensor]: ...  # Sizes s0, s1, ..., then tensors.
+    def keep(self, graph_key: str) -> None: ...  # Keeps the plan in the cache for compile().
     def describe(self) -> list[dict[str, Any]]: ...  # For each launch: name, kind, text, origin, ops, bytes, flops.
     # Launches with their nodes and neighbours, buffers, memory. Numbers are those of the last call.
     def report(self) -> dict[str, Any]: ...

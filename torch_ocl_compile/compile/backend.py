@@ -171,7 +171,7 @@ def compile_or_raise(
     size = debug.remember(label, fx_nodes, lowered, plan).size()
     times.keep(label, size, plan.timings(), tracing=tracing, lowering=lowering, tuning=tuning)
     body = Body(kind=kind, fx_nodes=fx_nodes, lowered=lowered, settings=settings, strides=plan.output_strides())
-    return CompiledGraph(plan_call(lowered, plan), body=body)
+    return CompiledGraph(plan_call(lowered, plan), body=body, plan=plan)
 
 
 def lazy_negative(gm: torch.fx.GraphModule) -> str:

@@ -29,9 +29,11 @@ def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:
         measure.tune_graph(lowered.graph, device_index(lowered), settings)
 
 
-def make_plan(lowered: Lowered, settings: dict[str, Any], label: str, graph: ir.Graph | None = None) -> Any:
+def make_plan(
+    lowered: Lowered, settings: dict[str, Any], label: str, graph: ir.Graph | None = None, key: str = ""
+) -> Any:
     """Makes a plan. `settings`: options of scope "compile". `label` names the plan in dumps and records. `graph`: runs in
-    place of the lowered one.
+    place of the lowered one. `key`: equal for equal graphs only; the plan may come from the cache then, and is kept there.
     """
     config.configure_core()
     graph, index = graph or lowered.graph, device_index(lowered)
@@ -42,7 +44,7 @@ def make_plan(lowered: Lowered, settings: dict[str, Any], label: str, graph: ir.
 
         check.install()
     try:
-        return _C.exec.compile(graph, index, bound_calls(lowered.calls, index), {**settings, "label": label})
+        return _C.exec.compile(graph, index, bound_calls(lowered.calls, index), {**settings, "label": label}, key)
     except OclError:
         debug.dump(label, "failed_graph.txt", graph.str)
         raise

@@ -1,12 +1,13 @@
 # torch_ocl_compile/compile/stored_plan.py: packs a compiled graph for AOTAutograd's cache, and loads it.
 """An entry has the lowered graph: its recipe, as for eager ops (csrc/torch/recipe.cpp), and the functions of the
-host. A process that loads an entry schedules its graph again and takes the kernels from the cache of binaries. It
-therefore follows measured choices of kernels even if they are newer than the entry.
+host. The schedule is not part of it, because it depends on measured choices of kernels, which may be newer than the entry. It is
+kept beside the kernels, under a key of the entry and of these choices (csrc/exec/stored_plan.h).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import logging
 import pickle
@@ -47,9 +48,10 @@ class Body:
 class CompiledGraph(OutputCode):
     """A compiled graph for AOTAutograd, which calls it with one list. `reason` says why it cannot be stored, or is ""."""
 
-    def __init__(self, run: Boxed, *, body: Body | None = None, reason: str = "") -> None:
+    def __init__(self, run: Boxed, *, body: Body | None = None, plan: Any = None, reason: str = "") -> None:
         self.run: Boxed | None = run
         self.body = body
+        self.plan = plan
         self.reason = reason
         self.stored = b""
         self._boxed_call = True
@@ -66,18 +68,20 @@ class CompiledGraph(OutputCode):
             if self.body is None:
                 raise UnsupportedError(self.reason)
             self.stored = pack(self.body)
+            if self.plan is not None:
+                self.plan.keep(_plan_key(self.stored))
         except Exception as error:
             kind = "" if self.body is None else f"{self.body.kind} "
             log.info("a %sgraph cannot be stored and is compiled in each process: %s", kind, error)
             raise BypassAOTAutogradCache(str(error)) from error
-        self.run = self.body = None
+        self.run = self.body = self.plan = None
 
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         """AOTAutograd calls this on an entry that it has loaded. An error counts as a cache miss, and the graph is
         traced and compiled again."""
         try:
             with _disable_current_modes():
-                self.load(unpack(self.stored))
+                self.load(unpack(self.stored), _plan_key(self.stored))
         except Exception as error:
             log.warning("a stored graph cannot be used and is compiled anew: %s", error)
             raise FXGraphCacheMiss(str(error)) from error
@@ -85,13 +89,13 @@ class CompiledGraph(OutputCode):
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
 
-    def load(self, body: Body) -> None:
-        """Makes a plan of a stored graph."""
+    def load(self, body: Body, key: str) -> None:
+        """Makes a plan of a stored graph, or finds it under its key."""
         loading, watch, lowered = times.since_last_graph(), times.Stopwatch(), body.lowered
         label = debug.next_label(body.kind, loaded=True)
         measure_kernels(lowered, body.settings)
         tuning = watch.lap() if body.settings.get("max_autotune") else 0.0
-        plan = make_plan(lowered, body.settings, label)
+        plan = make_plan(lowered, body.settings, label, key=key)
         if plan.output_strides() != body.strides:
             raise InternalError("its results have other strides than those that were stored")
         for op in lowered.refused:
@@ -144,6 +148,10 @@ def unpack(stored: bytes) -> Body:
     body = pickle.loads(stored)
     assert isinstance(body, Body)
     return body
+
+
+def _plan_key(stored: bytes) -> str:
+    return hashlib.sha256(stored).hexdigest()
 
 
 def _as_text(function: Any) -> HostFunction:

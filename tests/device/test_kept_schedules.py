@@ -1,0 +1,101 @@
+# tests/device/test_kept_schedules.py: a loaded graph takes its schedule and its kernels' texts from the cache.
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from stored_graphs import Counted, assert_same, own_cache  # noqa: F401  (a fixture)
+
+from torch_ocl_compile import _C, config
+from torch_ocl_compile.compile import debug
+from torch_ocl_compile.device.record import record
+
+
+def model() -> torch.nn.Module:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(512, 5)
+    )  # fmt: skip
+
+
+def step(device, compiled=None, **options):
+    """Trains one step. Returns gradients, the launches, the graphs' records and their times."""
+    torch._dynamo.reset()
+    net, x = model().to(device), torch.linspace(-1, 1, 2 * 3 * 8 * 8).view(2, 3, 8, 8).to(device)
+    before = len(torch.ocl.compile_times())
+    with record() as launches, debug.collecting() as graphs:
+        torch.compile(net, backend="ocl", options=options)(x).square().sum().backward()
+    return [p.grad.cpu() for p in net.parameters()], list(launches), graphs, torch.ocl.compile_times()[before:]
+
+
+@pytest.fixture
+def keeps_binaries(ocl_device):
+    """Skips devices whose binaries are not in the cache: their graphs are scheduled in each process."""
+    before, number = _C.exec.build_counters(), random.random()  # A kernel that no cache has.
+    torch.compile(lambda x: x * number, backend="ocl")(torch.ones(3, device=ocl_device))
+    if _C.exec.build_counters()["unkept"] > before["unkept"]:
+        pytest.skip("the runtime keeps its binaries itself")
+    step(ocl_device)
+
+
+def scheduled(times) -> float:
+    assert all(t.loaded for t in times) and len(times) == 2
+    return sum(t.scheduling + t.code_generation for t in times)
+
+
+def test_a_loaded_graph_is_not_scheduled(ocl_device, keeps_binaries):
+    expected = [p.grad for p in cpu_step().parameters()]
+    with Counted() as counted:
+        gradients, launches, graphs, times = step(ocl_device)
+    assert counted.loaded == 2 and scheduled(times) == 0
+    for mine, reference in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(mine.double(), reference, rtol=1e-3, atol=1e-4)
+    assert all(launch.title for launch in launches) and graphs
+
+
+def cpu_step() -> torch.nn.Module:
+    net, x = model().double(), torch.linspace(-1, 1, 2 * 3 * 8 * 8).view(2, 3, 8, 8)
+    net(x.double()).square().sum().backward()
+    return net
+
+
+def test_what_describes_a_plan_is_the_same(ocl_device):
+    first, launches, graphs, _ = step(ocl_device)
+    second, again, loaded, _ = step(ocl_device)
+    assert_same(first, second)
+    assert [launch.title for launch in launches] == [launch.title for launch in again]
+    for mine, other in zip(graphs, loaded, strict=True):
+        assert mine.plan.describe() == other.plan.describe()
+        assert mine.plan.schedule() == other.plan.schedule()
+        assert mine.plan.report() == other.plan.report()
+
+
+def test_a_new_measurement_makes_a_new_schedule(ocl_device, keeps_binaries):
+    index = torch.device(ocl_device).index
+    _C.exec.set_measured(index, {"a problem": "a choice"}, set())
+    try:
+        assert scheduled(step_with_choices(ocl_device)) > 0
+        assert scheduled(step_with_choices(ocl_device)) == 0
+    finally:
+        _C.exec.set_measured(index, {}, set())
+    assert scheduled(step(ocl_device)[3]) == 0
+
+
+def step_with_choices(device):
+    """A step that keeps the choices which the test has set: the device's table would replace them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("torch_ocl_compile.tuning.table.follow", lambda index: None)
+        return step(device)[3]
+
+
+@pytest.mark.parametrize("options", [{"check": True}, {"debug": True}])
+def test_watched_plans_are_made_anew(ocl_device, keeps_binaries, options):
+    step(ocl_device, **options)
+    assert scheduled(step(ocl_device, **options)[3]) > 0
+
+
+def test_dumped_plans_are_made_anew(ocl_device, keeps_binaries, tmp_path):
+    with config.override(dump=str(tmp_path / "dump")):
+        step(ocl_device)
+    assert list((tmp_path / "dump").glob("*.cl"))
