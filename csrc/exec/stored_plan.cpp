@@ -179,9 +179,18 @@ void keep_plan(const Plan& plan, const std::string& graph_key, const runtime::Bi
   if (plan.whole || !can_keep(plan.schedule.graph, *plan.device, store, options)) return;
   const std::string prefix = runtime::store_prefix(*plan.device);
   std::vector<std::string> keys;
+  std::vector<runtime::KernelText> texts;
   for (const Launch& launch : plan.launches) {
     keys.push_back(runtime::kernel_key(prefix, launch.source.name, launch.source.text));
-    if (store.find(keys.back()).empty()) return;
+    texts.push_back({launch.source.name, launch.source.text, launch.origin, launch.source.local});
+  }
+  const auto is_missing = [&](const std::string& kernel) { return store.find(kernel).empty(); };
+  if (std::ranges::any_of(keys, is_missing)) {
+    // Kernels that the process had in memory, from another store or before this one was cleared.
+    runtime::BinaryStore complete = store;
+    complete.complete = true;
+    runtime::build_programs(*plan.device, texts, complete, options.failed_dir);
+    if (std::ranges::any_of(keys, is_missing)) return;
   }
   Archive archive;
   archive(keys);

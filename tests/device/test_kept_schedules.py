@@ -1,22 +1,43 @@
 # tests/device/test_kept_schedules.py: a loaded graph takes its schedule and its kernels' texts from the cache.
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 import torch
-from stored_graphs import Counted, assert_same, own_cache  # noqa: F401  (a fixture)
+from stored_graphs import Counted, assert_same
 
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.device.record import record
 
+_tests = itertools.count(5)
+width = 0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def module_cache(tmp_path_factory):
+    """Gives the module an empty cache. A cache of each test would lack kernels that the process has in memory."""
+    with config.override(cache_dir=str(tmp_path_factory.mktemp("cache"))):
+        config.configure_core()
+        torch._dynamo.reset()
+        yield
+    torch._dynamo.reset()
+    config.configure_core()
+
+
+@pytest.fixture(autouse=True)
+def own_width():
+    """Gives the test's network a size of its own, so that no test finds the graphs of another one."""
+    global width
+    width = next(_tests)
+
 
 def model() -> torch.nn.Module:
     torch.manual_seed(1)
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(512, 5)
-    )  # fmt: skip
+    layers = [torch.nn.Conv2d(3, width, 3, padding=1), torch.nn.BatchNorm2d(width), torch.nn.ReLU(), torch.nn.Flatten()]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(64 * width, width))
 
 
 def step(device, compiled=None, **options):
