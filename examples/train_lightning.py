@@ -6,12 +6,11 @@ import argparse
 import lightning as L
 import torch
 import torch.nn.functional as F
-from lightning.pytorch.strategies import SingleDeviceStrategy
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
-from torch_ocl_compile.lightning import OclAccelerator
+import torch_ocl_compile  # noqa: F401
 
 
 class Digits(L.LightningModule):
@@ -53,7 +52,8 @@ def main():
     if args.device == "cpu":
         where = {"accelerator": "cpu"}
     else:
-        where = {"strategy": SingleDeviceStrategy(args.device, OclAccelerator())}
+        index = torch.device(args.device).index
+        where = {"accelerator": "ocl", "devices": [index or 0]}
         model.compile(backend="ocl")
     trainer = L.Trainer(max_epochs=args.epochs, logger=False, enable_checkpointing=False, **where)
     trainer.fit(model, DataLoader(train, batch_size=64, shuffle=True, drop_last=True))

@@ -1,5 +1,5 @@
-# tests/device/test_lightning.py: OclAccelerator parses devices, refuses a strategy for another device, trains in 16
-# bits and under DDP.
+# tests/device/test_lightning.py: the Trainer takes ocl by itself and by name, in 16 bits and under DDP. OclAccelerator parses
+# devices and refuses a strategy for another device.
 import subprocess
 import sys
 
@@ -63,9 +63,45 @@ def test_devices_are_parsed():
             parse(missing)
 
 
-def test_the_strategy_must_name_the_device(ocl_device):
-    with pytest.raises(MisconfigurationException, match=r"SingleDeviceStrategy\('ocl'"):
-        train(accelerator=OclAccelerator(), devices=1)
+def test_a_strategy_for_another_device_is_refused(ocl_device):
+    with pytest.raises(MisconfigurationException, match="the strategy runs on 'cpu'"):
+        train(strategy=SingleDeviceStrategy("cpu", OclAccelerator()))
+
+
+SETTINGS = {
+    "nothing": lambda: {},
+    "name": lambda: {"accelerator": "ocl"},
+    "name and number": lambda: {"accelerator": "ocl", "devices": 1},
+    "object": lambda: {"accelerator": OclAccelerator(), "devices": [0]},
+}
+
+
+@pytest.mark.usefixtures("selected_devices")
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_trainer_takes_ocl(settings, monkeypatch):
+    # Two devices alike would make two processes.
+    monkeypatch.setattr(OclAccelerator, "auto_device_count", staticmethod(lambda: 1))
+    model = train(**SETTINGS[settings]())
+    assert model.seen == {("ocl", torch.float32)}
+
+
+def test_the_cpu_is_used_if_it_is_named():
+    assert train(accelerator="cpu").seen == {("cpu", torch.float32)}
+    assert train(strategy=SingleDeviceStrategy("cpu")).seen == {("cpu", torch.float32)}
+
+
+@pytest.mark.usefixtures("selected_devices")
+def test_auto_takes_devices_that_are_alike(monkeypatch):
+    names = ["a", "a", "b", "a"]
+    properties = type("Properties", (), {})
+    monkeypatch.setattr(torch.ocl, "device_count", lambda: len(names))
+    monkeypatch.setattr(torch.ocl, "get_device_properties", lambda i: setattr(p := properties(), "name", names[i]) or p)
+    assert OclAccelerator.auto_device_count() == 2
+
+
+def test_mixed_precision_of_the_trainer(ocl_device):
+    model = train(accelerator="ocl", devices=[torch.device(ocl_device).index], precision="bf16-mixed")
+    assert model.seen == {("ocl", torch.bfloat16)}
 
 
 @pytest.mark.parametrize("precision, dtype", [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])
@@ -81,17 +117,12 @@ def test_mixed_precision(precision, dtype, ocl_device):
 
 
 DDP = """
-from test_lightning import L, QUIET, Line, OclAccelerator
+from test_lightning import L, QUIET, Line
 import torch
-from lightning.pytorch.strategies import DDPStrategy
-
-class OclDDPStrategy(DDPStrategy):  # as in docs/libraries.md
-    def determine_ddp_device_ids(self):
-        return None
 
 torch.manual_seed(0)
 model = Line()
-trainer = L.Trainer(accelerator=OclAccelerator(), devices=[0, 0], strategy=OclDDPStrategy(), **QUIET)
+trainer = L.Trainer(accelerator="ocl", devices=[0, 0], strategy="ddp", **QUIET)
 trainer.fit(model, torch.utils.data.DataLoader(torch.randn(32, 3), batch_size=8))
 print("RANK", trainer.global_rank, *(x for p in model.parameters() for x in p.flatten().tolist()), flush=True)
 """

@@ -81,6 +81,7 @@ def register() -> None:
     _when_imported("torch.nn.parallel.comm", _register_data_parallel)
     _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
     _when_imported("accelerate.state", _register_accelerate)
+    _when_imported("lightning.pytorch.trainer.connectors.accelerator_connector", _register_lightning)
     atexit.register(_end)
     _registered = True
 
@@ -210,6 +211,12 @@ def _register_accelerate(module: ModuleType) -> None:
     from torch_ocl_compile.device import accelerate
 
     accelerate.register_with(module)
+
+
+def _register_lightning(module: ModuleType) -> None:
+    from torch_ocl_compile.device import lightning_trainer
+
+    lightning_trainer.register_with(module)
 
 
 def _register_parallel_apply(module: ModuleType) -> None:
