@@ -7,9 +7,11 @@
 #include <type_traits>
 
 #include "csrc/exec/make_plan.h"
+#include "csrc/exec/stored_plan.h"
 #include "csrc/ir/parse.h"
 #include "csrc/ir/verify.h"
 #include "csrc/support/compiler_crash.h"
+#include "csrc/support/hash.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -155,12 +157,22 @@ bool Recipe::Conditions::hold(const Leaves& leaves) const {
          std::all_of(sizes.begin(), sizes.end(), [&](const ir::IndexExpr& e) { return ir::evaluate(e, value_of) >= 0; });
 }
 
+namespace {
+
+// To schedule fewer nodes takes no longer than to read a schedule. An optimizer has several nodes for each parameter.
+constexpr size_t kLeastKept = 32;
+
+}  // namespace
+
 void make_plan(Recipe& recipe, const std::string& op, const runtime::BinaryStore& binaries, exec::PlanOptions options) {
   options.label = recipe.label;
   options.op = op.substr(0, op.find('.'));
   try {
+    const ir::Graph graph = std::exchange(recipe.graph, {});
+    runtime::Device& device = device_at(recipe.device);
     recipe.executor = std::make_shared<exec::Executor>(
-        exec::make_plan(std::exchange(recipe.graph, {}), device_at(recipe.device), binaries, options));
+        graph.nodes.size() < kLeastKept ? exec::make_plan(graph, device, binaries, options)
+                                        : exec::find_or_make_plan(graph, hash_hex(graph.str()), device, binaries, options));
   } catch (const CompilerCrash& crash) {
     recipe.kind = Recipe::Kind::kNoKernels;
     recipe.reason = std::string("CompilerCrashError: ") + crash.what();

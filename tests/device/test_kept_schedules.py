@@ -103,6 +103,30 @@ def test_a_new_measurement_makes_a_new_schedule(ocl_device, keeps_binaries):
     assert scheduled(step(ocl_device)[3]) == 0
 
 
+def test_the_plan_of_an_optimizer_is_kept(ocl_device, keeps_binaries):
+    """Forty parameters are more nodes than are scheduled in each process."""
+    starts = [torch.linspace(-1, 1, 200 + n) for n in range(40)]
+
+    def two_steps():
+        weights = [torch.nn.Parameter(start.to(ocl_device)) for start in starts]
+        optimizer = torch.optim.SGD(weights, lr=0.5, momentum=0.5, fused=True)
+        for _ in range(2):
+            for weight in weights:
+                weight.grad = weight.detach() * 2
+            optimizer.step()
+        return [weight.detach().cpu() for weight in weights]
+
+    first = two_steps()
+    _C.forget_eager_plans()
+    stores = _C.exec.cache_stats()["stores"]
+    assert_same(first, two_steps())
+    assert _C.exec.cache_stats()["stores"] == stores, "the kept plan was not found"
+    for weight, start in zip(
+        first, starts, strict=True
+    ):  # The first step makes all weights 0, the second one adds momentum.
+        torch.testing.assert_close(weight, -0.5 * start)
+
+
 def step_with_choices(device):
     """A step that keeps the choices which the test has set: the device's table would replace them."""
     with pytest.MonkeyPatch.context() as patched:
