@@ -36,9 +36,11 @@ Engines& engines() {
   return *instance;
 }
 
+/// Batches are dropped without a lock: their tensors may belong to Python, and a thread that has Python's lock may want ours.
 void tell_engines(runtime::Queue& queue) {
+  std::vector<NcclEngine::Batches> told;
   const std::lock_guard lock(engines().mutex);
-  for (NcclEngine* engine : engines().all) engine->expect_wait(queue);
+  for (NcclEngine* engine : engines().all) told.push_back(engine->expect_wait(queue));
 }
 
 size_t span_bytes(const Span& span) { return static_cast<size_t>(span.count) * span.element_bytes(); }
@@ -142,9 +144,9 @@ void NcclEngine::submit(const std::vector<JobPtr>& jobs) {
   if (batch->error) std::rethrow_exception(batch->error);
 }
 
-void NcclEngine::expect_wait(runtime::Queue& queue) {
-  if (&queue.device() != &device_.info()) return;
-  std::deque<BatchPtr> unfinished;
+NcclEngine::Batches NcclEngine::expect_wait(runtime::Queue& queue) {
+  if (&queue.device() != &device_.info()) return {};
+  Batches unfinished;
   bool is_news = false;
   {
     const std::lock_guard lock(mutex_);
@@ -154,7 +156,7 @@ void NcclEngine::expect_wait(runtime::Queue& queue) {
   }
   for (const BatchPtr& batch : unfinished)
     for (const JobPtr& job : batch->jobs) job->work->add_waiting(queue);
-  if (!is_news) return;
+  if (!is_news) return unfinished;
   // The events are those before the wait, which is enqueued after this call.
   const std::lock_guard lock(mutex_);
   for (const BatchPtr& batch : inbox_) {
@@ -162,6 +164,7 @@ void NcclEngine::expect_wait(runtime::Queue& queue) {
     batch->before = device_.work_so_far();
     batch->is_wanted = true;
   }
+  return unfinished;
 }
 
 void NcclEngine::set_timeout(std::chrono::milliseconds timeout) {
@@ -205,7 +208,8 @@ bool NcclEngine::advance() { return end_first() || start_next(); }
 
 bool NcclEngine::end_first() {
   if (started_.empty()) return false;
-  Batch& first = *started_.front();
+  const BatchPtr held = started_.front();  // Dropped without the mutex, see tell_engines().
+  Batch& first = *held;
   if (!first.done->complete()) {
     communicator_->check_running();
     give_up_if_hopeless();

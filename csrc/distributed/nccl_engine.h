@@ -32,13 +32,15 @@ class NcclEngine final : public EngineThread {
   void submit(const std::vector<JobPtr>& jobs) override;
   void set_timeout(std::chrono::milliseconds timeout) override;
   runtime::Device& device() const { return device_; }
-  /// `queue` will wait for something that may be a result of this group.
-  void expect_wait(runtime::Queue& queue);
+  struct Batch;
+  using BatchPtr = std::shared_ptr<Batch>;
+  using Batches = std::deque<BatchPtr>;
+  /// `queue` will wait for something that may be a result of this group. Returns the batches that were told, which the caller
+  /// may own last.
+  Batches expect_wait(runtime::Queue& queue);
 
  private:
   struct Copy;
-  struct Batch;
-  using BatchPtr = std::shared_ptr<Batch>;
   using Events = std::vector<runtime::EventHandle>;
   void run() override;
   bool advance();

@@ -7,6 +7,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed import _functional_collectives as collectives
+from torch.distributed import pipelining
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -318,3 +319,29 @@ def check_sync_batch_norm(me):
         pairs += [(ours.running_mean, reference.running_mean), (ours.running_var, reference.running_var)]
         for mine, theirs in pairs:
             assert_close(mine.detach().cpu(), theirs.detach(), rtol=1e-4, atol=1e-4)
+
+
+def check_pipelining(me):
+    """Each rank has one stage. The losses and gradients are those of all stages in one process."""
+    parts = [nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(me.size)]
+    whole = nn.Sequential(*copy.deepcopy(parts))
+    x, y = torch.randn(8, 6), torch.randn(8, 6)
+    loss = nn.functional.mse_loss(whole(x), y)
+    loss.backward()
+    for schedule_of in (pipelining.ScheduleGPipe, pipelining.Schedule1F1B):
+        for compiled in (False, True):
+            part = copy.deepcopy(parts[me.rank]).to(me.device)
+            module = torch.compile(part, backend="ocl") if compiled else part
+            stage = pipelining.PipelineStage(module, me.rank, me.size, me.device)
+            schedule = schedule_of(stage, n_microbatches=4, loss_fn=nn.functional.mse_loss)
+            for _ in range(2):
+                part.zero_grad()
+                losses = []
+                given = (x.to(me.device),) if me.rank == 0 else ()
+                last = {"target": y.to(me.device), "losses": losses} if me.rank == me.size - 1 else {}
+                result = schedule.step(*given, **last)
+                if last:
+                    assert_close(torch.stack(losses).mean().cpu(), loss.detach())
+                    assert_close(result.cpu(), whole(x).detach())
+                for mine, expected in zip(part.parameters(), whole[me.rank].parameters(), strict=True):
+                    assert_close(mine.grad.cpu(), expected.grad)

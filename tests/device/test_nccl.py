@@ -62,10 +62,12 @@ def test_nccl(nccl, check):
     assert nccl[check] == "", nccl[check]
 
 
-@SWEEP
-def test_training(start):
-    """Runs the checks of DistributedDataParallel, FSDP2, DTensor and compiled graphs."""
-    outcome, _ = start("distributed_training", TRAINING)
+@pytest.mark.parametrize(
+    "checks", [["check_fsdp2_of_a_gpt", "check_compiled_ddp"], pytest.param(TRAINING, marks=SWEEP)], ids=["some", "all"]
+)
+def test_training(start, checks):
+    """Runs the checks of DistributedDataParallel, FSDP2, DTensor, pipelines and compiled graphs."""
+    outcome, _ = start("distributed_training", checks)
     assert not any(outcome.values()), outcome
 
 

@@ -86,10 +86,12 @@ def exists(name: str) -> bool:
 
 
 def defines(module: str, names: list[str]) -> bool:
-    """True if the module's text defines the name. The module is not imported, because it needs another package."""
+    """True if the module's text defines or imports the name. The module is not imported, because it needs another package."""
     path = ROOT / f"{module.replace('.', '/')}.py"
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return not names or any(isinstance(node, ast.ClassDef) and [node.name] == names for node in tree.body)
+    found = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    found |= {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return not names or (len(names) == 1 and names[0] in found)
 
 
 def missing_variables(text: str) -> set[str]:
