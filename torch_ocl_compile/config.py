@@ -130,6 +130,14 @@ option(
     least=1,
 )
 option(
+    "enqueue_threads",
+    str,
+    "never",
+    "Whether a thread enqueues the launches of compiled graphs while Python goes on. auto: on devices that do not compute on the "
+    "host's cores, for graphs with more than a few launches. An error of such a launch is raised by the next call that uses the stream.",
+    choices=("auto", "never", "always"),
+)
+option(
     "progress",
     bool,
     True,
@@ -339,6 +347,7 @@ def configure_core() -> None:
         str(get("dump")),
     )
     _C.exec.configure_builds(int(get("build_workers")), 1000 * int(get("build_timeout_s")))
+    _C.exec.configure_enqueue_threads(str(get("enqueue_threads")))
     _C.exec.show_build_progress(bool(get("progress")))
     if settings != _configured:
         _C.exec.configure(*settings)

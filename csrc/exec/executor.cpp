@@ -2,7 +2,9 @@
 #include "csrc/exec/executor.h"
 
 #include <atomic>
+#include <cstring>
 #include <set>
+#include <utility>
 
 #include "csrc/exec/launch_info.h"
 #include "csrc/exec/observers.h"
@@ -91,7 +93,26 @@ runtime::Location locate(const RunState& state, const Memory& memory, const Buff
   return at;
 }
 
-void patch(RunState& state, size_t index, const Memory& memory) {
+/// Where a run's commands go: to the queue, or to its thread.
+struct Target {
+  runtime::Queue& queue;
+  bool posts = false;
+
+  /// Sets an argument of eight bytes: a cl_mem or a number.
+  template <class Value>
+  void set_argument(cl_kernel kernel, int slot, Value value, const std::string& name) const {
+    static_assert(sizeof value == sizeof(uint64_t));
+    if (posts) {
+      runtime::PostedCommand command{.kind = runtime::PostedCommand::Kind::kArgument, .kernel = kernel};
+      command.slot = static_cast<cl_uint>(slot);
+      std::memcpy(command.value.data(), &value, sizeof value);
+      return queue.post(command);
+    }
+    OCL_CHECK(clSetKernelArg(kernel, static_cast<cl_uint>(slot), sizeof value, &value), name);
+  }
+};
+
+void patch(RunState& state, size_t index, const Memory& memory, const Target& target) {
   const Launch& planned = state.plan.launches[index];
   LaunchState& launch = state.launches[index];
   for (size_t i = 0; i < planned.buffers.size(); ++i) {
@@ -100,14 +121,13 @@ void patch(RunState& state, size_t index, const Memory& memory) {
     const cl_ulong offset =
         at.offset_bytes / static_cast<size_t>(source.element_bytes) + static_cast<cl_ulong>(launch.offsets[i]);
     LaunchState::Bound& bound = launch.bound[i];
-    const cl_uint slot = static_cast<cl_uint>(source.slot);
     if (bound.mem != at.mem || at.mem == nullptr) {
-      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(cl_mem), &at.mem), planned.source.name);
+      target.set_argument(launch.kernel.get(), source.slot, at.mem, planned.source.name);
       bound.mem = at.mem;
       bound.offset = ~offset;
     }
     if (bound.offset != offset) {
-      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot + 1, sizeof(offset), &offset), planned.source.name);
+      target.set_argument(launch.kernel.get(), source.slot + 1, offset, planned.source.name);
       bound.offset = offset;
     }
   }
@@ -115,12 +135,34 @@ void patch(RunState& state, size_t index, const Memory& memory) {
 
 std::atomic<bool> g_skipped{false};
 
-void enqueue(RunState& state, size_t index, runtime::Queue& queue) {
+void enqueue(RunState& state, size_t index, const Target& target) {
   if (g_skipped.load(std::memory_order_relaxed)) return;
   const Launch& planned = state.plan.launches[index];
   LaunchState& launch = state.launches[index];
+  if (target.posts)
+    return target.queue.post({.kind = runtime::PostedCommand::Kind::kLaunch,
+                              .name_id = planned.name_id,
+                              .kernel = launch.kernel.get(),
+                              .global = &launch.global,
+                              .local = &planned.source.local});
   if (runtime::wanted() && !launch.info) launch.info = launch_info(state, index);
-  queue.launch(launch.kernel.get(), 3, launch.global, planned.source.local, nullptr, planned.name_id, launch.info);
+  target.queue.launch(launch.kernel.get(), 3, launch.global, planned.source.local, nullptr, planned.name_id, launch.info);
+}
+
+/// Chooses where the commands of a run go.
+Target target_of(Executor& executor, runtime::Queue& queue) {
+  RunState& state = executor.state;
+  const Target target{queue, executor.observers.empty() && queue.may_post(executor.plan->launches.size())};
+  if (state.posted_to != nullptr && (state.posted_to != &queue || !target.posts)) {
+    runtime::Queue& other = *std::exchange(state.posted_to, nullptr);
+    other.drain();  // Its thread may still set arguments.
+    if (other.posted_failures() != state.failures) state.forget_arguments();
+  }
+  if (!target.posts) return target;
+  if (state.posted_to != nullptr && queue.posted_failures() != state.failures) state.forget_arguments();
+  state.posted_to = &queue;
+  state.failures = queue.posted_failures();
+  return target;
 }
 
 void* address_of(const RunState& state, const Memory& memory, const std::vector<void*>& inputs,
@@ -148,8 +190,8 @@ void wait_for_writers(const Plan& plan, const Memory& memory, runtime::Queue& qu
 }
 
 /// Returns the results of the kept steps. If the results of an earlier call are out of date, enqueues their computation.
-std::shared_ptr<Kept> kept_results(Executor& executor, Memory& memory, const std::vector<void*>& inputs,
-                                   runtime::Queue& queue) {
+std::shared_ptr<Kept> kept_results(Executor& executor, Memory& memory, const std::vector<void*>& inputs, const Target& target) {
+  runtime::Queue& queue = target.queue;
   const Plan& plan = *executor.plan;
   runtime::Allocator& allocator = plan.device->allocator();
   Kept::Key key;
@@ -172,8 +214,8 @@ std::shared_ptr<Kept> kept_results(Executor& executor, Memory& memory, const std
   for (const Step& step : plan.steps) {
     const auto launch = static_cast<size_t>(step.launch);
     if (!step.kept || executor.state.launches[launch].empty) continue;
-    patch(executor.state, launch, memory);
-    enqueue(executor.state, launch, queue);
+    patch(executor.state, launch, memory, target);
+    enqueue(executor.state, launch, target);
   }
   kept->computed(queue);
   // The process keeps too much already, so these results serve this call only.
@@ -190,7 +232,7 @@ struct Run {
   const Memory& memory;
   const std::vector<void*>&inputs, &outputs;
   const CallHandler& call;
-  runtime::Queue& queue;
+  const Target& target;
 };
 
 void run_call(const Run& run, const ir::Node& node) {
@@ -220,13 +262,13 @@ void run_step(const Run& run, const Step& step) {
   if (step.launch == ir::kNone) return run_call(run, run.state.plan.schedule.graph.nodes[step.call]);
   const auto launch = static_cast<size_t>(step.launch);
   if (run.state.launches[launch].empty || step.kept) return;
-  patch(run.state, launch, run.memory);
-  enqueue(run.state, launch, run.queue);
+  patch(run.state, launch, run.memory, run.target);
+  enqueue(run.state, launch, run.target);
 }
 
 /// Runs the steps with the observers around each of them.
 void run_observed(const Run& run, const std::vector<std::shared_ptr<Observer>>& observers) {
-  const RunMemory memory{run.inputs, run.outputs, run.memory.arena_address, run.queue.stream()};
+  const RunMemory memory{run.inputs, run.outputs, run.memory.arena_address, run.target.queue.stream()};
   for (const auto& observer : observers) observer->begin(memory);
   for (size_t i = 0; i < run.state.plan.steps.size(); ++i) {
     for (const auto& observer : observers) observer->before(static_cast<int>(i));
@@ -247,8 +289,13 @@ Executor::Executor(std::unique_ptr<const Plan> of) : plan(std::move(of)), state(
   observers = observers_of(state);
 }
 
+Executor::~Executor() {
+  if (state.posted_to != nullptr) state.posted_to->drain();  // Its thread may still use the kernels.
+}
+
 void bind_symbols(RunState& state, const std::vector<int64_t>& symbols) {
   if (state.bound && state.symbols == symbols) return;
+  if (state.posted_to != nullptr) state.posted_to->drain();  // Its thread reads sizes of launches.
   const Plan& plan = state.plan;
   state.bound = false;
   state.symbols = symbols;
@@ -271,6 +318,7 @@ void run(Executor& executor, const std::vector<void*>& inputs, const std::vector
   OCL_ASSERT(state.bound, "run before bind_symbols");
   runtime::Allocator& allocator = plan.device->allocator();
   runtime::Queue& queue = plan.device->queue(stream);
+  const Target target = target_of(executor, queue);
   Memory memory;
   memory.inputs = allocator.use(inputs, stream);
   memory.outputs = allocator.use(outputs, stream);
@@ -299,13 +347,16 @@ void run(Executor& executor, const std::vector<void*>& inputs, const std::vector
     memory.arena_address = static_cast<char*>(arena.address);
   }
   std::shared_ptr<Kept> kept;  // Alive until everything is enqueued.
-  if (plan.kept_size_bytes > 0) kept = kept_results(executor, memory, inputs, queue);
-  const Run this_run{state, memory, inputs, outputs, call, queue};
+  if (plan.kept_size_bytes > 0) kept = kept_results(executor, memory, inputs, target);
+  const Run this_run{state, memory, inputs, outputs, call, target};
   if (executor.observers.empty() || launches_skipped())
     for (const Step& step : plan.steps) run_step(this_run, step);
   else
     run_observed(this_run, executor.observers);
-  queue.flush();
+  if (target.posts)
+    queue.post({.kind = runtime::PostedCommand::Kind::kFlush});
+  else
+    queue.flush();
 }
 
 }  // namespace ocl::exec

@@ -26,6 +26,9 @@ using CallHandler =
 /// A plan and what its runs leave for the next one. Calls hold `mutex`, because a cl_kernel stores its arguments.
 struct Executor {
   explicit Executor(std::unique_ptr<const Plan> of);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
   const std::unique_ptr<const Plan> plan;
   std::mutex mutex;
   RunState state;

@@ -19,6 +19,10 @@ int64_t bytes_of(const RunState& state, ir::BufferId id) {
 
 }  // namespace
 
+void RunState::forget_arguments() {
+  for (LaunchState& launch : launches) launch.bound.assign(launch.bound.size(), LaunchState::Bound{});
+}
+
 int64_t value_of(const RunState& state, const ir::IndexExpr& expr) {
   if (expr.is_const()) return expr.constant();
   return ir::evaluate(expr, [&](ir::Symbol s) -> int64_t {

@@ -7,6 +7,7 @@
 
 #include "csrc/exec/plan.h"
 #include "csrc/runtime/history.h"
+#include "csrc/runtime/queue.h"
 
 namespace ocl::exec {
 
@@ -33,8 +34,13 @@ struct LaunchState {
 
 struct RunState {
   explicit RunState(const Plan& of) : plan(of) {}
+  /// Makes the next call set all arguments again.
+  void forget_arguments();
   const Plan& plan;
   std::vector<LaunchState> launches;
+  // The queue whose thread may still work on this state, or null, and its failures when the last run began.
+  runtime::Queue* posted_to = nullptr;
+  uint64_t failures = 0;
   // Values for the size symbols of the last call:
   bool bound = false;
   std::vector<int64_t> symbols;

@@ -387,6 +387,15 @@ void bind_exec(py::module_& m) {
       },
       py::arg("workers"), py::arg("longest_ms"), py::arg("worker") = "");
   e.def("show_build_progress", &runtime::show_build_progress, py::arg("shown"));
+  e.def(
+      "configure_enqueue_threads",
+      [](const std::string& allowed) {
+        using runtime::EnqueueThreads;
+        runtime::set_enqueue_threads(allowed == "always"  ? EnqueueThreads::kAlways
+                                     : allowed == "never" ? EnqueueThreads::kNever
+                                                          : EnqueueThreads::kAuto);
+      },
+      py::arg("allowed"));
   e.def("skip_launches", &exec::skip_launches, py::arg("skipped"));
   e.def("launches_skipped", &exec::launches_skipped);
   bind_cache(e);

@@ -2,6 +2,7 @@
 #include "csrc/runtime/queue.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -19,6 +20,7 @@ struct KernelNames {
 };
 
 std::atomic<void (*)(Queue&)> g_observer{nullptr};
+std::atomic<EnqueueThreads> g_threads{EnqueueThreads::kAuto};
 
 KernelNames& names() {
   static auto* names = new KernelNames;
@@ -67,6 +69,7 @@ Queue::Queue(const DeviceInfo& device, int stream, int priority) : device_(devic
 void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   check_usable();
+  settle();
   NotedCommand noted(CommandType::kUpload, device_.index, stream_);
   const cl_int status = clEnqueueWriteBuffer(queue_.get(), dst, blocking, dst_offset, bytes, src, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueWriteBuffer", std::to_string(bytes) + " bytes");
@@ -77,6 +80,7 @@ void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, 
 void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   check_usable();
+  settle();
   NotedCommand noted(CommandType::kDownload, device_.index, stream_);
   const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
@@ -88,6 +92,7 @@ void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool bl
 void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
   if (bytes == 0 || (src == dst && src_offset == dst_offset)) return;
   check_usable();
+  settle();
   NotedCommand noted(CommandType::kCopy, device_.index, stream_);
   const cl_int status = clEnqueueCopyBuffer(queue_.get(), src, dst, src_offset, dst_offset, bytes, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueCopyBuffer", std::to_string(bytes) + " bytes");
@@ -98,6 +103,14 @@ void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, s
 void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event) {
   if (bytes == 0) return;
   check_usable();
+  if (event == nullptr && pattern_bytes <= sizeof PostedCommand::value && has_posted() && may_post(1)) {
+    PostedCommand command{.kind = PostedCommand::Kind::kFill, .bytes_of_pattern = pattern_bytes, .memory = dst};
+    std::memcpy(command.value.data(), pattern, pattern_bytes);
+    command.offset = offset;
+    command.bytes = bytes;
+    return post(command);
+  }
+  settle();
   NotedCommand noted(CommandType::kFill, device_.index, stream_);
   const cl_int status =
       clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, noted.event(event));
@@ -116,17 +129,89 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
     }
   if (device_.profile) check_launch(device_, kernel_text(kernel), dims, local);
   check_usable();
+  settle();
   NotedCommand noted(CommandType::kLaunch, device_.index, stream_);
+  launch_now(kernel, dims, global, local, noted.event(event), name_id);
+  enqueued_.fetch_add(1);
+  if (noted.noted()) noted.done(0, info ? info : unknown_launch(kernel, global, local));
+}
+
+bool Queue::may_post(size_t launches) const {
+  constexpr size_t kFewLaunches = 8;
+  if (device_.profile || wanted()) return false;
+  switch (g_threads.load(std::memory_order_relaxed)) {
+    case EnqueueThreads::kNever:
+      return false;
+    case EnqueueThreads::kAlways:
+      return true;
+    case EnqueueThreads::kAuto:
+      break;
+  }
+  return !device_.caps.is_cpu && (launches > kFewLaunches || has_posted());
+}
+
+void Queue::post(const PostedCommand& command) {
+  check_usable();
+  std::call_once(thread_made_, [&] {
+    thread_.store(new EnqueueThread([this](const PostedCommand& posted) { enqueue(posted); }), std::memory_order_release);
+  });
+  thread_.load(std::memory_order_acquire)->post(command);
+  if (command.kind != PostedCommand::Kind::kArgument && command.kind != PostedCommand::Kind::kFlush) enqueued_.fetch_add(1);
+}
+
+bool Queue::has_posted() const noexcept {
+  const EnqueueThread* thread = thread_.load(std::memory_order_acquire);
+  return thread != nullptr && thread->is_busy();
+}
+
+void Queue::drain() noexcept {
+  if (EnqueueThread* thread = thread_.load(std::memory_order_acquire)) thread->drain();
+}
+
+void Queue::settle() {
+  EnqueueThread* thread = thread_.load(std::memory_order_acquire);
+  if (thread == nullptr) return;
+  thread->drain();
+  thread->raise_failure();
+}
+
+uint64_t Queue::posted_failures() const noexcept {
+  const EnqueueThread* thread = thread_.load(std::memory_order_acquire);
+  return thread == nullptr ? 0 : thread->failures();
+}
+
+void Queue::enqueue(const PostedCommand& command) {
+  check_usable();
+  cl_int status = CL_SUCCESS;
+  switch (command.kind) {
+    case PostedCommand::Kind::kArgument:
+      status = clSetKernelArg(command.kernel, command.slot, sizeof command.value[0], command.value.data());
+      if (status != CL_SUCCESS) raise(status, "clSetKernelArg", "kernel " + kernel_text(command.kernel));
+      return;
+    case PostedCommand::Kind::kLaunch:
+      return launch_now(command.kernel, 3, *command.global, *command.local, nullptr, command.name_id);
+    case PostedCommand::Kind::kFill:
+      status = clEnqueueFillBuffer(queue_.get(), command.memory, command.value.data(), command.bytes_of_pattern, command.offset,
+                                   command.bytes, 0, nullptr, nullptr);
+      if (status != CL_SUCCESS) raise(status, "clEnqueueFillBuffer", std::to_string(command.bytes) + " bytes");
+      return;
+    case PostedCommand::Kind::kFlush:
+      status = clFlush(queue_.get());
+      if (status != CL_SUCCESS) raise(status, "clFlush", "");
+      return;
+  }
+}
+
+void Queue::launch_now(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
+                       cl_event* event, int name_id) {
   const cl_int status = clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(),
-                                               local[0] == 0 ? nullptr : local.data(), 0, nullptr, noted.event(event));
+                                               local[0] == 0 ? nullptr : local.data(), 0, nullptr, event);
   if (status != CL_SUCCESS)
     raise(status, "clEnqueueNDRangeKernel",
           "kernel " + kernel_text(kernel) + ", global " + sizes_text(dims, global) + ", local " + sizes_text(dims, local));
-  enqueued_.fetch_add(1);
   const unsigned position = launched_.load(std::memory_order_relaxed);
   last_[position % last_.size()].store(name_id, std::memory_order_relaxed);
   launched_.store(position + 1, std::memory_order_relaxed);
-  if (noted.noted()) noted.done(0, info ? info : unknown_launch(kernel, global, local));
 }
 
 void Queue::follow(cl_event event) {
@@ -147,6 +232,7 @@ EventHandle Queue::followed() {
 
 EventHandle Queue::marker() {
   check_usable();
+  settle();
   if (follows_) return followed();
   cl_event event = nullptr;
   cl_int status = clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &event);
@@ -168,10 +254,13 @@ EventHandle Queue::last_work() {
   return EventHandle(last_work_.get());
 }
 
+void set_enqueue_threads(EnqueueThreads allowed) noexcept { g_threads = allowed; }
+
 void Queue::observe_waits(void (*observer)(Queue& queue)) noexcept { g_observer = observer; }
 
 void Queue::wait_for(cl_event event) {
   check_usable();
+  settle();
   if (auto* observer = g_observer.load(std::memory_order_acquire); observer && !apart_) observer(*this);
   NotedCommand noted(CommandType::kStreamWait, device_.index, stream_);
   const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, noted.event());
@@ -181,12 +270,14 @@ void Queue::wait_for(cl_event event) {
 }
 
 void Queue::flush() {
+  settle();
   const cl_int status = clFlush(queue_.get());
   if (status != CL_SUCCESS) raise(status, "clFlush", "");
 }
 
 void Queue::finish() {
   check_usable();
+  settle();
   const uint64_t position = enqueued_.load();
   NotedCommand noted(CommandType::kQueueFinish, device_.index, stream_);
   cl_int status = CL_SUCCESS;
@@ -227,6 +318,8 @@ bool Queue::idle() {
 
 bool Queue::finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
   try {
+    if (EnqueueThread* thread = thread_.load(std::memory_order_acquire)) thread->drain(deadline);
+    if (has_posted()) return false;
     const uint64_t position = enqueued_.load();
     if (position == finished_.load()) return true;
     const EventHandle last = marker();

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 
 #include "csrc/runtime/device_info.h"
+#include "csrc/runtime/enqueue_thread.h"
 #include "csrc/runtime/history.h"
 
 namespace ocl::runtime {
@@ -38,6 +40,19 @@ class Queue {
   /// `info` describes the launch in recordings.
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
               cl_event* event = nullptr, int name_id = 0, const LaunchInfoPtr& info = nullptr);
+  /// True if a graph with so many launches may post them: threads may enqueue for this device, nothing records commands, and
+  /// there are more than a few, or earlier ones wait anyway. The thread needs some time to wake.
+  bool may_post(size_t launches) const;
+  /// Leaves a command to the queue's thread, which enqueues it in its turn. All other calls first wait for posted commands, and
+  /// throw the error of a posted command that failed.
+  void post(const PostedCommand& command);
+  /// True if a posted command is not enqueued yet.
+  bool has_posted() const noexcept;
+  /// Waits until all posted commands are enqueued. settle() throws the error of one that failed.
+  void drain() noexcept;
+  void settle();
+  /// Number of posted commands that failed so far. The arguments that they set, and those after them, are unset.
+  uint64_t posted_failures() const noexcept;
   EventHandle marker();  // Returns an event that completes when everything enqueued before it has.
   /// Returns a marker after all work so far. Returns the last marker again if nothing was enqueued since.
   EventHandle last_work();
@@ -65,6 +80,10 @@ class Queue {
   bool finish_before(std::chrono::steady_clock::time_point deadline) noexcept;
 
  private:
+  /// Enqueues a posted command. No recording notes it, because none was open when it was posted.
+  void enqueue(const PostedCommand& command);
+  void launch_now(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
+                  cl_event* event, int name_id);
   [[noreturn]] void raise(cl_int status, const char* call, const std::string& detail);
   void check_usable() const;
   void raise_deferred();
@@ -79,6 +98,8 @@ class Queue {
   std::atomic<unsigned> launched_{0};
   // Number of enqueued commands, and how many of them a finish() has waited for.
   std::atomic<uint64_t> enqueued_{0}, finished_{0};
+  std::once_flag thread_made_;
+  std::atomic<EnqueueThread*> thread_{nullptr};  // Made when the first command is posted, and never destroyed.
   std::mutex last_work_mutex_;
   EventHandle last_work_;
   std::mutex followed_mutex_;
@@ -89,5 +110,10 @@ class Queue {
   std::string deferred_;             // The message of raise_later().
   uint64_t last_work_position_ = 0;  // Number of commands that were enqueued before last_work_.
 };
+
+/// Which launches threads enqueue. kAuto: those of Queue::may_post on devices that do not compute on the host's cores. kAlways:
+/// all of graphs and eager ops, on all devices.
+enum class EnqueueThreads : uint8_t { kAuto, kNever, kAlways };
+void set_enqueue_threads(EnqueueThreads allowed) noexcept;
 
 }  // namespace ocl::runtime

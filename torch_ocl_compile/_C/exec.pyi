@@ -11,6 +11,7 @@ EagerCall = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 # Number of worker processes that compile kernels (-1: as many as cores and memory allow), time limit of a program in ms, and path
 # of the worker program ("": the one beside the extension).
 def configure_builds(workers: int, longest_ms: int, worker: str = "") -> None: ...
+def configure_enqueue_threads(allowed: str) -> None: ...  # "auto", "never" or "always"
 def skip_launches(skipped: bool) -> None: ...  # plans are made, and their results are zeros
 def launches_skipped() -> bool: ...
 def show_build_progress(shown: bool) -> None: ...  # where stderr is a terminal
