@@ -173,17 +173,7 @@ PRELUDE = """#define min(a, b) ((a) < (b) ? (a) : (b))
 #define vstore8(v, i, p) (vstore4((v).lo, i, p), vstore4((v).hi, i, (p) + 4))
 void local_begins(__local char*);
 """
-# pack_group converts to fp16 and back.
-PACK_PRELUDE = (
-    PRELUDE.replace("#define vload_half(i, p) 0.0f\n", "")
-    + """#define fmax(a, b) max(a, b)
-#define fabs(x) as_float4(as_uint4(x) & 0x7fffffffu)
-float emulated_half(uint bits);
-uint emulated_bits(float x);
-#define vload_half(i, p) emulated_half(*(const ushort*)(p))
-#define vstore_half_rte(x, i, p) (*(ushort*)(p) = emulated_bits(x))
-"""
-)
+PACK_PRELUDE = PRELUDE + (HERE / "pack_emulator.cl").read_text()
 
 
 def emulated(text: str) -> str:
