@@ -152,7 +152,7 @@ std::string key_of(const std::string& graph_key, const runtime::Device& device, 
 bool can_keep(const ir::Graph& graph, const runtime::Device& device, const runtime::BinaryStore& store,
               const PlanOptions& options) {
   const bool plain = options.dump_dir.empty() && options.choice.empty() && !options.check && !options.guard_zones &&
-                     options.schedule.alone.empty() && !are_planted();
+                     options.schedule.alone.empty() && !options.schedule.verify && !are_planted();
   return plain && store.find && store.store && !device.profile() && !build_id().empty() &&
          std::ranges::none_of(graph.nodes, [](const ir::Node& node) { return node.kind == ir::NodeKind::kCall; });
 }

@@ -17,7 +17,7 @@ namespace ocl::exec {
 std::unique_ptr<const Plan> find_or_make_plan(const ir::Graph& graph, const std::string& graph_key, runtime::Device& device,
                                               const runtime::BinaryStore& store, const PlanOptions& options);
 /// Keeps a plan that make_plan has made, if the store has the binaries of its kernels. Plans with eager calls, and plans that
-/// are dumped or watched, are not kept.
+/// are dumped, verified or watched, are not kept.
 void keep_plan(const Plan& plan, const std::string& graph_key, const runtime::BinaryStore& store, const PlanOptions& options);
 
 }  // namespace ocl::exec

@@ -84,7 +84,8 @@ def test_seconds_of_each_graph(ocl_device: str) -> None:
         assert [forward.graph, backward.graph] == [record.label for record in records()[-2:]]
         for times in (forward, backward):
             assert times.loaded == loaded
-            assert (times.lowering > 0) != loaded and times.scheduling > 0 and times.building > 0 and times.tuning == 0
+            assert (times.lowering > 0) != loaded and times.building > 0 and times.tuning == 0
+            assert times.scheduling > 0 or loaded  # The schedule of a loaded graph may be kept.
             assert times.total == sum(times.phases().values())
             (line,) = [line for line in lines if line.startswith(times.graph + ",")]
             assert f"{'loaded' if loaded else 'compiled'} in {times.total:.2f} s: " in line
