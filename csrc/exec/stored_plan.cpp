@@ -4,106 +4,38 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <chrono>
-#include <optional>
-#include <type_traits>
 
 #include "csrc/exec/faults.h"
 #include "csrc/exec/fill_plan.h"
 #include "csrc/exec/make_plan.h"
 #include "csrc/exec/tune.h"
 #include "csrc/ir/parse.h"
+#include "csrc/support/archive.h"
 #include "csrc/support/build_id.h"
 #include "csrc/support/error.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 
+namespace ocl::ir {
+
+/// Archive::value finds it here, in the namespace of its type.
+static void pass(Archive& archive, IndexExpr& expression) {
+  bool constant = expression.is_const();
+  archive(constant);
+  int64_t number = constant && archive.writes() ? expression.constant() : 0;
+  std::string string = constant || !archive.writes() ? "" : expression.str();
+  if (constant)
+    archive(number);
+  else
+    archive(string);
+  if (!archive.writes()) expression = constant ? IndexExpr(number) : parse_index(string);
+}
+
+}  // namespace ocl::ir
+
 namespace ocl::exec {
 namespace {
-
-/// Writes values to a text, or reads them from it in the same order. Each value ends with a blank; before a string or a list
-/// stands its length.
-class Archive {
- public:
-  Archive() : writes_(true) {}
-  explicit Archive(std::string text) : text_(std::move(text)) {}
-  const std::string& text() const { return text_; }
-
-  template <class... Values>
-  void operator()(Values&... values) {
-    (value(values), ...);
-  }
-  /// Writes or reads a list, each element by `each`.
-  template <class List, class Each>
-  void list(List& list, const Each& each) {
-    size_t size = list.size();
-    value(size);
-    if (!writes_) {
-      if (size > text_.size()) damaged();
-      list.resize(size);
-    }
-    for (auto& element : list) each(element);
-  }
-
- private:
-  [[noreturn]] static void damaged() { fail(ErrorKind::kInternal, "a stored plan cannot be read"); }
-
-  template <class T>
-    requires std::is_integral_v<T> || std::is_enum_v<T>
-  void value(T& number) {
-    if (writes_) {
-      text_ += std::to_string(static_cast<int64_t>(number)) + ' ';
-      return;
-    }
-    int64_t read = 0;
-    const auto [end, problem] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), read);
-    if (problem != std::errc() || end == text_.data() + text_.size()) damaged();
-    number = static_cast<T>(read);
-    at_ = static_cast<size_t>(end - text_.data()) + 1;
-  }
-  void value(std::string& string) {
-    size_t size = string.size();
-    value(size);
-    if (writes_) {
-      text_ += string + ' ';
-      return;
-    }
-    if (size >= text_.size() - at_) damaged();
-    string = text_.substr(at_, size);
-    at_ += size + 1;
-  }
-  void value(ir::IndexExpr& expression) {
-    bool constant = expression.is_const();
-    value(constant);
-    int64_t number = constant && writes_ ? expression.constant() : 0;
-    std::string string = constant || !writes_ ? "" : expression.str();
-    if (constant)
-      value(number);
-    else
-      value(string);
-    if (!writes_) expression = constant ? ir::IndexExpr(number) : ir::parse_index(string);
-  }
-  template <class T>
-  void value(std::optional<T>& optional) {
-    bool given = optional.has_value();
-    value(given);
-    if (given && !optional) optional.emplace();
-    if (given) value(*optional);
-  }
-  template <class T, size_t N>
-  void value(std::array<T, N>& array) {
-    for (T& element : array) value(element);
-  }
-  template <class T>
-  void value(std::vector<T>& vector) {
-    list(vector, [&](T& element) { value(element); });
-  }
-
-  bool writes_ = false;
-  std::string text_;
-  size_t at_ = 0;
-};
 
 void pass(Archive& archive, BufferSource& source) {
   archive(source.kind, source.index, source.element_bytes, source.offset, source.slot);
@@ -162,7 +94,7 @@ std::unique_ptr<Plan> read_plan(const std::string& text, runtime::Device& device
   auto plan = std::make_unique<Plan>();
   std::vector<std::string> keys, names;
   try {
-    Archive archive(text);
+    Archive archive(text, "a stored plan");
     archive(keys);
     pass(archive, *plan);
   } catch (const Error&) {

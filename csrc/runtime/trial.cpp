@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
-#include <type_traits>
 
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/hidden_instructions.h"
+#include "csrc/support/archive.h"
 #include "csrc/support/error.h"
 
 namespace ocl::runtime {
@@ -112,78 +111,24 @@ std::string fault_of(Bench& bench, const TrialRun& run) {
   return is_right(run, results) ? "" : name + " gives wrong results";
 }
 
-/// Writes a trial to a message, or reads it from one in the same order.
-class Archive {
- public:
-  Archive() : writes_(true) {}
-  explicit Archive(const os::Message& message) : message_(message) {}
-  const os::Message& message() const { return message_; }
-  bool at_end() const { return at_ == message_.size(); }
-
-  void value(std::string& text) {
-    if (writes_)
-      message_.push_back(text);
-    else
-      text = next();
-  }
-  template <class T>
-    requires std::is_arithmetic_v<T>
-  void value(T& number) {
-    std::string bytes(reinterpret_cast<const char*>(&number), sizeof(T));
-    value(bytes);
-    if (bytes.size() != sizeof(T)) damaged();
-    std::memcpy(&number, bytes.data(), sizeof(T));
-  }
-  void value(std::vector<double>& numbers) {
-    std::string bytes(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
-    value(bytes);
-    numbers.resize(bytes.size() / sizeof(double));
-    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(double));
-  }
-  template <class T, class Each>
-  void list(std::vector<T>& list, const Each& each) {
-    size_t size = list.size();
-    value(size);
-    if (!writes_ && size > message_.size()) damaged();
-    list.resize(size);
-    for (T& element : list) each(element);
-  }
-
- private:
-  [[noreturn]] static void damaged() { fail(ErrorKind::kInternal, "a trial cannot be read"); }
-  const std::string& next() {
-    if (at_ == message_.size()) damaged();
-    return message_[at_++];
-  }
-
-  bool writes_ = false;
-  os::Message message_;
-  size_t at_ = 0;
-};
-
 void pass(Archive& archive, TrialLaunch& launch) {
-  for (size_t* number : {&launch.program, &launch.packs_at, &launch.groups[0], &launch.groups[1], &launch.groups[2],
-                         &launch.local, &launch.results})
-    archive.value(*number);
-  archive.value(launch.offset);
-  archive.list(launch.inputs, [&](std::string& input) { archive.value(input); });
+  archive(launch.program, launch.packs_at, launch.groups, launch.local, launch.results, launch.offset, launch.inputs);
   archive.list(launch.packs, [&](TrialLaunch& pack) { pass(archive, pack); });
   archive.list(launch.integers, [&](TrialLaunch::Integer& integer) {
     bool wide = integer.index() == 1;
-    archive.value(wide);
     int64_t number = std::visit([](auto value) { return static_cast<int64_t>(value); }, integer);
-    archive.value(number);
+    archive(wide, number);
     integer = wide ? TrialLaunch::Integer(number) : TrialLaunch::Integer(static_cast<int32_t>(number));
   });
 }
 
 void pass(Archive& archive, Trial& trial) {
-  archive.list(trial.programs, [&](std::string& text) { archive.value(text); });
+  archive(trial.programs);
   archive.list(trial.runs, [&](TrialRun& run) {
-    archive.value(run.name);
-    archive.value(run.tolerance);
-    archive.value(run.exact);
-    archive.value(run.sizes);
+    std::vector<double> tolerance = {run.tolerance};
+    archive(run.name, tolerance, run.exact, run.sizes);
+    if (tolerance.size() != 1) archive.damaged();
+    run.tolerance = tolerance[0];
     pass(archive, run.launch);
   });
 }
@@ -210,14 +155,14 @@ TrialResult run_trial(cl_context context, cl_device_id device, const std::string
 os::Message message_of(const Trial& trial) {
   Archive archive;
   pass(archive, const_cast<Trial&>(trial));  // An archive that writes changes nothing.
-  return archive.message();
+  return {archive.text()};
 }
 
 Trial trial_of(const os::Message& message) {
-  Archive archive(message);
+  Archive archive(message.empty() ? "" : message[0], "a trial");
   Trial trial;
   pass(archive, trial);
-  if (!archive.at_end()) fail(ErrorKind::kInternal, "a trial has more than can be read");
+  if (message.size() != 1 || !archive.at_end()) fail(ErrorKind::kInternal, "a trial has more than can be read");
   return trial;
 }
 

@@ -134,6 +134,9 @@ TEST_CASE("a trial passes through a message unchanged") {
   os::Message longer = message;
   longer.emplace_back();
   CHECK_THROWS_AS(trial_of(longer), Error);
+  const std::string& text = message[0];
+  for (size_t end = 0; end < text.size(); ++end) CHECK_THROWS_AS(trial_of({text.substr(0, end)}), Error);
+  CHECK_THROWS_AS(trial_of({text + ' '}), Error);
 }
 
 TEST_CASE("a process that ends is the fault of its trial, and the other trials are run") {
