@@ -220,10 +220,11 @@ def side_lines(content: Row) -> list[str]:
     for found in sides_of([row for row in all_rows(content) if row["side"] in SIDES]):
         modes = f", {' and '.join(found['modes'])}" if found["modes"] else ""
         lines.append(f"- {title_of_side(found['side'])}{modes}: `{found['settings']}`")
-    ways: dict[tuple[str, str, str], list[str]] = {}
+    ways: dict[tuple[str, str, str, str], list[str]] = {}
     for row in content.get("networks") or []:
         if not is_ours(row["side"]) and way_of(row) != "-":
-            ways.setdefault((row["side"], row["mode"], way_of(row)), []).append(row["model"])
-    for (side, mode, way), models in ways.items():
-        lines.append(f"- {title_of_side(side)}, {mode}, was fastest with {way}: {', '.join(dict.fromkeys(models))}")
+            how = "was fastest with" if row.get("ways_ms") else "ran with"
+            ways.setdefault((row["side"], row["mode"], how, way_of(row)), []).append(row["model"])
+    for (side, mode, how, way), models in ways.items():
+        lines.append(f"- {title_of_side(side)}, {mode}, {how} {way}: {', '.join(dict.fromkeys(models))}")
     return ["**Settings of the sides**", "", *lines, ""] if lines else []

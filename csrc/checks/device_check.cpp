@@ -52,7 +52,8 @@ double tolerance_of(const CheckedKernel& kernel) {
   return 0;
 }
 
-/// Adds the texts of the programs of a case to `texts`, those of its packs first.
+/// Appends to `texts` the text of each program that a case runs and that is not there yet: first the programs that pack its
+/// operands, then its own.
 void collect_texts(const CheckCase& check, std::vector<std::string>& texts) {
   for (const CheckCase& pack : check.packs) collect_texts(pack, texts);
   std::string text = text_of(check);

@@ -109,7 +109,6 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, __local co
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
   for (int step = begin; step < end; ++step) {
     __local const OPERAND_T* at = consumer_wait(line, step);
-    // A descriptor advances by 2 (32 bytes) for a quarter of the step's depth.
     const ulong a = descriptor(at + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, 1), b = descriptor(at + A_STAGE, 1);
     WGMMA_FENCE();
     MULTIPLY_ROWS(total, a, b);

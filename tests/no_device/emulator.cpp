@@ -173,9 +173,6 @@ static uint16_t narrow(float x) {
 #endif
 }
 
-extern "C" float emulated_from_half(uint bits) { return widen(reinterpret_cast<const char*>(&bits)); }
-extern "C" uint emulated_to_half(float x) { return narrow(x); }
-
 static float element(ulong descriptor, int row, int k, bool columns) {
   const uint start = static_cast<uint>(descriptor & 0x3FFF) << 4, leading = static_cast<uint>(descriptor >> 16 & 0x3FFF) << 4;
   const uint stride = static_cast<uint>(descriptor >> 32 & 0x3FFF) << 4;

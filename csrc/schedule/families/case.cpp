@@ -118,7 +118,7 @@ KernelType type_of(const TemplateLaunch& launch) {
   };
   if (!value("IN_BF16").empty()) return KernelType::kBf16;
   if (!value("IN_HALF").empty()) return KernelType::kFp16;
-  // fp32 is computed by three products in TF32, except by instructions that multiply floats.
+  // fp32 is computed by three products of smaller types, except by instructions that multiply floats.
   const KernelRow& row = kernel_row(launch.kernel);
   const bool rounds = std::ranges::any_of(row.types, [](const auto& checked) { return checked.type == KernelType::kTf32; });
   return rounds && value("TERMS") == "1" ? KernelType::kTf32 : KernelType::kFp32;
