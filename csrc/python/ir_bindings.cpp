@@ -372,6 +372,7 @@ void bind_builder(py::module_& m) {
       .def("reduce", &Builder::reduce, py::arg("reduction"), py::arg("x"), py::arg("dims"), py::arg("keepdim"),
            py::arg("dtype") = py::none())
       .def("concat", &Builder::concat)
+      .def("interleave", &Builder::interleave)
       .def("contract", &Builder::contract)
       .def("convolve", &Builder::convolve)
       .def("attention", &Builder::attention)

@@ -43,8 +43,6 @@ py::list call(const Recipe& recipe, const py::list& arguments, const Run& run) {
     const Recipe::Result& result = recipe.results[i];
     if (result.kind == Recipe::Result::Kind::kLeaf)
       results[i] = held[result.index];
-    else if (result.kind == Recipe::Result::Kind::kOutput)
-      results[i] = py::cast(outputs.at(result.index));
     else
       results[i] = torch::jit::toPyObject(aten::value_of(result, leaves, inputs, outputs));
   }
@@ -111,10 +109,15 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
                              })
       .def_readonly("index", &Source::index)
       .def_readonly("count", &Source::count);
+  py::class_<Recipe::Form>(recipe, "Form")
+      .def(py::init([](bool is_complex, bool is_conj, bool is_neg) { return Recipe::Form{is_complex, is_conj, is_neg}; }),
+           py::arg("is_complex") = false, py::arg("is_conj") = false, py::arg("is_neg") = false);
   const auto result = [](Result::Kind kind) { return [kind](int index) { return Result{kind, index}; }; };
   py::class_<Result>(recipe, "Result")
       .def(py::init<>())
-      .def_static("output", result(Result::Kind::kOutput), py::arg("index"))
+      .def_static(
+          "output", [](int index, const Recipe::Form& form) { return Result{Result::Kind::kOutput, index, {}, form}; },
+          py::arg("index"), py::arg("form") = Recipe::Form{})
       .def_static("input", result(Result::Kind::kInput), py::arg("index"))
       .def_static("leaf", result(Result::Kind::kLeaf), py::arg("index"))
       .def_static(

@@ -101,6 +101,17 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
 
 std::string dtype_name(const at::Tensor& t) { return std::string(c10::getDtypeNames(t.scalar_type()).first); }
 
+void within_device(const at::Tensor& src, const at::Tensor& dst);
+
+/// Converts between complex types, or between a complex and a real type, by copies of the real numbers in their memory.
+void convert_complex(const at::Tensor& src, const at::Tensor& dst) {
+  if (src.is_complex() && dst.is_complex()) return within_device(at::view_as_real(src), at::view_as_real(dst));
+  if (src.is_complex()) return within_device(at::view_as_real(src).select(-1, 0), dst);
+  const at::Tensor parts = at::view_as_real(dst);
+  within_device(src, parts.select(-1, 0));
+  parts.select(-1, 1).zero_();
+}
+
 void within_device(const at::Tensor& src, const at::Tensor& dst) {
   runtime::Device& device = device_at(dst.device().index());
   if (transferable(src, dst)) {
@@ -113,6 +124,7 @@ void within_device(const at::Tensor& src, const at::Tensor& dst) {
     return current_queue(device.index()).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, bytes);
   }
   if (has_copy_kernel(src.scalar_type(), dst.scalar_type(), device.index())) return launch_copy(src, dst);
+  if (src.is_complex() || dst.is_complex()) return convert_complex(src, dst);
   count_host_copy("aten::copy_ from " + dtype_name(src) + " to " + dtype_name(dst), src);
   const at::Tensor host = contiguous_like(src, src.scalar_type(), at::kCPU);
   device_to_host(src, host, false);
@@ -184,11 +196,14 @@ void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking
   const at::Tensor from = src.sizes() == dst.sizes() ? src : src.expand(dst.sizes());
   if (from.is_conj() == dst.is_conj() && from.is_neg() == dst.is_neg())
     return copy_physical(physical(from), physical(dst), non_blocking);
-  // One side is a lazy conjugate or negative view. The host resolves it.
-  if (from.device() == dst.device())
-    count_host_copy("aten::copy_ of a " + std::string(from.is_conj() == dst.is_conj() ? "negative" : "conjugate") +
-                        " view of " + dtype_name(from),
-                    from);
+  // One side is a lazy conjugate or negative view. Within a device, ops resolve it there, otherwise the host does.
+  if (from.device() == dst.device()) {
+    const at::Tensor to = physical(dst);
+    at::Tensor source = physical(from).to(to.scalar_type());
+    if (to.is_complex() && from.is_conj() != dst.is_conj()) source = at::conj_physical(source);
+    if (from.is_neg() != dst.is_neg()) source = at::neg(source);
+    return copy_physical(source, to, non_blocking);
+  }
   at::Tensor host = from;
   if (from.device().is_privateuseone()) {
     host = contiguous_like(from, from.scalar_type(), at::kCPU);

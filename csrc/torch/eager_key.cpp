@@ -35,6 +35,7 @@ class KeyWriter {
     tag('T');
     raw(same);
     raw(t.scalar_type());
+    tag(static_cast<char>('0' + t.is_conj() + 2 * t.is_neg()));
     device(t.device());
     raw(static_cast<uint16_t>(t.dim()));
     if (level_ != KeyLevel::kAnySizes) {
@@ -68,7 +69,9 @@ class KeyWriter {
 
  private:
   void value_of(const at::Tensor& t) {
-    if (t.is_floating_point())
+    if (t.is_complex())
+      raw(t.item<c10::complex<double>>());
+    else if (t.is_floating_point())
       raw(t.item<double>());
     else
       raw(t.item<int64_t>());
@@ -109,7 +112,7 @@ class KeyWriter {
 bool is_same(const at::Tensor& a, const at::Tensor& b) {
   return a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl() ||
          (a.numel() > 0 && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
-          a.const_data_ptr() == b.const_data_ptr());
+          a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() && a.const_data_ptr() == b.const_data_ptr());
 }
 
 /// Says whether the user allows TF32 in products and in convolutions of float32. lowering/graph.py reads the same settings.
@@ -148,6 +151,9 @@ void write_call(KeyWriter& key, const EagerArguments& arguments, KeyLevel level)
         key.raw(value.toDouble());
       else
         key.raw(arguments.same[i]);
+    } else if (value.isComplexDouble()) {
+      key.tag('c');
+      key.raw(value.toComplexDouble());
     } else if (value.isInt() || value.isSymInt()) {
       key.tag('i');
       key.raw(value.isInt() ? value.toInt() : value.toSymInt().expect_int());
@@ -167,10 +173,8 @@ void write_call(KeyWriter& key, const EagerArguments& arguments, KeyLevel level)
   }
 }
 
-/// Returns why kernels cannot read a tensor that is neither a number nor a strided real tensor on a device.
+/// Returns why kernels cannot read a tensor that is neither a number nor a strided tensor on a device.
 std::string why_unsupported(const at::Tensor& t) {
-  if (t.is_complex()) return "complex numbers have no kernels";
-  if (t.is_neg()) return "lazy negative views have no kernels";
   if (t.layout() != at::kStrided) return c10::str("tensors of layout ", t.layout(), " have no kernels");
   return "a tensor of size " + c10::str(t.sizes()) + " is on " + t.device().str();
 }
@@ -198,8 +202,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
       const at::Tensor& t = value.toTensor();
       if (is_host_scalar(t)) {
         result.has_floats |= t.unsafeGetTensorImpl()->is_wrapped_number() && t.is_floating_point();
-        if (t.is_complex()) result.unsupported = "complex numbers have no kernels";
-      } else if (t.device().is_privateuseone() && t.layout() == at::kStrided && !t.is_complex() && !t.is_neg()) {
+      } else if (t.device().is_privateuseone() && t.layout() == at::kStrided) {
         const void* address = t.numel() > 0 ? t.const_data_ptr() : static_cast<const void*>(t.unsafeGetTensorImpl());
         for (auto [it, end] = data.equal_range(address); it != end; ++it)
           if (is_same(result.leaves[it->second].toTensor(), t)) same = it->second;
@@ -215,7 +218,6 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
         if (result.leaves[first].toDouble() == value.toDouble() && same == leaf) same = first;
       if (same == leaf) floats.push_back(leaf);
     }
-    if (value.isComplexDouble()) result.unsupported = "complex numbers have no kernels";
     result.leaves.push_back(value);
     result.argument.push_back(argument);
     result.same.push_back(same);

@@ -28,8 +28,7 @@ struct EagerArguments {
   bool has_floats = false;  // True if a key of level kAnyNumbers ignores some leaf.
   // True if a leaf that such a key ignores changes with every call, like a learning rate or a list of numbers.
   bool varies = false;
-  std::string
-      unsupported;  // What kernels cannot read: complex numbers, sparse tensors, CPU tensors with dimensions. "": nothing.
+  std::string unsupported;  // What kernels cannot read: sparse tensors, CPU tensors with dimensions. "": nothing.
 };
 
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack);

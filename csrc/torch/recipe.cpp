@@ -19,7 +19,7 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr char kFormat[] = "recipe 1";
+constexpr char kFormat[] = "recipe 2";
 
 /// Writes values one after the other, or reads them in the same order. Throws Error if a value cannot be read.
 class Coder {
@@ -122,6 +122,7 @@ void describe(Coder& coder, Recipe& recipe) {
     coder.value(result.kind);
     coder.value(result.index);
     describe(coder, result.size);
+    for (bool* flag : {&result.form.is_complex, &result.form.is_conj, &result.form.is_neg}) coder.flag(*flag);
   });
   coder.list(recipe.returned, [&](std::pair<bool, int>& value) {
     coder.flag(value.first);

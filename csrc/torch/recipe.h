@@ -56,6 +56,12 @@ struct Recipe {
     uint64_t count = 0;
   };
 
+  /// How a tensor stands for the numbers in its memory.
+  struct Form {
+    bool is_complex = false;  // The last dimension of the memory are the real and the imaginary part.
+    bool is_conj = false, is_neg = false;
+  };
+
   /// Says where one result of a call comes from.
   struct Result {
     enum class Kind : uint8_t {
@@ -68,6 +74,7 @@ struct Recipe {
     Kind kind = Kind::kNone;
     int index = -1;
     ir::IndexExpr size = {};
+    Form form = {};  // Of a kOutput.
   };
 
   /// A trace that decides something by a size or a float holds for some values only. Its recipe serves the calls for which all

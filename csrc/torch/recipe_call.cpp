@@ -43,6 +43,31 @@ at::Tensor packed(const Recipe::Source& source, const Leaves& leaves, int device
   return numbers.numel() <= kMostPacked ? numbers : moved(numbers, device);
 }
 
+/// Returns the memory of a tensor: real numbers, without conjugate and negative bits.
+at::Tensor memory_of(const at::Tensor& tensor) {
+  if (!tensor.is_complex()) return tensor.is_neg() ? tensor._neg_view() : tensor;
+  return at::view_as_real(tensor.is_conj() ? tensor.conj() : tensor);
+}
+
+/// Returns an output of the plan in its form. A result that is no view of an argument is no view for autograd either, because
+/// autograd forbids writing to a view that a custom function made.
+at::Tensor in_form(at::Tensor memory, const Recipe::Form& form) {
+  if (form.is_complex && memory.is_view()) {
+    memory = at::view_as_complex(memory);
+  } else if (form.is_complex) {
+    const at::ScalarType dtype = at::toComplexType(memory.scalar_type());
+    at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(memory.storage()), memory.key_set(),
+                                                               c10::scalarTypeToTypeMeta(dtype));
+    std::vector<int64_t> sizes = memory.sizes().vec(), strides = memory.strides().vec();
+    sizes.pop_back(), strides.pop_back();
+    for (int64_t& stride : strides) stride /= 2;
+    made.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, memory.storage_offset() / 2);
+    memory = made;
+  }
+  if (form.is_conj) memory = at::conj(memory);
+  return form.is_neg ? memory._neg_view() : memory;
+}
+
 /// Returns (seed, offset) on the device, because it may also be a result of the call.
 at::Tensor random_state(const Recipe::Source& source, const c10::IValue* generator, int device) {
   std::optional<at::Generator> given;
@@ -74,13 +99,13 @@ PlanInputs inputs_of(const Recipe& recipe, const Leaves& leaves, int device) {
   for (const Recipe::Source& source : recipe.sources) {
     switch (source.kind) {
       case Kind::kTensor:
-        inputs.tensors.push_back(leaves.at(source.index).toTensor());
+        inputs.tensors.push_back(memory_of(leaves.at(source.index).toTensor()));
         break;
       case Kind::kMoved:
-        inputs.tensors.push_back(moved(leaves.at(source.index).toTensor(), device));
+        inputs.tensors.push_back(memory_of(moved(leaves.at(source.index).toTensor(), device)));
         break;
       case Kind::kConstant:
-        inputs.tensors.push_back(recipe.constants.at(source.index));
+        inputs.tensors.push_back(memory_of(recipe.constants.at(source.index)));
         break;
       case Kind::kNumbers:
         inputs.tensors.push_back(packed(source, leaves, device));
@@ -100,7 +125,7 @@ c10::IValue value_of(const Recipe::Result& result, const Leaves& leaves, const P
     case Kind::kNone:
       return at::Tensor();
     case Kind::kOutput:
-      return outputs.at(result.index);
+      return in_form(outputs.at(result.index), result.form);
     case Kind::kInput:
       return inputs.tensors.at(result.index);
     case Kind::kLeaf:

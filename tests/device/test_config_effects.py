@@ -56,10 +56,11 @@ def test_fallback_reaches_eager_ops(ocl_device):
     torch.ocl.reset_fallback_counts()
     with config.override(fallback="error", eager="compile", warn_fallback=False):
         with pytest.raises(
-            FallbackError, match=r"(?s)aten::linalg_qr\S* on \(complex64\[2, 3\].*fallback=error.*why: +complex.*do: "
+            FallbackError,
+            match=r"(?s)aten::linalg_qr\S* on \(complex64\[2, 3\].*fallback=error.*why: +aten.linalg_qr.*do: ",
         ):
             torch.linalg.qr(x)
-        with pytest.raises(FallbackError, match=r"(?s)aten::native_batch_norm.*why: +complex numbers have no kernels"):
+        with pytest.raises(FallbackError, match=r"(?s)aten::native_batch_norm.*why: +.*native_batch_norm.*no lowering"):
             torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
         with pytest.raises(FallbackError, match=r"(?s)aten::bincount.*why: +aten.bincount.default: no lowering\n"):
             torch.bincount(torch.tensor([3, 1], device=ocl_device))

@@ -15,14 +15,24 @@ F8 = torch.arange(6.0).reshape(2, 3).to(torch.float8_e4m3fn)
 CASES: dict[str, tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor], str]] = {
     "fp8 to fp32": (F8, lambda x: x.to(torch.float32), "aten::copy_ from float8_e4m3fn to float32"),
     "fp32 to fp8": (torch.ones(3), lambda x: x.to(torch.float8_e5m2), "aten::copy_ from float32 to float8_e5m2"),
-    "complex to half of it": (Z, lambda x: x.to(torch.complex32), "aten::copy_ from complex64 to complex32"),
-    "real to complex": (torch.ones(3), lambda x: x.to(torch.complex64), "aten::copy_ from float32 to complex64"),
-    "conjugate": (Z, lambda x: x.conj().resolve_conj(), "aten::copy_ of a conjugate view of complex64"),
-    "negative": (
-        torch.ones(3),
-        lambda x: torch._neg_view(x).resolve_neg(),
-        "aten::copy_ of a negative view of float32",
+}
+ON_THE_DEVICE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "complex to half of it": lambda x: x.to(torch.complex32),
+    "complex to twice of it": lambda x: x.to(torch.complex128),
+    "complex to real": lambda x: x.to(torch.float16),
+    "real to complex": lambda x: x.real.to(torch.complex64),
+    "integer to complex": lambda x: x.real.to(torch.int32).to(torch.complex64),
+    "conjugate": lambda x: x.conj().resolve_conj(),
+    "conjugate to half of it": lambda x: x.conj().to(torch.complex32),
+    "conjugate to real": lambda x: x.conj().to(torch.float16),
+    "into a conjugate": lambda x: torch.zeros_like(x).conj().copy_(x),
+    "real into a conjugate": lambda x: torch.zeros_like(x).conj().copy_(x.real),
+    "into a strided tensor": lambda x: torch.zeros(4, 6, dtype=torch.complex128, device=x.device)[::2, ::2].copy_(
+        x.conj()
     ),
+    "negative": lambda x: torch._neg_view(x.real).resolve_neg(),
+    "negative to half of it": lambda x: x.conj().imag.to(torch.float16),
+    "negative of a conjugate": lambda x: torch._neg_view(x.conj()).to(torch.complex32),
 }
 
 
@@ -38,8 +48,7 @@ def test_a_copy_through_the_host_is_counted_and_said_once(name: str, ocl_device:
     assert [counted in str(w.message) for w in caught if "runs on the CPU" in str(w.message)] == [True]
     for y in got:
         expected = convert(x)
-        as_numbers = torch.complex64 if expected.is_complex() else torch.float32
-        assert torch.equal(y.cpu().to(as_numbers), expected.to(as_numbers))
+        assert torch.equal(y.cpu().to(torch.float32), expected.to(torch.float32))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -49,6 +58,19 @@ def test_a_copy_through_the_host_can_be_forbidden(name: str, ocl_device: str) ->
     with config.override(fallback="error"), pytest.raises(FallbackError) as error:
         convert(there)
     assert counted in str(error.value) and "on the CPU, before it is moved" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ON_THE_DEVICE)
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_complex_copies_need_no_host(name: str, ocl_device: str) -> None:
+    convert = ON_THE_DEVICE[name]
+    torch.ocl.reset_fallback_counts()
+    with config.override(fallback="error"):
+        got = convert(Z.to(ocl_device))
+    expected = convert(Z)
+    assert got.dtype == expected.dtype and got.is_conj() == expected.is_conj() and got.is_neg() == expected.is_neg()
+    assert torch.equal(got.cpu().to(torch.complex64), expected.to(torch.complex64))
+    assert torch.ocl.fallback_counts() == {}
 
 
 def test_transfers_are_no_fallbacks(ocl_device: str) -> None:

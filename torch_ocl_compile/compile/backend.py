@@ -29,7 +29,7 @@ from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
 from torch_ocl_compile.decompositions.table import LateTable
 from torch_ocl_compile.errors import CompilerCrashError, ConfigError, FallbackError, UnsupportedError
-from torch_ocl_compile.fx.host_part import graph_device, tensors_of
+from torch_ocl_compile.fx.host_part import graph_device
 from torch_ocl_compile.lowering.checks import BadArguments
 from torch_ocl_compile.lowering.fallback import record, refused
 from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
@@ -127,9 +127,6 @@ def compile_or_raise(
         reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
         return whole_graph_eagerly(gm, kind, settings, reason)
     floats_to_tensors(gm)
-    if negative := lazy_negative(gm):
-        reason = f"{negative} is a lazy negative view, such as z.conj().imag; call resolve_neg() first"
-        return whole_graph_eagerly(gm, kind, settings, reason)
     if kind == "inference":
         functionalise(gm)
     crashing: set[tuple[str, str]] = set()
@@ -172,12 +169,6 @@ def compile_or_raise(
     times.keep(label, size, plan.timings(), tracing=tracing, lowering=lowering, tuning=tuning)
     body = Body(kind=kind, fx_nodes=fx_nodes, lowered=lowered, settings=settings, strides=plan.output_strides())
     return CompiledGraph(plan_call(lowered, plan), body=body, plan=plan)
-
-
-def lazy_negative(gm: torch.fx.GraphModule) -> str:
-    """Returns the name of an input whose memory has the opposite sign of its numbers; "" if there is none."""
-    inputs = [n for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")]
-    return next((n.name for n in inputs if any(t.is_neg() for t in tensors_of(n.meta.get("val")))), "")
 
 
 def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, reason: str) -> CompiledGraph:

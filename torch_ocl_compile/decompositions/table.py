@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -105,6 +105,9 @@ STILL_DECOMPOSED = {
     *("aten.std.default", "aten.std.dim", "aten.clamp.Tensor"),
 }
 
+# Every overload of these ops is kept whole where there are complex numbers among its arguments.
+WHOLE_IF_COMPLEX = ("add", "angle", "conj_physical", "sgn", "sinc")
+
 # Ops that Inductor lowers itself; here PyTorch's own decompositions are used.
 PYTORCH_DECOMPOSITIONS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
 
@@ -180,7 +183,20 @@ def _table() -> dict[Any, Callable[..., Any]]:
     table.update(OVERRIDES)
     table.update(DECOMPOSITIONS)
     with_eager_strides(table)
+    for target, decomposition in table.items():
+        if isinstance(target, OpOverload) and target.namespace == "aten" and target._opname in WHOLE_IF_COMPLEX:
+            table[target] = _unless_complex(decomposition)
     return table
+
+
+def _unless_complex(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(decomposition)
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(a, complex) or (isinstance(a, torch.Tensor) and a.is_complex()) for a in args):
+            return NotImplemented
+        return decomposition(*args, **kwargs)
+
+    return decomposed
 
 
 class LateTable(Mapping[Any, Callable[..., Any]]):

@@ -26,6 +26,7 @@ from torch_ocl_compile.eager.forms import form_of
 from torch_ocl_compile.eager.tracing import trace
 from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.graph_pass import drop_dead_code
+from torch_ocl_compile.lowering.complex_value import real_dtype
 
 aten = torch.ops.aten
 
@@ -131,7 +132,7 @@ class OpTrace:
         """
         with FakeTensorMode(allow_non_fake_inputs=True):
             fakes: list[Any] = [
-                torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+                _like(t, t.shape, t.stride())
                 if isinstance(t, torch.Tensor) and not _is_number(t)
                 else self._constant(i, t)
                 for i, t in enumerate(self.leaves)
@@ -153,7 +154,7 @@ class OpTrace:
             sizes, strides = list(leaf.shape), list(leaf.stride())
             if self.level is Level.SIZES:
                 sizes, strides = self._symbolic(i, leaf)
-            return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
+            return _like(leaf, sizes, strides)
         if isinstance(leaf, float) and self.level is not Level.EXACT and self.free in (None, self.arguments[i]):
             if not self.fixed:
                 return self._symbolic_float(i, leaf)
@@ -173,6 +174,10 @@ class OpTrace:
         would.
         """
         kinds = [t.dtype for t in self.tensors if not _is_number(t)]
+        if leaf.is_complex():
+            kinds = [d for d in kinds if d.is_floating_point or d.is_complex] or [torch.get_default_dtype()]
+            return functools.reduce(torch.promote_types, kinds, torch.complex32)
+        kinds = [real_dtype(d) for d in kinds]
         if leaf.is_floating_point():
             kinds = [d for d in kinds if d.is_floating_point]
             plain = torch.get_default_dtype()
@@ -295,6 +300,13 @@ class OpTrace:
     def generator(self) -> int:
         """Returns the leaf that is a generator, or -1."""
         return next((i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)), -1)
+
+
+def _like(t: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> torch.Tensor:
+    """Returns a tensor with the dtype, the device, and the conjugate and negative bits of t."""
+    made = torch.empty_strided(sizes, strides, dtype=t.dtype, device=t.device)
+    made = torch.conj(made) if t.is_conj() else made
+    return torch._neg_view(made) if t.is_neg() else made
 
 
 def _is_number(t: Any) -> bool:

@@ -9,6 +9,7 @@ from torch_ocl_compile.lowering import (
     adaptive_pooling,
     attention,
     collectives,
+    complex_pointwise,
     contraction,
     convolution,
     embedding,
@@ -31,13 +32,15 @@ from torch_ocl_compile.lowering import (
     view,
 )
 
-from torch_ocl_compile.lowering import foreach  # isort: skip  (its rows refer to those above)
+from torch_ocl_compile.lowering import complex_parts, foreach  # isort: skip  (their rows refer to those above)
 
 __all__ = [
     "activation",
     "adaptive_pooling",
     "attention",
     "collectives",
+    "complex_parts",
+    "complex_pointwise",
     "contraction",
     "convolution",
     "embedding",

@@ -12,12 +12,13 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dty
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.dtypes import IR_DTYPES, TORCH_DTYPES
 from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.lowering.complex_value import Complex, real_dtype
 from torch_ocl_compile.lowering.symbolic import Symbols
 from torch_ocl_compile.lowering.term import Nest, Number, Term, scalar
 
 
 def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
-    """Returns the IR's dtype. UnsupportedError for a dtype that the IR lacks (complex, float8, quantized)."""
+    """Returns the IR's dtype. UnsupportedError for a dtype that the IR lacks (float8, quantized), or has as pairs (complex)."""
     if isinstance(dtype, ir.DType):
         return dtype
     if dtype not in IR_DTYPES:
@@ -42,6 +43,8 @@ class Context:
         self.from_sizes: Callable[[Any], ir.Value] = _refuse_float
         # True if the node being lowered may store into the memory of its first argument.
         self.in_place = False
+        # Buffer of a real view -> (the view, its halves).
+        self.halves: dict[int, tuple[ir.Value, Complex]] = {}
 
     # Sizes and dtypes
 
@@ -73,6 +76,20 @@ class Context:
     def constant(self, value: Number, dtype: ir.DType, sizes: Sequence[ir.IndexExpr] = ()) -> ir.Value:
         return self.builder.constant(scalar(value, dtype), dtype, list(sizes))
 
+    def of_dtype(self, value: Number | complex, dtype: torch.dtype) -> ir.Value | Complex:
+        """Returns a number as a value of rank 0."""
+        if not dtype.is_complex:
+            return self.constant(value.real if isinstance(value, complex) else value, ir_dtype(dtype))
+        parts = (value.real, value.imag)
+        return Complex(*(self.constant(part, ir_dtype(real_dtype(dtype))) for part in parts))
+
+    def converted(self, x: ir.Value | Complex, dtype: torch.dtype) -> ir.Value | Complex:
+        """Returns x as `dtype`. A complex number loses its imaginary part if the dtype is real."""
+        to = ir_dtype(real_dtype(dtype))
+        if isinstance(x, Complex):
+            return Complex(self.cast(x.re, to), self.cast(x.im, to)) if dtype.is_complex else self.cast(x.re, to)
+        return Complex(self.cast(x, to), self.constant(0, to, x.sizes)) if dtype.is_complex else self.cast(x, to)
+
     def number(self, x: Any, dtype: ir.DType, sizes: Sequence[ir.IndexExpr] = ()) -> ir.Value:
         """Returns a number as a value that needs no memory. A SymFloat is computed on the host and passed as an input."""
         if isinstance(x, torch.SymFloat):
@@ -88,7 +105,7 @@ class Context:
 
     def broadcast(self, args: Sequence[Any]) -> list[ir.IndexExpr]:
         """Returns the shape that the values among `args` broadcast to."""
-        shapes = [a.sizes for a in args if isinstance(a, ir.Value)]
+        shapes = [a.sizes for a in args if isinstance(a, (ir.Value, Complex))]
         rank = max((len(s) for s in shapes), default=0)
         result = [ir.IndexExpr(1)] * rank
         for shape in shapes:
@@ -134,6 +151,12 @@ class Context:
         terms = [m if isinstance(m, Term) else nest.constant(m, d) for m, d in zip(results, dtypes, strict=True)]
         stored = nest.store(*zip(terms, dtypes, strict=True))
         return tuple(stored) if isinstance(made, tuple) else stored[0]
+
+    def halves_of(self, x: ir.Value) -> Complex | None:
+        """Returns the complex value whose real view x is, so that the view need not be stored. None if x is none."""
+        view, halves = self.halves.get(x.buffer, (None, None))
+        same = view is not None and x.kind == view.kind and x.sizes == view.sizes and x.coords == view.coords
+        return halves if same else None
 
     def cast(self, x: ir.Value, dtype: ir.DType) -> ir.Value:
         return x if x.dtype == dtype else self.builder.cast(x, dtype)

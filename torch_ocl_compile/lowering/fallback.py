@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.lowering.complex_value import Complex, joined, memory_layout, real_dtype, split
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 
 log = logging.getLogger(__name__)
@@ -57,13 +58,17 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
     if any(isinstance(f, (torch.SymInt, torch.SymFloat, torch.SymBool)) for f in fakes):
         raise UnsupportedError(f"{target} returns a size that depends on the data")
     operands, arguments = slots(c, args, kwargs)
-    results = [(ir_dtype(fakes[p].dtype), c.shape(fakes[p].shape)) for p in positions]
-    strides = [c.shape(fakes[p].stride()) for p in positions]
+    layouts = [memory_layout(fakes[p]) for p in positions]
+    results = [
+        (ir_dtype(real_dtype(fakes[p].dtype)), c.shape(sizes))
+        for p, (sizes, *_) in zip(positions, layouts, strict=True)
+    ]
+    strides = [c.shape(steps) for _, steps, _ in layouts]
     c.calls.append(EagerCall(target, arguments, positions, [strides_of(fakes[p]) for p in positions]))
     values = c.builder.call(len(c.calls) - 1, operands, results, strides)
     made: list[Any] = [None] * len(fakes)
     for p, value in zip(positions, values, strict=True):
-        made[p] = value
+        made[p] = split(c.builder, value) if fakes[p].is_complex() else value
     return tree_unflatten(made, result_spec)
 
 
@@ -74,21 +79,22 @@ def slots(c: Context, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list
     def slot(leaf: Any) -> Any:
         if isinstance(leaf, torch.SymInt):
             operands.append(c.builder.realize(c.number(leaf, ir.DType.kI64)))
-            return _Slot(len(operands) - 1, True)
-        if isinstance(leaf, ir.Value):
-            operands.append(leaf)
-            return _Slot(len(operands) - 1, False)
+            return _Slot(len(operands) - 1, is_number=True)
+        if isinstance(leaf, (ir.Value, Complex)):
+            operands.append(joined(c.builder, leaf))
+            return _Slot(len(operands) - 1, is_complex=isinstance(leaf, Complex))
         return leaf
 
-    return operands, tree_map(slot, (tuple(args), dict(kwargs)))
+    return operands, tree_map(slot, (tuple(args), dict(kwargs)), is_leaf=lambda x: isinstance(x, Complex))
 
 
 class _Slot:
-    """Stands for operand number `position` among the arguments; `is_number`: it is passed as a Python int."""
+    """Stands for operand number `position` among the arguments. `is_number`: it is passed as a Python int. `is_complex`: it is
+    the real view of a complex tensor."""
 
-    def __init__(self, position: int, is_number: bool) -> None:
+    def __init__(self, position: int, is_number: bool = False, is_complex: bool = False) -> None:
         self.position = position
-        self.is_number = is_number
+        self.is_number, self.is_complex = is_number, is_complex
 
 
 def fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
@@ -96,6 +102,8 @@ def fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
     if not isinstance(slot, _Slot):
         return slot
     tensor = tensors[slot.position]
+    if slot.is_complex:
+        return torch.view_as_complex(tensor)
     return int(tensor.item()) if slot.is_number else tensor
 
 
@@ -120,7 +128,7 @@ class EagerCall:
             if collective:
                 # The results are copied into the plan's memory next. This makes the stream wait, not the host.
                 results = [torch.ops._c10d_functional.wait_tensor(result) for result in results]
-        return [restrided(results[p], strides) for p, strides in zip(self.positions, self.promised, strict=True)]
+        return [in_memory(results[p], strides) for p, strides in zip(self.positions, self.promised, strict=True)]
 
 
 def _is_collective(target: Callable[..., Any]) -> bool:
@@ -132,6 +140,12 @@ def strides_of(fake: Any) -> tuple[int, ...] | None:
     if isinstance(fake, torch.Tensor) and all(isinstance(s, int) for s in fake.stride()):
         return tuple(fake.stride())
     return None
+
+
+def in_memory(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
+    """Returns a result with the traced strides, and a complex one as its real view."""
+    x = restrided(x.resolve_conj(), strides)
+    return torch.view_as_real(x) if x.is_complex() else x
 
 
 def restrided(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:

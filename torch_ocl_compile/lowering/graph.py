@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile._C import Recipe, Refused, ir
@@ -20,8 +19,18 @@ from torch_ocl_compile.fx.effects import effect_of
 from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
 from torch_ocl_compile.fx.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.checks import BadArguments, refuse_bad_arguments
+from torch_ocl_compile.lowering.complex_value import (
+    Complex,
+    form_of,
+    is_complex,
+    memory_layout,
+    real_dtype,
+    split,
+    with_bits,
+)
 from torch_ocl_compile.lowering.context import Context, allows_tf32, ir_dtype
 from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
+from torch_ocl_compile.lowering.host_constants import host_constant, packed_dtype
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.index_checks import Checked, find_outside
 from torch_ocl_compile.lowering.lowered import Lowered
@@ -44,7 +53,6 @@ NO_EFFECT = {
     "aten.sym_constrain_range.default",
     "aten.sym_constrain_range_for_size.default",
 }
-CPU_CONSTANTS = {aten.full.default, aten.scalar_tensor.default, aten.lift_fresh_copy.default}
 
 
 def lower_graph(gm: torch.fx.GraphModule, fake_inputs: Sequence[Any] = (), **settings: Any) -> ir.Graph:
@@ -107,6 +115,7 @@ class _Lowering:
         self.context = Context(self.builder, self.symbols)
         self.context.from_sizes = self.add_expression
         self.env: dict[torch.fx.Node, Any] = {}
+        self.memory: dict[torch.fx.Node, Any] = {}  # Inputs without their conjugate and negative bits.
         self.sources: list[Recipe.Source] = []
         self.constants: list[torch.Tensor] = []
         self.device = graph_device(gm.graph)
@@ -124,7 +133,9 @@ class _Lowering:
         for position, node in enumerate(self.placeholders):
             if self.parts[node] is Part.DEVICE:
                 try:
-                    self.env[node] = self.add_input(node.meta["val"], Recipe.Source.tensor(self.leaf(node)), position)
+                    fake = node.meta["val"]
+                    self.memory[node] = self.add_input(fake, Recipe.Source.tensor(self.leaf(node)), position)
+                    self.env[node] = with_bits(self.builder, self.memory[node], fake)
                 except UnsupportedError as error:
                     raise UnsupportedError(f"{error}: input {describe_value(node)}") from error
         self.add_host_values()
@@ -138,21 +149,24 @@ class _Lowering:
 
     # Inputs
 
-    def add_input(self, fake: torch.Tensor, source: Recipe.Source, position: int = -1) -> ir.Value:
+    def add_input(self, fake: torch.Tensor, source: Recipe.Source, position: int = -1) -> Any:
         self.sources.append(source)
-        return self.builder.input(
-            ir_dtype(fake.dtype),
-            self.context.shape(fake.shape),
-            self.context.shape(fake.stride()),
+        sizes, strides, _ = memory_layout(fake)
+        memory = self.builder.input(
+            ir_dtype(real_dtype(fake.dtype)),
+            self.context.shape(sizes),
+            self.context.shape(strides),
             position in self.parameters,
             position in self.donated,
         )
+        return split(self.builder, memory) if fake.is_complex() else memory
 
     def add_attribute(self, node: torch.fx.Node) -> None:
         tensor = attrgetter(str(node.target))(self.gm)
         if isinstance(tensor, torch.Tensor):
             self.constants.append(tensor)
-            self.env[node] = self.add_input(tensor, Recipe.Source.constant(len(self.constants) - 1))
+            self.memory[node] = self.add_input(tensor, Recipe.Source.constant(len(self.constants) - 1))
+            self.env[node] = with_bits(self.builder, self.memory[node], tensor)
 
     def add_host_values(self) -> None:
         """Provides the CPU values that device nodes read: known numbers as constants, 0-dimensional values packed into
@@ -169,11 +183,13 @@ class _Lowering:
                         wanted[source] = None
         groups: dict[torch.dtype, list[torch.fx.Node]] = {}
         for node in wanted:
-            fake, constant = node.meta["val"], self.host_constant(node)
+            fake, constant = node.meta["val"], host_constant(self.gm, self.context, node)
             if constant is not None:
                 self.env[node] = constant
+            elif fake.device.type == "cpu" and fake.dim() == 0 and fake.is_complex():
+                self.env[node] = self.add_input(fake, Recipe.Source.tensor(self.leaf(node)))
             elif fake.device.type == "cpu" and fake.dim() == 0:
-                groups.setdefault(_packed_dtype(node), []).append(node)
+                groups.setdefault(packed_dtype(node), []).append(node)
             else:
                 self.env[node] = self.add_input(fake, Recipe.Source.moved(self.leaf(node)))
         for dtype, nodes in groups.items():
@@ -202,7 +218,9 @@ class _Lowering:
 
     def number_dtype(self) -> torch.dtype:
         """Returns float64 if any input tensor is float64, else float32, because few devices support float64."""
-        wide = any(t.dtype is torch.float64 for n in self.placeholders for t in tensors_of(n.meta.get("val")))
+        wide = any(
+            real_dtype(t.dtype) is torch.float64 for n in self.placeholders for t in tensors_of(n.meta.get("val"))
+        )
         return torch.float64 if wide else torch.float32
 
     def leaf(self, node: torch.fx.Node) -> int:
@@ -215,22 +233,6 @@ class _Lowering:
         if value not in self.computed:
             self.computed.append(value)
         return len(self.placeholders) + self.computed.index(value)
-
-    def host_constant(self, node: torch.fx.Node) -> ir.Value | None:
-        fake = node.meta["val"]
-        if node.op == "get_attr" or node.target is aten.lift_fresh_copy.default:
-            source = node if node.op == "get_attr" else node.args[0]
-            if isinstance(source, torch.fx.Node) and source.op == "get_attr":
-                tensor = attrgetter(str(source.target))(self.gm)
-                if isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and type(tensor) is torch.Tensor:
-                    with unset_fake_temporarily():  # The tensor was made inside the function: it is not fake.
-                        number = tensor.item()
-                    return self.context.constant(number, ir_dtype(tensor.dtype))
-        if node.target in CPU_CONSTANTS and fake.dim() == 0:
-            value = node.args[-1]
-            if isinstance(value, (bool, int, float)):
-                return self.context.constant(value, ir_dtype(fake.dtype))
-        return None
 
     # Nodes
 
@@ -278,7 +280,7 @@ class _Lowering:
         if self.debug:
             for bound, found in find_outside(self.context, target, args, kwargs):
                 self.outside.append((Checked(bound.dim, str(bound.size), describe(node)), found))
-        lowering = find(target) or lowering_of(target)
+        lowering = find(target, is_complex(args, kwargs, self.context.val)) or lowering_of(target)
         crashes = (self.builder.origin.op, self.builder.origin.source) in self.crashing
         result = NotImplemented if lowering is None or crashes else lowering(self.context, *args, **kwargs)
         if result is not NotImplemented:
@@ -291,16 +293,23 @@ class _Lowering:
         self.refused.append(record(refused(name, reason)))
         return lower_call(self.context, target, args, kwargs)
 
-    def store(self, node: torch.fx.Node, target: ir.Value, value: ir.Value) -> ir.Value:
+    def store(self, node: torch.fx.Node, target: Any, value: Any) -> Any:
         """Lowers copy_ into an input. Values that still view the old contents, and are read later, are copied first."""
-        if _is_view(value, target.buffer) and value.coords == target.coords and value.dtype == target.dtype:
+        fake = _root(node).meta["val"]
+        target = self.memory.get(_root(node), target)
+        value = with_bits(self.builder, self.context.converted(value, fake.dtype), fake)
+        pairs = list(zip(target, value, strict=True)) if isinstance(target, Complex) else [(target, value)]
+        pairs = [(part, new) for part, new in pairs if not _is_view(new, part.buffer) or new.coords != part.coords]
+        if not pairs:
             return target  # A scatter in place has stored the value already.
-        self.keep_old_contents(node, target)
-        value = self.context.cast(value, target.dtype)
-        if len(value.sizes) != len(target.sizes) or value.sizes != target.sizes:
-            value = self.builder.expand(value, target.sizes)
-        self.builder.copy_into(target, value)
-        return target
+        self.keep_old_contents(node, pairs[0][0])
+        # A new part may be a view of another part's old contents.
+        pairs = [(part, self.builder.copy(new) if _is_view(new, part.buffer) else new) for part, new in pairs]
+        for part, new in pairs:
+            if len(new.sizes) != len(part.sizes) or new.sizes != part.sizes:
+                new = self.builder.expand(new, part.sizes)
+            self.builder.copy_into(part, new)
+        return with_bits(self.builder, target, fake)
 
     def keep_old_contents(self, node: torch.fx.Node, target: ir.Value) -> None:
         for reader, source in self.later_reads(node):
@@ -340,11 +349,10 @@ class _Lowering:
     def finish(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         output = next(iter(reversed(self.gm.graph.nodes)))
         returned = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
-        here = [n for n in self.placeholders if self.parts[n] is Part.DEVICE and n in self.env]
         visible = (
             [] if self.separate_views else [n for n in returned[: self.saved_from] if isinstance(n, torch.fx.Node)]
         )
-        outputs = PlanOutputs(self.context, self.env, here, visible)
+        outputs = PlanOutputs(self.context, self.env, self.memory, visible)
         outputs.place_in_inputs([returned[k] for k in aliases], stored(returned, self.placeholders, written_back))
         results = [self.result(node, position, outputs) for position, node in enumerate(returned)]
         after = self.host_part_after(returned, results, outputs)
@@ -388,10 +396,11 @@ class _Lowering:
         if self.env.get(node) is None:
             return Recipe.Result()
         fake = node.meta["val"]
-        # AOTAutograd needs known strides: a saved tensor with symbolic strides keeps its traced layout.
-        free = free and all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
-        strides = [] if free else self.context.shape(fake.stride())
-        return Recipe.Result.output(outputs.position(node, strides))
+        # AOTAutograd needs known strides: a saved tensor with symbolic strides keeps its traced layout. So does a complex one,
+        # because a dimension of its memory has no stride of its own.
+        free = free and not fake.is_complex() and all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
+        strides = [] if free else self.context.shape(memory_layout(fake)[1])
+        return Recipe.Result.output(outputs.position(node, strides), form_of(fake))
 
     def number_result(self, value: Any) -> Recipe.Result:
         if value is None:
@@ -434,12 +443,3 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
 
 def _is_view(value: Any, buffer: int) -> bool:
     return isinstance(value, ir.Value) and value.kind == ir.ValueKind.kView and value.buffer == buffer
-
-
-def _packed_dtype(node: torch.fx.Node) -> torch.dtype:
-    """Returns float32 for packed float64 numbers unless a result on the device needs float64: few devices support it."""
-    dtype: torch.dtype = node.meta["val"].dtype
-    if dtype is not torch.float64:
-        return dtype
-    wide = any(t.dtype is dtype and t.device.type != "cpu" for u in node.users for t in tensors_of(u.meta.get("val")))
-    return dtype if wide else torch.float32

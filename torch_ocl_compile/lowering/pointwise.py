@@ -79,6 +79,7 @@ ARITHMETIC: dict[str, str] = {
     "aten.minimum.default": "minimum",
     "aten.mul.Scalar": "mul",
     "aten.mul.Tensor": "mul",
+    "aten._neg_view.default": "neg",
     "aten.neg.default": "neg",
     "aten.nextafter.default": "nextafter",
     "aten.pow.Scalar": "pow",

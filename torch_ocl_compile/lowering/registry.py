@@ -12,6 +12,8 @@ Lowering = Callable[..., Any]
 F = TypeVar("F", bound=Lowering)
 
 LOWERINGS: dict[Any, Lowering] = {}
+# The lowerings of calls with complex numbers: arguments and results may be `Complex` values.
+COMPLEX_LOWERINGS: dict[Any, Lowering] = {}
 
 
 def add_row(target: Any, lowering: Lowering) -> None:
@@ -37,6 +39,21 @@ def lower(*targets: Any) -> Callable[[F], F]:
     return register
 
 
-def find(target: Any) -> Lowering | None:
+def lower_complex(*targets: str) -> Callable[[F], F]:
+    """Registers the function as the lowering of these overloads for complex numbers."""
+
+    def register(function: F) -> F:
+        for target in targets:
+            found = overload(target)
+            if found in COMPLEX_LOWERINGS:
+                raise ValueError(f"second lowering for {target} of complex numbers")
+            if found is not None:
+                COMPLEX_LOWERINGS[found] = function
+        return function
+
+    return register
+
+
+def find(target: Any, is_complex: bool = False) -> Lowering | None:
     """Returns the lowering of an overload. None means that the op falls back to eager."""
-    return LOWERINGS.get(target)
+    return (COMPLEX_LOWERINGS if is_complex else LOWERINGS).get(target)

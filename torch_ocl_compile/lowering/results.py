@@ -12,22 +12,25 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.origin import origin
+from torch_ocl_compile.lowering.complex_value import Complex, joined, memory_layout, real_dtype, with_bits
 from torch_ocl_compile.lowering.context import Context
 
 
 class PlanOutputs:
     """The outputs of the ir.Graph, in the order in which they are requested."""
 
-    def __init__(self, context: Context, env: dict[Node, Any], inputs: Iterable[Node], visible: Iterable[Node]) -> None:
-        """`inputs` are the placeholders on the device, `visible` the results that the user sees."""
+    def __init__(
+        self, context: Context, env: dict[Node, Any], memory: Mapping[Node, Any], visible: Iterable[Node]
+    ) -> None:
+        """`memory`: what the inputs on the device have in memory. `visible`: the results that the user sees."""
         self.context = context
-        self.env = env
-        constants = [n for n in env if n.op == "get_attr" and getattr(env[n], "kind", None) == ir.ValueKind.kView]
-        self.owners: dict[int, Node] = {env[n].buffer: storage(n) for n in [*inputs, *constants]}
-        self.visible = {n for n in visible if isinstance(env.get(n), ir.Value)}
+        self.env, self.memory = env, memory
+        self.owners: dict[int, Node] = {x.buffer: storage(n) for n, value in memory.items() for x in tree_leaves(value)}
+        self.visible = {n for n in visible if isinstance(env.get(n), (ir.Value, Complex))}
         self.shared = _seen_twice(self.visible)
         self.bases: dict[Node, ir.Value] = {}
         self.positions: dict[Node, int] = {}
@@ -56,48 +59,54 @@ class PlanOutputs:
         """
         for node in nodes:
             source, target = stores.get(storage(node), (None, None)) if isinstance(node, Node) else (None, None)
-            if source is None or target is None or node in self.positions or target not in self.env:
+            if source is None or target is None or node in self.positions or target not in self.memory:
                 continue
             whole, there = source.meta["val"], target.meta["val"]
             if not (
-                _same_layout(whole, there) and isinstance(self.env.get(node), ir.Value) and _is_window(node, source)
+                _same_layout(whole, there)
+                and isinstance(self.env.get(node), (ir.Value, Complex))
+                and _is_window(node, source)
             ):
                 continue
             self._add_input_window(node, source, target)
             self.positions[node] = len(self.positions)
 
     def _own(self, node: Node) -> ir.Value:
-        """Returns the node's value in a buffer that belongs to the node's storage and to no other, copying it if
-        needed."""
-        value: ir.Value = self.env[node]
+        """Returns what the node has in memory, in a buffer that belongs to the node's storage and to no other, copying it
+        if needed."""
+        builder = self.context.builder
+        value = joined(builder, with_bits(builder, self.env[node], node.meta["val"]))
         root = storage(node)
         if value.kind != ir.ValueKind.kView or self.owners.setdefault(value.buffer, root) is not root:
-            value = self.context.builder.copy(value)
+            value = builder.copy(value)
             self.owners[value.buffer] = root
         return value
 
     def _is_read_only(self, root: Node) -> bool:
         """Returns whether `root` is an input on the device that the graph does not write to."""
-        return root.op == "placeholder" and root in self.env and not any(_writes(user, root) for user in root.users)
+        return root.op == "placeholder" and root in self.memory and not any(_writes(user, root) for user in root.users)
 
     def _add_input_window(self, node: Node, whole: Node, target: Node) -> None:
         """Adds `node`, a view of `whole`, as a window of the input `target`.
 
         `target` holds the same values as `whole`, in the same layout.
         """
-        c = self.context
-        part, there = node.meta["val"], whole.meta["val"]
-        offset = c.size(part.storage_offset()) - c.size(there.storage_offset())
-        c.builder.output_window(self.env[target], c.shape(part.shape), c.shape(part.stride()), offset)
+        self._add_part(joined(self.context.builder, self.memory[target]), node, whole)
 
     def _add_window(self, node: Node, root: Node) -> None:
         """Adds `node` as a window of `root`, which has its traced layout, so the traced strides and offsets apply."""
-        c, builder = self.context, self.context.builder
-        whole, part = root.meta["val"], node.meta["val"]
+        c = self.context
         if root not in self.bases:
-            self.bases[root] = builder.place(self._own(root), c.shape(whole.stride()))
-        offset = c.size(part.storage_offset()) - c.size(whole.storage_offset())
-        builder.output_window(self.bases[root], c.shape(part.shape), c.shape(part.stride()), offset)
+            strides = memory_layout(root.meta["val"])[1]
+            self.bases[root] = c.builder.place(self._own(root), c.shape(strides))
+        self._add_part(self.bases[root], node, root)
+
+    def _add_part(self, base: ir.Value, node: Node, whole: Node) -> None:
+        c = self.context
+        sizes, strides, offset = memory_layout(node.meta["val"])
+        c.builder.output_window(
+            base, c.shape(sizes), c.shape(strides), c.size(offset) - c.size(memory_layout(whole.meta["val"])[2])
+        )
 
 
 def _seen_twice(nodes: Iterable[Node]) -> set[Node]:
@@ -113,7 +122,9 @@ def _seen_twice(nodes: Iterable[Node]) -> set[Node]:
 def _is_window(node: Node, root: Node) -> bool:
     """Returns whether strides and an offset can describe the node as a view of the root's memory."""
     part, whole = node.meta.get("val"), root.meta.get("val")
-    return isinstance(part, torch.Tensor) and isinstance(whole, torch.Tensor) and part.dtype == whole.dtype
+    if not (isinstance(part, torch.Tensor) and isinstance(whole, torch.Tensor)):
+        return False
+    return real_dtype(part.dtype) == real_dtype(whole.dtype)
 
 
 def storage(node: Node) -> Node:

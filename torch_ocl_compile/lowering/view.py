@@ -20,7 +20,10 @@ aten = torch.ops.aten
 prims = torch.ops.prims
 
 
-@lower(aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, "aten.lift_fresh.default")
+@lower(
+    *(aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, "aten.lift_fresh.default"),
+    *("aten.resolve_conj.default", "aten.resolve_neg.default", "aten._conj_physical.default", "aten._conj.default"),
+)
 def alias(c: Context, x: ir.Value) -> ir.Value:
     return x
 
@@ -101,7 +104,9 @@ def _clamped(c: Context, at: Any, size: ir.IndexExpr) -> ir.IndexExpr:
 
 @lower(aten.select.int)
 def select(c: Context, x: ir.Value, dim: int, index: Any) -> ir.Value:
-    return c.builder.select(x, dim % len(x.sizes), _wrapped(c, index, x.sizes[dim % len(x.sizes)]))
+    dim %= len(x.sizes)
+    halves = c.halves_of(x) if dim == len(x.sizes) - 1 and isinstance(index, int) else None
+    return halves[index] if halves else c.builder.select(x, dim, _wrapped(c, index, x.sizes[dim]))
 
 
 def _wrapped(c: Context, index: Any, size: ir.IndexExpr) -> ir.IndexExpr:

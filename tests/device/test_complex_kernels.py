@@ -1,0 +1,64 @@
+# tests/device/test_complex_kernels.py: ops of complex numbers run wholly on the device, and give what PyTorch gives on the CPU.
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torch_ocl_compile import config
+
+torch.manual_seed(0)
+Z = torch.randn(5, 4, dtype=torch.complex128)
+W = torch.randn(5, 4, dtype=torch.complex128)
+X = torch.randn(5, 4, dtype=torch.float64)
+I = torch.tensor([[0, 3, 1, 1], [4, 4, 2, 0]])  # noqa: E741
+
+# z, w: complex; x: real; i: indices.
+FUNCTIONS: dict[str, Any] = {
+    "add": lambda z, w, x, i: z + w,
+    "add a number": lambda z, w, x, i: z + (1 - 2j),
+    "add a real tensor": lambda z, w, x, i: x + z,
+    "sub scaled": lambda z, w, x, i: torch.sub(z, w, alpha=2 - 1j),
+    "mul": lambda z, w, x, i: z * w,
+    "real times i": lambda z, w, x, i: x * 1j,
+    "div": lambda z, w, x, i: z / w,
+    "number over": lambda z, w, x, i: 2 / z,
+    "conj": lambda z, w, x, i: z.conj() * w,
+    "abs": lambda z, w, x, i: z.abs(),
+    "complex": lambda z, w, x, i: torch.complex(x, x + 1),
+    "polar": lambda z, w, x, i: torch.polar(x, x + 1),
+    "parts": lambda z, w, x, i: (z.real * z.imag, torch.view_as_real(z * w) + 1),
+    "view_as_complex": lambda z, w, x, i: torch.view_as_complex(torch.stack([x, x + 1], -1)) * z,
+    "compare": lambda z, w, x, i: (z == w, z != z.clone(), torch.isnan(z / 0), torch.isfinite(z)),
+    "where": lambda z, w, x, i: torch.where(x > 0, z, w),
+    "where real": lambda z, w, x, i: torch.where(x > 0, z, x),
+    "convert": lambda z, w, x, i: (x.to(z.dtype) * z, z.to(torch.complex64), z.real.to(torch.complex64)),
+    "cat": lambda z, w, x, i: (torch.cat([z, w], 1), torch.stack([z, w]), torch.cat([z, x])),
+    "sums": lambda z, w, x, i: (z.sum(), z.sum(1), z.mean(0, keepdim=True), z.cumsum(1)),
+    "views": lambda z, w, x, i: (z.t() + 1, z[1:, ::2] * 2, z.flip(0), z.roll(1, 0), z.reshape(2, 10) * 2),
+    "index": lambda z, w, x, i: (z[i[0]], z.gather(0, i), z.index_select(0, i[0])),
+    "pad": lambda z, w, x, i: torch.nn.functional.pad(z, (1, 2), value=3),
+    "create": lambda z, w, x, i: (torch.full_like(z, 1 + 2j), torch.zeros_like(z), torch.ones_like(z) * 3),
+    "masked_fill": lambda z, w, x, i: z.masked_fill(x > 0, 1j),
+}
+
+
+def run(function: Any, dtype: torch.dtype, device: str) -> Any:
+    real = torch.float64 if dtype is torch.complex128 else torch.float32
+    return function(Z.to(device, dtype), W.to(device, dtype), X.to(device, real), I.to(device))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=["c64", "c128"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_on_the_cpu(name: str, dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
+    torch._dynamo.reset()
+    function = torch.compile(FUNCTIONS[name], backend="ocl") if compiled else FUNCTIONS[name]
+    torch.ocl.reset_fallback_counts()
+    with config.override(fallback="error"):
+        ours = run(function, dtype, ocl_device)
+    theirs = run(FUNCTIONS[name], dtype, "cpu")
+    assert torch.ocl.fallback_counts() == {}
+    for got, expected in zip(*(r if isinstance(r, tuple) else (r,) for r in (ours, theirs)), strict=True):
+        torch.testing.assert_close(got.cpu().resolve_conj(), expected.resolve_conj(), check_stride=True)
