@@ -46,6 +46,15 @@ class FallbackError(UnsupportedError):
         self.reason = reason
 
 
+class CutNeeded(UnsupportedError):
+    """A graph cannot become one plan. `reasons`: the nodes of the FX graph at which it must be cut. The backend cuts it there, so a
+    user does not meet this error."""
+
+    def __init__(self, message: str, reasons: dict[torch.fx.Node, str]) -> None:
+        super().__init__(message)
+        self.reasons = reasons
+
+
 class DeviceError(OclError):
     """The fault of the device or driver: an OpenCL call failed. The message names the call, the device and the kernel."""
 

@@ -96,7 +96,7 @@ def failure_of(case: str, direction: str, where: str) -> Failure | None:
 def op_name(eager: str) -> str:
     """Returns what ran on the CPU, without the reason: "aten.cumsum.default: no lowering" -> "aten.cumsum.default".
 
-    A copy through the host has the name of the dtype that no kernel can copy, as a whole graph with this dtype has.
+    A copy through the host has the name of the dtype that no kernel can copy, as a node of a graph with this dtype has.
     """
     name = eager.removeprefix("eager ").replace("aten::", "aten.")
     copied = re.fullmatch(r"aten\.copy_ (?:from|of a \w+ view of) (\w+)(?: to (\w+))?", name)
@@ -105,6 +105,8 @@ def op_name(eager: str) -> str:
             return f"dtype torch.{dtype} has no kernels"
     if name.startswith("the whole"):
         return name.partition(": ")[2].partition(": input")[0]
+    if found := re.search(r"dtype torch\.\w+ has no kernels", name):
+        return found[0]
     return name.partition(":")[0]
 
 

@@ -106,6 +106,25 @@ def test_graph_breaks_and_fallbacks(ocl_device):
     assert any("linalg_eig" in name for name in {**it.eager_in_graphs, **it.eager_outside})
 
 
+def test_cuts(ocl_device, tmp_path):
+    """A branch on the device cuts the graph: two plans, and one for each side. A type without kernels cuts it twice."""
+
+    def cut(x):
+        y = torch.cond(x.sum() > 0, lambda t: (t.exp() * 2,), lambda t: (t + 1,), (x,))[0]
+        return (y.to(torch.float8_e5m2).to(torch.float32) + 1).sin()
+
+    with torch.no_grad():
+        it = explain(cut, torch.ones(4, 8, device=ocl_device), runs=1)
+    assert [c.op for c in it.cuts] == ["cond", *["prims.convert_element_type.default"] * 2]
+    assert [c.eager for c in it.cuts] == [False, True, True]
+    assert all(re.fullmatch(r"test_explain.py:\d+", c.place) for c in it.cuts)
+    assert len(it.graphs) == 4 and sum(len(g.kernels) for g in it.graphs) >= 4
+    assert list(it.eager_in_graphs.values()) == [2]
+    assert "cut: inference" in str(it) and "dtype torch.float8_e5m2 has no kernels" in str(it)
+    it.save(tmp_path / "report.html")
+    assert "is cut here: the host runs its graphs" in (tmp_path / "report.html").read_text()
+
+
 def test_symbolic_sizes(ocl_device):
     compiled = torch.compile(lambda x: torch.relu(x).sum(1), backend="ocl", dynamic=True)
     it = explain(compiled, torch.ones(6, 50, device=ocl_device), runs=1)

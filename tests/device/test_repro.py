@@ -14,7 +14,7 @@ import torch
 
 from tests import fork_server
 from torch_ocl_compile import config
-from torch_ocl_compile.compile import backend
+from torch_ocl_compile.compile import graph
 from torch_ocl_compile.errors import InternalError
 
 pytestmark = pytest.mark.sampled()
@@ -33,7 +33,7 @@ def planted(monkeypatch, error):
     def fail(*args, **kwargs):
         raise error("planted")
 
-    monkeypatch.setattr(backend, "lower_module", fail)
+    monkeypatch.setattr(graph, "lower_module", fail)
 
 
 def failure(function, *inputs, **options):
@@ -67,14 +67,14 @@ def test_a_failed_compile_leaves_a_program_that_fails_alike(cache, monkeypatch, 
 
 
 def test_a_failed_backward_and_changing_sizes_leave_a_program(cache, monkeypatch, ocl_device):
-    real = backend.lower_module
+    real = graph.lower_module
 
     def fail_in_backward(gm, **boundaries):
         if "separate_views" in boundaries:
             raise InternalError("planted")
         return real(gm, **boundaries)
 
-    monkeypatch.setattr(backend, "lower_module", fail_in_backward)
+    monkeypatch.setattr(graph, "lower_module", fail_in_backward)
     x = torch.randn(4, 5, device=ocl_device, requires_grad=True)
     with pytest.raises(Exception, match="planted") as caught:
         torch.compile(lambda t: torch.tanh(t) * 2, backend="ocl", dynamic=True)(x).sum().backward()
@@ -112,7 +112,7 @@ import importlib.util, sys
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name != "torch_ocl_compile.compile.backend":
+        if name != "torch_ocl_compile.compile.graph":
             return None
         sys.meta_path.remove(Finder)
         spec = importlib.util.find_spec(name)

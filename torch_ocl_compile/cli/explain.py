@@ -92,6 +92,8 @@ def _show(it: Explanation) -> None:
         print_table(columns, rows, title=str(graph))
     for found in it.breaks:
         say(f"graph break: {found.place} {found.reason}")
+    for cut in it.cuts:
+        say(str(cut))
     for reason, count in it.eager_in_graphs.items():
         say(f"on the CPU, in a graph, {count} times: {reason}")
     for op, count in it.eager_outside.items():

@@ -22,18 +22,17 @@ from torch_ocl_compile.compile import (
     repro,
     times,
 )
-from torch_ocl_compile.compile.call import eager_call, plan_call
+from torch_ocl_compile.compile.bodies import PlanBody
+from torch_ocl_compile.compile.call import eager_call
 from torch_ocl_compile.compile.float_arguments import float_arguments
+from torch_ocl_compile.compile.graph import Task, compile_or_run, eager_graph
 from torch_ocl_compile.compile.joint_graph import ocl_partition
-from torch_ocl_compile.compile.plan import make_plan, measure_kernels
-from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
+from torch_ocl_compile.compile.stored_plan import CompiledGraph
 from torch_ocl_compile.decompositions.table import LateTable
-from torch_ocl_compile.errors import CompilerCrashError, ConfigError, FallbackError, UnsupportedError
+from torch_ocl_compile.errors import ConfigError
 from torch_ocl_compile.fx.host_part import graph_device
 from torch_ocl_compile.lowering.checks import BadArguments
-from torch_ocl_compile.lowering.fallback import record, refused
 from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
-from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.random import functionalise
 
@@ -121,63 +120,23 @@ def compile_or_raise(
     debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
     if settings.get("interpret"):
         return CompiledGraph(eager_call(gm), reason="the option interpret runs it op by op")
-    tracing, watch = times.since_last_graph(), times.Stopwatch()
     restride(gm, example_inputs)
+    task = Task(gm, kind, settings, label, boundaries(kind))
     if graph_device(gm.graph).type == "cpu":
         reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
-        return whole_graph_eagerly(gm, kind, settings, reason)
+        eager_graph(task, reason)
+        return CompiledGraph(eager_call(gm), reason=f"it runs eagerly: {reason}")
     floats_to_tensors(gm)
     if kind == "inference":
         functionalise(gm)
-    crashing: set[tuple[str, str]] = set()
-    while True:
-        try:
-            lowered = lower_module(
-                gm,
-                **boundaries(kind),
-                fallback=str(settings.get("fallback", "eager")),
-                debug=bool(settings.get("debug")),
-                crashing=crashing,
-            )
-        except FallbackError:
-            raise
-        except BadArguments as error:  # Running the graph raises PyTorch's own error.
-            log.info("%s is not compiled: %s", label, error)
-            return CompiledGraph(eager_call(gm), reason=f"it is not compiled: {error}")
-        except UnsupportedError as error:
-            return whole_graph_eagerly(gm, kind, settings, str(error))
-        check_device(lowered.device)
-        debug.dump(label, "graph.txt", lowered.graph.str)
-        lowering = watch.lap()
-        measure_kernels(lowered, settings)
-        tuning = watch.lap() if settings.get("max_autotune") else 0.0
-        if kind != "inference":  # In training, weights change at each step.
-            settings = {**settings, "kept_weights_mb": 0}
-        try:
-            plan = make_plan(lowered, settings, label)
-            break
-        except CompilerCrashError as error:
-            if settings.get("fallback") == "error":
-                raise
-            if crashing.issuperset(error.ops):  # Those ops are no kernels any more, so what crashes is between them.
-                return whole_graph_eagerly(gm, kind, settings, str(error))
-            crashing.update(error.ops)
-    if kind == "forward":
-        report_strides(plan, lowered)
-    fx_nodes = len(gm.graph.nodes)
-    size = debug.remember(label, fx_nodes, lowered, plan).size()
-    times.keep(label, size, plan.timings(), tracing=tracing, lowering=lowering, tuning=tuning)
-    body = Body(kind=kind, fx_nodes=fx_nodes, lowered=lowered, settings=settings, strides=plan.output_strides())
-    return CompiledGraph(plan_call(lowered, plan), body=body, plan=plan)
-
-
-def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, reason: str) -> CompiledGraph:
-    """Runs a graph that cannot become a plan eagerly. FallbackError if that is forbidden."""
-    if settings.get("fallback") == "error":
-        message = f"the whole {kind} graph would run eagerly, which options={{'fallback': 'error'}} forbids.\n"
-        raise FallbackError(f"{message}  why:   {reason}")
-    record(refused(f"the whole {kind} graph", reason))
-    return CompiledGraph(eager_call(gm), reason=f"it runs eagerly: {reason}")
+    try:
+        body = compile_or_run(task)
+    except BadArguments as error:  # Running the graph raises PyTorch's own error.
+        log.info("%s is not compiled: %s", label, error)
+        return CompiledGraph(eager_call(gm), reason=f"it is not compiled: {error}")
+    if kind == "forward" and isinstance(body, PlanBody):  # A graph that was cut keeps the traced strides.
+        report_strides(body.plan, body.lowered)
+    return CompiledGraph(body.boxed(), kind=kind, body=body)
 
 
 def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
@@ -219,13 +178,6 @@ def boundaries(kind: str) -> dict[str, Any]:
     if kind == "forward":
         found["saved_from"] = tokens + metadata.num_forward
     return found
-
-
-def check_device(device: torch.device) -> None:
-    """Raises ConfigError if the tensors are on another backend's device."""
-    ours = torch._C._get_privateuse1_backend_name()
-    if device.type != ours:
-        raise ConfigError(f"backend='ocl' was given tensors on '{device}'.\n  do: move model and inputs to '{ours}'.")
 
 
 def report_strides(plan: Any, lowered: Lowered) -> None:

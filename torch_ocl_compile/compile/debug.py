@@ -35,8 +35,26 @@ class Record:
         return f"{self.fx_nodes} aten nodes, {self.kernels} launches, {self.calls} eager calls"
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A node at which a graph was cut."""
+
+    op: str
+    reason: str
+    source: str  # The line of the user's code, such as "model.py:61"; "" if unknown.
+    eager: bool  # Whether PyTorch runs the node. False: its graphs are compiled.
+
+
+class Collection(list[Record]):
+    """Records of compiled graphs, and where graphs were cut: (label, cut)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cuts: list[tuple[str, Cut]] = []
+
+
 _records: deque[Record] = deque(maxlen=KEPT)
-_collections: list[list[Record]] = []  # The lists of all open collecting() blocks.
+_collections: list[Collection] = []  # The lists of all open collecting() blocks.
 _counts = {"compiled": 0, "loaded": 0}
 
 
@@ -68,6 +86,11 @@ def remember(label: str, fx_nodes: int, lowered: Any, plan: Any) -> Record:
     return record
 
 
+def remember_cut(cut: Cut, label: str) -> None:
+    for collection in _collections:
+        collection.cuts.append((label, cut))
+
+
 def forget() -> None:
     _records.clear()
 
@@ -78,9 +101,9 @@ def records() -> list[Record]:
 
 
 @contextmanager
-def collecting() -> Iterator[list[Record]]:
+def collecting() -> Iterator[Collection]:
     """Yields a list that gets every graph that is compiled in the block, oldest first."""
-    found: list[Record] = []
+    found = Collection()
     _collections.append(found)
     try:
         yield found

@@ -139,6 +139,17 @@ def compare_copy(name: str, nodes: Iterable[Node], copies: Mapping[Node, Node]) 
             raise InternalError(f"{name} changed the order of effects.\n{describe(following)}")
 
 
+def placeholders_first(graph: torch.fx.Graph) -> None:
+    """Moves the placeholders to the beginning of the graph."""
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    head = next(iter(graph.nodes))
+    for node in placeholders:
+        if node is not head:
+            head.prepend(node)
+        else:
+            head = head.next
+
+
 @graph_pass
 def drop_dead_code(graph_module: GraphModule, changes: Changes) -> None:
     """Erases nodes that nobody reads and that have no effect."""

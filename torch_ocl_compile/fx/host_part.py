@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from torch_ocl_compile.errors import ConfigError, UnsupportedError
-from torch_ocl_compile.fx.graph_pass import compare_copy
+from torch_ocl_compile.errors import ConfigError, CutNeeded
+from torch_ocl_compile.fx.graph_pass import compare_copy, placeholders_first
 from torch_ocl_compile.fx.host_numbers import stack_numbers
 
 
@@ -54,7 +54,7 @@ def graph_device(graph: torch.fx.Graph) -> torch.device:
 
 
 def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node, Part]:
-    """Returns the part of each node. UnsupportedError if the device would have to wait for its own results."""
+    """Returns the part of each node. CutNeeded if the device would have to wait for its own results."""
     parts: dict[torch.fx.Node, Part] = {}
     for node in graph.nodes:
         if node.op == "output":
@@ -75,7 +75,8 @@ def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node,
         elif (on_host or transfer) and device.type != "cpu":
             parts[node] = Part.AFTER if Part.AFTER in sources else Part.BEFORE
         elif Part.AFTER in sources:
-            raise UnsupportedError(f"{node.target} on {device} needs a CPU tensor that this graph computed on {device}")
+            reason = f"it is on {device} and needs a CPU tensor that this graph computed on {device}"
+            raise CutNeeded(f"{node.target}: {reason}", {node: reason})
         else:
             parts[node] = Part.DEVICE
         if node.target is operator.getitem and not on_host:
@@ -117,18 +118,8 @@ def extract(
     for node in nodes:  # All nodes, because some have effects (copy_). Effects keep their order.
         get(node)
     graph.output(tuple(get(n) for n in wanted))
-    _placeholders_first(graph)
+    placeholders_first(graph)
     compare_copy("extract", nodes, made)
     part = torch.fx.GraphModule(owner, graph)
     stack_numbers(part)
     return part, inputs
-
-
-def _placeholders_first(graph: torch.fx.Graph) -> None:
-    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    head = next(iter(graph.nodes))
-    for node in placeholders:
-        if node is not head:
-            head.prepend(node)
-        else:
-            head = head.next

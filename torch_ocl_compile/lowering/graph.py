@@ -4,20 +4,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torch_ocl_compile._C import Recipe, Refused, ir
-from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
+from torch_ocl_compile.dtypes import IR_DTYPES
+from torch_ocl_compile.errors import CutNeeded, FallbackError, InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.effects import effect_of
 from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
 from torch_ocl_compile.fx.origin import describe, describe_value, origin
+from torch_ocl_compile.fx.split import CHECKED_BY_GUARDS, is_view, reason_to_cut
 from torch_ocl_compile.lowering.checks import BadArguments, refuse_bad_arguments
 from torch_ocl_compile.lowering.complex_value import (
     Complex,
@@ -31,7 +34,7 @@ from torch_ocl_compile.lowering.complex_value import (
 from torch_ocl_compile.lowering.context import Context, allows_tf32, ir_dtype
 from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
 from torch_ocl_compile.lowering.host_constants import host_constant, packed_dtype
-from torch_ocl_compile.lowering.in_place import scatters_into_inputs
+from torch_ocl_compile.lowering.in_place import later_reads, may_overwrite, scatters_into_inputs, views
 from torch_ocl_compile.lowering.index_checks import Checked, find_outside
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.registry import find
@@ -43,16 +46,6 @@ from torch_ocl_compile.lowering.user_kernel import lowering_of
 log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
-
-# Ops that check a condition which the guards have checked already; they are skipped.
-NO_EFFECT = {
-    "aten._assert_scalar.default",
-    "aten._assert_async.default",
-    "aten._assert_async.msg",
-    "aten._assert_tensor_metadata.default",
-    "aten.sym_constrain_range.default",
-    "aten.sym_constrain_range_for_size.default",
-}
 
 
 def lower_graph(gm: torch.fx.GraphModule, fake_inputs: Sequence[Any] = (), **settings: Any) -> ir.Graph:
@@ -75,7 +68,7 @@ def lower_module(
     debug: bool = False,
     crashing: Collection[tuple[str, str]] = (),
 ) -> Lowered:
-    """Lowers a graph. UnsupportedError if it cannot be lowered.
+    """Lowers a graph. UnsupportedError if it cannot be lowered, CutNeeded if it can be lowered in pieces.
 
     `saved_from`: results from this position on may have any strides. `separate_views`: results that are views of one tensor
     get separate memory. `parameters`, `donated`: positions of such inputs. `aliases`: positions of results that are
@@ -127,11 +120,12 @@ class _Lowering:
         self.states: dict[torch.fx.Node, int] = {}  # Random state -> its number among `sources`.
         self.into_inputs = scatters_into_inputs(gm.graph)
         self.refused: list[Refused] = []
+        self.cuts: dict[torch.fx.Node, str] = {}  # The nodes that cannot be in a plan -> why.
 
     def run(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders], self.leaves)
         for position, node in enumerate(self.placeholders):
-            if self.parts[node] is Part.DEVICE:
+            if self.parts[node] is Part.DEVICE and _has_kernels(node.meta["val"]):
                 try:
                     fake = node.meta["val"]
                     self.memory[node] = self.add_input(fake, Recipe.Source.tensor(self.leaf(node)), position)
@@ -145,6 +139,11 @@ class _Lowering:
                 self.add_attribute(node)
             elif node.op == "call_function" and self.parts[node] is Part.DEVICE:
                 self.env[node] = self.lower_node(node)
+            elif node.target is aten._local_scalar_dense.default and self.must_wait(node):
+                self.env[node] = self.cut(node, "the host needs its value")
+        if self.cuts:
+            node, reason = next(iter(self.cuts.items()))
+            raise CutNeeded(f"{reason}\n{describe(node)}", self.cuts)
         return self.finish(aliases, written_back)
 
     # Inputs
@@ -163,7 +162,7 @@ class _Lowering:
 
     def add_attribute(self, node: torch.fx.Node) -> None:
         tensor = attrgetter(str(node.target))(self.gm)
-        if isinstance(tensor, torch.Tensor):
+        if isinstance(tensor, torch.Tensor) and _has_kernels(tensor):
             self.constants.append(tensor)
             self.memory[node] = self.add_input(tensor, Recipe.Source.constant(len(self.constants) - 1))
             self.env[node] = with_bits(self.builder, self.memory[node], tensor)
@@ -234,14 +233,33 @@ class _Lowering:
             self.computed.append(value)
         return len(self.placeholders) + self.computed.index(value)
 
+    # Cuts
+
+    def must_wait(self, node: torch.fx.Node) -> bool:
+        """Returns whether a number that an op returns is known only after a plan has run, or is needed before it runs."""
+        value = node.meta.get("val")
+        unknown = isinstance(value, torch.SymInt) and not value.node.expr.free_symbols <= self.symbols.exprs.keys()
+        return unknown or self.parts[_root(node)] in (Part.DEVICE, Part.AFTER)
+
+    def cut(self, node: torch.fx.Node, reason: str) -> Any:
+        """Notes that the graph must be cut at the node. Returns inputs in place of its results, to find all such nodes."""
+        self.cuts[node] = reason
+        leaves, spec = tree_flatten(node.meta.get("val"))
+        self.symbols.bind_inputs(leaves, [0] * len(leaves))
+        return tree_unflatten([self.stand_in(leaf) for leaf in leaves], spec)
+
+    def stand_in(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu" and _has_kernels(value):
+            return with_bits(self.builder, self.add_input(value, Recipe.Source.tensor(0)), value)
+        return self.packed([0], self.number_dtype())[0] if isinstance(value, torch.SymFloat) else value
+
     # Nodes
 
     def argument(self, a: Any) -> Any:
         if isinstance(a, torch.fx.Node):
-            if a in self.env:
-                return self.env[a]
-            value = a.meta.get("val")
-            if tensors_of(value):
+            value = self.env.get(a, a.meta.get("val"))
+            for tensor in tensors_of(value):
+                ir_dtype(tensor.dtype)
                 raise UnsupportedError(f"{a.name} is not available on {self.device}")
             return value
         if isinstance(a, (list, tuple)):
@@ -250,18 +268,24 @@ class _Lowering:
 
     def lower_node(self, node: torch.fx.Node) -> Any:
         c = self.context
+        if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+            return self.env[node.args[0]][node.args[1]]
         try:
             refuse_bad_arguments(node)
             args = [self.argument(a) for a in node.args]
             kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
             c.node, c.val = node, node.meta.get("val")
-            c.in_place = node in self.into_inputs and self.may_overwrite(node, args[0])
+            c.in_place = node in self.into_inputs and may_overwrite(node, args[0], self.env, self.into_inputs)
             self.builder.origin = origin(node)
             return self.apply(node, args, kwargs)
         except FallbackError as error:
             raise FallbackError(f"{error}\n{describe(node)}\n{REMEDY}", error.reason) from error
         except BadArguments:
             raise
+        except UnsupportedError as error:
+            if is_view(node) and not all(map(_has_kernels, tensors_of(node.meta["val"]))):
+                return node.meta["val"]  # What reads it cannot be in the plan either.
+            return self.cut(node, str(error))
         except OclError as error:
             raise type(error)(f"{error}\n{describe(node)}") from error
         except Exception as error:
@@ -269,14 +293,12 @@ class _Lowering:
 
     def apply(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         target, name = node.target, str(node.target)
-        if name in NO_EFFECT:
+        if name in CHECKED_BY_GUARDS:
             return None
-        if name == "<built-in function getitem>":
-            return args[0][args[1]]
         if target is aten.copy_.default:
             return self.store(node, args[0], args[1])
         if not isinstance(target, OpOverload):
-            raise UnsupportedError(f"{name} has no lowering and cannot be called from a plan")
+            raise UnsupportedError(reason_to_cut(node))
         if self.debug:
             for bound, found in find_outside(self.context, target, args, kwargs):
                 self.outside.append((Checked(bound.dim, str(bound.size), describe(node)), found))
@@ -299,12 +321,12 @@ class _Lowering:
         target = self.memory.get(_root(node), target)
         value = with_bits(self.builder, self.context.converted(value, fake.dtype), fake)
         pairs = list(zip(target, value, strict=True)) if isinstance(target, Complex) else [(target, value)]
-        pairs = [(part, new) for part, new in pairs if not _is_view(new, part.buffer) or new.coords != part.coords]
+        pairs = [(part, new) for part, new in pairs if not views(new, part.buffer) or new.coords != part.coords]
         if not pairs:
             return target  # A scatter in place has stored the value already.
         self.keep_old_contents(node, pairs[0][0])
         # A new part may be a view of another part's old contents.
-        pairs = [(part, self.builder.copy(new) if _is_view(new, part.buffer) else new) for part, new in pairs]
+        pairs = [(part, self.builder.copy(new) if views(new, part.buffer) else new) for part, new in pairs]
         for part, new in pairs:
             if len(new.sizes) != len(part.sizes) or new.sizes != part.sizes:
                 new = self.builder.expand(new, part.sizes)
@@ -312,37 +334,13 @@ class _Lowering:
         return with_bits(self.builder, target, fake)
 
     def keep_old_contents(self, node: torch.fx.Node, target: ir.Value) -> None:
-        for reader, source in self.later_reads(node):
+        for reader, source in later_reads(node):
             if reader is node and source is node.args[1]:
                 continue
             # Results that view one tensor become windows of it, so it is read with them.
             for read in (source, storage(source)) if reader.op == "output" else (source,):
-                if _is_view(self.env.get(read), target.buffer) and storage(read) is not storage(_root(node)):
+                if views(self.env.get(read), target.buffer) and storage(read) is not storage(_root(node)):
                     self.env[read] = self.builder.copy(self.env[read])
-
-    def may_overwrite(self, node: torch.fx.Node, target: Any) -> bool:
-        """Returns whether no node after `node` reads the current contents of the memory of `target`."""
-        if not isinstance(target, ir.Value) or target.kind != ir.ValueKind.kView:
-            return False
-        if sum(a is node.args[0] for a in tree_leaves((node.args, node.kwargs))) > 1:
-            return False
-        for reader, source in self.later_reads(node):
-            scatter = reader in self.into_inputs
-            if (scatter or reader.target is aten.copy_.default) and source is reader.args[0]:
-                continue  # This reader writes into the same memory: the elements that it keeps are in their places already.
-            if scatter and source in self.into_inputs:
-                continue  # The part that the scatter replaces is in its place already.
-            if any(_is_view(v, target.buffer) for v in tree_leaves(self.env.get(source))):
-                return False
-        return True
-
-    def later_reads(self, node: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
-        """Yields (reader, the node it reads) for all readers from `node` on."""
-        later = False
-        for reader in self.gm.graph.nodes:
-            later = later or reader is node
-            if later and reader.op in ("call_function", "output"):
-                yield from ((reader, source) for source in reader.all_input_nodes)
 
     # Results
 
@@ -435,11 +433,11 @@ class _Lowering:
         return function, len(taken), positions
 
 
+def _has_kernels(tensor: torch.Tensor) -> bool:
+    return real_dtype(tensor.dtype) in IR_DTYPES
+
+
 def _root(node: torch.fx.Node) -> torch.fx.Node:
     target = node.args[0]
     assert isinstance(target, torch.fx.Node)
     return target
-
-
-def _is_view(value: Any, buffer: int) -> bool:
-    return isinstance(value, ir.Value) and value.kind == ir.ValueKind.kView and value.buffer == buffer

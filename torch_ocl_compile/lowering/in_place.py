@@ -7,10 +7,13 @@ copy_ has nothing left to do.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
+from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.overloads import overload
 
 aten = torch.ops.aten
@@ -77,3 +80,36 @@ def _inner(outer: torch.fx.Node) -> set[torch.fx.Node]:
     if view.target is not inverse or view.args != (base, *where) or view.kwargs != outer.kwargs:
         return set()
     return _chain(source, view) or set()
+
+
+def may_overwrite(
+    node: torch.fx.Node, target: Any, env: Mapping[torch.fx.Node, Any], scatters: Collection[torch.fx.Node]
+) -> bool:
+    """Returns whether no node after `node` reads the current contents of the memory of `target`. `scatters`: those into inputs."""
+    if not isinstance(target, ir.Value) or target.kind != ir.ValueKind.kView:
+        return False
+    if sum(a is node.args[0] for a in tree_leaves((node.args, node.kwargs))) > 1:
+        return False
+    for reader, source in later_reads(node):
+        scatter = reader in scatters
+        if (scatter or reader.target is aten.copy_.default) and source is reader.args[0]:
+            continue  # This reader writes into the same memory: the elements that it keeps are in their places already.
+        if scatter and source in scatters:
+            continue  # The part that the scatter replaces is in its place already.
+        if any(views(v, target.buffer) for v in tree_leaves(env.get(source))):
+            return False
+    return True
+
+
+def later_reads(node: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
+    """Yields (reader, the node it reads) for all readers from `node` on."""
+    later = False
+    for reader in node.graph.nodes:
+        later = later or reader is node
+        if later and reader.op in ("call_function", "output"):
+            yield from ((reader, source) for source in reader.all_input_nodes)
+
+
+def views(value: Any, buffer: int) -> bool:
+    """Returns whether the value is a view of the buffer."""
+    return isinstance(value, ir.Value) and value.kind == ir.ValueKind.kView and value.buffer == buffer

@@ -18,7 +18,7 @@ from torch_ocl_compile.device.record import LaunchRecord, record
 from torch_ocl_compile.errors import ToolError
 from torch_ocl_compile.report import roofline
 from torch_ocl_compile.report.breaks import Breaks
-from torch_ocl_compile.report.findings import Findings, Graph
+from torch_ocl_compile.report.findings import Cut, Findings, Graph
 from torch_ocl_compile.report.kernels import add_times, kernels_of
 from torch_ocl_compile.report.memory import memory_of
 from torch_ocl_compile.report.model_lines import model_lines
@@ -42,7 +42,10 @@ class Explanation(Findings):
             for g in self.graphs
         ]  # fmt: skip
         breaks = [{"reason": b.reason, "place": b.place, "code": b.code} for b in self.breaks]
-        return {"graphs": graphs, "graph_breaks": breaks, "eager_in_graphs": self.eager_in_graphs,
+        cuts = [
+            {"graph": c.graph, "op": c.op, "place": c.place, "reason": c.reason, "eager": c.eager} for c in self.cuts
+        ]
+        return {"graphs": graphs, "graph_breaks": breaks, "cuts": cuts, "eager_in_graphs": self.eager_in_graphs,
                 "eager_outside": self.eager_outside, "compile_seconds": self.phases}  # fmt: skip
 
     def __str__(self) -> str:
@@ -56,6 +59,7 @@ class Explanation(Findings):
         users = dict.fromkeys(record.title for record in self.outside if record.kind == "user")
         lines += [f"your kernel: {title}" for title in users]
         lines += [f"graph break: {b.place} {b.reason}" for b in self.breaks]
+        lines += [f"cut: {cut}" for cut in self.cuts]
         lines += [f"eager: {name}" for name in [*self.eager_in_graphs, *self.eager_outside]]
         return "\n".join(lines)
 
@@ -156,6 +160,7 @@ def watch(title: str, *, timing: bool) -> Iterator[Watch]:
         for op, count in torch_ocl.fallback_counts().items()
         if count > outside.get(op, 0)
     }
+    it.cuts = [Cut(label, cut.op, cut.source, cut.reason, cut.eager) for label, cut in graphs.cuts]
     _add_graphs(it, graphs, found.launches)
 
 

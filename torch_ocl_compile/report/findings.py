@@ -37,6 +37,20 @@ class Graph:
         )
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A node at which a graph was cut into several plans."""
+
+    graph: str
+    op: str
+    place: str  # "model.py:9"; "" if unknown.
+    reason: str
+    eager: bool  # Whether PyTorch runs the op. False: its graphs are compiled, or it computes nothing.
+
+    def __str__(self) -> str:
+        return f"{self.graph} is cut at {self.op}{f' ({self.place})' if self.place else ''}: {self.reason}"
+
+
 @dataclass
 class Findings:
     """What was compiled, how it was fused, and how it runs."""
@@ -44,6 +58,7 @@ class Findings:
     title: str
     graphs: list[Graph] = field(default_factory=list)
     breaks: list[Break] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
     # Op and reason -> how many nodes of graphs run on the CPU.
     eager_in_graphs: dict[str, int] = field(default_factory=dict)
     eager_outside: dict[str, int] = field(default_factory=dict)  # Op -> calls of eager ops that ran on the CPU.

@@ -1,0 +1,55 @@
+# torch_ocl_compile/lowering/strides.py: the strides that compiled code expects of a tensor that comes from an eager op.
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Strides:
+    """Traced strides. If they depend on sizes that are not known, `order` has the dimensions from the outermost to the innermost
+    of a tensor without gaps. `conjugate`, `negative`: its lazy bits.
+    """
+
+    known: tuple[int, ...] | None
+    order: tuple[int, ...] = ()
+    conjugate: bool = False
+    negative: bool = False
+
+    def of(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns x, or a copy of it if it has other strides or bits."""
+        if x.is_conj() != self.conjugate:
+            x = x.resolve_conj() if x.is_conj() else x.conj_physical().conj()
+        if x.is_neg() != self.negative:
+            x = x.resolve_neg() if x.is_neg() else torch._neg_view(x.neg())
+        wanted = self.known
+        if wanted is None:
+            wanted = _dense(x.shape, self.order)
+        if x.numel() == 0 or all(
+            have == want or size == 1 for have, want, size in zip(x.stride(), wanted, x.shape, strict=True)
+        ):
+            return x
+        copy = torch.empty_strided(x.shape, wanted, dtype=x.dtype, device=x.device)
+        copy = copy.conj() if self.conjugate else copy
+        return (torch._neg_view(copy) if self.negative else copy).copy_(x)
+
+
+def strides_of(fake: Any) -> Strides | None:
+    """Returns the strides of a traced value; None if it is no tensor in dense layout."""
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return None
+    bits = fake.is_conj(), fake.is_neg()
+    if all(isinstance(s, int) for s in fake.stride()):
+        return Strides(tuple(fake.stride()), (), *bits)
+    hints = [s if isinstance(s, int) else s.node.hint or 1 for s in fake.stride()]
+    return Strides(None, tuple(sorted(range(fake.dim()), key=lambda d: -hints[d])), *bits)
+
+
+def _dense(shape: torch.Size, order: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [0] * len(order), 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(strides)
