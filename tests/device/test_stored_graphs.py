@@ -14,7 +14,7 @@ from own_process import run_python
 from stored_graphs import Counted, assert_same, cold_and_warm, own_cache  # noqa: F401  (a fixture)
 from torch.nn import functional as F
 
-from torch_ocl_compile.compile import cache_key
+from torch_ocl_compile.compile import cache_key, debug
 from torch_ocl_compile.compile.debug import fallback_counts
 
 
@@ -181,6 +181,45 @@ def test_cache_of_keys_and_values(ocl_device):
     expected = [function(cache, torch.randn(2, 1, 16), torch.tensor([i])) for i in range(3)]
     for mine, reference in zip(second, [*expected, cache], strict=True):
         torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-5)
+
+
+@torch.library.custom_op("ocl_stored::write", mutates_args={"cache"})
+def write(cache: torch.Tensor, new: torch.Tensor, position: int) -> None:
+    cache[:, position] = new
+
+
+def test_graph_that_is_cut(ocl_device):
+    """The pieces are stored: plans, and the ops at which the graph was cut. The ops are counted again."""
+
+    def function(model, x, cache):
+        y = model(x)
+        write(cache, y.detach(), 3)
+        return (y * cache[:, 3] + y.to(torch.float8_e5m2).to(torch.float32)).tanh() + cache.sum()
+
+    def run(compile):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(8, 8).to(ocl_device)
+        x, cache = torch.randn(2, 8).to(ocl_device), torch.zeros(2, 8, 8, device=ocl_device)
+        compiled, found = compile(function, fullgraph=True), []
+        before = debug.fallback_counts()
+        for grad in (False, True):
+            with torch.set_grad_enabled(grad):
+                found.append(compiled(model, x, cache))
+        found[1].sum().backward()
+        ran = debug.fallbacks_since(before)
+        assert {name.split(":")[0] for name in ran} == {
+            "ocl_stored.write.default",
+            "prims.convert_element_type.default",
+        }
+        return [found[0].cpu(), found[1].detach().cpu(), model.weight.grad.cpu(), cache.cpu()]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 8)
+    cache = torch.zeros(2, 8, 8)
+    torch.testing.assert_close(second[0], function(model, torch.randn(2, 8), cache).detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(second[3], cache, rtol=1e-4, atol=1e-5)
 
 
 def test_autocast(ocl_device):

@@ -52,7 +52,7 @@ class CompiledGraph(OutputCode):
         try:
             if self.body is None:
                 raise UnsupportedError(self.reason)
-            self.stored = pack(self.kind, self.body)
+            self.stored = pack(self.body)
             names = Names("", _plan_key(self.stored))
             for plan in self.body.plans():
                 plan.plan.keep(names.next(True)[1])
@@ -66,8 +66,8 @@ class CompiledGraph(OutputCode):
         traced and compiled again."""
         try:
             with _disable_current_modes():
-                kind, body = pickle.loads(self.stored)
-                body.load(Names(debug.next_label(kind, loaded=True), _plan_key(self.stored)))
+                body = unpack(self.stored)
+                body.load(Names(debug.next_label(self.kind, loaded=True), _plan_key(self.stored)))
                 self.run, self.body, self.stored = body.boxed(), body, b""
         except Exception as error:
             log.warning("a stored graph cannot be used and is compiled anew: %s", error)
@@ -77,11 +77,15 @@ class CompiledGraph(OutputCode):
         pass
 
 
-def pack(kind: str, body: Body) -> bytes:
+def pack(body: Body) -> bytes:
     """Packs a graph as bytes. Raises pickle's errors if something cannot be stored."""
     with _disable_current_modes(), io.BytesIO() as file:
-        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump((kind, body))
+        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(body)
         return file.getvalue()
+
+
+def unpack(stored: bytes) -> Body:
+    return pickle.loads(stored)
 
 
 def _plan_key(stored: bytes) -> str:

@@ -1,10 +1,14 @@
 # torch_ocl_compile/lowering/strides.py: the strides that compiled code expects of a tensor that comes from an eager op.
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
+
+from torch_ocl_compile.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -37,17 +41,30 @@ class Strides:
 
 
 def strides_of(fake: Any) -> Strides | None:
-    """Returns the strides of a traced value; None if it is no tensor in dense layout."""
+    """Returns the strides of a traced value; None if it is no tensor in strided layout. UnsupportedError for strides
+    that neither numbers nor an order describe."""
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return None
     bits = fake.is_conj(), fake.is_neg()
     if all(isinstance(s, int) for s in fake.stride()):
         return Strides(tuple(fake.stride()), (), *bits)
-    hints = [s if isinstance(s, int) else s.node.hint or 1 for s in fake.stride()]
-    return Strides(None, tuple(sorted(range(fake.dim()), key=lambda d: -hints[d])), *bits)
+    sizes, strides = _guesses(fake)
+    order = tuple(sorted(range(fake.dim()), key=lambda d: -strides[d]))
+    if any(want != have and size != 1 for want, have, size in zip(_dense(sizes, order), strides, sizes, strict=True)):
+        raise UnsupportedError(f"a tensor that no plan computes has gaps: strides {tuple(fake.stride())}")
+    return Strides(None, order, *bits)
 
 
-def _dense(shape: torch.Size, order: tuple[int, ...]) -> tuple[int, ...]:
+def _guesses(fake: torch.Tensor) -> tuple[list[int], list[int]]:
+    """Returns sizes and strides of a tensor with a large number for each symbol, which is enough to compare them."""
+    numbers = [n if isinstance(n, int) else n.node.expr for n in (*fake.shape, *fake.stride())]
+    symbols = sorted({s for n in numbers if not isinstance(n, int) for s in n.free_symbols}, key=str)
+    values = {symbol: sympy.Integer(4099 + 2 * i) for i, symbol in enumerate(symbols)}
+    found = [n if isinstance(n, int) else int(n.xreplace(values)) for n in numbers]
+    return found[: fake.dim()], found[fake.dim() :]
+
+
+def _dense(shape: Sequence[int], order: tuple[int, ...]) -> tuple[int, ...]:
     strides, step = [0] * len(order), 1
     for dim in reversed(order):
         strides[dim] = step
