@@ -41,7 +41,8 @@ struct EpilogueMacro {
   // lane: the dimension that vectors run along.
   int output = 0, width = 1, lane = 0;
   std::vector<int> loops;
-  bool aligned = false;  // Vectors are at aligned addresses.
+  bool aligned = false;              // Vectors are at aligned addresses.
+  ir::DType type = ir::DType::kF32;  // What the kernel passes: f64 if the output is f64.
   Writer body;
   // The addresses of the vectors that the body loads (false) and stores (true).
   std::vector<std::pair<std::string, bool>> streams;
@@ -77,7 +78,7 @@ void print_body(Kernel& kernel, const schedule::Group& group, EpilogueMacro& mac
   body.assume_aligned(macro.aligned);
   body.assume_steps(group.launch.stores.vectors != schedule::Stores::Vectors::kAnywhere);
   if (static_cast<size_t>(macro.lane) < sizes.size()) body.set_lane({SymbolKind::kLoop, macro.lane}, macro.width);
-  body.set_result(group.main, {output, coords}, {"acc", ir::DType::kF32, macro.width, body.depth() - 1, false});
+  body.set_result(group.main, {output, coords}, {"acc", macro.type, macro.width, body.depth() - 1, false});
   if (macro.output == 0)
     for (const ir::NodeId node : group.epilogue) body.run_map(node);
   body.flush_stores();
@@ -130,7 +131,8 @@ std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const 
   std::vector<EpilogueMacro> macros;
   for (size_t output = 0; output < main.outputs.size(); ++output) {
     const int lane = output > 0 && launch.stores.dim1 != ir::kNone ? launch.stores.dim1 : launch.stores.dim;
-    EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.stores.coords, false, {}, {}};
+    EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.stores.coords, false, ir::DType::kF32, {}, {}};
+    if (graph.buffers[main.outputs[output]].dtype == ir::DType::kF64) macro.type = ir::DType::kF64;
     const size_t rank = output == 0 ? main.sizes.size() : graph.buffers[main.outputs[output]].sizes.size();
     if (output > 0) {
       macro.loops.resize(rank);
@@ -156,7 +158,7 @@ void print_epilogue(Writer& functions, const Kernel& kernel, const EpilogueMacro
     coordinates.push_back("i" + std::to_string(loop));
     parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
   }
-  functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", macro.function(), Type{ir::DType::kF32, macro.width},
+  functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", macro.function(), Type{macro.type, macro.width},
                  joined(parameters));
   if (store_aligned && macro.output == 0 && macro.width > 1 && !macro.aligned) {
     functions.open("if (STORES_ALIGNED)");

@@ -270,6 +270,24 @@ Value Builder::convolve(const Value& x, const Value& w, const ConvolveAttrs& att
   return result;
 }
 
+Value Builder::fft(const Value& real, const std::optional<Value>& imaginary, const FftAttrs& attrs) {
+  OCL_ASSERT(real.sizes.size() == 4, "an fft takes operands of four dimensions");
+  Node node;
+  node.kind = NodeKind::kFft;
+  node.origin = origin;
+  node.fft = attrs;
+  node.operands = {as_view(real.kind == Value::Kind::kView ? real : copy(real))};
+  if (imaginary) node.operands.push_back(as_view(imaginary->kind == Value::Kind::kView ? *imaginary : copy(*imaginary)));
+  const Shape& s = real.sizes;
+  node.sizes = {s[0], simplify(s[1] * s[2] * s[3] * 2, graph.ranges())};
+  const Value result = new_buffer(real.dtype, node.sizes);
+  // With known strides, a result of the graph with other dimensions can be a window on this buffer.
+  graph.buffers[static_cast<size_t>(result.buffer)].strides = contiguous_strides(node.sizes);
+  node.outputs = {result.buffer};
+  graph.add_node(std::move(node));
+  return reshape(result, {s[0], s[1], s[2], s[3], 2});
+}
+
 /// True if a stride would be negative. PyTorch tensors have no negative strides, so a flipped view cannot be an operand
 /// of an eager op.
 static bool runs_backwards(const Value& x) {

@@ -120,6 +120,7 @@ enum class NodeKind : uint8_t {
   kContract,   // Matrix products: out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n].
   kConvolve,   // A convolution or one of its gradients: see ConvolveKind.
   kAttention,  // An attention or a part of its gradient: see AttentionKind.
+  kFft,        // Discrete Fourier transforms along one dimension: see FftAttrs.
   // out[b, j, k, c]: matrix a[b] cut into panels j in the order in which a kernel reads them, with zeros beyond its
   // edges. Only offers of kernels make such a node, together with its launch.
   kPack,
@@ -169,6 +170,21 @@ struct AttentionAttrs {
   bool nan_rows = false;  // A row whose keys are all masked gives nan instead of 0.
 };
 
+/// Discrete Fourier transforms of x [o, n, p, q] along n, whose size is a known number:
+///
+///   out[o, k, p, q] = scale * w(root, k * p) * sum over j of w(n, j * k) * x[o, j, p, q],  w(n, j) = exp(-2 pi i j / n)
+///
+/// `inverse` negates the sign in both w. root 0: there is no factor w(root, k * p). A long line is transformed by two nodes, of
+/// which the first multiplies by these factors.
+///
+/// The first operand has the real parts, the second the imaginary parts; without it, they are 0. The result is [o, n * p * q * 2]:
+/// pairs of real and imaginary part.
+struct FftAttrs {
+  bool inverse = false;
+  double scale = 1;
+  int64_t root = 0;
+};
+
 /// The aten op and the source line from which a node was made, for errors, explain and the profiler.
 struct Origin {
   std::string op;      // "aten.relu.default"
@@ -183,8 +199,8 @@ struct Node {
   // The hand-written kernels that were asked for this node before it got its own, and why they refused:
   // "gemm_warpgroup: refused, K = 7 is below 16", "gemm_warpgroup, gemm_warp: refused, ...". For explain; not printed.
   std::vector<std::string> refused;
-  // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve and
-  // kAttention the sizes of the first output.
+  // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve,
+  // kAttention and kFft the sizes of the first output.
   Shape sizes;
   // The extents of the loops r0, r1, ... of a kReduce, of the loop r0 of a kScan, and {k} for kContract.
   Shape reduce_sizes;
@@ -196,15 +212,16 @@ struct Node {
   std::vector<int> reduced;
   // For kScan, a bool op of the body. Where it is true, the accumulators start again.
   int reset = kNone;
-  // Operands of kContract, kConvolve, kAttention and kCall. A template may add the bias [k] to a forward kConvolve as a
+  // Operands of kContract, kConvolve, kAttention, kFft and kCall. A template may add the bias [k] to a forward kConvolve as a
   // third operand.
   std::vector<View> operands;
-  // Outputs: one for kContract and kConvolve, several for kAttention and kCall; Map and Reduce have stores instead. A
+  // Outputs: one for kContract, kConvolve and kFft, several for kAttention and kCall; Map and Reduce have stores instead. A
   // template may add statistics to a forward kConvolve: f32 [3, slices, k] with the mean, m2 and count of each channel
   // over a slice of the first output.
   std::vector<BufferId> outputs;
   ConvolveAttrs convolve;
   AttentionAttrs attention;
+  FftAttrs fft;
   bool reduced_precision = false;  // The inputs of a kContract, kConvolve or kAttention may be rounded to TF32.
   int call = kNone;                // The index of a kCall in the list of calls that Python keeps.
   // For a kCall that waits for what an earlier kCall has started: that call's index. The scheduler may put other work between

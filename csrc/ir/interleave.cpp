@@ -7,13 +7,13 @@ namespace ocl::ir {
 
 namespace {
 
-/// True if the values are (..., 0) and (..., 1) of one buffer whose last size is 2.
-bool are_halves(const Graph& graph, const Value& first, const Value& second) {
+/// True if the values are neighbours along the last dimension of one buffer.
+bool are_neighbours(const Graph& graph, const Value& first, const Value& second) {
   if (first.kind != Value::Kind::kView || second.kind != Value::Kind::kView || first.buffer != second.buffer) return false;
   const Buffer& buffer = graph.buffers.at(static_cast<size_t>(first.buffer));
-  if (buffer.sizes.empty() || !buffer.sizes.back().is_const(2) || buffer.dtype != first.dtype) return false;
-  return std::equal(first.coords.begin(), first.coords.end() - 1, second.coords.begin()) && first.coords.back().is_const(0) &&
-         second.coords.back().is_const(1);
+  if (buffer.sizes.empty() || buffer.dtype != first.dtype) return false;
+  return std::equal(first.coords.begin(), first.coords.end() - 1, second.coords.begin()) &&
+         simplify(second.coords.back() - first.coords.back(), graph.ranges()).is_const(1);
 }
 
 }  // namespace
@@ -21,8 +21,8 @@ bool are_halves(const Graph& graph, const Value& first, const Value& second) {
 Value Builder::interleave(const Value& first, const Value& second) {
   Shape sizes = first.sizes;
   sizes.emplace_back(2);
-  if (Value whole = first; are_halves(graph, first, second)) {
-    whole.coords.back() = IndexExpr::loop(static_cast<int>(first.sizes.size()));
+  if (Value whole = first; are_neighbours(graph, first, second)) {
+    whole.coords.back() = first.coords.back() + IndexExpr::loop(static_cast<int>(first.sizes.size()));
     whole.sizes = std::move(sizes);
     return whole;
   }

@@ -302,6 +302,13 @@ class GraphParser {
       a.causal = in.take("causal");
       a.masked = in.take("masked");
       a.nan_rows = in.take("nan_rows");
+    } else if (in.take("fft")) {
+      n.kind = NodeKind::kFft;
+      n.fft.inverse = in.take("inverse");
+      in.expect("scale");
+      n.fft.scale = in.real();
+      in.expect("root");
+      n.fft.root = in.integer();
     } else if (in.take("pack")) {
       n.kind = NodeKind::kPack;
     } else {

@@ -21,6 +21,7 @@
 //     output b3
 //   node convolve forward stride 1 1 padding 0 0 dilation 1 1 groups 1 [..] over []
 //   node attention forward scale 0.125 dropout 0.0 causal masked nan_rows [..] over []
+//   node fft inverse scale 0.25 root 64 [..] over []
 //   node call 3 [] over []
 //   node call 4 waits_for 3 [] over []
 //   result b1 [s0, 64] strides [64, 1] offset 0
@@ -85,7 +86,7 @@ void print_op(std::string& out, const Op& op, size_t position) {
 }
 
 void print_node(std::string& out, const Node& node, bool origins) {
-  static constexpr const char* kKinds[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "pack", "call"};
+  static constexpr const char* kKinds[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "fft", "pack", "call"};
   static constexpr const char* kStages[] = {"whole", "partial", "final"};
   static constexpr const char* kConvolutions[] = {"forward", "data", "weight"};
   static constexpr const char* kAttentions[] = {"forward", "query", "key_value"};
@@ -108,6 +109,10 @@ void print_node(std::string& out, const Node& node, bool origins) {
     for (const auto& [label, set] :
          {std::pair("causal", a.causal), std::pair("masked", a.masked), std::pair("nan_rows", a.nan_rows)})
       if (set) out += std::string(" ") + label;
+  }
+  if (node.kind == NodeKind::kFft) {
+    if (node.fft.inverse) out += " inverse";
+    out += " scale " + number({true, node.fft.scale, 0}) + " root " + std::to_string(node.fft.root);
   }
   out += " " + list(node.sizes);
   if (node.kind != NodeKind::kMap || !node.reduce_sizes.empty()) out += " over " + list(node.reduce_sizes);

@@ -239,9 +239,20 @@ constexpr NodeRule kNodeRules[] = {
          if (buffer(g, n.outputs[i]).sizes != sizes[i]) return false;
        return true;
      }},
-    {"the output of a contraction or convolution has its sizes",
+    {"an fft transforms f32 or f64 [o, n, p, q] with a known n into [o, n * p * q * 2]",
      [](const Graph& g, const Node& n) {
-       if (n.kind != NodeKind::kContract && n.kind != NodeKind::kConvolve) return true;
+       if (n.kind != NodeKind::kFft) return true;
+       if (n.operands.empty() || n.operands.size() > 2 || n.outputs.size() != 1 || n.sizes.size() != 2) return false;
+       const Shape& x = n.operands[0].sizes;
+       const DType type = buffer(g, n.outputs[0]).dtype;
+       return x.size() == 4 && x[1].is_const() && (type == DType::kF32 || type == DType::kF64) && n.sizes[0] == x[0] &&
+              n.sizes[1] == simplify(x[1] * x[2] * x[3] * 2, g.ranges()) &&
+              std::all_of(n.operands.begin(), n.operands.end(),
+                          [&](const View& operand) { return operand.sizes == x && buffer(g, operand.buffer).dtype == type; });
+     }},
+    {"the output of a contraction, convolution or fft has its sizes",
+     [](const Graph& g, const Node& n) {
+       if (n.kind != NodeKind::kContract && n.kind != NodeKind::kConvolve && n.kind != NodeKind::kFft) return true;
        return buffer(g, n.outputs[0]).sizes == n.sizes;
      }},
 };

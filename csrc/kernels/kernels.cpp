@@ -75,7 +75,8 @@ const char* name(KernelLevel level) { return kLevelNames[static_cast<size_t>(lev
 const char* name(KernelOperation operation) { return kOperationNames[static_cast<size_t>(operation)]; }
 
 bool KernelRow::is_required() const {
-  return operation == KernelOperation::k_pack || (operation == KernelOperation::k_attention && !on_tensor_cores());
+  return operation == KernelOperation::k_pack || operation == KernelOperation::k_fft ||
+         (operation == KernelOperation::k_attention && !on_tensor_cores());
 }
 
 const std::vector<KernelRow>& kernel_rows() {

@@ -32,6 +32,12 @@ enum class KernelOperation : uint8_t {
 /// with larger heads runs unfused.
 inline constexpr int64_t kLargestHeadSize = 512;
 
+/// The longest line that the kernels of Fourier transforms take in one launch: with it, pairs of floats fill the 32 KiB of
+/// local memory that every device has.
+inline constexpr int64_t kLongestFft = 4096;
+/// Kernels of Fourier transforms take lengths whose prime factors are at most this. The work of a prime p is p numbers squared.
+inline constexpr int kLargestFftPrime = 61;
+
 /// How a kernel multiplies. kTf32: fp32 operands are rounded to TF32. The others multiply in the type of their
 /// operands.
 enum class KernelType : uint8_t { kTf32, kFp32, kBf16, kFp16 };
@@ -59,7 +65,7 @@ struct KernelRow {
   std::vector<const char*> files;
   std::vector<KernelArgument> arguments;
   bool on_tensor_cores() const { return level != KernelLevel::k_item && level != KernelLevel::k_group; }
-  /// True for the portable kernels of attention and for packs. They cannot be disabled, because no other kernel
+  /// True for the portable kernels of attention, for ffts and for packs. They cannot be disabled, because no other kernel
   /// computes the same.
   bool is_required() const;
 };

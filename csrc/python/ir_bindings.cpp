@@ -9,6 +9,7 @@
 #include "csrc/ir/parse.h"
 #include "csrc/ir/simplify.h"
 #include "csrc/ir/verify.h"
+#include "csrc/kernels/kernels.h"
 #include "csrc/support/error.h"
 
 namespace py = pybind11;
@@ -34,7 +35,7 @@ Scalar to_scalar(const py::handle& value) {
 py::object from_scalar(const Scalar& s) { return s.is_float ? py::object(py::float_(s.f)) : py::object(py::int_(s.i)); }
 
 const char* kind_name(NodeKind kind) {
-  static constexpr const char* kNames[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "pack", "call"};
+  static constexpr const char* kNames[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "fft", "pack", "call"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -63,6 +64,7 @@ void bind_enums(py::module_& m) {
       .value("kQuery", AttentionKind::kQuery)
       .value("kKeyValue", AttentionKind::kKeyValue);
   py::enum_<Level>(m, "Level").value("kGraph", Level::kGraph).value("kScheduled", Level::kScheduled);
+  m.attr("LARGEST_FFT_PRIME") = kLargestFftPrime;
   m.def("size_bytes", &size_bytes);
   m.def("is_floating", &is_floating);
   m.def("compute_type", &compute_type);
@@ -188,6 +190,12 @@ void bind_attributes(py::module_& m) {
       .def_readwrite("causal", &AttentionAttrs::causal)
       .def_readwrite("masked", &AttentionAttrs::masked)
       .def_readwrite("nan_rows", &AttentionAttrs::nan_rows);
+  py::class_<FftAttrs>(m, "FftAttrs")
+      .def(py::init([](bool inverse, double scale, int64_t root) { return FftAttrs{inverse, scale, root}; }),
+           py::arg("inverse") = false, py::arg("scale") = 1.0, py::arg("root") = 0)
+      .def_readonly("inverse", &FftAttrs::inverse)
+      .def_readonly("scale", &FftAttrs::scale)
+      .def_readonly("root", &FftAttrs::root);
 }
 
 void bind_graph(py::module_& m) {
@@ -240,6 +248,7 @@ void bind_graph(py::module_& m) {
       .def_readonly("outputs", &Node::outputs)
       .def_readonly("convolve", &Node::convolve)
       .def_readonly("attention", &Node::attention)
+      .def_readonly("fft", &Node::fft)
       .def_readonly("reduced_precision", &Node::reduced_precision)
       .def_readonly("call", &Node::call)
       .def_readonly("waits_for", &Node::waits_for)
@@ -325,7 +334,7 @@ void bind_tables(py::module_& m) {
       py::arg("reduction"), py::arg("accumulator"), py::arg("input"));
 }
 
-void bind_builder(py::module_& m) {
+void bind_value(py::module_& m) {
   py::class_<Value>(m, "Value")
       .def_readonly("kind", &Value::kind)
       .def_readonly("dtype", &Value::dtype)
@@ -337,7 +346,9 @@ void bind_builder(py::module_& m) {
       .def("__float__", [](const Value&) -> double {
         fail(ErrorKind::kUnsupported, "a number that varies from call to call must be a constant here");
       });
+}
 
+void bind_builder(py::module_& m) {
   py::class_<Builder>(m, "Builder")
       .def(py::init<>())
       .def_readonly("graph", &Builder::graph)
@@ -376,6 +387,7 @@ void bind_builder(py::module_& m) {
       .def("contract", &Builder::contract)
       .def("convolve", &Builder::convolve)
       .def("attention", &Builder::attention)
+      .def("fft", &Builder::fft)
       .def("call", &Builder::call, py::arg("call"), py::arg("args"), py::arg("results"), py::arg("strides"),
            py::arg("waits_for") = kNone)
       .def("copy_into", &Builder::copy_into)
@@ -416,6 +428,7 @@ void bind_ir(py::module_& m) {
   bind_attributes(ir);
   bind_graph(ir);
   bind_tables(ir);
+  bind_value(ir);
   bind_builder(ir);
 }
 

@@ -1,4 +1,4 @@
-// csrc/schedule/choose_template.cpp: pass: gives each contraction, convolution and attention a hand-written kernel.
+// csrc/schedule/choose_template.cpp: pass: gives each contraction, convolution, attention and fft a hand-written kernel.
 #include "csrc/schedule/choose_template.h"
 
 #include <algorithm>
@@ -89,14 +89,14 @@ void choose_template(Schedule& schedule, const PassContext& context) {
       problem = problem_of(graph, node, caps);
       if (const auto found = measured.choices.find(problem); found != measured.choices.end()) wanted = found->second;
     }
-    const bool attention = node.kind == ir::NodeKind::kAttention;
+    const bool required = node.kind == ir::NodeKind::kAttention || node.kind == ir::NodeKind::kFft;
     const Request request{graph, i, KernelId{}, caps, schedule.keeps_parameters};
     std::vector<std::string> refused;
     std::optional<Offer> offer = first_offer(request, wanted, measured.disabled, refused);
-    // Attention cannot be computed without a template, so even a disabled choice is better than none.
-    if (!offer && attention && !measured.disabled.empty()) offer = first_offer(request, wanted, {}, refused);
+    // These cannot be computed without a template, so even a disabled choice is better than none.
+    if (!offer && required && !measured.disabled.empty()) offer = first_offer(request, wanted, {}, refused);
     if (!offer) {
-      OCL_ASSERT(!attention, "attention has no generated form: " + node.origin.op);
+      OCL_ASSERT(!required, node.origin.op + " has no generated form" + (refused.empty() ? "" : ": " + refused.front()));
       schedule.log.push_back(node.origin.op + ": no template takes it, generated loops");
       nodes.push_back(lower_contraction(graph, node));
       nodes.back().refused = std::move(refused);

@@ -3,6 +3,7 @@
 #include "csrc/schedule/describe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -68,6 +69,10 @@ Work work_of(const Schedule& schedule, const Group& group) {
                               : kind == ir::AttentionKind::kQuery ? q[3] * 2 + v[3]
                                                                   : (q[3] + v[3]) * 2;
       work.flops = work.flops + once * depth;
+    } else if (node.kind == ir::NodeKind::kFft) {
+      // The usual count, 5 n log2(n) for n complex numbers.
+      const double each = 2.5 * std::log2(static_cast<double>(node.operands[0].sizes[1].constant()));
+      work.flops = work.flops + count * std::llround(each);
     } else if (is_loop_nest(node)) {
       int64_t ops = static_cast<int64_t>(node.reduced.size());
       for (const ir::Op& op : node.body.ops) ops += op.code > ir::OpCode::kCast && is_floating(op.dtype);
@@ -100,6 +105,8 @@ Extent extent_of(const Schedule& schedule, const Group& group) {
     extent = {image, "by", {filter[1], filter[2], filter[3]}};
   } else if (node.kind == ir::NodeKind::kAttention) {
     extent = {node.operands[0].sizes, "to", {node.operands[1].sizes[2]}};
+  } else if (node.kind == ir::NodeKind::kFft) {
+    extent = {node.operands[0].sizes, "", {}};
   }
   return extent;
 }

@@ -55,6 +55,7 @@ std::string kind_name(const ir::Node& node) {
     constexpr const char* kNames[] = {"attention", "attention_query", "attention_key_value"};
     return kNames[static_cast<int>(node.attention.kind)];
   }
+  if (node.kind == ir::NodeKind::kFft) return "fft";
   constexpr const char* kNames[] = {"conv_forward", "conv_data", "conv_weight"};
   return kNames[static_cast<int>(node.convolve.kind)];
 }

@@ -75,6 +75,10 @@ def attention(queries: int, keys: int, depth: int, function: Any = attend) -> Pr
     return Problem(function, (q, k, k, *([(2, 1, queries, keys)] if function is masked else [])), CAPS)
 
 
+def power_spectrum(x: Tensor, dim: int = -1) -> Tensor:
+    return torch.fft.rfft(x, dim=dim).abs()
+
+
 PROBLEMS: dict[str, Problem] = {
     "gemm large": gemm(1024, 1024, 1024),
     "gemm wide": gemm(512, 2048, 256),
@@ -114,6 +118,8 @@ PROBLEMS: dict[str, Problem] = {
     "attention of 80": attention(100, 100, 80),
     "attention of 128": attention(256, 256, 128),
     "attention of 256": attention(256, 256, 256),
+    "fft of rows": Problem(power_spectrum, ((64, 1000),), CAPS, ("fp32",)),
+    "fft of columns": Problem(partial(power_spectrum, dim=0), ((512, 100),), CAPS, ("fp32",)),
     "pack": Problem(torch.mm, ((4096, 4096), (4096, 4096)), TENSOR_CORES, ("fp32",)),
     "pack unaligned": Problem(torch.mm, ((4099, 4101), (4101, 4103)), TENSOR_CORES, ("fp32",)),
 }  # fmt: skip

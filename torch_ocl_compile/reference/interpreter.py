@@ -194,6 +194,9 @@ class Run:
             matrix, (_, panels, _, width) = self.view(node.operands[0]), [self.size(s) for s in node.sizes]
             padded = torch.nn.functional.pad(matrix, (0, panels * width - matrix.shape[2]))
             self.write(node.outputs[0], padded.unflatten(2, (panels, width)).transpose(1, 2))
+        elif node.kind == "fft":
+            x = torch.complex(*_complex_parts([self.view(v) for v in node.operands]))
+            self.write(node.outputs[0], fft(node.fft, x))
         elif node.kind == "attention":
             results = attention(node.attention, [_compute(self.view(v)) for v in node.operands])
             for buffer, result in zip(node.outputs, results, strict=True):
@@ -230,6 +233,22 @@ class Run:
 
 def _compute(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _complex_parts(parts: list[Tensor]) -> list[Tensor]:
+    return parts if len(parts) == 2 else [parts[0], torch.zeros_like(parts[0])]
+
+
+def fft(attrs: Any, x: Tensor) -> Tensor:
+    """Returns the result of an Fft node for complex x [o, n, p, q], by its definition in graph.h: pairs [o, n * p * q * 2]."""
+    n, p = x.shape[1:3]
+    y = torch.fft.ifft(x, dim=1, norm="forward") if attrs.inverse else torch.fft.fft(x, dim=1)
+    if attrs.root:
+        turns = torch.outer(torch.arange(n), torch.arange(p)) % attrs.root
+        angle = turns.double() * (2 * math.pi / attrs.root)
+        root = torch.complex(angle.cos(), angle.sin() if attrs.inverse else -angle.sin())
+        y = y * root.to(y.dtype)[:, :, None]
+    return torch.view_as_real(y * attrs.scale).flatten(1)
 
 
 def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:

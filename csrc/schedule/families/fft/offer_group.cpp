@@ -1,0 +1,65 @@
+// csrc/schedule/families/fft/offer_group.cpp: offers kernels/fft/group.cl, Fourier transforms on GPUs.
+#include <algorithm>
+
+#include "csrc/schedule/families/fft/lines.h"
+
+namespace ocl::schedule {
+
+using ir::IndexExpr;
+
+namespace {
+
+// A work-group has this many numbers, if there are as many.
+constexpr int64_t kNumbers = 1024;
+constexpr int kMostItems = 512;
+// Neighbouring lines that are stored together: 8 pairs of floats are 64 bytes.
+constexpr int64_t kColumns = 8;
+
+}  // namespace
+
+void offer_fft_group(Draft& draft) {
+  const FftLines lines = fft_lines(draft);
+  const Caps& caps = draft.caps;
+  const int64_t bytes = 2 * lines.real_bytes(), inner = typical(lines.p * lines.q, 64);
+  const bool columns = inner > 1;
+  int64_t count = 1;
+  const int64_t wanted = columns ? std::max(kColumns, kNumbers / lines.n) : kNumbers / lines.n;
+  while (count * 2 <= wanted && count * 2 * lines.n * bytes <= caps.local_bytes && (!columns || count < inner)) count *= 2;
+  const int64_t all = count * lines.n;
+  const std::vector<int> radices = fft_radices(lines.n, few_registers(caps) ? 3 : 4);
+  // A work-item has one butterfly of each step, so that few registers are enough.
+  const int64_t most = std::min(caps.max_group_size, kMostItems);
+  const int64_t items = std::min<int64_t>(most, (all / radices.back() + 31) / 32 * 32);
+  int64_t points = 1;
+  int64_t before = 1;
+  std::string steps;
+  for (const int radix : radices) {
+    const int64_t butterflies = all / radix;
+    points = std::max(points, (butterflies + items - 1) / items * radix);
+    steps += "S(" + std::to_string(radix) + ", " + std::to_string(before) + ") ";
+    before *= radix;
+  }
+  const bool padded = !columns && count * (lines.n + lines.n / 16) * bytes <= caps.local_bytes;
+  // Loads go along the dimension with the smaller stride.
+  const IndexExpr& across = lines.q.is_const(1) ? lines.strides[2] : lines.strides[3];
+  const bool columns_in = columns && typical(across, 0) <= typical(lines.strides[1], 0);
+
+  TemplateLaunch& launch = draft.launch();
+  launch.variant = std::to_string(lines.n) + " x " + std::to_string(count);
+  define(launch, "VW", 2);
+  if (caps.thread_items > 0) define(launch, "THREAD_ITEMS", caps.thread_items);
+  launch.defines.emplace_back("STEPS(S)", steps);
+  define(launch, "LINES", count);
+  define(launch, "ITEMS", items);
+  define(launch, "POINTS", points);
+  define(launch, "PADDED", padded);
+  define(launch, "COLUMNS_IN", columns_in);
+  define(launch, "COLUMNS_OUT", columns);
+  define_fft(draft, lines);
+  store_along(launch, 1, 2, 2);
+  launch.stores.vectors = Stores::Vectors::kSteps;
+  launch.local = {static_cast<int>(items), 1, 1};
+  launch.groups = {ir::ceildiv(lines.outer * lines.p * lines.q, count), 1, 1};
+}
+
+}  // namespace ocl::schedule
