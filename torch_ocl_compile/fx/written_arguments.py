@@ -7,7 +7,7 @@ which copy_ stores the new contents; that copy_ has nothing left to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,10 @@ from torch._library.utils import is_out
 from torch._ops import OpOverload
 from torch._prims_common import clone_preserve_strides
 from torch.fx import Graph, Node, Proxy
+from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 from torch.utils._pytree import tree_map_only
+
+aten = torch.ops.aten
 
 Readers = Mapping[Node, Sequence[Node | None]]
 
@@ -87,13 +90,10 @@ def written_in_place(ops: Iterable[WritingOp], order: Mapping[Node, int], reader
     makers = {made: (op, k) for op in ops for k in range(len(op.bases)) if (made := op.result(k)) is not None}
     dropped = set()
 
-    def is_free(op: WritingOp, number: int, ignored: Node | None = None) -> bool:
+    def is_free(op: WritingOp, number: int, ignored: Collection[Node] = ()) -> bool:
         """Returns whether nothing reads the base's old contents after the op."""
-        later = [
-            reader
-            for reader in readers.get(op.bases[number], ())
-            if reader is None or (reader is not ignored and order[reader] > order[op.node])
-        ]
+        readers_of_base = readers.get(op.bases[number], ())
+        later = [r for r in readers_of_base if r is None or (r not in ignored and order[r] > order[op.node])]
         return not later and op.reads_only_as_base(number)
 
     def is_own(value: Node) -> bool:
@@ -103,28 +103,47 @@ def written_in_place(ops: Iterable[WritingOp], order: Mapping[Node, int], reader
             return number not in op.in_place or is_own(op.bases[number])
         return value in order and isinstance(value.target, OpOverload) and not _may_alias(value.target)
 
-    for copy in (n for n in order if n.target is torch.ops.aten.copy_.default):
+    for copy in (n for n in order if n.target is aten.copy_.default):
         chain = _chain(copy, makers)
-        if chain and all(is_free(op, number, copy) for op, number in chain):
+        if not chain:
+            continue
+        op, number = chain[-1]  # The first op that runs.
+        clone, target = op.bases[number], _argument(copy)
+        op.bases[number] = target
+        if (clone is target or readers[clone] == [op.node]) and all(is_free(*link, (copy,)) for link in chain):
             for op, number in chain:
                 op.in_place.add(number)
-            dropped.add(copy)
+            dropped |= {copy} if clone is target else {copy, clone}
+        else:
+            op.bases[number] = clone
     for op in ops:
         op.in_place |= {k for k, base in enumerate(op.bases) if is_own(base) and is_free(op, k)}
     return dropped
 
 
 def _chain(copy: Node, makers: Mapping[Node, tuple[WritingOp, int]]) -> list[tuple[WritingOp, int]]:
-    """Returns the ops that lead from an argument of the graph to what copy_ stores there. Empty if anything else is between."""
-    target, value = tuple[Any, ...](copy.args)
+    """Returns the ops that lead from an argument of the graph, or a clone of it, to what copy_ stores there, the last one first.
+    Empty if anything else is between."""
+    target = _argument(copy)
+    value: Any = copy.args[1]
     found = []
-    while value is not target:
-        if value not in makers:
-            return []
+    while value in makers:
         op, number = makers[value]
         found.append((op, number))
         value = op.bases[number]
-    return found if value.op == "placeholder" else []
+    # A training graph clones each argument that it changes, in case that backward needs the old contents.
+    is_clone = value.target is aten.clone.default and value.args[0] is target and _same_strides(value, target)
+    return found if target.op == "placeholder" and (value is target or is_clone) else []
+
+
+def _argument(copy: Node) -> Node:
+    target = copy.args[0]
+    assert isinstance(target, Node)
+    return target
+
+
+def _same_strides(a: Node, b: Node) -> bool:
+    return bool(statically_known_true(sym_eq(a.meta["val"].stride(), b.meta["val"].stride())))
 
 
 def _may_alias(op: OpOverload) -> bool:
