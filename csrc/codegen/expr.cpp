@@ -168,8 +168,10 @@ std::string literal(const Literal& literal) {
   if (ir::is_floating(dtype)) {
     double value = scalar.is_float ? scalar.f : static_cast<double>(scalar.i);
     if (dtype == DType::kF32) value = static_cast<float>(value);
-    if (std::isnan(value)) return "NAN";
-    if (std::isinf(value)) return value > 0 ? "INFINITY" : "-INFINITY";
+    // NAN and INFINITY are floats, which makes a call with doubles ambiguous.
+    const std::string type = dtype == DType::kF64 ? "(double)" : "";
+    if (std::isnan(value)) return type + "NAN";
+    if (std::isinf(value)) return type + (value > 0 ? "INFINITY" : "-INFINITY");
     char text[64];
     if (std::fabs(value) < 1e6 && value == std::floor(value))  // Small integers are exact and easy to read in decimal.
       std::snprintf(text, sizeof text, "%.1f%s", value, dtype == DType::kF32 ? "f" : "");

@@ -119,8 +119,8 @@ class Builder {
   std::vector<Value> reduce(const std::string& reduction, const Value& x, const std::vector<int>& dims, bool keepdim,
                             std::optional<DType> dtype = {});
   Value concat(const std::vector<Value>& xs, int dim);  // Makes one buffer, and one node per operand.
-  /// Returns [..., 2], whose last coordinate chooses between two values of one shape and dtype. If they are such halves of one
-  /// buffer, the result is a view of it.
+  /// Returns [..., 2], whose last coordinate chooses between two values of one shape and dtype. If they are neighbours
+  /// in one buffer, the result is a view of it.
   Value interleave(const Value& first, const Value& second);
   // Returns the batched product [b, m, n] of a [b, m, k] and b [b, k, n].
   Value contract(const Value& a, const Value& b, DType dtype);

@@ -41,7 +41,25 @@ FUNCTIONS: dict[str, Any] = {
     "pad": lambda z, w, x, i: torch.nn.functional.pad(z, (1, 2), value=3),
     "create": lambda z, w, x, i: (torch.full_like(z, 1 + 2j), torch.zeros_like(z), torch.ones_like(z) * 3),
     "masked_fill": lambda z, w, x, i: z.masked_fill(x > 0, 1j),
-}
+    "matrix products": lambda z, w, x, i: (z @ w.t(), z.mH @ w, z @ w[0], torch.einsum("ij,ij->i", z, w)),
+    "batched product": lambda z, w, x, i: (torch.bmm(z.expand(3, 5, 4), w.mT.expand(3, 4, 5)), z[None].conj() @ w.mH[None]),
+    "addmm": lambda z, w, x, i: torch.addmm(w[:, :1], z, w.mT, beta=2j, alpha=1 - 1j),
+    "dot": lambda z, w, x, i: (torch.dot(z[0], w[0]), torch.vdot(z[0], w[0]), torch.outer(z[0], w[:, 0].conj())),
+    "products": lambda z, w, x, i: (z.prod(), z.prod(1), z.prod(0, keepdim=True), z.cumprod(0)),
+    "long products": lambda z, w, x, i: ((z / z.abs()).repeat(20, 1).prod(0), (z / z.abs()).repeat(20, 1).cumprod(0)),
+    "norms": lambda z, w, x, i: (z.norm(), torch.linalg.vector_norm(z, 1, 1), torch.linalg.matrix_norm(z), z.std(0), z.var()),
+    "truth": lambda z, w, x, i: (z.any(), (z * 0).all(1), torch.logical_and(z, w * 0)),
+    "powers": lambda z, w, x, i: (z**2, z**-1.5, z**w, 2**z, x**z),
+    "lerp": lambda z, w, x, i: (torch.lerp(z, w, 0.3), torch.addcmul(z, w, z, value=2j), torch.addcdiv(z, w, z)),
+    "roots": lambda z, w, x, i: (z.sqrt(), z.rsqrt(), z.reciprocal(), z.angle(), z.sgn()),
+    "logarithms": lambda z, w, x, i: (z.log(), z.log2(), z.log10(), z.log1p(), z.expm1(), z.exp()),
+    "circular": lambda z, w, x, i: (z.sin(), z.cos(), z.tan(), z.asin(), z.acos(), z.atan()),
+    "hyperbolic": lambda z, w, x, i: (z.sinh(), z.cosh(), z.tanh(), z.asinh(), z.acosh(), z.atanh(), z.sigmoid()),
+    "foreach": lambda z, w, x, i: (*torch._foreach_mul([z, w], [w, z]), *torch._foreach_exp([z, w])),
+    "scatter": lambda z, w, x, i: (
+        z.scatter(0, i, w[:2]), z.scatter_add(0, i, w[:2]), z.index_add(0, i[0], w[:4]), z.index_put((i[0],), w[:4], True)
+    ),
+}  # fmt: skip
 
 
 def run(function: Any, dtype: torch.dtype, device: str) -> Any:

@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_map
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.overloads import overload
-from torch_ocl_compile.lowering.complex_pointwise import is_true, pointwise
 from torch_ocl_compile.lowering.complex_value import Complex, joined, real_dtype, split
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.registry import Lowering, find, lower_complex
@@ -200,11 +199,3 @@ def view_as_real(c: Context, x: Complex) -> ir.Value:
 @lower_complex("aten.view_as_complex.default")
 def view_as_complex(c: Context, x: ir.Value) -> Complex:
     return c.halves_of(x) or split(c.builder, x)
-
-
-@lower_complex("aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim", "aten.all.dims")
-def truth(c: Context, x: Complex, *args: Any, **kwargs: Any) -> Any:
-    assert c.node is not None
-    lowering = find(c.node.target)
-    assert lowering is not None
-    return lowering(c, pointwise(c, is_true, x, dtype=torch.bool), *args, **kwargs)

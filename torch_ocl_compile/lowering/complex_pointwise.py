@@ -37,7 +37,7 @@ UNARY: dict[str, Callable[[Z], Any]] = {
     "exp2": lambda x: z.exp(x.times(math.log(2))),
     "expm1": z.expm1,
     "imag": lambda x: x.im,
-    "isinf": lambda x: z.is_inf(x.re) | z.is_inf(x.im),
+    "isinf": z.is_infinite,
     "isnan": lambda x: z.is_nan(x.re) | z.is_nan(x.im),
     "log": z.log,
     "log10": z.scaled_log(10),

@@ -99,16 +99,21 @@ def is_nan(x: Term) -> Term:
     return t.call("isnan", x)
 
 
+def is_infinite(z: Z) -> Term:
+    return is_inf(z.re) | is_inf(z.im)
+
+
 def exp(z: Z) -> Z:
     """e^x may overflow where e^x cos(y) does not; e^(x/2) does not overflow there."""
     half = t.exp(z.re * 0.5)
     large = z.re > _large(z.re)
     size, more = t.where(large, half, t.exp(z.re)), t.where(large, half, 1.0)
     cos, sin = t.call("cos", z.im), t.call("sin", z.im)
-    # e^inf cos(0) + i e^inf sin(0) = inf + 0i; e^-inf is 0 in any direction.
-    vanishes = z.re.eq(-math.inf) & ~(z.im.eq(z.im) & ~is_inf(z.im))
-    re, im = t.where(vanishes, 0.0, size * cos * more), t.where(vanishes, 0.0, size * sin * more)
-    return Z(re, t.where(z.im.eq(0.0), z.im, im))
+    # e^-inf is 0 in any direction, and e^inf is infinite.
+    lost = is_inf(z.re) & is_nan(cos)
+    vanishes = lost & (z.re < 0.0)
+    re = t.where(lost, t.where(vanishes, 0.0, math.inf), size * cos * more)
+    return Z(re, t.where(vanishes, 0.0, t.where(z.im.eq(0.0), z.im, size * sin * more)))
 
 
 def _large(x: Term) -> float:
@@ -135,9 +140,10 @@ def log1p(z: Z) -> Z:
     """log(1 + z). Where |1 + z| is near 1, its logarithm is computed from |1 + z|^2 - 1 = x (2 + x) + y^2."""
     one = Z(z.re + 1.0, z.im)
     x, y = z.re, z.im
+    is_zero = x.eq(0.0) & y.eq(0.0)
     near = t.log1p(t.call("fma", y, y, x * (x + 2.0))) * 0.5
     is_near = (t.abs_(x) < 0.5) & (t.abs_(y) < 0.5)
-    return Z(t.where(is_near, near, log_abs(one)), angle(one))
+    return Z(t.where(is_zero, x, t.where(is_near, near, log_abs(one))), angle(one))
 
 
 def expm1(z: Z) -> Z:
@@ -171,28 +177,30 @@ def sqrt(z: Z) -> Z:
     return Z(re, t.call("copysign", im, z.im))
 
 
-def _halves_of_exp(x: Term) -> tuple[Term, Term, Term, Term]:
-    """Returns sinh(x) = s f and cosh(x) = c f as (s, c, f, |x| is large), where the products with a number below 1 do not overflow
-    unless they should."""
+def _halves_of_exp(x: Term) -> tuple[Term, Term, Term]:
+    """Returns sinh(x) = s f and cosh(x) = c f as (s, c, f). s w f with |w| <= 1 overflows only if the product is too large."""
     large = t.abs_(x) > _large(x)
     half = t.exp(t.abs_(x) * 0.5)
     sinh = t.where(large, t.call("copysign", half * 0.5, x), t.call("sinh", x))
     cosh = t.where(large, half * 0.5, t.call("cosh", x))
-    return sinh, cosh, t.where(large, half, 1.0), large
+    return sinh, cosh, t.where(large, half, 1.0)
 
 
 def sinh(z: Z) -> Z:
     """sinh(x) cos(y) + i cosh(x) sin(y)."""
-    s, c, more, _ = _halves_of_exp(z.re)
+    s, c, more = _halves_of_exp(z.re)
     re, im = s * t.call("cos", z.im) * more, c * t.call("sin", z.im) * more
-    return Z(t.where(z.re.eq(0.0), z.re, re), t.where(z.im.eq(0.0), z.im, im))
+    # 0 cos(inf) = 0, and inf cos(inf) = inf, each with the sign of x; inf sin(0) = 0.
+    re = t.where(is_nan(re) & (z.re.eq(0.0) | is_inf(z.re)), z.re, re)
+    return Z(re, t.where(z.im.eq(0.0), z.im, im))
 
 
 def cosh(z: Z) -> Z:
     """cosh(x) cos(y) + i sinh(x) sin(y)."""
-    s, c, more, _ = _halves_of_exp(z.re)
+    s, c, more = _halves_of_exp(z.re)
     re, im = c * t.call("cos", z.im) * more, s * t.call("sin", z.im) * more
-    on_axis = z.re.eq(0.0) | z.im.eq(0.0)
+    re = t.where(is_nan(re) & is_inf(z.re), math.inf, re)
+    on_axis = is_nan(im) & (z.re.eq(0.0) | z.im.eq(0.0))
     return Z(re, t.where(on_axis, t.call("copysign", 1.0, z.im) * t.call("copysign", 0.0, z.re), im))
 
 
@@ -215,10 +223,11 @@ def tanh(z: Z) -> Z:
     re, im = b * t.sqrt(s * s + 1.0) * s / size, tangent / size
     # tanh(x) = 1 to all digits; the rest is 4 sin(y) cos(y) e^(-2 |x|).
     decay = t.exp(t.abs_(x) * -2.0)
-    wave = t.where(is_inf(y), 0.0, t.call("sin", y) * t.call("cos", y) * 4.0)
-    re = t.where(large, t.call("copysign", 1.0, x), re)
+    wave = t.call("sin", y) * t.call("cos", y) * 4.0
+    wave = t.where(is_inf(x) & is_nan(wave), t.call("copysign", 0.0, y), wave)
+    re = t.where(large, t.call("copysign", 1.0, x) + wave * 0.0, re)
     im = t.where(large, wave * decay, im)
-    return Z(t.where(x.eq(0.0) & ~is_nan(im), x, re), t.where(y.eq(0.0), y, im))
+    return Z(t.where(x.eq(0.0), x, re), t.where(y.eq(0.0), y, im))
 
 
 def tan(z: Z) -> Z:
@@ -228,17 +237,26 @@ def tan(z: Z) -> Z:
 def asin(z: Z) -> Z:
     """Kahan's formulas, with square roots instead of logarithms, so that no digits are lost near the branch points."""
     below, above = sqrt(Z(1.0 - z.re, -z.im)), sqrt(Z(1.0 + z.re, z.im))
-    return Z(t.call("atan2", z.re, (below * above).re), t.call("asinh", (below.conj() * above).im))
+    finite = Z(t.call("atan2", z.re, (below * above).re), t.call("asinh", (below.conj() * above).im))
+    infinite = Z(t.call("atan2", z.re, t.abs_(z.im)), t.call("copysign", math.inf, z.im))
+    made = where(is_infinite(z), infinite, finite)
+    return Z(t.where(z.re.eq(0.0), z.re, made.re), made.im)
 
 
 def acos(z: Z) -> Z:
     below, above = sqrt(Z(1.0 - z.re, -z.im)), sqrt(Z(1.0 + z.re, z.im))
-    return Z(t.call("atan2", below.re, above.re) * 2.0, t.call("asinh", (above.conj() * below).im))
+    finite = Z(t.call("atan2", below.re, above.re) * 2.0, t.call("asinh", (above.conj() * below).im))
+    infinite = Z(t.call("atan2", t.abs_(z.im), z.re), -t.call("copysign", math.inf, z.im))
+    made = where(is_infinite(z), infinite, finite)
+    return Z(t.where(z.re.eq(0.0) & is_nan(z.im), math.pi / 2, made.re), made.im)
 
 
 def acosh(z: Z) -> Z:
     below, above = sqrt(Z(z.re - 1.0, z.im)), sqrt(Z(z.re + 1.0, z.im))
-    return Z(t.call("asinh", (below.conj() * above).re), t.call("atan2", below.im, above.re) * 2.0)
+    finite = Z(t.call("asinh", (below.conj() * above).re), t.call("atan2", below.im, above.re) * 2.0)
+    infinite = is_infinite(z)
+    im = t.where(infinite, angle(z), t.where(z.re.eq(0.0) & is_nan(z.im), math.pi / 2, finite.im))
+    return Z(t.where(infinite, math.inf, finite.re), im)
 
 
 def asinh(z: Z) -> Z:
@@ -252,14 +270,16 @@ def atanh(z: Z) -> Z:
     x, y = t.where(far, 0.0, x), t.where(far, 0.0, y)
     gap = 1.0 - x
     re = t.log1p(x * 4.0 / (gap * gap + y * y)) * 0.25
+    re = t.where(gap.eq(0.0) & (t.abs_(y) < 1e-6), t.log(2.0 / t.abs_(y)) * 0.5, re)  # y^2 may be too small.
     im = t.call("atan2", y * 2.0, gap * (1.0 + x) - y * y) * 0.5
     # Far away, atanh(z) is nearly 1/z + i pi/2 with the sign of y.
     inverse = reciprocal(z)
-    small = t.where(is_inf(z.re) | is_inf(z.im), 0.0, t.abs_(inverse.re))
-    re = t.where(far, small, re)
+    re = t.where(far, t.where(is_infinite(z), 0.0, t.abs_(inverse.re)), re)
     im = t.where(far, t.call("copysign", math.pi / 2, z.im), im)
-    nan = is_nan(z.re) | (is_nan(z.im) & ~is_inf(z.re))
-    return Z(t.call("copysign", t.where(nan, z.re + z.im, re), z.re), t.where(nan, z.re + z.im, im))
+    unknown = is_nan(z.re) | is_nan(z.im)
+    re = t.where(z.re.eq(0.0), 0.0, t.where(unknown & ~is_infinite(z), math.nan, re))
+    im = t.where(unknown & ~is_inf(z.im), math.nan, im)
+    return Z(t.call("copysign", re, z.re), im)
 
 
 def atan(z: Z) -> Z:

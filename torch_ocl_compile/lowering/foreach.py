@@ -13,9 +13,10 @@ import torch
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.overloads import overload
+from torch_ocl_compile.lowering.complex_value import is_complex
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.reduction import vector_norm
-from torch_ocl_compile.lowering.registry import Lowering, find, lower
+from torch_ocl_compile.lowering.registry import find, lower, lower_complex
 
 aten = torch.ops.aten
 
@@ -41,46 +42,44 @@ UNARY = (
 )
 
 
-def each(c: Context, lowering: Lowering, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Applies `lowering` to every element of the list arguments and returns the results as a list."""
+def each(c: Context, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Applies the lowering of `target` to every element of the list arguments and returns the results as a list."""
     results, fakes = [], c.val
 
     def element(a: Any, i: int) -> Any:
-        return a[i] if isinstance(a, (list, tuple)) else a
+        return a[i] if isinstance(a, list) else a
 
     for i, fake in enumerate(fakes):
         c.val = fake
-        results.append(lowering(c, *(element(a, i) for a in args), **{k: element(v, i) for k, v in kwargs.items()}))
+        given, named = [element(a, i) for a in args], {k: element(v, i) for k, v in kwargs.items()}
+        lowering = find(target, is_complex(given, named, fake))
+        results.append(NotImplemented if lowering is None else lowering(c, *given, **named))
     c.val = fakes
-    return results
+    return NotImplemented if any(result is NotImplemented for result in results) else results
 
 
-def _row(target: str) -> Lowering | None:
+def _add_row(name: str, target: str) -> None:
     found = overload(target)
-    lowering = find(found) if found is not None else None
-    return None if lowering is None else lambda c, *args, **kwargs: each(c, lowering, args, kwargs)
+    if find(found) is not None:
+        lower(name)(lambda c, *args, **kwargs: each(c, found, args, kwargs))
+        lower_complex(name)(lambda c, *args, **kwargs: each(c, found, args, kwargs))
 
 
 def _register() -> None:
     for name, targets in BINARY.items():
         for which, column in OVERLOADS.items():
-            row = _row(targets[column])
-            if row is not None and not (name in ("addcmul", "addcdiv") and which == "Tensor"):
-                lower(f"aten._foreach_{name}.{which}")(row)
+            if not (name in ("addcmul", "addcdiv") and which == "Tensor"):
+                _add_row(f"aten._foreach_{name}.{which}", targets[column])
     for name in UNARY.split():
-        row = _row(f"aten.{name}.default")
-        if row is not None:
-            lower(f"aten._foreach_{name}.default")(row)
+        _add_row(f"aten._foreach_{name}.default", f"aten.{name}.default")
 
 
 _register()
 
 
 @lower("aten._foreach_pow.ScalarAndTensor")
-def pow_scalar_and_tensor(c: Context, base: Any, exponents: list[ir.Value]) -> list[Any]:
-    lowering = find(aten.pow.Scalar)
-    assert lowering is not None
-    return each(c, lowering, (base, exponents), {})
+def pow_scalar_and_tensor(c: Context, base: Any, exponents: list[ir.Value]) -> Any:
+    return each(c, aten.pow.Scalar, (base, exponents), {})
 
 
 @lower("aten._foreach_norm.Scalar")
@@ -89,17 +88,17 @@ def norm(c: Context, xs: list[ir.Value], order: Any = 2, dtype: Any = None) -> l
 
 
 @lower("aten._foreach_max.default")
-def maximum(c: Context, xs: list[ir.Value]) -> list[Any]:
-    lowering = find(aten.max.default)
-    assert lowering is not None
-    return each(c, lowering, (xs,), {})
+def maximum(c: Context, xs: list[ir.Value]) -> Any:
+    return each(c, aten.max.default, (xs,), {})
 
 
 @lower("aten._foreach_copy.default")
-def copy(c: Context, targets: list[ir.Value], sources: list[ir.Value], non_blocking: bool = False) -> list[ir.Value]:
-    return [c.builder.expand(c.cast(s, x.dtype), x.sizes) for x, s in zip(targets, sources, strict=True)]
+@lower_complex("aten._foreach_copy.default")
+def copy(c: Context, targets: list[Any], sources: list[Any], non_blocking: bool = False) -> Any:
+    return each(c, aten.copy.default, (targets, sources), {})
 
 
 @lower("aten._foreach_zero.default")
-def zero(c: Context, xs: list[ir.Value]) -> list[ir.Value]:
-    return [c.constant(0, x.dtype, x.sizes) for x in xs]
+@lower_complex("aten._foreach_zero.default")
+def zero(c: Context, xs: list[Any]) -> Any:
+    return each(c, aten.zeros_like.default, (xs,), {})

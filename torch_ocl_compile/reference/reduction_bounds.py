@@ -50,6 +50,13 @@ def _product(name: str, parts: Sequence[Bounded], results: Sequence[Tensor], uni
     x, error = parts[0]
     if not x.is_floating_point():
         return [None if error is None else error.expand(x.shape).sum(-1)]
+    if len(parts) == 2:  # Complex numbers: both parts have errors relative to the magnitude.
+        size = torch.hypot(x, parts[1][0])
+        relative = 8 * unit * x.shape[-1] + torch.zeros_like(size).sum(-1)
+        for _, e in parts:
+            if e is not None:
+                relative = relative + torch.where(e == 0, 0.0, e / size).sum(-1)
+        return [finite(torch.hypot(*results)) * relative] * 2
     own = finite(results[0]) * (2 * unit * x.shape[-1])
     if error is None:
         return [own]
@@ -125,10 +132,24 @@ def reduce(name: str, stage: str, inputs: Sequence[Bounded], unit: float) -> lis
     return chosen(name, stage, _with_bounds(results, _ERRORS[REDUCTIONS[name].kind](name, parts, results, unit)))
 
 
+def _complex_products(name: str, parts: Sequence[Tensor], inputs: Sequence[Bounded], unit: float) -> list[Bounded]:
+    """Returns running products of complex numbers, with errors relative to their magnitudes."""
+    products = torch.complex(*(part.double() for part in parts)).cumprod(-1)
+    size = torch.hypot(*(part.double() for part in parts))
+    relative = 8 * unit * torch.arange(1, size.shape[-1] + 1)
+    for _, error in inputs:
+        if error is not None:
+            relative = relative + torch.where(error == 0, 0.0, error / size).cumsum(-1)
+    columns = [part.to(parts[0].dtype) for part in (products.real, products.imag)]
+    return chosen(name, "whole", _with_bounds(columns, [finite(products.abs()) * relative] * 2))
+
+
 def scan(name: str, inputs: Sequence[Bounded], reset: Tensor | None, unit: float) -> list[Bounded]:
     """Returns the results of a scan along the last dimension, with their bounds."""
     kind = REDUCTIONS[name].kind
     parts, error = elements(name, [v for v, _ in inputs]), inputs[0][1]
+    if kind == ReductionKind.k_product and len(parts) == 2:
+        return _complex_products(name, parts, inputs, unit)
     error = torch.zeros((), dtype=torch.float64) if error is None else error
     steps: list[list[Tensor]] = []
     for k in range(parts[0].shape[-1]):
