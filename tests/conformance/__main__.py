@@ -35,7 +35,7 @@ def tasks(match: str, dtypes: list[str], directions: list[str], fp64: bool) -> l
     from tests.conformance import cases
 
     found = []
-    for case in cases.cases(fp64):
+    for case in cases.cases(fp64, dtypes):
         if re.search(match, case.name) and (not dtypes or case.name.rsplit(":", 1)[1] in dtypes):
             found.append((case.name, cases.FORWARD))
             if case.has_gradient:

@@ -13,7 +13,7 @@ import random
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
@@ -29,6 +29,7 @@ DTYPES = (
     *(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     *(torch.int64, torch.int32, torch.uint8, torch.bool),
 )
+ON_REQUEST = ("complex64",)  # Types that a run has only if they are asked for.
 WIDER = {
     torch.float32: torch.float64,
     torch.float16: torch.float64,
@@ -58,7 +59,7 @@ class Case:
     @property
     def has_gradient(self) -> bool:
         info = entries(self.kind)[self.entry]
-        if not self.dtype.is_floating_point:
+        if not (self.dtype.is_floating_point or self.dtype.is_complex):
             return False
         return self.kind == "module" or (info.supports_autograd and self.dtype in info.supported_backward_dtypes("cpu"))
 
@@ -107,11 +108,12 @@ def entries(kind: str) -> dict[str, Any]:
     return {op.full_name: op for op in op_db}
 
 
-def cases(fp64: bool = True) -> Iterator[Case]:
-    """Yields all cases; those of float64 only if `fp64`."""
+def cases(fp64: bool = True, requested: Sequence[str] = ()) -> Iterator[Case]:
+    """Yields all cases; those of float64 only if `fp64`, and those of further types if they are `requested` by name."""
+    dtypes = [*DTYPES, *(getattr(torch, name) for name in requested if name in ON_REQUEST)]
     for kind in ("op", "module"):
         for entry, info in entries(kind).items():
-            for dtype in DTYPES:
+            for dtype in dtypes:
                 if (fp64 or dtype != torch.float64) and dtype in info.supported_dtypes("cpu"):
                     yield Case(kind, entry, dtype)
 

@@ -261,8 +261,8 @@ def test_every_reduction(ocl_device, family, dtype, transposed):
 
 
 def test_all_reductions_are_here():
-    scans = {"last_max", "last_min", "twosum", "softmax_twosum"}
-    assert {row.name for row in ir.reductions()} == scans | {case[0] for cases in REDUCED.values() for case in cases}
+    in_loops = {"last_max", "last_min", "twosum", "softmax_twosum", "complex_prod"}
+    assert {row.name for row in ir.reductions()} == in_loops | {case[0] for cases in REDUCED.values() for case in cases}
 
 
 LOOPS = {
@@ -362,6 +362,34 @@ node reduce welford whole [40] over [6, 70]
   v0 = load f32 b0[r0, i0, r1]
   reduce v0
   store b2[i0] = result 1
+""",
+    "products of complex numbers": """buffer b0 in0 f32 [33, 40, 2] strides [80, 2, 1] input 0
+buffer b1 buf1 f32 [33] strides [1]
+buffer b2 buf2 f32 [33] strides [1]
+buffer b3 buf3 f32 [40] strides [1]
+inputs b0
+node reduce complex_prod whole [33] over [40]
+  v0 = load f32 b0[i0, r0, 0]
+  v1 = load f32 b0[i0, r0, 1]
+  reduce v0 v1
+  store b1[i0] = result 0
+  store b2[i0] = result 1
+node reduce complex_prod whole [40] over [33]
+  v0 = load f32 b0[r0, i0, 0]
+  v1 = load f32 b0[r0, i0, 1]
+  reduce v0 v1
+  store b3[i0] = result 1
+""",
+    "running products of complex numbers": """buffer b0 in0 f32 [33, 40, 2] strides [80, 2, 1] input 0
+buffer b1 buf1 f32 [33, 40] strides [40, 1]
+buffer b2 buf2 f32 [33, 40] strides [40, 1]
+inputs b0
+node scan complex_prod whole [40] over [33]
+  v0 = load f32 b0[r0, i0, 0]
+  v1 = load f32 b0[r0, i0, 1]
+  reduce v0 v1
+  store b1[r0, i0] = result 0
+  store b2[r0, i0] = result 1
 """,
     "a sum of everything": """buffer b0 in0 f32 [5000] strides [1] input 0
 buffer b1 buf1 f32 [] strides []
