@@ -80,3 +80,110 @@ def test_as_on_the_cpu(name: str, dtype: torch.dtype, compiled: bool, ocl_device
     assert torch.ocl.fallback_counts() == {}
     for got, expected in zip(*(r if isinstance(r, tuple) else (r,) for r in (ours, theirs)), strict=True):
         torch.testing.assert_close(got.cpu().resolve_conj(), expected.resolve_conj(), check_stride=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["long products", "products", "matrix products", "circular", "hyperbolic", "logarithms"]
+)
+def test_kernels_within_their_bounds(name: str, ocl_device: str) -> None:
+    """The option check compares each kernel with the interpreter in fp64."""
+    torch._dynamo.reset()
+    function = torch.compile(FUNCTIONS[name], backend="ocl", options={"check": True})
+    run(function, torch.complex64, ocl_device)
+
+
+GRADIENTS: dict[str, Any] = {
+    "product": lambda z, w: z * w.conj(),
+    "quotient": lambda z, w: z / w,
+    "abs": lambda z, w: (z * w).abs(),
+    "angle": lambda z, w: z.angle() * w,
+    "exp": lambda z, w: (z * 0.3).exp() + w.log(),
+    "sqrt": lambda z, w: z.sqrt() * w.rsqrt(),
+    "tanh": lambda z, w: z.tanh() + w.sin(),
+    "asin": lambda z, w: z.asin() + w.acosh(),
+    "power": lambda z, w: z**2 + w ** (0.5 + 1j),
+    "matmul": lambda z, w: z @ w.mH,
+    "prod": lambda z, w: z.prod(0) + w.cumprod(0)[-1],
+    "norm": lambda z, w: z.norm() + torch.linalg.vector_norm(w, dim=0),
+    "parts": lambda z, w: torch.complex(z.real * w.imag, w.real) + torch.view_as_complex(torch.view_as_real(z) * 2),
+    "index": lambda z, w: torch.cat([z[[0, 0, 2]], w.roll(1, 0).t()[:2].t()[:, :1].expand(3, 3)]),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name: str, compiled: bool, ocl_device: str) -> None:
+    torch.manual_seed(1)
+    torch._dynamo.reset()
+    args = [torch.randn(3, 3, dtype=torch.complex128, device=ocl_device, requires_grad=True) for _ in range(2)]
+    function = torch.compile(GRADIENTS[name], backend="ocl") if compiled else GRADIENTS[name]
+    assert torch.autograd.gradcheck(function, args)
+
+
+def test_dynamic_sizes(ocl_device: str) -> None:
+    torch._dynamo.reset()
+
+    def function(z: torch.Tensor) -> torch.Tensor:
+        return (z.t() @ z.conj()).exp().cumsum(0) * z.shape[0]
+
+    compiled = torch.compile(function, backend="ocl", dynamic=True)
+    for n in (3, 5, 8):
+        z = torch.randn(n, 4, dtype=torch.complex64) / 4
+        torch.testing.assert_close(compiled(z.to(ocl_device)).cpu(), function(z))
+
+
+def test_views_share_memory(ocl_device: str) -> None:
+    """Results that PyTorch returns as views of one tensor, or of an argument, are such views."""
+    torch._dynamo.reset()
+
+    def function(z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = z * 2
+        return made, made.real, torch.view_as_real(made), made.t(), made.conj(), made.conj().imag, z.imag, z[1:]
+
+    z = Z.to(ocl_device, torch.complex64)
+    made, *views = torch.compile(function, backend="ocl")(z)
+    assert all(v.untyped_storage().data_ptr() == made.untyped_storage().data_ptr() for v in views[:5])
+    assert all(v.untyped_storage().data_ptr() == z.untyped_storage().data_ptr() for v in views[5:])
+    for got, expected in zip([made, *views], function(Z.to(torch.complex64)), strict=True):
+        assert (got.is_conj(), got.is_neg(), got.stride()) == (expected.is_conj(), expected.is_neg(), expected.stride())
+        torch.testing.assert_close(got.cpu().resolve_conj().resolve_neg(), expected.resolve_conj().resolve_neg())
+    views[0].fill_(7)
+    assert (made.real == 7).all() and (views[1][..., 0] == 7).all()
+
+
+def test_writes_into_arguments(ocl_device: str) -> None:
+    torch._dynamo.reset()
+
+    def function(z: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        z.mul_(1j)  # The new parts are the old ones, exchanged.
+        z.real.add_(1)
+        w[1:].copy_(z[1:])
+        w.imag.zero_()
+        return z + w
+
+    theirs = [x.to(torch.complex64).clone() for x in (Z, W)]
+    ours = [x.to(ocl_device) for x in theirs]
+    got, expected = torch.compile(function, backend="ocl")(*ours), function(*theirs)
+    for a, b in zip([got, *ours], [expected, *theirs], strict=True):
+        torch.testing.assert_close(a.cpu(), b)
+
+
+DRAWS: dict[str, Any] = {
+    "randn": lambda x: torch.randn_like(x),
+    "normal": lambda x: torch.empty_like(x).normal_(0, 1),
+    "rand": lambda x: (torch.rand_like(x) - (0.5 + 0.5j)) * 6**0.5,
+    "uniform": lambda x: (torch.empty_like(x).uniform_() - (0.5 + 0.5j)) * 6**0.5,
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", [*DRAWS])
+def test_random_parts_are_independent(name: str, compiled: bool, ocl_device: str) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(3)
+    function = torch.compile(DRAWS[name], backend="ocl") if compiled else DRAWS[name]
+    with config.override(fallback="error"):
+        drawn = torch.view_as_real(function(torch.zeros(100, 100, dtype=torch.complex64, device=ocl_device)).cpu())
+    parts = drawn.reshape(-1, 2).T
+    torch.testing.assert_close(torch.cov(parts), torch.eye(2) / 2, atol=0.03, rtol=0)
+    assert parts.mean().abs() < 0.03

@@ -380,17 +380,6 @@ node reduce complex_prod whole [40] over [33]
   reduce v0 v1
   store b3[i0] = result 1
 """,
-    "running products of complex numbers": """buffer b0 in0 f32 [33, 40, 2] strides [80, 2, 1] input 0
-buffer b1 buf1 f32 [33, 40] strides [40, 1]
-buffer b2 buf2 f32 [33, 40] strides [40, 1]
-inputs b0
-node scan complex_prod whole [40] over [33]
-  v0 = load f32 b0[r0, i0, 0]
-  v1 = load f32 b0[r0, i0, 1]
-  reduce v0 v1
-  store b1[r0, i0] = result 0
-  store b2[r0, i0] = result 1
-""",
     "a sum of everything": """buffer b0 in0 f32 [5000] strides [1] input 0
 buffer b1 buf1 f32 [] strides []
 inputs b0

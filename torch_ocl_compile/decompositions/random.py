@@ -23,6 +23,8 @@ INTEGER_END = {torch.float16: 2**11, torch.bfloat16: 2**8, torch.float32: 2**24,
 
 
 def _draw_type(dtype: torch.dtype) -> torch.dtype:
+    if dtype.is_complex:
+        return torch.complex128 if dtype is torch.complex128 else torch.complex64
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
@@ -73,6 +75,8 @@ def uniform(x: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
     """Returns uniform numbers in [low, high). A number that rounds to `high` becomes `low`."""
     if isinstance(low, int | float):
         _check("uniform_", high, f"to return a [from, to) range from {low:g} to no less", lambda v: v >= low)
+    if x.dtype.is_complex:  # Both parts are in the interval.
+        return torch.view_as_complex(uniform(torch.view_as_real(x), low, high))
     drawn = (_rand(x) * (high - low) + low).to(x.dtype)
     return torch.where(drawn < high, drawn, torch.full_like(drawn, low))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,6 +70,8 @@ def _numbers(make: Any, state: torch.Tensor, size: Sequence[int], stream: int, d
 
 
 def uniform(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_complex:
+        return torch.view_as_complex(uniform(state, [*size, 2], stream, dtype.to_real()))
     drawn = _numbers(philox_uniform, state, size, stream, torch.float32)
     steps = UNIFORM_STEPS.get(dtype)
     return (drawn if steps is None else torch.floor(drawn * steps) / steps).to(dtype)
@@ -81,6 +84,8 @@ def randint(
 
 
 def normal(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_complex:  # The parts share the variance.
+        return torch.view_as_complex(normal(state, [*size, 2], stream, dtype.to_real()) * math.sqrt(0.5))
     return _numbers(philox_normal, state, size, stream, dtype)
 
 

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.overloads import overload
-from torch_ocl_compile.lowering.complex_value import Complex, joined, real_dtype, split
+from torch_ocl_compile.lowering.complex_value import Complex, is_complex, joined, real_dtype, split
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.registry import Lowering, find, lower_complex
 
@@ -136,6 +136,8 @@ def _real(fake: Any) -> Any:
 
 def by_part(lowering: Lowering, data: tuple[int, ...]) -> Lowering:
     def both(c: Context, *args: Any, **kwargs: Any) -> Any:
+        if not is_complex(c.val):  # Another dtype was asked for.
+            return lowering(c, *_part(c, args, data, 0), **kwargs)
         with real_results(c):
             made = [lowering(c, *_part(c, args, data, k), **kwargs) for k in (0, 1)]
         if any(part is NotImplemented for part in made):
@@ -179,6 +181,8 @@ def _register() -> None:
 
 def _created(lowering: Lowering) -> Lowering:
     def create(c: Context, *args: Any, **kwargs: Any) -> Any:
+        if not is_complex(c.val):
+            return lowering(c, *args, **kwargs)
         with real_results(c):
             re = lowering(c, *args, **kwargs)
             return Complex(re, c.constant(0, c.dtype, c.sizes))

@@ -11,6 +11,7 @@ distributions are formulas of these three (decompositions/random.py).
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +24,9 @@ from torch_ocl_compile.fx import attention_ops
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 from torch_ocl_compile.fx.ops import UNIFORM_STEPS, fake_reserve
 from torch_ocl_compile.lowering import term as t
-from torch_ocl_compile.lowering.context import Context
-from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.complex_value import Complex, is_complex, real_dtype
+from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.registry import lower, lower_complex
 from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
@@ -193,37 +195,47 @@ def rng_stream(c: Context, state: ir.Value, stream: int) -> ir.Value:
     return nest.store((nest.load(state, nest.i) + added, c.dtype))[0]
 
 
-def _draw(c: Context, op: str, state: ir.Value, stream: int) -> tuple[Nest, Term]:
-    """Returns (a nest over the result, `op` applied to the index of its element)."""
+def _draw(c: Context, op: str, state: ir.Value, stream: int) -> tuple[Nest, list[Term]]:
+    """Returns (a nest over the result, `op` applied to the index of its element, or to the indices of its two parts)."""
     nest = c.nest(c.val.shape)
     element = ir.IndexExpr(0)
     for i, s in zip(nest.i, c.sizes, strict=True):
         element = element * s + i
     seed, offset = nest.load(state, [0]), nest.load(state, [1])
-    return nest, t.call(op, seed, offset + stream, nest.index(element))
+    indices = [element * 2, element * 2 + 1] if is_complex(c.val) else [element]
+    return nest, [t.call(op, seed, offset + stream, nest.index(index)) for index in indices]
+
+
+def _stored(c: Context, nest: Nest, drawn: list[Term]) -> Any:
+    dtype = ir_dtype(real_dtype(c.val.dtype))
+    values = nest.store(*((term, dtype) for term in drawn))
+    return Complex(*values) if is_complex(c.val) else values[0]
 
 
 @lower(torch.ops.ocl.uniform.default)
-def uniform(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> ir.Value:
+@lower_complex("ocl.uniform.default")
+def uniform(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> Any:
     """Draws uniform numbers in [0, 1). In 16-bit types they have only so many bits that none rounds up to 1."""
     nest, drawn = _draw(c, "philox_uniform", state, stream)
-    steps = UNIFORM_STEPS.get(dtype)
+    steps = UNIFORM_STEPS.get(real_dtype(dtype))
     if steps is not None:
-        drawn = t.call("floor", drawn * float(steps)) * (1 / steps)
-    return nest.store((drawn, c.dtype))[0]
+        drawn = [t.call("floor", term * float(steps)) * (1 / steps) for term in drawn]
+    return _stored(c, nest, drawn)
 
 
 @lower(torch.ops.ocl.normal.default)
-def normal(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> ir.Value:
+@lower_complex("ocl.normal.default")
+def normal(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> Any:
+    """Draws normal numbers of variance 1, which the parts of a complex number share."""
     nest, drawn = _draw(c, "philox_normal", state, stream)
-    return nest.store((drawn, c.dtype))[0]
+    return _stored(c, nest, [term * math.sqrt(0.5) for term in drawn] if is_complex(c.val) else drawn)
 
 
 @lower(torch.ops.ocl.randint.default)
 def randint(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype, low: Any, high: Any) -> ir.Value:
     """Returns low + (63 random bits modulo the width); the distribution is uniform up to a relative error of width /
     2^63."""
-    nest, bits = _draw(c, "philox_bits", state, stream)
+    nest, (bits,) = _draw(c, "philox_bits", state, stream)
     first, end = nest.index(c.size(low)), nest.index(c.size(high))
     positive = t.call("bitwise_and", bits, nest.constant(2**63 - 1, ir.DType.kI64))
     return nest.store((first + t.call("remainder", positive, end - first), c.dtype))[0]
