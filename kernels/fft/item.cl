@@ -74,7 +74,10 @@ static __constant REAL turns[] = {TURNS};  // [N / LANES / LANES][LANES][cos, si
 // the block before, lanes from `count` on repeat the last line.
 typedef struct {
   long from, next, lane[LANES];
-  int o, inner, each, Q, skipped, count, line;
+  int o, inner, each, skipped, count, line;
+#if ROOT
+  int p[LANES];
+#endif
 } Block;
 
 #define INTERLEAVED(a, b) \
@@ -179,13 +182,7 @@ ALWAYS_INLINE void store_each(const V re, const V im, const Block* block, const 
 ALWAYS_INLINE void store_lanes(V re, V im, const Block* block, const int k EPILOGUE_PARAMS) {
 #if ROOT
   V c, s;
-  REAL first_c, first_s;
-  VI p = (VI)(block->inner);
-  int lanes[LANES];
-  OCL_UNROLL
-  for (int l = 0; l < LANES; ++l) lanes[l] = l;
-  p = (p + OCL_CAT(vload, LANES)(0, lanes)) / block->Q;
-  unit_root(p * k, ROOT, &c, &s);
+  unit_root(OCL_CAT(vload, LANES)(0, block->p) * k, ROOT, &c, &s);
   turn(&re, &im, c, s);
 #endif
   re *= SCALE;
@@ -308,7 +305,6 @@ ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q,
                              const long x_q) {
   Block block;
   block.each = P * Q;
-  block.Q = Q;
   block.next = x_n;
   block.skipped = 0;
   block.count = LANES;
@@ -334,6 +330,9 @@ ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q,
     const int line = COLUMNS ? block.inner + l : min(block.line + l, O * block.each - 1);
     block.lane[l] = (COLUMNS ? -block.from + block.o * x_o : line / block.each * x_o) + line % block.each / Q * x_p + line % Q * x_q;
   }
+#endif
+#if ROOT
+  for (int l = 0; l < LANES; ++l) block.p[l] = (COLUMNS ? block.inner + l : (block.line + l) % block.each) / Q;
 #endif
   return block;
 }

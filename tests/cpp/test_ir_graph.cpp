@@ -143,13 +143,15 @@ TEST_CASE_FIXTURE(Fixture, "text reads back to the same text") {
   b.reduced_precision = true;
   const Value conv = b.convolve(image, image, attrs, {8, 2, 3, 3}, DType::kF32);
   const Value product = b.contract(x, b.permute(x, {0, 2, 1}), DType::kF32);
+  const Value line = b.input(DType::kF32, {2, 60, 3, 1}, {180, 3, 1, 1}, false, false);
+  const Value spectrum = b.fft(line, b.op("neg", {line}), {true, 0.5, 180});
   const Value eager = b.call(2, {x}, {{DType::kI64, {n}}}, {{1}})[0];
   BodyBuilder body(b, {n}, {});
   const int at = body.load(eager, {IndexExpr::loop(0)});
   const int mask = body.op("lt", {at, body.constant({false, 0, 64}, DType::kI64)});
   const int gathered = body.load(x, {0, 0, body.as_index(at)}, mask);
   const Value g = body.store({body.op("mul", {gathered, body.constant({true, -0.0, 0}, DType::kF32)})}, {DType::kBF16})[0];
-  for (const Value& v : {r, c, conv, product, g}) b.output(v, {});
+  for (const Value& v : {r, c, conv, product, spectrum, g}) b.output(v, {});
   const Graph graph = b.finish();
   const Graph again = parse_graph(graph.str());
   CHECK(again.str() == graph.str());

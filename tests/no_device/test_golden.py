@@ -31,6 +31,10 @@ def linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return F.linear(x, w, b).relu()
 
 
+def spectrum(x: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(torch.fft.rfft(x))
+
+
 def independent_updates(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Any:
     return torch._foreach_add(torch._foreach_mul([x, y, z], 0.9), 1.0)
 
@@ -48,6 +52,7 @@ GOLDENS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], tuple[str, ...]
     "softmax": (softmax, zeros((64, 1000)), ("cpu16", "gpu")),
     "batch_norm_statistics": (batch_norm_statistics, zeros((8, 16, 28, 28)), ("cpu16", "gpu")),
     "linear_bias_relu": (linear, zeros((32, 100), (64, 100), (64,)), ("cpu16", "gpu")),
+    "fourier": (spectrum, zeros((3, 60)), ("cpu16", "gpu")),
     "gather": (columns_of_rows, [*zeros((9, 5)), torch.zeros(4, dtype=torch.int64)], ("cpu16", "gpu")),
     "batch": (independent_updates, zeros((100,), (7, 3), (1000,)), ("cpu16", "gpu")),
 }

@@ -22,6 +22,7 @@ from torch_ocl_compile.lowering.term import Nest, Term
 LONGEST = {ir.DType.kF32: 4096, ir.DType.kF64: 2048}
 # A strided line: several neighbouring lines share the local memory, so that memory is read in pieces of 64 bytes.
 LONGEST_STRIDED = {ir.DType.kF32: 1024, ir.DType.kF64: 512}
+FEW_LINES = 4  # As many lines each compute the roots of unity that they use; more lines share a table.
 MOST_NUMBERS = 1 << 27  # Kernels count the turns of a root in 32 bits, in eighths of a number.
 
 
@@ -95,23 +96,17 @@ class Fourier:
         m = smooth_length(2 * n - 1)
         forward, back = Fourier(self.builder, self.dtype, False), Fourier(self.builder, self.dtype, True)
 
-        def padded(nest: Nest) -> tuple[Term, Term]:
-            o, j, q = nest.i
-            inside, at = nest.index(j) < n, ir.min(j, n - 1)
-            re, im = (None if part is None else nest.load(part, [o, at, q], inside) for part in x)
-            assert re is not None
-            return product(re, im, *self.chirp(nest, at, n, False))
-
         def response(nest: Nest) -> tuple[Term, Term]:
             j = nest.i[1]
             distance = ir.min(j, m - j)
-            c, s = self.chirp(nest, ir.min(distance, n - 1), n, True)
+            c, s = load_pair(nest, table, [ir.min(distance, n - 1)])
             used = nest.index(distance) < n
-            return t.where(used, c, 0.0), t.where(used, s, 0.0)
+            return t.where(used, c, 0.0), t.where(used, -s, 0.0)
 
         sizes, one = [outer, ir.IndexExpr(m), inner], ir.IndexExpr(1)
+        table = self.pairs([ir.IndexExpr(n)], lambda nest: self.chirp(nest, nest.i[0], n))
         spectrum = forward.lines(halves(self.builder, self.pairs([one, ir.IndexExpr(m), one], response)), m)
-        given = forward.lines(halves(self.builder, self.pairs(sizes, padded)), m)
+        given = forward.lines(halves(self.builder, self.padded(x, table, n, m)), m)
 
         def multiplied(nest: Nest) -> tuple[Term, Term]:
             re, im = load_pair(nest, given, nest.i)
@@ -120,16 +115,32 @@ class Fourier:
         convolved = back.lines(halves(self.builder, self.pairs(sizes, multiplied)), m, scale / m)
 
         def result(nest: Nest) -> tuple[Term, Term]:
-            return product(*load_pair(nest, convolved, nest.i), *self.chirp(nest, nest.i[1], n, False))
+            return product(*load_pair(nest, convolved, nest.i), *load_pair(nest, table, [nest.i[1]]))
 
         return self.pairs([outer, ir.IndexExpr(n), inner], result)
 
-    def chirp(self, nest: Nest, k: ir.IndexExpr, n: int, conjugate: bool) -> tuple[Term, Term]:
-        """Returns exp(-pi i k^2 / n), or its conjugate; for the inverse transform, the other of the two."""
+    def padded(self, x: Parts, table: ir.Value, n: int, m: int) -> ir.Value:
+        """Returns x [o, n, q] times the table [n], with zeros up to m, as pairs."""
+        outer, _, inner = x.re.sizes
+        pairs = self.builder.buffer(self.dtype, [outer, ir.IndexExpr(m), inner, ir.IndexExpr(2)])
+        for first, end in ((0, n), (n, m)):
+            nest = Nest(self.builder, [outer, ir.IndexExpr(end - first), inner])
+            o, j, q = nest.i
+            values = (nest.constant(0.0, self.dtype),) * 2
+            if first == 0:
+                re, im = nest.load(x.re, nest.i), None if x.im is None else nest.load(x.im, nest.i)
+                values = product(re, im, *load_pair(nest, table, [j]))
+            for k, value in enumerate(values):
+                nest.add_store(pairs, [o, j + first, q, k], value)
+            nest.end()
+        return pairs
+
+    def chirp(self, nest: Nest, k: ir.IndexExpr, n: int) -> tuple[Term, Term]:
+        """Returns exp(-pi i k^2 / n), or its conjugate for the inverse transform."""
         j = nest.index(k)
         turns = t.call("remainder", j * j, 2 * n).as_index()
         c, s = unit_root(nest, turns, 2 * n, self.dtype)
-        return c, s if conjugate != self.inverse else -s
+        return c, s if self.inverse else -s
 
     def node(self, x: Parts, scale: float, root: int = 0) -> ir.Value:
         return self.builder.fft(x.re, x.im, ir.FftAttrs(self.inverse, scale, root))
@@ -181,6 +192,21 @@ def compute_pairs(builder: ir.Builder, sizes: list[ir.IndexExpr], dtype: ir.DTyp
     return pairs
 
 
+class Roots:
+    """exp(2 pi i k / n) for k < count. A table is computed first if many lines use it."""
+
+    def __init__(self, builder: ir.Builder, n: int, count: int, lines: ir.Value) -> None:
+        self.n, self.dtype, self.table = n, lines.dtype, None
+        users = ir.product([size for d, size in enumerate(lines.sizes) if d != 1])
+        if count and not (users.is_const() and users.constant() < FEW_LINES):
+            self.table = compute_pairs(
+                builder, [ir.IndexExpr(count)], self.dtype, lambda nest: unit_root(nest, nest.i[0], n, self.dtype)
+            )
+
+    def load(self, nest: Nest, k: ir.IndexExpr) -> tuple[Term, Term]:
+        return unit_root(nest, k, self.n, self.dtype) if self.table is None else load_pair(nest, self.table, [k])
+
+
 def of_real(builder: ir.Builder, x: ir.Value, n: int, scale: float, inverse: bool) -> ir.Value:
     """Transforms real x [o, n, q]. Returns the first n / 2 + 1 results as pairs [o, n / 2 + 1, q, 2]; the others are conjugates of
     these.
@@ -198,16 +224,34 @@ def of_real(builder: ir.Builder, x: ir.Value, n: int, scale: float, inverse: boo
         Parts(*(builder.select(neighbours, 2, ir.IndexExpr(k)) for k in (0, 1))), half, scale / 2
     )
 
-    def formula(nest: Nest) -> tuple[Term, Term]:
-        o, k, q = nest.i
-        a, b = load_pair(nest, z, [o, ir.mod(k, half), q])
-        u, v = load_pair(nest, z, [o, ir.mod(half - k, half), q])
-        c, s = unit_root(nest, k, n, x.dtype)
+    roots = Roots(builder, n, half, x)
+    pairs = builder.buffer(x.dtype, [outer, count, inner, ir.IndexExpr(2)])
+
+    def inside(nest: Nest) -> None:
+        """Results 1 to n / 2 - 1."""
+        o, i, q = nest.i
+        k = i + 1
+        a, b = load_pair(nest, z, [o, k, q])
+        u, v = load_pair(nest, z, [o, half - k, q])
+        c, s = roots.load(nest, k)
         re, im = product(b + v, u - a, c, -s)
         re, im = re + (a + u), im + (b - v)
-        return re, -im if inverse else im
+        nest.add_store(pairs, [o, k, q, 0], re)
+        nest.add_store(pairs, [o, k, q, 1], -im if inverse else im)
 
-    return compute_pairs(builder, [outer, count, inner], x.dtype, formula)
+    def ends(nest: Nest) -> None:
+        """Results 0 and n / 2."""
+        o, q = nest.i
+        a, b = load_pair(nest, z, [o, 0, q])
+        for k, value in ((0, a + b), (half, a - b)):
+            nest.add_store(pairs, [o, k, q, 0], value * 2.0)
+            nest.add_store(pairs, [o, k, q, 1], nest.constant(0.0, x.dtype))
+
+    for sizes, body in (([outer, ir.IndexExpr(half - 1), inner], inside), ([outer, inner], ends)):
+        nest = Nest(builder, sizes)
+        body(nest)
+        nest.end()
+    return pairs
 
 
 def to_real(builder: ir.Builder, x: Parts, n: int, scale: float, inverse: bool) -> ir.Value:
@@ -232,10 +276,12 @@ def to_real(builder: ir.Builder, x: Parts, n: int, scale: float, inverse: bool) 
         re, im = loaded(nest, ir.min(k, n - k))
         return re, t.where(nest.index(k) <= half, im, -im)
 
+    roots = Roots(builder, n, 0 if n % 2 else half, x.re)
+
     def folded(nest: Nest) -> tuple[Term, Term]:
         k = nest.i[1]
         (a, b), (u, v) = loaded(nest, k), loaded(nest, half - k)
-        re, im = product(a - u, b + v, *unit_root(nest, k, n, dtype))
+        re, im = product(a - u, b + v, *roots.load(nest, k))
         return (a + u) - im, (b - v) + re
 
     length = n if n % 2 else half

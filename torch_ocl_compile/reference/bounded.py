@@ -270,6 +270,8 @@ class BoundedRun(Run):
             self.write(node.outputs[0], *template_bounds.convolution(node, sizes, operands, unit, low, self.mixed))
             for statistics in node.outputs[1:]:
                 self.forget(statistics)
+        elif node.kind == "fft":
+            self.write(node.outputs[0], *template_bounds.fft(node.fft, operands, unit))
         elif node.kind == "attention":
             if any(error is not None for _, error in operands):
                 raise NotImplementedError("attention to values that are not in memory")

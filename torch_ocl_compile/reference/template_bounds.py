@@ -15,6 +15,7 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.reference.attention import Scores
 from torch_ocl_compile.reference.error_bounds import Error, added, finite, normalized_bound
 from torch_ocl_compile.reference.interpreter import convolve
+from torch_ocl_compile.reference.interpreter import fft as interpreter_fft
 from torch_ocl_compile.reference.reduction_bounds import Bounded, growth, reduce
 from torch_ocl_compile.reference.reductions import merged
 
@@ -106,6 +107,20 @@ def attention(attrs: Any, operands: Sequence[Tensor], unit: float, low: float) -
         (a.grouped(torch.matmul(ds.mT, a.q)), normalized_bound(a.grouped(summed(ds_error.mT, ds.mT, a.q)))),
         (a.grouped(torch.matmul(kept.mT, a.grad)), normalized_bound(a.grouped(summed(kept_error.mT, kept.mT, a.grad)))),
     ]
+
+
+def fft(attrs: Any, operands: Sequence[Bounded], unit: float) -> Bounded:
+    """Returns the result of an Fft node and its bound. Each step adds the rounding errors of its radix to all numbers of a line."""
+    parts = [v.double() for v, _ in operands]
+    x = torch.complex(parts[0], parts[1] if len(parts) == 2 else torch.zeros_like(parts[0]))
+    size = torch.stack([finite(part) for part in parts]).sum(0)
+    growing = 4 * (math.log2(x.shape[1]) + 4) * unit
+    total = size.sum(1, keepdim=True) * growing
+    for _, error in operands:
+        if error is not None:
+            total = total + error.expand(size.shape).sum(1, keepdim=True)
+    bound = (total * abs(attrs.scale)).expand(size.shape)
+    return interpreter_fft(attrs, x), normalized_bound(torch.stack([bound, bound], -1).flatten(1))
 
 
 def merged_statistics(slices: Tensor, whole: Tensor, error: Error) -> dict[str, tuple[Tensor, Tensor, Error]]:
