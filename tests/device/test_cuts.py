@@ -85,7 +85,8 @@ class Run:
             if theirs.dtype is torch.float8_e4m3fn:
                 self.compare(ours.cpu().float(), theirs.float())
             else:
-                torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4)
+                largest = theirs.abs().max().item() if theirs.dtype.is_floating_point and theirs.numel() else 1.0
+                torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4 * max(largest, 1.0))
             assert ours.stride() == theirs.stride()
         elif isinstance(theirs, (tuple, list)):
             for a, b in zip(ours, theirs, strict=True):
@@ -143,15 +144,16 @@ def test_while_loop_that_does_not_run(ocl_device):
     Run(repeat, ocl_device, plans=4)(torch.randn(5, 16), torch.tensor(0))
 
 
-def test_scan(ocl_device):
+@pytest.mark.parametrize("train", [False, True])
+def test_scan(ocl_device, train):
     def function(m, x):
         y = m(x)
-        carry, rows = scan(lambda c, row: (torch.tanh(c + row), c * row), torch.zeros(16, device=x.device), y)
+        carry, rows = scan(lambda c, row: ((c * 0.5 + row).sin(), c * row), torch.zeros(16, device=x.device), y)
         return carry + rows.sum(0)
 
-    run = Run(function, ocl_device, plans=3)
-    run(torch.randn(6, 16))
-    run(torch.randn(6, 16), warm=True)
+    run = Run(function, ocl_device, plans=6 if train else 3)
+    run(torch.randn(6, 16), train=train)
+    run(torch.randn(6, 16), train=train, warm=True)
 
 
 def test_map(ocl_device):
@@ -266,10 +268,66 @@ def test_argument_and_result_of_a_type_without_kernels(ocl_device):
     run(torch.randn(5, 16), weight)
 
 
-def test_conditions_and_errors(ocl_device):
-    """With fallback=error an op that runs eagerly is an error; control flow is compiled."""
-    from torch_ocl_compile.errors import FallbackError
+# Values that the host needs
 
+
+def test_branch_in_a_loop(ocl_device):
+    def function(m, x):
+        def body(i, y):
+            return i - 1, torch.cond(y.sum() > 0, lambda y: (m(y) - 1,), lambda y: (m(y) + 1,), (y,))[0]
+
+        return while_loop(lambda i, y: i > 0, body, (torch.tensor(4, device=x.device), m(x)))[1].tanh()
+
+    Run(function, ocl_device, plans=6)(torch.randn(5, 16))
+    Run(function, ocl_device, plans=14)(torch.randn(5, 16), train=True)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
+def test_sizes_and_numbers_that_data_decide(ocl_device, train):
+    """Each of the two numbers cuts the graph, and is an argument of the next plan."""
+
+    def function(m, x):
+        y = m(x)
+        rows = (x[:, 0] > 0).nonzero()[:, 0]
+        y = m(y[rows])
+        count = (y.abs().sum() * 0 + 3).int().item()
+        return y.sum(0) * count + rows.sum()
+
+    run = Run(function, ocl_device, plans=4 if train else 3, eager=["aten.nonzero.default"])
+    for step in range(3):
+        run(torch.randn(12, 16), train=train, warm=step > 0)
+
+
+def test_results_that_share_memory(ocl_device):
+    """Views of one tensor stay views of one tensor, before and after a cut."""
+
+    def function(m, x):
+        y = m(x)
+        z = y.to(torch.uint16).to(torch.float32) * 0 + y
+        return y, y[0], y.t(), z[1:], z, x.t(), 3
+
+    run = Run(function, ocl_device, plans=2, eager=[CONVERTED])
+    x = torch.rand(5, 16)
+    run(x)
+    with torch.no_grad():
+        ours = x.to(ocl_device)
+        y, row, turned, part, z, argument, _ = run.compiled(run.on_device, ours)
+        for whole, view in ((y, row), (y, turned), (z, part), (ours, argument)):
+            whole.fill_(7)
+            assert view.eq(7).all()
+
+
+def test_tensor_that_goes_to_the_cpu_and_back(ocl_device):
+    def function(m, x):
+        y = m(x)
+        return m((y.cpu() * 2 + 1).to(y.device)) + y
+
+    Run(function, ocl_device, plans=2)(torch.randn(5, 16))
+
+
+def test_fallback_error(ocl_device):
+    """With fallback=error an op that runs eagerly is an error; control flow is compiled."""
     torch._dynamo.reset()
     model, x = copy.deepcopy(network).to(ocl_device), torch.randn(2, 16, device=ocl_device)
     strict = {"backend": "ocl", "fullgraph": True, "options": {"fallback": "error"}}
@@ -277,5 +335,4 @@ def test_conditions_and_errors(ocl_device):
         torch.compile(branches, **strict)(model, x, torch.ones(1, device=ocl_device))
         with pytest.raises(Exception, match=r"ocl_cuts.write_rows.default: a custom op that writes") as caught:
             torch.compile(write_and_read, **strict)(model, x, torch.zeros(2, 8, 16, device=ocl_device))
-    assert isinstance(caught.value.__cause__ or caught.value, (FallbackError, Exception))
     assert "test_cuts.py" in str(caught.value)

@@ -14,7 +14,7 @@ from torch_ocl_compile.compile.control_flow import ControlBody, branch_of
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.errors import CompilerCrashError, ConfigError, CutNeeded, FallbackError, UnsupportedError
 from torch_ocl_compile.fx.control_flow import control_flow_name, graphs_and_operands, is_control_flow
-from torch_ocl_compile.fx.host_part import graph_device
+from torch_ocl_compile.fx.host_part import TRANSFERS, graph_device
 from torch_ocl_compile.fx.origin import describe, source_line
 from torch_ocl_compile.fx.split import Piece, Split, is_view, operator_name, split
 from torch_ocl_compile.lowering.fallback import REMEDY
@@ -165,7 +165,9 @@ def _eager_node(task: Task, piece: Piece, reason: str) -> EagerBody:
     node = piece.cut
     assert node is not None
     name, source = operator_name(node), source_line(node)
-    if is_view(node) or node.target is torch.ops.aten._local_scalar_dense.default:  # These compute nothing.
+    if (
+        is_view(node) or node.target in TRANSFERS or node.target is torch.ops.aten._local_scalar_dense.default
+    ):  # They compute nothing.
         return _eager(piece, task.label, debug.Cut(op=name, reason=reason, source=source, eager=False))
     if task.settings.get("fallback") == "error":
         message = f"{name}: {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly."

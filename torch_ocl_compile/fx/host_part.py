@@ -32,6 +32,7 @@ class Part(enum.Enum):
 
 # Ops that run on the host, in the part `before`, although their results are on the device.
 HOST_OPS_WITH_DEVICE_RESULTS = {torch.ops.ocl.rng_reserve.default}
+TRANSFERS = {torch.ops.prims.device_put.default}
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
@@ -66,7 +67,7 @@ def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node,
         sources = {parts[a] for a in node.all_input_nodes}
         on_host = device.type != "cpu" and tensors and all(t.device.type == "cpu" for t in tensors)
         transfer = node.target in HOST_OPS_WITH_DEVICE_RESULTS or (
-            node.target is torch.ops.prims.device_put.default and parts[node.args[0]] is not Part.DEVICE
+            node.target in TRANSFERS and parts[node.args[0]] is not Part.DEVICE
         )
         if not tensors and node.op == "call_function" and node.meta.get("val") is not None:
             parts[node] = Part.SIZE
@@ -75,8 +76,9 @@ def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node,
         elif (on_host or transfer) and device.type != "cpu":
             parts[node] = Part.AFTER if Part.AFTER in sources else Part.BEFORE
         elif Part.AFTER in sources:
-            reason = f"it is on {device} and needs a CPU tensor that this graph computed on {device}"
-            raise CutNeeded(f"{node.target}: {reason}", {node: reason})
+            moved = (a for a in node.all_input_nodes if parts[a] is Part.AFTER and a.target in TRANSFERS)
+            reason = f"it needs a CPU tensor that this graph computed on {device}"
+            raise CutNeeded(f"{node.target}: {reason}", {next(moved, node): reason})
         else:
             parts[node] = Part.DEVICE
         if node.target is operator.getitem and not on_host:
