@@ -16,8 +16,9 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.context import Context, ir_dtype
-from torch_ocl_compile.lowering.fallback import fill, lower_call, restrided, slots, strides_of
+from torch_ocl_compile.lowering.fallback import fill, lower_call, slots
 from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.strides import Strides, strides_in_memory
 
 # These collectives copy their operands before they return. The others read them later.
 COPYING = ("all_reduce", "all_reduce_coalesced", "broadcast")
@@ -68,12 +69,12 @@ class WaitCall:
 
     handle: Handle
     position: int
-    promised: tuple[int, ...] | None  # The traced strides; None if they are symbolic.
+    promised: Strides  # The traced strides.
 
     def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         result = _started.results[self.handle].pop(self.position)
         with torch.no_grad():
-            return [restrided(torch.ops._c10d_functional.wait_tensor(result), self.promised)]
+            return [self.promised.of(torch.ops._c10d_functional.wait_tensor(result))]
 
 
 @dataclass
@@ -108,7 +109,7 @@ def wait(c: Context, x: Pending | ir.Value) -> ir.Value:
         _wait_for_argument(c)
         return x
     if x.value is None:
-        c.calls.append(WaitCall(x.handle, x.position, strides_of(c.val)))
+        c.calls.append(WaitCall(x.handle, x.position, strides_in_memory(c.val)))
         result = [(ir_dtype(c.val.dtype), c.shape(c.val.shape))]
         (x.value,) = c.builder.call(len(c.calls) - 1, [], result, [c.shape(c.val.stride())], x.call)
     return x.value

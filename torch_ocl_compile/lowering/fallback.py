@@ -18,6 +18,7 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.complex_value import Complex, joined, memory_layout, real_dtype, split
 from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.strides import Strides, strides_in_memory
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
         for p, (sizes, *_) in zip(positions, layouts, strict=True)
     ]
     strides = [c.shape(steps) for _, steps, _ in layouts]
-    c.calls.append(EagerCall(target, arguments, positions, [strides_of(fakes[p]) for p in positions]))
+    c.calls.append(EagerCall(target, arguments, positions, [strides_in_memory(fakes[p]) for p in positions]))
     values = c.builder.call(len(c.calls) - 1, operands, results, strides)
     made: list[Any] = [None] * len(fakes)
     for p, value in zip(positions, values, strict=True):
@@ -115,7 +116,7 @@ class EagerCall:
     # The positional and keyword arguments, with a _Slot in place of each operand.
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     positions: list[int]  # Positions of the tensors among the flattened results.
-    promised: list[tuple[int, ...] | None]  # The traced strides of each of these tensors; None if they are symbolic.
+    promised: list[Strides]  # The traced strides of each of these tensors.
 
     def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         collective = _is_collective(self.target)
@@ -135,24 +136,7 @@ def _is_collective(target: Callable[..., Any]) -> bool:
     return getattr(target, "namespace", "") in ("_c10d_functional", "_c10d_functional_autograd")
 
 
-def strides_of(fake: Any) -> tuple[int, ...] | None:
-    """Returns the traced strides of a result. None if they are symbolic: the executor then checks for contiguity."""
-    if isinstance(fake, torch.Tensor) and all(isinstance(s, int) for s in fake.stride()):
-        return tuple(fake.stride())
-    return None
-
-
-def in_memory(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
-    """Returns a result with the traced strides, and a complex one as its real view."""
-    x = restrided(x.resolve_conj(), strides)
+def in_memory(x: torch.Tensor, strides: Strides) -> torch.Tensor:
+    """Returns a result with the traced strides and without lazy bits, and a complex one as its real view."""
+    x = strides.of(x)
     return torch.view_as_real(x) if x.is_complex() else x
-
-
-def restrided(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
-    """Returns x, or a copy of it if its strides are not the traced ones, or if it is a lazy negative view."""
-    x = x.resolve_neg()
-    if strides is None or x.numel() == 0:
-        return x if strides is not None else x.contiguous()
-    if all(have == want or size == 1 for have, want, size in zip(x.stride(), strides, x.shape, strict=True)):
-        return x
-    return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -41,18 +41,22 @@ class Strides:
 
 
 def strides_of(fake: Any) -> Strides | None:
-    """Returns the strides of a traced value; None if it is no tensor in strided layout. UnsupportedError for strides
-    that neither numbers nor an order describe."""
+    """Returns the strides and bits of a traced value; None if it is no tensor in strided layout. UnsupportedError for
+    strides that neither numbers nor an order describe."""
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return None
-    bits = fake.is_conj(), fake.is_neg()
+    return replace(strides_in_memory(fake), conjugate=fake.is_conj(), negative=fake.is_neg())
+
+
+def strides_in_memory(fake: torch.Tensor) -> Strides:
+    """Returns the strides of a traced tensor, without lazy bits."""
     if all(isinstance(s, int) for s in fake.stride()):
-        return Strides(tuple(fake.stride()), (), *bits)
+        return Strides(tuple(fake.stride()))
     sizes, strides = _guesses(fake)
     order = tuple(sorted(range(fake.dim()), key=lambda d: -strides[d]))
     if any(want != have and size != 1 for want, have, size in zip(_dense(sizes, order), strides, sizes, strict=True)):
         raise UnsupportedError(f"a tensor that no plan computes has gaps: strides {tuple(fake.stride())}")
-    return Strides(None, order, *bits)
+    return Strides(None, order)
 
 
 def _guesses(fake: torch.Tensor) -> tuple[list[int], list[int]]:
