@@ -50,6 +50,13 @@ def spread(c: Context, x: Complex, dim: Any = None, *, correction: Any = None, k
     return c.pointwise(lambda a, b: (a + b).nest.op("sqrt", a + b) if is_root else a + b, *parts)
 
 
+@lower_complex("aten.var_mean.correction")
+def var_mean(c: Context, x: Complex, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    dtype = ir_dtype(real_dtype(c.val[1].dtype))
+    (v, re), (w, im) = (variance(c, part, dim, correction, keepdim, dtype) for part in x)
+    return c.pointwise(lambda a, b: a + b, v, w, dtype=dtype), Complex(re, im)
+
+
 @lower_complex("aten.prod.default", "aten.prod.dim_int")
 def prod(c: Context, x: Complex, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Complex:
     parts = ir_dtype(real_dtype(c.val.dtype))

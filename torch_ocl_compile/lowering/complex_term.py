@@ -136,6 +136,15 @@ def log(z: Z) -> Z:
     return Z(log_abs(z), angle(z))
 
 
+def logaddexp(a: Z, b: Z) -> Z:
+    """log(e^a + e^b), from the larger exponent and the ratio of the two exponentials."""
+    wide = a.re >= b.re
+    large, small = where(wide, a, b), where(wide, b, a)
+    made = large + log1p(exp(small - large))
+    equal = is_inf(a.re) & a.re.eq(b.re)  # inf - inf is NaN.
+    return where(equal & (a.re < 0.0), large, where(equal, log(exp(a) + exp(b)), made))
+
+
 def log1p(z: Z) -> Z:
     """log(1 + z). Where |1 + z| is near 1, its logarithm is computed from |1 + z|^2 - 1 = x (2 + x) + y^2."""
     one = Z(z.re + 1.0, z.im)

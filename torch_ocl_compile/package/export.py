@@ -236,6 +236,7 @@ class Exported:
     def result(self, node: Any, result: Recipe.Result, lowered: Lowered) -> tuple[str, str]:
         match result.kind:
             case "output":
+                ir_name(node.meta["val"].dtype)  # A package has no type for complex results.
                 return "output", str(result.index)
             case "leaf" if result.index in self.users:
                 return "argument", str(self.users.index(result.index))
