@@ -88,18 +88,17 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--sides", type=lambda text: text.split(","), default=["cpu", "ocl"], help="cpu, cuda, ocl, ocl:1"
-    )
+    parser.add_argument("--sides", type=lambda text: text.split(","), default=["cpu", "ocl"], help="cpu, cuda, ocl")
     parser.add_argument("--functions", type=lambda text: text.split(","), default=list(FUNCTIONS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.05, help="of a turn")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--ocl-device", default="ocl:0")
     parser.add_argument("--save", type=Path, help="write a result file")
     given = parser.parse_args()
     source = origin()
     torch.set_num_threads(given.threads)
-    sides, found = {side: Side(side) for side in given.sides}, []
+    sides, found = {side: Side(given.ocl_device if side == "ocl" else side) for side in given.sides}, []
     for name, shape in CASES:
         if name not in given.functions:
             continue

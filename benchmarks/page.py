@@ -71,6 +71,7 @@ NAMES = {
     "overlap": "Two streams",
     "collectives": "Collectives",
     "parallel": "Several GPUs",
+    "fft": "Fourier transforms",
 }
 KEYS = list(NAMES)
 

@@ -96,6 +96,8 @@ KINDS = [
          lambda row: statistics.median(row["second_s"]), "s"),
     Kind("layers", lambda row: f"A step by kind of layer. {row['model']}, {row['mode']}", lambda row: row["layer"],
          lambda row: row["ms"], "ms"),
+    Kind("fft", lambda row: f"Fourier transforms, {row['function']}", lambda row: " x ".join(map(str, row["shape"])),
+         lambda row: row["ms"], "ms"),
     Kind("collectives", lambda row: row["collective"], lambda row: f"{row['bytes']} bytes", lambda row: row["gbytes"], "GB/s",
          more_is_better=True),
     Kind("parallel", lambda row: f"Training with several ranks, {PRECISIONS[row['precision']]}", _ranks, lambda row: row["items"],
