@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "csrc/runtime/slab_memory.h"
+
 namespace ocl::distributed {
 namespace {
 
@@ -28,73 +30,123 @@ Spans joined(const Spans& parts) {
   return {whole};
 }
 
+/// Cuts a span into slices that can lie in one piece of shared memory. All ranks cut alike: only the span's length counts.
+/// `ranks` is the number of slices that lie in one piece.
+Spans slices(const Span& span, size_t ranks = 1) {
+  const auto most = static_cast<int64_t>(runtime::SlabMemory::kMostShared / span.element_bytes() / ranks);
+  Spans found;
+  for (int64_t start = 0; start < span.count; start += most) found.push_back(span.slice(start, most));
+  return found;
+}
+
+/// Returns slice `index` of each span, as slices() of spans of one length cuts them.
+Spans slice_of_each(const Spans& spans, size_t index) {
+  Spans found;
+  for (const Span& span : spans) found.push_back(slices(span, spans.size())[index]);
+  return found;
+}
+
+/// A call with one buffer, which `run` gets slice by slice: CUDA's address, and the slice.
+template <typename Run>
+NcclCallPtr call_of_slices(const Span& span, Use use, Run run) {
+  const Spans parts = slices(span);
+  std::vector<NcclBuffer> buffers;
+  for (const Span& part : parts) buffers.push_back({{part}, use});
+  return call_of(buffers, [=](NcclCommunicator& nccl, const Addresses& at) {
+    for (size_t i = 0; i < parts.size(); ++i) run(nccl, at[i], parts[i]);
+  });
+}
+
 }  // namespace
 
 NcclCallPtr nccl_all_reduce(const Spans& spans, const std::vector<Reduction>& reductions) {
   if (!has_all(reductions)) return nullptr;
   std::vector<NcclBuffer> buffers;
-  for (const Span& span : spans) buffers.push_back({{span}, Use::kReadWrite});
+  std::vector<Reduction> of_buffers;
+  for (size_t i = 0; i < spans.size(); ++i)
+    for (const Span& part : slices(spans[i])) {
+      buffers.push_back({{part}, Use::kReadWrite});
+      of_buffers.push_back(reductions[i]);
+    }
   return call_of(buffers, [=](NcclCommunicator& nccl, const Addresses& at) {
-    for (size_t i = 0; i < spans.size(); ++i) nccl.all_reduce(at[i], spans[i].count, reductions[i]);
+    for (size_t i = 0; i < buffers.size(); ++i) nccl.all_reduce(at[i], buffers[i].spans.front().count, of_buffers[i]);
   });
 }
 
 NcclCallPtr nccl_reduce(const Span& span, const Reduction& reduction, int root, bool is_root) {
   if (!nccl_reduces(reduction)) return nullptr;
-  return call_of({{{span}, is_root ? Use::kReadWrite : Use::kRead}},
-                 [=](NcclCommunicator& nccl, const Addresses& at) { nccl.reduce(at[0], span.count, reduction, root); });
+  return call_of_slices(
+      span, is_root ? Use::kReadWrite : Use::kRead,
+      [=](NcclCommunicator& nccl, uint64_t at, const Span& part) { nccl.reduce(at, part.count, reduction, root); });
 }
 
 NcclCallPtr nccl_reduce_scatter(const std::vector<Spans>& inputs, const Spans& outputs,
                                 const std::vector<Reduction>& reductions) {
   if (!has_all(reductions)) return nullptr;
   std::vector<NcclBuffer> buffers;
+  std::vector<Reduction> of_pairs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    buffers.push_back({joined(inputs[i]), Use::kRead});
-    buffers.push_back({{outputs[i]}, Use::kWrite});
+    const Spans parts = slices(outputs[i], inputs[i].size());
+    for (size_t k = 0; k < parts.size(); ++k) {
+      buffers.push_back({joined(slice_of_each(inputs[i], k)), Use::kRead});
+      buffers.push_back({{parts[k]}, Use::kWrite});
+      of_pairs.push_back(reductions[i]);
+    }
   }
   return call_of(buffers, [=](NcclCommunicator& nccl, const Addresses& at) {
-    for (size_t i = 0; i < outputs.size(); ++i) nccl.reduce_scatter(at[2 * i], at[2 * i + 1], outputs[i].count, reductions[i]);
+    for (size_t i = 0; i < of_pairs.size(); ++i)
+      nccl.reduce_scatter(at[2 * i], at[2 * i + 1], buffers[2 * i + 1].spans.front().count, of_pairs[i]);
   });
 }
 
 NcclCallPtr nccl_broadcast(const Span& span, int root, bool is_root) {
-  return call_of({{{span}, is_root ? Use::kRead : Use::kWrite}},
-                 [=](NcclCommunicator& nccl, const Addresses& at) { nccl.broadcast(at[0], bytes_of(span), root); });
+  return call_of_slices(span, is_root ? Use::kRead : Use::kWrite, [=](NcclCommunicator& nccl, uint64_t at, const Span& part) {
+    nccl.broadcast(at, bytes_of(part), root);
+  });
 }
 
 NcclCallPtr nccl_all_gather(const Spans& inputs, const std::vector<Spans>& outputs) {
   std::vector<NcclBuffer> buffers;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    buffers.push_back({{inputs[i]}, Use::kRead});
-    buffers.push_back({joined(outputs[i]), Use::kWrite});
+    const Spans parts = slices(inputs[i], outputs[i].size());
+    for (size_t k = 0; k < parts.size(); ++k) {
+      buffers.push_back({{parts[k]}, Use::kRead});
+      buffers.push_back({joined(slice_of_each(outputs[i], k)), Use::kWrite});
+    }
   }
   return call_of(buffers, [=](NcclCommunicator& nccl, const Addresses& at) {
-    for (size_t i = 0; i < inputs.size(); ++i) nccl.all_gather(at[2 * i], at[2 * i + 1], bytes_of(inputs[i]));
+    for (size_t i = 0; i < buffers.size(); i += 2) nccl.all_gather(at[i], at[i + 1], bytes_of(buffers[i].spans.front()));
   });
 }
 
 NcclCallPtr nccl_exchange(const Spans& from, const Spans& to) {
-  return call_of({{joined(from), Use::kRead}, {joined(to), Use::kWrite}}, [=](NcclCommunicator& nccl, const Addresses& at) {
-    uint64_t sent = at[0], received = at[1];
-    for (size_t rank = 0; rank < from.size(); ++rank) {
-      const int peer = static_cast<int>(rank);
-      if (from[rank].count > 0) nccl.send(sent, bytes_of(from[rank]), peer);
-      if (to[rank].count > 0) nccl.receive(received, bytes_of(to[rank]), peer);
-      sent += static_cast<uint64_t>(bytes_of(from[rank]));
-      received += static_cast<uint64_t>(bytes_of(to[rank]));
+  std::vector<NcclBuffer> buffers;
+  std::vector<int> peers;
+  for (size_t rank = 0; rank < from.size(); ++rank)
+    for (const auto& [span, use] : {std::pair(from[rank], Use::kRead), std::pair(to[rank], Use::kWrite)})
+      for (const Span& part : slices(span)) {
+        buffers.push_back({{part}, use});
+        peers.push_back(static_cast<int>(rank));
+      }
+  return call_of(buffers, [=](NcclCommunicator& nccl, const Addresses& at) {
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const int64_t bytes = bytes_of(buffers[i].spans.front());
+      if (buffers[i].use == Use::kRead)
+        nccl.send(at[i], bytes, peers[i]);
+      else
+        nccl.receive(at[i], bytes, peers[i]);
     }
   });
 }
 
 NcclCallPtr nccl_send(const Span& span, int peer) {
-  return call_of({{{span}, Use::kRead}},
-                 [=](NcclCommunicator& nccl, const Addresses& at) { nccl.send(at[0], bytes_of(span), peer); });
+  return call_of_slices(span, Use::kRead,
+                        [=](NcclCommunicator& nccl, uint64_t at, const Span& part) { nccl.send(at, bytes_of(part), peer); });
 }
 
 NcclCallPtr nccl_receive(const Span& span, int peer) {
-  return call_of({{{span}, Use::kWrite}},
-                 [=](NcclCommunicator& nccl, const Addresses& at) { nccl.receive(at[0], bytes_of(span), peer); });
+  return call_of_slices(span, Use::kWrite,
+                        [=](NcclCommunicator& nccl, uint64_t at, const Span& part) { nccl.receive(at, bytes_of(part), peer); });
 }
 
 NcclCallPtr nccl_barrier(runtime::Device& device) {

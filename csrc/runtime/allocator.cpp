@@ -140,7 +140,8 @@ struct Allocator::State {
     if (pool == kOwn) return std::min(round_up(bytes, kOwnSlabStep), std::max(limit, bytes));
     if (pool == kLarge) {
       const auto reserved = static_cast<size_t>(stats.reserved_bytes.all().current);
-      slab = std::clamp(round_up(reserved / 4, kLargeSlabBytes), kLargeSlabBytes, kLargestSlabBytes);
+      const size_t largest = memory.cuda_is_preferred() ? SlabMemory::kMostImported : kLargestSlabBytes;
+      slab = std::clamp(round_up(reserved / 4, kLargeSlabBytes), kLargeSlabBytes, largest);
     }
     return std::max(std::min({slab, share, limit}), round_up(bytes, kMiB));
   }

@@ -13,10 +13,6 @@
 namespace ocl::runtime {
 namespace {
 
-// The largest memory of CUDA that is imported. NVIDIA's driver 580 imports 1999 MiB. The end of 2 GiB cannot be used, and the
-// import of the several GiB of a training step ends the process.
-constexpr size_t kMostImported = size_t{1900} << 20;
-
 /// Returns whether a buffer over host memory (CL_MEM_USE_HOST_PTR) really uses that memory. Writes through the queue
 /// and looks at the memory.
 bool host_memory_is_shared(const DeviceInfo& device, Queue& queue) {
@@ -81,7 +77,7 @@ bool SlabMemory::create_shared(Slab& slab, std::string& problem) {
   if (slab.bytes > kMostImported)
     fail(ErrorKind::kUnsupported, device_.describe() + ": " + std::to_string(slab.bytes >> 20) +
                                       " MiB cannot be shared with CUDA, at most " + std::to_string(kMostImported >> 20) +
-                                      " MiB in one piece can. Use smaller tensors");
+                                      " MiB in one piece can. Use a smaller tensor");
   try {
     slab.cuda = std::make_unique<CudaMemory>(CudaDevice::of(device_), slab.bytes);
     slab.mem = slab.cuda->import(device_.context.get(), slab.bytes);

@@ -1,6 +1,7 @@
 // csrc/runtime/slab_memory.h: creates and frees the device memory of slabs.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "csrc/runtime/device_info.h"
@@ -12,13 +13,20 @@ struct Slab;
 
 class SlabMemory {
  public:
+  /// The largest piece of CUDA's memory that is imported. On machines with several H100 or H200, NVIDIA's driver 580 ends the
+  /// process when it imports 512 MiB, and imports any number of pieces of 200 MiB (measured: 9.6 GiB in all).
+  static constexpr size_t kMostImported = size_t{200} << 20;
+  /// The largest block of such a piece. The allocator rounds up.
+  static constexpr size_t kMostShared = kMostImported - (size_t{2} << 20);
   SlabMemory(const DeviceInfo& device, Queues& queues);
   /// Gives a new slab its memory: slab.mem, and slab.host or slab.cuda where it has them. Returns false and sets `problem` if
   /// that fails. Throws kUnsupported if the device cannot have memory of this kind.
   bool create(Slab& slab, std::string& problem);
   void release(Slab& slab) noexcept;
-  /// Gives new slabs of all pools memory that CUDA can use too, from now on and as long as the drivers allow it.
+  /// Gives new slabs of all pools memory that CUDA can use too if they are small enough, from now on and as long as the drivers
+  /// allow it.
   void prefer_cuda() { cuda_preferred_ = true; }
+  bool cuda_is_preferred() const { return cuda_preferred_; }
 
  private:
   bool create_buffer(Slab& slab, std::string& problem);

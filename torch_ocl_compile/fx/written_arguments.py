@@ -16,7 +16,6 @@ from torch._higher_order_ops.auto_functionalize import (
     get_mutable_args_from_schema,
     read_view_information_from_args,
 )
-from torch._library.utils import is_out
 from torch._ops import OpOverload
 from torch._prims_common import clone_preserve_strides
 from torch.fx import Graph, Node, Proxy
@@ -30,7 +29,7 @@ Readers = Mapping[Node, Sequence[Node | None]]
 
 def is_writing_op(node: Node) -> bool:
     target = node.args[0] if node.target is auto_functionalized_v2 else None
-    return isinstance(target, OpOverload) and not is_out(target)
+    return isinstance(target, OpOverload) and not any(a.is_out for a in target._schema.arguments)
 
 
 class WritingOp:
