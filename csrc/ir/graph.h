@@ -177,8 +177,8 @@ struct AttentionAttrs {
 /// `inverse` negates the sign in both w. root 0: there is no factor w(root, k * p). A long line is transformed by two nodes, of
 /// which the first multiplies by these factors.
 ///
-/// The first operand has the real parts, the second the imaginary parts; without it, they are 0. The result is [o, n * p * q * 2]:
-/// pairs of real and imaginary part.
+/// The first operand has the real parts, the second the imaginary parts; without it, they are 0. The result is [o, n * p * q *
+/// 2]: pairs of real and imaginary part.
 struct FftAttrs {
   bool inverse = false;
   double scale = 1;
