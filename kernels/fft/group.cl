@@ -25,7 +25,7 @@
 #define POINTS 8  // numbers of a work-item: the largest over the steps
 #endif
 #ifndef COLUMNS_IN
-#define COLUMNS_IN 0   // 1: neighbouring work-items load from neighbouring lines, 0: along a line
+#define COLUMNS_IN 0  // 1: neighbouring work-items load from neighbouring lines, 0: along a line
 #define COLUMNS_OUT 0  // the same for stores
 #endif
 #ifndef INPUT
@@ -38,13 +38,14 @@
 #define SCALE R_(1.0)
 #endif
 #ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global REAL* out, const long out_offset
+#define EPILOGUE_PARAMS , __global REAL *out, const long out_offset
 #define EPILOGUE_PASS , out, out_offset
 #define STOREV(acc, o, e) vstore2(acc, 0, out + out_offset + (o) * (long)(N * 2) * at.P * at.Q + (e))
 #endif
 
 #ifndef PADDED
-#define PADDED 1  // 1: a gap after 16 numbers of a line, so that a step with a stride of 16 uses all banks of local memory
+#define PADDED \
+  1  // 1: a gap after 16 numbers of a line, so that a step with a stride of 16 uses all banks of local memory
 #endif
 
 // The place in local memory of number k of line `line`.
@@ -105,7 +106,8 @@ ALWAYS_INLINE void store_number(REAL x, REAL y, const Lines at, const int line, 
 #endif
   x *= SCALE;
   y *= SCALE;
-  STOREV((INVERSE ? (OCL_CAT(REAL, 2))(y, x) : (OCL_CAT(REAL, 2))(x, y)), (at.line0 + line) / each, (k * each + inner) * 2);
+  STOREV((INVERSE ? (OCL_CAT(REAL, 2))(y, x) : (OCL_CAT(REAL, 2))(x, y)), (at.line0 + line) / each,
+         (k * each + inner) * 2);
 }
 
 ALWAYS_INLINE void step(const int R, const int NS, __global const REAL* re, __global const REAL* im, const Lines at,
@@ -152,7 +154,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) THREAD_SIZE void KER
 #if INPUT == 0
     __global const REAL* im, const long im_offset,
 #endif
-    const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p, const long x_q EPILOGUE_PARAMS) {
+    const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p,
+    const long x_q EPILOGUE_PARAMS) {
 #if INPUT != 0
   __global const REAL* im = re;
   const long im_offset = re_offset;

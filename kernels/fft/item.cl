@@ -20,7 +20,7 @@
 #ifndef N
 #define N 64
 #define STEPS(S) S(8, 1, 0) S(8, 8, 1)  // radix, length of the transforms before the step, which copy it reads
-#define ROOTS 1.0f                      // for each step, t < NS and 0 < q < radix: w(NS * radix, q * t)
+#define ROOTS 1.0f  // for each step, t < NS and 0 < q < radix: w(NS * radix, q * t)
 #endif
 #ifndef COLUMNS
 #define COLUMNS 0
@@ -50,7 +50,7 @@
 #define SCALE R_(1.0)
 #endif
 #ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global REAL* out, const long out_offset, const long out_line
+#define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line
 #define EPILOGUE_PASS , out, out_offset, out_line
 #define STORE(acc, o, e) (out[out_offset + (o) * out_line + (e)] = (acc))
 #define STOREV(acc, o, e) vstore16(acc, 0, out + out_offset + (o) * out_line + (e))
@@ -80,8 +80,9 @@ typedef struct {
 #endif
 } Block;
 
-#define INTERLEAVED(a, b) \
-  (V16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7)
+#define INTERLEAVED(a, b)                                                                                       \
+  (V16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, \
+        (b).s6, (a).s7, (b).s7)
 #if LANES == 8
 #define LOW(a, b) (V)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3)
 #define HIGH(a, b) (V)((a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7)
@@ -124,7 +125,8 @@ ALWAYS_INLINE void transpose_pairs(ulong8* rows) {
 #endif
 
 // Loads number k of all lanes.
-ALWAYS_INLINE void load_lanes(__global const REAL* re, __global const REAL* im, const Block* block, const int k, V* a, V* b) {
+ALWAYS_INLINE void load_lanes(__global const REAL* re, __global const REAL* im, const Block* block, const int k, V* a,
+                              V* b) {
   const long at = block->from + k * block->next;
   V x, y = (V)(R_(0.0));
 #if COLUMNS && STEP_IN == 2 && INPUT == 1
@@ -236,7 +238,8 @@ ALWAYS_INLINE void load_lines(__global const REAL* re, const Block* block, SPACE
       ulong8 rows[8];
       OCL_UNROLL
       for (int i = 0; i < 8; ++i)
-        rows[i] = as_ulong8(vload16(0, re + block->from + (COLUMNS && STEP_IN ? (l + i) * (long)STEP_IN : block->lane[l + i]) + k * 2));
+        rows[i] = as_ulong8(
+            vload16(0, re + block->from + (COLUMNS && STEP_IN ? (l + i) * (long)STEP_IN : block->lane[l + i]) + k * 2));
       transpose_pairs(rows);
       OCL_UNROLL
       for (int i = 0; i < 8; ++i) {
@@ -301,8 +304,8 @@ ALWAYS_INLINE void join_lanes(SPACE const REAL* from, const Block* block EPILOGU
 #endif
 
 // Returns block number i.
-ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p,
-                             const long x_q) {
+ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q, const long x_o, const long x_n,
+                             const long x_p, const long x_q) {
   Block block;
   block.each = P * Q;
   block.next = x_n;
@@ -328,7 +331,8 @@ ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q,
 #if !SPLIT && !(COLUMNS && STEP_IN)
   for (int l = 0; l < LANES; ++l) {
     const int line = COLUMNS ? block.inner + l : min(block.line + l, O * block.each - 1);
-    block.lane[l] = (COLUMNS ? -block.from + block.o * x_o : line / block.each * x_o) + line % block.each / Q * x_p + line % Q * x_q;
+    block.lane[l] = (COLUMNS ? -block.from + block.o * x_o : line / block.each * x_o) + line % block.each / Q * x_p +
+                    line % Q * x_q;
   }
 #endif
 #if ROOT
@@ -355,8 +359,8 @@ __kernel ONE_ITEM void KERNEL_NAME(__global const REAL* re, const long re_offset
 #if LINES_IN
     load_lines(re + re_offset, &block, numbers);
 #endif
-#define STEP(R, NS, FROM, AT)                                                                               \
-  step(R, NS, roots + AT, numbers + FROM * (M * ROW), numbers + (1 - FROM) * (M * ROW), re + re_offset,     \
+#define STEP(R, NS, FROM, AT)                                                                           \
+  step(R, NS, roots + AT, numbers + FROM * (M * ROW), numbers + (1 - FROM) * (M * ROW), re + re_offset, \
        im + im_offset, &block EPILOGUE_PASS);
     STEPS(STEP)
 #if SPLIT

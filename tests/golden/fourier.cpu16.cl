@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_8ff61f2e63a9
+#define KERNEL_NAME fft_cffd59dd5dcf
 #define VW 16
 #define LANES 16
 #define COLUMNS 0
@@ -352,10 +352,12 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1 EPILOGU
 
 // Returns exp(2 pi i k / n) in (*c, *s), with an error of less than one unit in the last place. 0 <= k < n <= 2^28.
 ALWAYS_INLINE void unit_root(const VI k, const int n, V* c, V* s) {
-  const VI quarter = (k * 8 + n) / (2 * n);  // k / n of a turn is `quarter` quarters of a turn, and r / (4 n) of a turn.
+  const VI quarter =
+      (k * 8 + n) / (2 * n);  // k / n of a turn is `quarter` quarters of a turn, and r / (4 n) of a turn.
   const V r = TO_V(k * 4 - quarter * n);
   const V f = r * (R_(1.0) / (REAL)n);
-  const V lost = fma(-f, (V)((REAL)n), r) * (R_(1.0) / (REAL)n) * R_(1.5707963267948966);  // The angle is f * pi / 2 + lost.
+  const V lost =
+      fma(-f, (V)((REAL)n), r) * (R_(1.0) / (REAL)n) * R_(1.5707963267948966);  // The angle is f * pi / 2 + lost.
   const V g = f * f;
 #ifdef FFT_DOUBLE
   V a = (V)(6.0669357311061957e-12);
@@ -391,7 +393,8 @@ ALWAYS_INLINE void unit_root(const VI k, const int n, V* c, V* s) {
 #endif
   const V sine_of = fma(lost, cosine, sine), cosine_of = fma(-lost, sine, cosine);
   // A quarter of a turn maps (c, s) to (-s, c).
-  const V turned_c = select(cosine_of, -sine_of, TO_MASK(-(quarter & 1))), turned_s = select(sine_of, cosine_of, TO_MASK(-(quarter & 1)));
+  const V turned_c = select(cosine_of, -sine_of, TO_MASK(-(quarter & 1))),
+          turned_s = select(sine_of, cosine_of, TO_MASK(-(quarter & 1)));
   *c = select(turned_c, -turned_c, TO_MASK(-((quarter >> 1) & 1)));
   *s = select(turned_s, -turned_s, TO_MASK(-((quarter >> 1) & 1)));
 }
@@ -481,20 +484,35 @@ ALWAYS_INLINE void transform16(V* re, V* im) {
 #define SINE3(k) (R_(0.866025403784438647))
 #define COSINE5(k) ((k) == 1 ? R_(0.309016994374947424) : R_(-0.809016994374947424))
 #define SINE5(k) ((k) == 1 ? R_(0.951056516295153572) : R_(0.587785252292473129))
-#define COSINE7(k) ((k) == 1 ? R_(0.623489801858733531) : (k) == 2 ? R_(-0.222520933956314404) : \
-   R_(-0.900968867902419126))
-#define SINE7(k) ((k) == 1 ? R_(0.781831482468029809) : (k) == 2 ? R_(0.974927912181823607) : \
-   R_(0.43388373911755812))
-#define COSINE11(k) ((k) == 1 ? R_(0.841253532831181169) : (k) == 2 ? R_(0.415415013001886426) : \
-   (k) == 3 ? R_(-0.14231483827328514) : (k) == 4 ? R_(-0.654860733945285064) : R_(-0.95949297361449739))
-#define SINE11(k) ((k) == 1 ? R_(0.540640817455597582) : (k) == 2 ? R_(0.909631995354518371) : \
-   (k) == 3 ? R_(0.989821441880932732) : (k) == 4 ? R_(0.755749574354258284) : R_(0.281732556841429698))
-#define COSINE13(k) ((k) == 1 ? R_(0.885456025653209896) : (k) == 2 ? R_(0.568064746731155803) : \
-   (k) == 3 ? R_(0.120536680255323053) : (k) == 4 ? R_(-0.354604887042535626) : \
-   (k) == 5 ? R_(-0.748510748171101099) : R_(-0.970941817426052027))
-#define SINE13(k) ((k) == 1 ? R_(0.464723172043768546) : (k) == 2 ? R_(0.822983865893656395) : \
-   (k) == 3 ? R_(0.992708874098053993) : (k) == 4 ? R_(0.935016242685414823) : \
-   (k) == 5 ? R_(0.663122658240795202) : R_(0.239315664287557767))
+#define COSINE7(k) \
+  ((k) == 1 ? R_(0.623489801858733531) : (k) == 2 ? R_(-0.222520933956314404) : R_(-0.900968867902419126))
+#define SINE7(k) ((k) == 1 ? R_(0.781831482468029809) : (k) == 2 ? R_(0.974927912181823607) : R_(0.43388373911755812))
+#define COSINE11(k)                       \
+  ((k) == 1   ? R_(0.841253532831181169)  \
+   : (k) == 2 ? R_(0.415415013001886426)  \
+   : (k) == 3 ? R_(-0.14231483827328514)  \
+   : (k) == 4 ? R_(-0.654860733945285064) \
+              : R_(-0.95949297361449739))
+#define SINE11(k)                        \
+  ((k) == 1   ? R_(0.540640817455597582) \
+   : (k) == 2 ? R_(0.909631995354518371) \
+   : (k) == 3 ? R_(0.989821441880932732) \
+   : (k) == 4 ? R_(0.755749574354258284) \
+              : R_(0.281732556841429698))
+#define COSINE13(k)                       \
+  ((k) == 1   ? R_(0.885456025653209896)  \
+   : (k) == 2 ? R_(0.568064746731155803)  \
+   : (k) == 3 ? R_(0.120536680255323053)  \
+   : (k) == 4 ? R_(-0.354604887042535626) \
+   : (k) == 5 ? R_(-0.748510748171101099) \
+              : R_(-0.970941817426052027))
+#define SINE13(k)                        \
+  ((k) == 1   ? R_(0.464723172043768546) \
+   : (k) == 2 ? R_(0.822983865893656395) \
+   : (k) == 3 ? R_(0.992708874098053993) \
+   : (k) == 4 ? R_(0.935016242685414823) \
+   : (k) == 5 ? R_(0.663122658240795202) \
+              : R_(0.239315664287557767))
 ALWAYS_INLINE REAL cosine(const int R, const int k) {
   return R == 3 ? COSINE3(k) : R == 5 ? COSINE5(k) : R == 7 ? COSINE7(k) : R == 11 ? COSINE11(k) : COSINE13(k);
 }
@@ -600,7 +618,7 @@ ALWAYS_INLINE void transform(V* re, V* im, const int R) {
 #ifndef N
 #define N 64
 #define STEPS(S) S(8, 1, 0) S(8, 8, 1)  // radix, length of the transforms before the step, which copy it reads
-#define ROOTS 1.0f                      // for each step, t < NS and 0 < q < radix: w(NS * radix, q * t)
+#define ROOTS 1.0f  // for each step, t < NS and 0 < q < radix: w(NS * radix, q * t)
 #endif
 #ifndef COLUMNS
 #define COLUMNS 0
@@ -630,7 +648,7 @@ ALWAYS_INLINE void transform(V* re, V* im, const int R) {
 #define SCALE R_(1.0)
 #endif
 #ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global REAL* out, const long out_offset, const long out_line
+#define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line
 #define EPILOGUE_PASS , out, out_offset, out_line
 #define STORE(acc, o, e) (out[out_offset + (o) * out_line + (e)] = (acc))
 #define STOREV(acc, o, e) vstore16(acc, 0, out + out_offset + (o) * out_line + (e))
@@ -660,8 +678,9 @@ typedef struct {
 #endif
 } Block;
 
-#define INTERLEAVED(a, b) \
-  (V16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7)
+#define INTERLEAVED(a, b)                                                                                       \
+  (V16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, \
+        (b).s6, (a).s7, (b).s7)
 #if LANES == 8
 #define LOW(a, b) (V)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3)
 #define HIGH(a, b) (V)((a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7)
@@ -704,7 +723,8 @@ ALWAYS_INLINE void transpose_pairs(ulong8* rows) {
 #endif
 
 // Loads number k of all lanes.
-ALWAYS_INLINE void load_lanes(__global const REAL* re, __global const REAL* im, const Block* block, const int k, V* a, V* b) {
+ALWAYS_INLINE void load_lanes(__global const REAL* re, __global const REAL* im, const Block* block, const int k, V* a,
+                              V* b) {
   const long at = block->from + k * block->next;
   V x, y = (V)(R_(0.0));
 #if COLUMNS && STEP_IN == 2 && INPUT == 1
@@ -816,7 +836,8 @@ ALWAYS_INLINE void load_lines(__global const REAL* re, const Block* block, SPACE
       ulong8 rows[8];
       OCL_UNROLL
       for (int i = 0; i < 8; ++i)
-        rows[i] = as_ulong8(vload16(0, re + block->from + (COLUMNS && STEP_IN ? (l + i) * (long)STEP_IN : block->lane[l + i]) + k * 2));
+        rows[i] = as_ulong8(
+            vload16(0, re + block->from + (COLUMNS && STEP_IN ? (l + i) * (long)STEP_IN : block->lane[l + i]) + k * 2));
       transpose_pairs(rows);
       OCL_UNROLL
       for (int i = 0; i < 8; ++i) {
@@ -881,8 +902,8 @@ ALWAYS_INLINE void join_lanes(SPACE const REAL* from, const Block* block EPILOGU
 #endif
 
 // Returns block number i.
-ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p,
-                             const long x_q) {
+ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q, const long x_o, const long x_n,
+                             const long x_p, const long x_q) {
   Block block;
   block.each = P * Q;
   block.next = x_n;
@@ -908,7 +929,8 @@ ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q,
 #if !SPLIT && !(COLUMNS && STEP_IN)
   for (int l = 0; l < LANES; ++l) {
     const int line = COLUMNS ? block.inner + l : min(block.line + l, O * block.each - 1);
-    block.lane[l] = (COLUMNS ? -block.from + block.o * x_o : line / block.each * x_o) + line % block.each / Q * x_p + line % Q * x_q;
+    block.lane[l] = (COLUMNS ? -block.from + block.o * x_o : line / block.each * x_o) + line % block.each / Q * x_p +
+                    line % Q * x_q;
   }
 #endif
 #if ROOT
@@ -935,8 +957,8 @@ __kernel ONE_ITEM void KERNEL_NAME(__global const REAL* re, const long re_offset
 #if LINES_IN
     load_lines(re + re_offset, &block, numbers);
 #endif
-#define STEP(R, NS, FROM, AT)                                                                               \
-  step(R, NS, roots + AT, numbers + FROM * (M * ROW), numbers + (1 - FROM) * (M * ROW), re + re_offset,     \
+#define STEP(R, NS, FROM, AT)                                                                           \
+  step(R, NS, roots + AT, numbers + FROM * (M * ROW), numbers + (1 - FROM) * (M * ROW), re + re_offset, \
        im + im_offset, &block EPILOGUE_PASS);
     STEPS(STEP)
 #if SPLIT

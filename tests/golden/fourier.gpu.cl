@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [480, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_d5bc04fcc639
+#define KERNEL_NAME fft_58206519ecd7
 #define VW 2
 #define STEPS(S) S(5, 1) S(3, 5) S(2, 15) 
 #define LINES 32
@@ -344,10 +344,12 @@ OCL_INLINE void epilogue_v(const float2 acc, const int i0, const int i1 EPILOGUE
 
 // Returns exp(2 pi i k / n) in (*c, *s), with an error of less than one unit in the last place. 0 <= k < n <= 2^28.
 ALWAYS_INLINE void unit_root(const VI k, const int n, V* c, V* s) {
-  const VI quarter = (k * 8 + n) / (2 * n);  // k / n of a turn is `quarter` quarters of a turn, and r / (4 n) of a turn.
+  const VI quarter =
+      (k * 8 + n) / (2 * n);  // k / n of a turn is `quarter` quarters of a turn, and r / (4 n) of a turn.
   const V r = TO_V(k * 4 - quarter * n);
   const V f = r * (R_(1.0) / (REAL)n);
-  const V lost = fma(-f, (V)((REAL)n), r) * (R_(1.0) / (REAL)n) * R_(1.5707963267948966);  // The angle is f * pi / 2 + lost.
+  const V lost =
+      fma(-f, (V)((REAL)n), r) * (R_(1.0) / (REAL)n) * R_(1.5707963267948966);  // The angle is f * pi / 2 + lost.
   const V g = f * f;
 #ifdef FFT_DOUBLE
   V a = (V)(6.0669357311061957e-12);
@@ -383,7 +385,8 @@ ALWAYS_INLINE void unit_root(const VI k, const int n, V* c, V* s) {
 #endif
   const V sine_of = fma(lost, cosine, sine), cosine_of = fma(-lost, sine, cosine);
   // A quarter of a turn maps (c, s) to (-s, c).
-  const V turned_c = select(cosine_of, -sine_of, TO_MASK(-(quarter & 1))), turned_s = select(sine_of, cosine_of, TO_MASK(-(quarter & 1)));
+  const V turned_c = select(cosine_of, -sine_of, TO_MASK(-(quarter & 1))),
+          turned_s = select(sine_of, cosine_of, TO_MASK(-(quarter & 1)));
   *c = select(turned_c, -turned_c, TO_MASK(-((quarter >> 1) & 1)));
   *s = select(turned_s, -turned_s, TO_MASK(-((quarter >> 1) & 1)));
 }
@@ -473,20 +476,35 @@ ALWAYS_INLINE void transform16(V* re, V* im) {
 #define SINE3(k) (R_(0.866025403784438647))
 #define COSINE5(k) ((k) == 1 ? R_(0.309016994374947424) : R_(-0.809016994374947424))
 #define SINE5(k) ((k) == 1 ? R_(0.951056516295153572) : R_(0.587785252292473129))
-#define COSINE7(k) ((k) == 1 ? R_(0.623489801858733531) : (k) == 2 ? R_(-0.222520933956314404) : \
-   R_(-0.900968867902419126))
-#define SINE7(k) ((k) == 1 ? R_(0.781831482468029809) : (k) == 2 ? R_(0.974927912181823607) : \
-   R_(0.43388373911755812))
-#define COSINE11(k) ((k) == 1 ? R_(0.841253532831181169) : (k) == 2 ? R_(0.415415013001886426) : \
-   (k) == 3 ? R_(-0.14231483827328514) : (k) == 4 ? R_(-0.654860733945285064) : R_(-0.95949297361449739))
-#define SINE11(k) ((k) == 1 ? R_(0.540640817455597582) : (k) == 2 ? R_(0.909631995354518371) : \
-   (k) == 3 ? R_(0.989821441880932732) : (k) == 4 ? R_(0.755749574354258284) : R_(0.281732556841429698))
-#define COSINE13(k) ((k) == 1 ? R_(0.885456025653209896) : (k) == 2 ? R_(0.568064746731155803) : \
-   (k) == 3 ? R_(0.120536680255323053) : (k) == 4 ? R_(-0.354604887042535626) : \
-   (k) == 5 ? R_(-0.748510748171101099) : R_(-0.970941817426052027))
-#define SINE13(k) ((k) == 1 ? R_(0.464723172043768546) : (k) == 2 ? R_(0.822983865893656395) : \
-   (k) == 3 ? R_(0.992708874098053993) : (k) == 4 ? R_(0.935016242685414823) : \
-   (k) == 5 ? R_(0.663122658240795202) : R_(0.239315664287557767))
+#define COSINE7(k) \
+  ((k) == 1 ? R_(0.623489801858733531) : (k) == 2 ? R_(-0.222520933956314404) : R_(-0.900968867902419126))
+#define SINE7(k) ((k) == 1 ? R_(0.781831482468029809) : (k) == 2 ? R_(0.974927912181823607) : R_(0.43388373911755812))
+#define COSINE11(k)                       \
+  ((k) == 1   ? R_(0.841253532831181169)  \
+   : (k) == 2 ? R_(0.415415013001886426)  \
+   : (k) == 3 ? R_(-0.14231483827328514)  \
+   : (k) == 4 ? R_(-0.654860733945285064) \
+              : R_(-0.95949297361449739))
+#define SINE11(k)                        \
+  ((k) == 1   ? R_(0.540640817455597582) \
+   : (k) == 2 ? R_(0.909631995354518371) \
+   : (k) == 3 ? R_(0.989821441880932732) \
+   : (k) == 4 ? R_(0.755749574354258284) \
+              : R_(0.281732556841429698))
+#define COSINE13(k)                       \
+  ((k) == 1   ? R_(0.885456025653209896)  \
+   : (k) == 2 ? R_(0.568064746731155803)  \
+   : (k) == 3 ? R_(0.120536680255323053)  \
+   : (k) == 4 ? R_(-0.354604887042535626) \
+   : (k) == 5 ? R_(-0.748510748171101099) \
+              : R_(-0.970941817426052027))
+#define SINE13(k)                        \
+  ((k) == 1   ? R_(0.464723172043768546) \
+   : (k) == 2 ? R_(0.822983865893656395) \
+   : (k) == 3 ? R_(0.992708874098053993) \
+   : (k) == 4 ? R_(0.935016242685414823) \
+   : (k) == 5 ? R_(0.663122658240795202) \
+              : R_(0.239315664287557767))
 ALWAYS_INLINE REAL cosine(const int R, const int k) {
   return R == 3 ? COSINE3(k) : R == 5 ? COSINE5(k) : R == 7 ? COSINE7(k) : R == 11 ? COSINE11(k) : COSINE13(k);
 }
@@ -597,7 +615,7 @@ ALWAYS_INLINE void transform(V* re, V* im, const int R) {
 #define POINTS 8  // numbers of a work-item: the largest over the steps
 #endif
 #ifndef COLUMNS_IN
-#define COLUMNS_IN 0   // 1: neighbouring work-items load from neighbouring lines, 0: along a line
+#define COLUMNS_IN 0  // 1: neighbouring work-items load from neighbouring lines, 0: along a line
 #define COLUMNS_OUT 0  // the same for stores
 #endif
 #ifndef INPUT
@@ -610,13 +628,14 @@ ALWAYS_INLINE void transform(V* re, V* im, const int R) {
 #define SCALE R_(1.0)
 #endif
 #ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global REAL* out, const long out_offset
+#define EPILOGUE_PARAMS , __global REAL *out, const long out_offset
 #define EPILOGUE_PASS , out, out_offset
 #define STOREV(acc, o, e) vstore2(acc, 0, out + out_offset + (o) * (long)(N * 2) * at.P * at.Q + (e))
 #endif
 
 #ifndef PADDED
-#define PADDED 1  // 1: a gap after 16 numbers of a line, so that a step with a stride of 16 uses all banks of local memory
+#define PADDED \
+  1  // 1: a gap after 16 numbers of a line, so that a step with a stride of 16 uses all banks of local memory
 #endif
 
 // The place in local memory of number k of line `line`.
@@ -677,7 +696,8 @@ ALWAYS_INLINE void store_number(REAL x, REAL y, const Lines at, const int line, 
 #endif
   x *= SCALE;
   y *= SCALE;
-  STOREV((INVERSE ? (OCL_CAT(REAL, 2))(y, x) : (OCL_CAT(REAL, 2))(x, y)), (at.line0 + line) / each, (k * each + inner) * 2);
+  STOREV((INVERSE ? (OCL_CAT(REAL, 2))(y, x) : (OCL_CAT(REAL, 2))(x, y)), (at.line0 + line) / each,
+         (k * each + inner) * 2);
 }
 
 ALWAYS_INLINE void step(const int R, const int NS, __global const REAL* re, __global const REAL* im, const Lines at,
@@ -724,7 +744,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) THREAD_SIZE void KER
 #if INPUT == 0
     __global const REAL* im, const long im_offset,
 #endif
-    const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p, const long x_q EPILOGUE_PARAMS) {
+    const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p,
+    const long x_q EPILOGUE_PARAMS) {
 #if INPUT != 0
   __global const REAL* im = re;
   const long im_offset = re_offset;
