@@ -79,9 +79,12 @@ def local_bytes(text: str) -> int:
 
 def constant(text: str) -> int:
     """Returns the value of a constant expression of C over integers."""
-    condition = re.fullmatch(r"\s*\(?([^?]*)\?([^:]*):(.*?)\)?\s*", text)
-    if condition and condition[1].count("(") == condition[1].count(")"):
-        return constant(condition[2 if constant(condition[1]) else 3])
+    while inner := re.search(r"\(([^()]*)\)", text):
+        text = text[: inner.start()] + str(constant(inner[1])) + text[inner.end() :]
+    condition, is_choice, choice = text.partition("?")
+    if is_choice:
+        yes, _, no = choice.partition(":")
+        return constant(yes if constant(condition) else no)
     python = text.replace("&&", " and ").replace("||", " or ").replace("/", "//")
     assert re.fullmatch(r"[\d\s()+\-*/<>=%andor]*", python), f"no constant: {text}"
     return int(eval(python))
