@@ -38,8 +38,13 @@ class Task:
         return replace(self, gm=gm, label=f"{self.label}.{number}", **changes)
 
 
+class NotLowered(UnsupportedError):
+    """A graph, or a piece of one, cannot become a plan and may run eagerly. Other errors are for the user, such as that the
+    device has no float64."""
+
+
 def compile_body(task: Task) -> Body:
-    """Compiles a graph. UnsupportedError if it can become neither a plan nor several."""
+    """Compiles a graph. NotLowered if it can become neither a plan nor several."""
     try:
         return compile_plan(task)
     except CutNeeded as error:
@@ -66,7 +71,7 @@ def compile_plan(task: Task, lowered: Lowered | None = None) -> PlanBody:
             if settings.get("fallback") == "error":
                 raise
             if crashing.issuperset(error.ops):  # Those ops are no kernels any more, so what crashes is between them.
-                raise UnsupportedError(str(error)) from error
+                raise NotLowered(str(error)) from error
             crashing.update(error.ops)
             lowered = None
     fx_nodes = len(task.gm.graph.nodes)
@@ -78,13 +83,18 @@ def compile_plan(task: Task, lowered: Lowered | None = None) -> PlanBody:
 
 
 def lower(task: Task, crashing: set[tuple[str, str]] | None = None) -> Lowered:
-    return lower_module(
-        task.gm,
-        **task.boundaries,
-        fallback=str(task.settings.get("fallback", "eager")),
-        debug=bool(task.settings.get("debug")),
-        crashing=crashing or (),
-    )
+    try:
+        return lower_module(
+            task.gm,
+            **task.boundaries,
+            fallback=str(task.settings.get("fallback", "eager")),
+            debug=bool(task.settings.get("debug")),
+            crashing=crashing or (),
+        )
+    except (CutNeeded, FallbackError):
+        raise
+    except UnsupportedError as error:
+        raise NotLowered(str(error)) from error
 
 
 def check_device(device: torch.device) -> None:
@@ -129,9 +139,7 @@ def _lower_pieces(whole: Split, tasks: Mapping[int, Task]) -> tuple[dict[int, Lo
         except CutNeeded as error:
             originals = {copy: node for node, copy in whole.pieces[i].copies.items()}
             found.update({originals[copy]: reason for copy, reason in error.reasons.items()})
-        except FallbackError:
-            raise
-        except UnsupportedError:
+        except NotLowered:
             continue  # Compiling the piece raises it again.
     return lowered, found
 
@@ -152,9 +160,7 @@ def _compile_piece(task: Task, piece: Piece, lowered: Lowered | None) -> Body:
         return EagerBody(function=piece.module, strides=[strides_of(n.meta.get("val")) for n in piece.gives])
     try:
         return compile_plan(task, lowered)
-    except FallbackError:
-        raise
-    except UnsupportedError as error:
+    except (CutNeeded, NotLowered) as error:
         if task.settings.get("fallback") == "error":
             raise FallbackError(f"a part of the {task.kind} graph would run eagerly.\n  why:   {error}") from error
         name = f"a part of the {task.kind} graph"
@@ -225,9 +231,7 @@ def compile_or_run(task: Task) -> Body:
         return _whole_graph(task, None)
     try:
         return compile_body(task)
-    except FallbackError:
-        raise
-    except UnsupportedError as error:
+    except (CutNeeded, NotLowered) as error:
         return eager_graph(task, str(error))
 
 
