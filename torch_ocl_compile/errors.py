@@ -46,9 +46,12 @@ class FallbackError(UnsupportedError):
         self.reason = reason
 
 
-class CutNeeded(UnsupportedError):
-    """A graph cannot become one plan. `reasons`: the nodes of the FX graph at which it must be cut. The backend cuts it there, so a
-    user does not meet this error."""
+class NotLowered(UnsupportedError):
+    """A graph, or a piece of one, cannot become a plan. The backend runs it eagerly, so a user does not meet this error."""
+
+
+class CutNeeded(NotLowered):
+    """A graph cannot become one plan. `reasons`: the nodes of the FX graph at which it must be cut. The backend cuts it there."""
 
     def __init__(self, message: str, reasons: dict[torch.fx.Node, str]) -> None:
         super().__init__(message)

@@ -336,3 +336,20 @@ def test_fallback_error(ocl_device):
         with pytest.raises(Exception, match=r"ocl_cuts.write_rows.default: a custom op that writes") as caught:
             torch.compile(write_and_read, **strict)(model, x, torch.zeros(2, 8, 16, device=ocl_device))
     assert "test_cuts.py" in str(caught.value)
+
+
+@torch.library.custom_op("ocl_cuts::padded", mutates_args=())
+def padded(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, x], 1)[:, : x.shape[1]]
+
+
+@padded.register_fake
+def _(x):
+    return x.new_empty(x.shape[0], 2 * x.shape[1])[:, : x.shape[1]]
+
+
+def test_result_with_gaps(ocl_device):
+    """Strides of a result that depend on an unknown size and leave gaps: the whole graph runs eagerly, with a warning."""
+    eager = {"ocl_cuts.padded.default", "the whole inference graph"}
+    run = Run(lambda net, x: padded(net(x).t()) + x.t(), ocl_device, 1, eager, dynamic=True)
+    run(torch.randn(8, 16))

@@ -12,7 +12,14 @@ from torch_ocl_compile.compile import debug, times
 from torch_ocl_compile.compile.bodies import Body, CutBody, EagerBody, PlanBody, Step, note_cut
 from torch_ocl_compile.compile.control_flow import ControlBody, branch_of
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
-from torch_ocl_compile.errors import CompilerCrashError, ConfigError, CutNeeded, FallbackError, UnsupportedError
+from torch_ocl_compile.errors import (
+    CompilerCrashError,
+    ConfigError,
+    CutNeeded,
+    FallbackError,
+    NotLowered,
+    UnsupportedError,
+)
 from torch_ocl_compile.fx.control_flow import control_flow_name, graphs_and_operands, is_control_flow
 from torch_ocl_compile.fx.host_part import TRANSFERS, graph_device
 from torch_ocl_compile.fx.origin import describe, source_line
@@ -38,13 +45,9 @@ class Task:
         return replace(self, gm=gm, label=f"{self.label}.{number}", **changes)
 
 
-class NotLowered(UnsupportedError):
-    """A graph, or a piece of one, cannot become a plan and may run eagerly. Other errors are for the user, such as that the
-    device has no float64."""
-
-
 def compile_body(task: Task) -> Body:
-    """Compiles a graph. NotLowered if it can become neither a plan nor several."""
+    """Compiles a graph. NotLowered if it can become neither a plan nor several. Other errors are for the user, such as that the
+    device has no float64."""
     try:
         return compile_plan(task)
     except CutNeeded as error:
@@ -160,7 +163,7 @@ def _compile_piece(task: Task, piece: Piece, lowered: Lowered | None) -> Body:
         return EagerBody(function=piece.module, strides=[strides_of(n.meta.get("val")) for n in piece.gives])
     try:
         return compile_plan(task, lowered)
-    except (CutNeeded, NotLowered) as error:
+    except NotLowered as error:
         if task.settings.get("fallback") == "error":
             raise FallbackError(f"a part of the {task.kind} graph would run eagerly.\n  why:   {error}") from error
         name = f"a part of the {task.kind} graph"
@@ -231,7 +234,7 @@ def compile_or_run(task: Task) -> Body:
         return _whole_graph(task, None)
     try:
         return compile_body(task)
-    except (CutNeeded, NotLowered) as error:
+    except NotLowered as error:
         return eager_graph(task, str(error))
 
 

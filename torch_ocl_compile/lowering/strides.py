@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 import torch
 
-from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.errors import NotLowered
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,13 @@ class Strides:
         return (torch._neg_view(copy) if self.negative else copy).copy_(x)
 
 
+def laid_out(values: Sequence[Any], strides: Sequence[Strides | None]) -> list[Any]:
+    """Returns the values with the strides that are expected of them. None: the value is no tensor."""
+    return [v if s is None else s.of(v) for v, s in zip(values, strides, strict=True)]
+
+
 def strides_of(fake: Any) -> Strides | None:
-    """Returns the strides and bits of a traced value; None if it is no tensor in strided layout. UnsupportedError for
+    """Returns the strides and bits of a traced value; None if it is no tensor in strided layout. NotLowered for
     strides that neither numbers nor an order describe."""
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return None
@@ -55,7 +60,7 @@ def strides_in_memory(fake: torch.Tensor) -> Strides:
     sizes, strides = _guesses(fake)
     order = tuple(sorted(range(fake.dim()), key=lambda d: -strides[d]))
     if any(want != have and size != 1 for want, have, size in zip(_dense(sizes, order), strides, sizes, strict=True)):
-        raise UnsupportedError(f"a tensor that no plan computes has gaps: strides {tuple(fake.stride())}")
+        raise NotLowered(f"a tensor that no plan computes has gaps: strides {tuple(fake.stride())}")
     return Strides(None, order)
 
 
