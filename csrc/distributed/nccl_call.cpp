@@ -30,20 +30,23 @@ Spans joined(const Spans& parts) {
   return {whole};
 }
 
-/// Cuts a span into slices that can lie in one piece of shared memory. All ranks cut alike: only the span's length counts.
-/// `ranks` is the number of slices that lie in one piece.
-Spans slices(const Span& span, size_t ranks = 1) {
-  const auto most = static_cast<int64_t>(runtime::SlabMemory::kMostShared / span.element_bytes() / ranks);
+/// Returns how many elements of a span can lie in one piece of shared memory, together with as many of the other ranks. All
+/// ranks cut alike.
+int64_t slice_elements(const Span& span, size_t ranks = 1) {
+  return static_cast<int64_t>(runtime::SlabMemory::kMostShared / span.element_bytes() / ranks);
+}
+
+Spans slices(const Span& span) {
+  const int64_t most = slice_elements(span);
   Spans found;
   for (int64_t start = 0; start < span.count; start += most) found.push_back(span.slice(start, most));
   return found;
 }
 
-/// Returns slice `index` of each span, as slices() of spans of one length cuts them.
-Spans slice_of_each(const Spans& spans, size_t index) {
-  Spans found;
-  for (const Span& span : spans) found.push_back(slices(span, spans.size())[index]);
-  return found;
+/// Returns the elements of each span from `start` on, at most `most`.
+Spans slice_of_each(Spans spans, int64_t start, int64_t most) {
+  for (Span& span : spans) span = span.slice(start, most);
+  return spans;
 }
 
 /// A call with one buffer, which `run` gets slice by slice: CUDA's address, and the slice.
@@ -86,10 +89,10 @@ NcclCallPtr nccl_reduce_scatter(const std::vector<Spans>& inputs, const Spans& o
   std::vector<NcclBuffer> buffers;
   std::vector<Reduction> of_pairs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const Spans parts = slices(outputs[i], inputs[i].size());
-    for (size_t k = 0; k < parts.size(); ++k) {
-      buffers.push_back({joined(slice_of_each(inputs[i], k)), Use::kRead});
-      buffers.push_back({{parts[k]}, Use::kWrite});
+    const int64_t most = slice_elements(outputs[i], inputs[i].size());
+    for (int64_t start = 0; start < outputs[i].count; start += most) {
+      buffers.push_back({joined(slice_of_each(inputs[i], start, most)), Use::kRead});
+      buffers.push_back({{outputs[i].slice(start, most)}, Use::kWrite});
       of_pairs.push_back(reductions[i]);
     }
   }
@@ -108,10 +111,10 @@ NcclCallPtr nccl_broadcast(const Span& span, int root, bool is_root) {
 NcclCallPtr nccl_all_gather(const Spans& inputs, const std::vector<Spans>& outputs) {
   std::vector<NcclBuffer> buffers;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const Spans parts = slices(inputs[i], outputs[i].size());
-    for (size_t k = 0; k < parts.size(); ++k) {
-      buffers.push_back({{parts[k]}, Use::kRead});
-      buffers.push_back({joined(slice_of_each(outputs[i], k)), Use::kWrite});
+    const int64_t most = slice_elements(inputs[i], outputs[i].size());
+    for (int64_t start = 0; start < inputs[i].count; start += most) {
+      buffers.push_back({{inputs[i].slice(start, most)}, Use::kRead});
+      buffers.push_back({joined(slice_of_each(outputs[i], start, most)), Use::kWrite});
     }
   }
   return call_of(buffers, [=](NcclCommunicator& nccl, const Addresses& at) {
