@@ -16,6 +16,15 @@
 #define REAL_INT int
 #define R_(x) x##f
 #endif
+#ifndef INPUT
+#define INPUT 1
+#endif
+#ifndef ROOT
+#define ROOT 0  // if not 0, results are multiplied by w(ROOT, k * p)
+#endif
+#ifndef SCALE
+#define SCALE R_(1.0)
+#endif
 #ifndef LANES
 #define LANES 1  // lines in a vector: 1, 8 or 16
 #endif

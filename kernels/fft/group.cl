@@ -28,15 +28,6 @@
 #define COLUMNS_IN 0  // 1: neighbouring work-items load from neighbouring lines, 0: along a line
 #define COLUMNS_OUT 0  // the same for stores
 #endif
-#ifndef INPUT
-#define INPUT 1
-#endif
-#ifndef ROOT
-#define ROOT 0  // if not 0, results are multiplied by w(ROOT, k * p)
-#endif
-#ifndef SCALE
-#define SCALE R_(1.0)
-#endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset
 #define EPILOGUE_PASS , out, out_offset

@@ -40,15 +40,6 @@
 #define COPIES 2
 #define RESULT 0  // the copy with the results of the last step, for LINES_OUT and SPLIT
 #endif
-#ifndef INPUT
-#define INPUT 1
-#endif
-#ifndef ROOT
-#define ROOT 0  // if not 0, results are multiplied by w(ROOT, k * p)
-#endif
-#ifndef SCALE
-#define SCALE R_(1.0)
-#endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line
 #define EPILOGUE_PASS , out, out_offset, out_line

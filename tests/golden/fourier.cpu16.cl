@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_cffd59dd5dcf
+#define KERNEL_NAME fft_ecff05b3f10e
 #define VW 16
 #define LANES 16
 #define COLUMNS 0
@@ -329,6 +329,15 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1 EPILOGU
 #define REAL_INT int
 #define R_(x) x##f
 #endif
+#ifndef INPUT
+#define INPUT 1
+#endif
+#ifndef ROOT
+#define ROOT 0  // if not 0, results are multiplied by w(ROOT, k * p)
+#endif
+#ifndef SCALE
+#define SCALE R_(1.0)
+#endif
 #ifndef LANES
 #define LANES 1  // lines in a vector: 1, 8 or 16
 #endif
@@ -637,15 +646,6 @@ ALWAYS_INLINE void transform(V* re, V* im, const int R) {
 #ifndef COPIES
 #define COPIES 2
 #define RESULT 0  // the copy with the results of the last step, for LINES_OUT and SPLIT
-#endif
-#ifndef INPUT
-#define INPUT 1
-#endif
-#ifndef ROOT
-#define ROOT 0  // if not 0, results are multiplied by w(ROOT, k * p)
-#endif
-#ifndef SCALE
-#define SCALE R_(1.0)
 #endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line

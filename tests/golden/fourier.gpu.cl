@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [480, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_58206519ecd7
+#define KERNEL_NAME fft_f6046815ad0c
 #define VW 2
 #define STEPS(S) S(5, 1) S(3, 5) S(2, 15) 
 #define LINES 32
@@ -321,6 +321,15 @@ OCL_INLINE void epilogue_v(const float2 acc, const int i0, const int i1 EPILOGUE
 #define REAL_INT int
 #define R_(x) x##f
 #endif
+#ifndef INPUT
+#define INPUT 1
+#endif
+#ifndef ROOT
+#define ROOT 0  // if not 0, results are multiplied by w(ROOT, k * p)
+#endif
+#ifndef SCALE
+#define SCALE R_(1.0)
+#endif
 #ifndef LANES
 #define LANES 1  // lines in a vector: 1, 8 or 16
 #endif
@@ -617,15 +626,6 @@ ALWAYS_INLINE void transform(V* re, V* im, const int R) {
 #ifndef COLUMNS_IN
 #define COLUMNS_IN 0  // 1: neighbouring work-items load from neighbouring lines, 0: along a line
 #define COLUMNS_OUT 0  // the same for stores
-#endif
-#ifndef INPUT
-#define INPUT 1
-#endif
-#ifndef ROOT
-#define ROOT 0  // if not 0, results are multiplied by w(ROOT, k * p)
-#endif
-#ifndef SCALE
-#define SCALE R_(1.0)
 #endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset
