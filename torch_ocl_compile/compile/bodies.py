@@ -15,7 +15,7 @@ from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.errors import InternalError
 from torch_ocl_compile.lowering.fallback import record, refused
 from torch_ocl_compile.lowering.lowered import Lowered
-from torch_ocl_compile.lowering.strides import Strides
+from torch_ocl_compile.lowering.strides import Strides, laid_out
 
 
 def note_cut(cut: debug.Cut, label: str) -> None:
@@ -120,7 +120,7 @@ class EagerBody:
             args.clear()
             with torch.no_grad():
                 values = forward(*inputs)
-            return [v if s is None else s.of(v) for v, s in zip(values, strides, strict=True)]
+            return laid_out(values, strides)
 
         return mark_boxed(run)
 

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.compile.bodies import Body, EagerBody, Names, PlanBody, note_cut
 from torch_ocl_compile.compile.call import Boxed, mark_boxed
-from torch_ocl_compile.lowering.strides import Strides, strides_of
+from torch_ocl_compile.lowering.strides import Strides, laid_out, strides_of
 
 Run = Callable[..., list[Any]]
 
@@ -72,8 +72,7 @@ class ControlBody:
                 lists.append(flat[first : first + count])
                 first += count
             results = operator(runs, *lists)
-            found = [results[position] for position in gives]
-            return [v if s is None else s.of(v) for v, s in zip(found, strides, strict=True)]
+            return laid_out([results[position] for position in gives], strides)
 
         return mark_boxed(run)
 

@@ -39,6 +39,13 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return [v for v in tree_leaves(value) if isinstance(v, torch.Tensor)]
 
 
+def first_argument(node: torch.fx.Node) -> torch.fx.Node:
+    """Returns the node that is the first argument of a view, a copy_ or a getitem."""
+    found = node.args[0]
+    assert isinstance(found, torch.fx.Node)
+    return found
+
+
 def graph_device(graph: torch.fx.Graph) -> torch.device:
     """Returns the single device that the graph computes on. It is the CPU only if no other occurs. ConfigError if there
     are two.

@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from torch_ocl_compile.fx.control_flow import graphs_and_operands, is_control_flow
 from torch_ocl_compile.fx.effects import Effect, effect_of
 from torch_ocl_compile.fx.graph_pass import compare_copy, placeholders_first
-from torch_ocl_compile.fx.host_part import tensors_of
+from torch_ocl_compile.fx.host_part import first_argument, tensors_of
 from torch_ocl_compile.fx.written_arguments import WritingOp, is_writing_op, written_in_place
 
 # Ops that check a condition which the guards have checked already; they are skipped.
@@ -97,9 +97,7 @@ class _Splitting:
         if node.op != "call_function" or node in self.cuts:
             return False
         if node.target is operator.getitem:
-            source = node.args[0]
-            assert isinstance(source, Node)
-            return self.is_replayed(source)
+            return self.is_replayed(first_argument(node))
         value = node.meta.get("val")
         return is_view(node) or (value is not None and not tensors_of(value))
 
@@ -127,7 +125,7 @@ class _Splitting:
             if self.is_replayed(node):
                 continue
             if node.target is operator.getitem:
-                level[node] = level[_source(node)]
+                level[node] = level[first_argument(node)]
                 continue
             bound = max([floor, *(level.get(base, 0) for base in self.bases((node.args, node.kwargs)))])
             effect = None if is_control_flow(node) or is_writing_op(node) else effect_of(node)
@@ -145,7 +143,7 @@ class _Splitting:
         groups: dict[Any, list[Node]] = {}
         for node in self.nodes:
             if node in level:
-                first = _source(node) if node.target is operator.getitem else node
+                first = first_argument(node) if node.target is operator.getitem else node
                 groups.setdefault((level[node], first if level[node] % 2 else None), []).append(node)
         for key in sorted(groups, key=lambda k: k[0]):  # Cuts of one level keep their order.
             self.order.update(dict.fromkeys(groups[key], len(self.groups)))
@@ -311,9 +309,3 @@ def sizes_of(value: Any) -> list[Any]:
 def _same_dtype(a: Node, b: Node) -> bool:
     ours, theirs = a.meta.get("val"), b.meta.get("val")
     return isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor) and ours.dtype == theirs.dtype
-
-
-def _source(node: Node) -> Node:
-    source = node.args[0]
-    assert isinstance(source, Node)
-    return source

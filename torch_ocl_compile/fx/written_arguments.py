@@ -22,6 +22,8 @@ from torch.fx import Graph, Node, Proxy
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 from torch.utils._pytree import tree_map_only
 
+from torch_ocl_compile.fx.host_part import first_argument
+
 aten = torch.ops.aten
 
 Readers = Mapping[Node, Sequence[Node | None]]
@@ -107,7 +109,7 @@ def written_in_place(ops: Iterable[WritingOp], order: Mapping[Node, int], reader
         if not chain:
             continue
         op, number = chain[-1]  # The first op that runs.
-        clone, target = op.bases[number], _argument(copy)
+        clone, target = op.bases[number], first_argument(copy)
         op.bases[number] = target
         if (clone is target or readers[clone] == [op.node]) and all(is_free(*link, (copy,)) for link in chain):
             for op, number in chain:
@@ -123,7 +125,7 @@ def written_in_place(ops: Iterable[WritingOp], order: Mapping[Node, int], reader
 def _chain(copy: Node, makers: Mapping[Node, tuple[WritingOp, int]]) -> list[tuple[WritingOp, int]]:
     """Returns the ops that lead from an argument of the graph, or a clone of it, to what copy_ stores there, the last one first.
     Empty if anything else is between."""
-    target = _argument(copy)
+    target = first_argument(copy)
     value: Any = copy.args[1]
     found = []
     while value in makers:
@@ -133,12 +135,6 @@ def _chain(copy: Node, makers: Mapping[Node, tuple[WritingOp, int]]) -> list[tup
     # A training graph clones each argument that it changes, in case that backward needs the old contents.
     is_clone = value.target is aten.clone.default and value.args[0] is target and _same_strides(value, target)
     return found if target.op == "placeholder" and (value is target or is_clone) else []
-
-
-def _argument(copy: Node) -> Node:
-    target = copy.args[0]
-    assert isinstance(target, Node)
-    return target
 
 
 def _same_strides(a: Node, b: Node) -> bool:

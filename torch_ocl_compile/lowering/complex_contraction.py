@@ -43,8 +43,8 @@ def _embedded(c: Context, b: Complex) -> ir.Value:
 
 def product(c: Context, a: Complex, b: Complex) -> Complex:
     """Returns the product of two matrices."""
-    made = contract(c, *(Complex(*(c.builder.unsqueeze(part, 0) for part in x)) for x in (a, b)))
-    return Complex(*(c.builder.squeeze(part, [0]) for part in made))
+    made = contract(c, *(x.map(lambda part: c.builder.unsqueeze(part, 0)) for x in (a, b)))
+    return made.map(lambda part: c.builder.squeeze(part, [0]))
 
 
 def products(c: Context, a: Complex, b: Complex, index: int) -> Complex:
@@ -56,10 +56,10 @@ def products(c: Context, a: Complex, b: Complex, index: int) -> Complex:
     if not isinstance(stride, int) or stride != 0:
         return contract(c, a, b)
     batch, rows, depth = a.sizes
-    one = Complex(*(c.builder.slice(part, 0, 0, 1, 1) for part in b))
-    merged = Complex(*(c.builder.reshape(part, [1, batch * rows, depth]) for part in a))
+    one = b.map(lambda part: c.builder.slice(part, 0, 0, 1, 1))
+    merged = a.map(lambda part: c.builder.reshape(part, [1, batch * rows, depth]))
     made = contract(c, merged, one)
-    return Complex(*(c.builder.reshape(part, [batch, rows, b.sizes[2]]) for part in made))
+    return made.map(lambda part: c.builder.reshape(part, [batch, rows, b.sizes[2]]))
 
 
 def add_scaled(c: Context, x: Any, y: Complex, beta: Any, alpha: Any) -> Complex:
@@ -100,8 +100,8 @@ def baddbmm(c: Context, x: Any, a: Complex, b: Complex, *, beta: Any = 1, alpha:
 
 @lower_complex("aten.mv.default")
 def mv(c: Context, a: Complex, x: Complex) -> Complex:
-    made = product(c, a, Complex(*(c.builder.unsqueeze(part, 1) for part in x)))
-    return Complex(*(c.builder.squeeze(part, [1]) for part in made))
+    made = product(c, a, x.map(lambda part: c.builder.unsqueeze(part, 1)))
+    return made.map(lambda part: c.builder.squeeze(part, [1]))
 
 
 @lower_complex("aten.dot.default")
@@ -115,4 +115,4 @@ def vdot(c: Context, x: Complex, y: Complex) -> Complex:
 
 
 def _inner(c: Context, terms: Complex) -> Complex:
-    return Complex(*(c.builder.reduce("sum", part, [0], False, part.dtype)[0] for part in terms))
+    return terms.map(lambda part: c.builder.reduce("sum", part, [0], False, part.dtype)[0])

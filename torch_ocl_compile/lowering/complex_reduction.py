@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.dtypes import TORCH_DTYPES
 from torch_ocl_compile.lowering import complex_term as z
 from torch_ocl_compile.lowering.complex_pointwise import is_true, pointwise
-from torch_ocl_compile.lowering.complex_value import PARTS, Complex, real_dtype
+from torch_ocl_compile.lowering.complex_value import Complex, real_dtype
 from torch_ocl_compile.lowering.context import Context, dims_of, ir_dtype
 from torch_ocl_compile.lowering.reduction import variance
 from torch_ocl_compile.lowering.registry import find, lower_complex
@@ -31,8 +32,7 @@ def truth(c: Context, x: Complex, *args: Any, **kwargs: Any) -> Any:
 
 
 def _size(c: Context, x: Complex) -> ir.Value:
-    part = next(torch_dtype for torch_dtype in PARTS.values() if ir_dtype(torch_dtype) == x.dtype)
-    size: ir.Value = pointwise(c, z.abs_, x, dtype=part)
+    size: ir.Value = pointwise(c, z.abs_, x, dtype=TORCH_DTYPES[x.dtype])
     return size
 
 
@@ -61,7 +61,7 @@ def var_mean(c: Context, x: Complex, dim: Any = None, *, correction: Any = None,
 def prod(c: Context, x: Complex, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Complex:
     parts = ir_dtype(real_dtype(c.val.dtype))
     if not x.sizes:
-        return Complex(*(c.cast(part, parts) for part in x))
+        return x.map(lambda part: c.cast(part, parts))
     reduced = dims_of(dim, len(x.sizes))
     nest = Nest(
         c.builder,
@@ -79,7 +79,7 @@ def prod(c: Context, x: Complex, dim: Any = None, keepdim: bool = False, *, dtyp
 def cumprod(c: Context, x: Complex, dim: int, *, dtype: Any = None) -> Complex:
     parts = ir_dtype(real_dtype(c.val.dtype))
     if not x.sizes:
-        return Complex(*(c.cast(part, parts) for part in x))
+        return x.map(lambda part: c.cast(part, parts))
     wide = ir.compute_type(parts)
     dim %= len(x.sizes)
     targets = [c.builder.buffer(parts, x.sizes) for _ in x]

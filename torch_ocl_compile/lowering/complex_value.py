@@ -4,6 +4,7 @@ a complex result is one buffer `[..., 2]`. Between them, the parts are values li
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +32,9 @@ class Complex(NamedTuple):
     def dtype(self) -> ir.DType:
         """Returns the dtype of the parts."""
         return self.re.dtype
+
+    def map(self, function: Callable[[ir.Value], ir.Value]) -> Complex:
+        return Complex(function(self.re), function(self.im))
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -79,6 +83,6 @@ def with_bits(builder: ir.Builder, x: ir.Value | Complex, fake: torch.Tensor) ->
     the other way round."""
     if isinstance(x, Complex):
         if fake.is_neg():
-            x = Complex(builder.op("neg", [x.re]), builder.op("neg", [x.im]))
+            x = x.map(lambda part: builder.op("neg", [part]))
         return Complex(x.re, builder.op("neg", [x.im])) if fake.is_conj() else x
     return builder.op("neg", [x]) if fake.is_neg() else x

@@ -87,7 +87,7 @@ class Context:
         """Returns x as `dtype`. A complex number loses its imaginary part if the dtype is real."""
         to = ir_dtype(real_dtype(dtype))
         if isinstance(x, Complex):
-            return Complex(self.cast(x.re, to), self.cast(x.im, to)) if dtype.is_complex else self.cast(x.re, to)
+            return x.map(lambda part: self.cast(part, to)) if dtype.is_complex else self.cast(x.re, to)
         return Complex(self.cast(x, to), self.constant(0, to, x.sizes)) if dtype.is_complex else self.cast(x, to)
 
     def number(self, x: Any, dtype: ir.DType, sizes: Sequence[ir.IndexExpr] = ()) -> ir.Value:

@@ -66,7 +66,7 @@ def _along(c: Context, x: Complex, dims: Sequence[int], inverse: bool, scale: fl
 def fft_c2c(c: Context, x: Complex, dim: Sequence[int], normalization: int, forward: bool) -> Complex:
     _check(c)
     if _is_empty(x) or not dim:
-        return Complex(*map(c.builder.copy, x))
+        return x.map(c.builder.copy)
     dims = sorted(d % len(x.sizes) for d in dim)
     return _along(c, x, dims, not forward, _scale(normalization, [_length(x.sizes[d]) for d in dims]))
 

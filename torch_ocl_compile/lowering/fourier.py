@@ -16,6 +16,7 @@ from typing import NamedTuple
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering import term as t
+from torch_ocl_compile.lowering.complex_value import split
 from torch_ocl_compile.lowering.term import Nest, Term
 
 # A line of this many numbers fits into 32 KiB of local memory, which every device has.
@@ -79,13 +80,13 @@ class Fourier:
         b, (outer, _, inner) = self.builder, x.re.sizes
         n1, two = balanced(n), ir.IndexExpr(2)
         n2 = n // n1
-        split = [outer, ir.IndexExpr(n1), ir.IndexExpr(n2), inner]
-        first = self.node(x.map(lambda v: b.reshape(v, split)), 1.0, root=n)
+        grid = [outer, ir.IndexExpr(n1), ir.IndexExpr(n2), inner]
+        first = self.node(x.map(lambda v: b.reshape(v, grid)), 1.0, root=n)
         if n2 <= LONGEST[self.dtype]:
             whole = self.node(halves(b, first).map(lambda v: b.permute(v, [0, 2, 1, 3])), scale)
         else:
-            rows = halves(b, b.reshape(first, [ir.product([outer, split[1]]), split[2], inner, two]))
-            made = b.reshape(self.lines(rows, n2, scale), [*split, two])
+            rows = halves(b, b.reshape(first, [ir.product([outer, grid[1]]), grid[2], inner, two]))
+            made = b.reshape(self.lines(rows, n2, scale), [*grid, two])
             whole = b.copy(b.permute(made, [0, 2, 1, 3, 4]))
         return b.reshape(whole, [outer, ir.IndexExpr(n), inner, two])
 
@@ -151,8 +152,7 @@ class Fourier:
 
 def halves(builder: ir.Builder, pairs: ir.Value) -> Parts:
     """Returns the parts of pairs [..., 2]."""
-    last = len(pairs.sizes) - 1
-    return Parts(*(builder.select(pairs, last, ir.IndexExpr(k)) for k in (0, 1)))
+    return Parts(*split(builder, pairs))
 
 
 def load_pair(nest: Nest, pairs: ir.Value, at: Sequence[ir.IndexExpr | int]) -> tuple[Term, Term]:

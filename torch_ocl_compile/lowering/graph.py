@@ -18,7 +18,7 @@ from torch_ocl_compile._C import Recipe, Refused, ir
 from torch_ocl_compile.dtypes import IR_DTYPES
 from torch_ocl_compile.errors import CutNeeded, FallbackError, InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.effects import effect_of
-from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
+from torch_ocl_compile.fx.host_part import Part, classify, extract, first_argument, graph_device, tensors_of
 from torch_ocl_compile.fx.origin import describe, describe_value, origin
 from torch_ocl_compile.fx.split import CHECKED_BY_GUARDS, is_view, reason_to_cut
 from torch_ocl_compile.lowering.checks import BadArguments, refuse_bad_arguments
@@ -239,7 +239,7 @@ class _Lowering:
         """Returns whether a number that an op returns is known only after a plan has run, or is needed before it runs."""
         value = node.meta.get("val")
         unknown = isinstance(value, torch.SymInt) and not value.node.expr.free_symbols <= self.symbols.exprs.keys()
-        return unknown or self.parts[_root(node)] in (Part.DEVICE, Part.AFTER)
+        return unknown or self.parts[first_argument(node)] in (Part.DEVICE, Part.AFTER)
 
     def cut(self, node: torch.fx.Node, reason: str) -> Any:
         """Notes that the graph must be cut at the node. Returns inputs in place of its results, to find all such nodes."""
@@ -317,8 +317,8 @@ class _Lowering:
 
     def store(self, node: torch.fx.Node, target: Any, value: Any) -> Any:
         """Lowers copy_ into an input. Values that still view the old contents, and are read later, are copied first."""
-        fake = _root(node).meta["val"]
-        target = self.memory.get(_root(node), target)
+        fake = first_argument(node).meta["val"]
+        target = self.memory.get(first_argument(node), target)
         value = with_bits(self.builder, self.context.converted(value, fake.dtype), fake)
         pairs = list(zip(target, value, strict=True)) if isinstance(target, Complex) else [(target, value)]
         pairs = [(part, new) for part, new in pairs if not views(new, part.buffer) or new.coords != part.coords]
@@ -339,7 +339,7 @@ class _Lowering:
                 continue
             # Results that view one tensor become windows of it, so it is read with them.
             for read in (source, storage(source)) if reader.op == "output" else (source,):
-                if views(self.env.get(read), target.buffer) and storage(read) is not storage(_root(node)):
+                if views(self.env.get(read), target.buffer) and storage(read) is not storage(first_argument(node)):
                     self.env[read] = self.builder.copy(self.env[read])
 
     # Results
@@ -435,9 +435,3 @@ class _Lowering:
 
 def _has_kernels(tensor: torch.Tensor) -> bool:
     return real_dtype(tensor.dtype) in IR_DTYPES
-
-
-def _root(node: torch.fx.Node) -> torch.fx.Node:
-    target = node.args[0]
-    assert isinstance(target, torch.fx.Node)
-    return target
