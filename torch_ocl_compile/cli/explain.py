@@ -94,6 +94,8 @@ def _show(it: Explanation) -> None:
         say(f"graph break: {found.place} {found.reason}")
     for cut in it.cuts:
         say(str(cut))
+    for choice in it.choices:
+        say(str(choice))
     for reason, count in it.eager_in_graphs.items():
         say(f"on the CPU, in a graph, {count} times: {reason}")
     for op, count in it.eager_outside.items():

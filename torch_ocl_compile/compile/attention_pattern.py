@@ -264,6 +264,8 @@ def _result(made: Node, end: Node) -> Node:
 def memory_of(node: Any) -> int | None:
     """Returns the address of the storage. Nodes that view the same memory have the same address."""
     x = value(node)
+    while x is not None and torch._C._functorch.is_functorch_wrapped_tensor(x):  # In vmap or grad.
+        x = torch._C._functorch.get_unwrapped(x)
     return None if x is None else x.untyped_storage()._cdata
 
 

@@ -16,6 +16,7 @@ from torch_ocl_compile.compile import (
     attention_pattern,
     constant_masks,
     debug,
+    flex_attention,
     gelu_pattern,
     overlaps,
     plan_store,
@@ -55,6 +56,7 @@ def ocl(
     settings = parse_options(options, mode)
     with times.compilation():
         attention_pattern.rewrite(gm)
+        flex_attention.rewrite(gm)
         constant_masks.rewrite(gm)
         gelu_pattern.rewrite(gm)
         compiled = _compile(gm, example_inputs, settings)

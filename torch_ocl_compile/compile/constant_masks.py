@@ -59,6 +59,12 @@ def without_masks(gm: GraphModule, changes: Changes) -> int:
     return changed
 
 
+def kind_of(mask: Node, end: Node) -> str | None:
+    """Returns "causal" or "whole" for a mask in front of `end` that no input changes, as _kind() does. None for any other mask."""
+    computed = _computed(mask, _cone(mask, end))
+    return None if computed is None else _kind(computed)
+
+
 def _set(node: Node, position: int, name: str, x: Any) -> None:
     if len(node.args) > position:
         node.update_arg(position, x)

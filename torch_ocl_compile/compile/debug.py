@@ -45,12 +45,22 @@ class Cut:
     eager: bool  # Whether PyTorch runs the node. False: its graphs are compiled.
 
 
+@dataclass(frozen=True)
+class Choice:
+    """How an op of Dynamo's graph is computed, if there are several ways."""
+
+    op: str
+    way: str
+    source: str  # As in Cut.
+
+
 class Collection(list[Record]):
-    """Records of compiled graphs, and where graphs were cut: (label, cut)."""
+    """Records of compiled graphs, where graphs were cut: (label, cut), and choices for ops."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cuts: list[tuple[str, Cut]] = []
+        self.choices: list[Choice] = []
 
 
 _records: deque[Record] = deque(maxlen=KEPT)
@@ -89,6 +99,11 @@ def remember(label: str, fx_nodes: int, lowered: Any, plan: Any) -> Record:
 def remember_cut(cut: Cut, label: str) -> None:
     for collection in _collections:
         collection.cuts.append((label, cut))
+
+
+def remember_choice(choice: Choice) -> None:
+    for collection in _collections:
+        collection.choices.append(choice)
 
 
 def forget() -> None:

@@ -85,11 +85,16 @@ def attention_backward(
     nan_rows: bool,
     scale: float | None,
     wanted: Sequence[bool],
+    grad_sums: Tensor | None = None,
 ) -> tuple[Any, ...]:
     attrs = _settings(q, mask, p, causal, nan_rows, scale)
     operands, masks = _on_host(q, k, v, mask)
     g, o = (_four(x.cpu().to(operands[0].dtype)) for x in (grad, out))
-    statistics = [sums.cpu().reshape(2, *operands[0].shape[:3]).to(g), (g * o).sum(-1)]
+    rows = sums.cpu().reshape(2, *operands[0].shape[:3]).to(g)
+    delta = (g * o).sum(-1)
+    if grad_sums is not None:
+        delta = delta - torch.where(rows[1] == 0, 0.0, rows[1] * grad_sums.cpu().reshape(rows.shape)[1].to(g))
+    statistics = [rows, delta]
     given = [*operands, g, *statistics, *masks, *([] if state is None else [state.cpu()])]
     attrs.kind = ir.AttentionKind.kQuery
     (gq,) = defined(attrs, given)
@@ -109,7 +114,7 @@ def fake_attention(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Te
 
 
 def fake_attention_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Any, *rest: Any) -> tuple[Any, ...]:
-    wanted = rest[-1]
+    wanted = rest[7]
     return tuple(
         x.new_empty(x.shape) if w and x is not None else None for x, w in zip((q, k, v, mask), wanted, strict=True)
     )
@@ -120,15 +125,16 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     out, sums, state = output
     ctx.save_for_backward(q, k, v, mask, out, sums, state if p > 0 else None)
     ctx.settings = (p, causal, nan_rows, scale)
-    ctx.mark_non_differentiable(sums, state)
+    ctx.mark_non_differentiable(state)
     ctx.set_materialize_grads(False)
 
 
-def _gradient(ctx: Any, grad: Any, *_: Any) -> tuple[Any, ...]:
-    if grad is None:
+def _gradient(ctx: Any, grad: Any, grad_sums: Any, *_: Any) -> tuple[Any, ...]:
+    if grad is None and grad_sums is None:
         return (None,) * 9
     wanted = [bool(w) for w in ctx.needs_input_grad[:4]]
-    made = torch.ops.ocl.attention_backward(grad, *ctx.saved_tensors, *ctx.settings, wanted)
+    grad = torch.zeros_like(ctx.saved_tensors[4]) if grad is None else grad
+    made = torch.ops.ocl.attention_backward(grad, *ctx.saved_tensors, *ctx.settings, wanted, grad_sums)
     return *made, None, None, None, None, None
 
 

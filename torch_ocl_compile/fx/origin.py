@@ -14,6 +14,7 @@ from torch_ocl_compile._C import ir
 def source_line(node: torch.fx.Node) -> str:
     """Returns the line of the user's code, such as "model.py:61". "" if unknown."""
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    found = [frame for frame in found if not frame[0].endswith("torch/nn/attention/flex_attention.py")] or found
     if not found:
         return ""
     path, line = found[-1]

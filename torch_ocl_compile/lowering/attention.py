@@ -196,7 +196,14 @@ def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir
 
 
 def backward(
-    c: Context, a: Attention, grad: ir.Value, out: ir.Value, sums: ir.Value, wanted: Sequence[bool], mask_shape: Any
+    c: Context,
+    a: Attention,
+    grad: ir.Value,
+    out: ir.Value,
+    sums: ir.Value,
+    wanted: Sequence[bool],
+    mask_shape: Any,
+    grad_sums: ir.Value | None,
 ) -> list[ir.Value | None]:
     """Returns the gradients of q, k and v with four dimensions, and the gradient of the mask in `mask_shape`; None if
     not wanted.
@@ -205,6 +212,9 @@ def backward(
     products = c.pointwise(lambda g, y: g * y, grad, out, dtype=a.wide)
     delta = c.builder.reduce("sum", products, [3], False, a.wide)[0]
     total = c.builder.select(sums, 0, ir.IndexExpr(1))
+    if grad_sums is not None:  # The gradient of the sum n of exponentials is n * p for each score.
+        grad_total = c.builder.select(grad_sums, 0, ir.IndexExpr(1))
+        delta = c.pointwise(lambda d, n, g: d - t.where(n.eq(0.0), 0.0, n * g), delta, total, grad_total, dtype=a.wide)
     fills_rows = a.nan_rows and a.mask is not None and a.mask.dtype == ir.DType.kBool
     # The scores of a row without visible keys are constants, so no gradient flows back to queries and keys.
     if fills_rows:
@@ -328,14 +338,17 @@ def gradients(
     out: ir.Value,
     sums: ir.Value,
     wanted: Sequence[bool],
+    grad_sums: ir.Value | None = None,
 ) -> Any:
     """Returns the gradients of q, k, v and mask in the shapes of the op's arguments; NotImplemented without a lowering."""
     if a is None or (a.p > 0 and a.state is None):
         return NotImplemented
     mask = inputs[3]
     shape = None if mask is None else mask.sizes
-    sums = c.builder.reshape(sums, [ir.IndexExpr(2), *a.q.sizes[:3]])
-    made = backward(c, a, as_4d(c, grad), as_4d(c, out), sums, wanted, shape)
+    rows = [ir.IndexExpr(2), *a.q.sizes[:3]]
+    sums = c.builder.reshape(sums, rows)
+    grad_sums = None if grad_sums is None else c.builder.reshape(grad_sums, rows)
+    made = backward(c, a, as_4d(c, grad), as_4d(c, out), sums, wanted, shape, grad_sums)
     shaped = [None if g is None else c.builder.reshape(g, x.sizes) for g, x in zip(made[:3], inputs[:3], strict=True)]
     gm = None if made[3] is None or mask is None else c.cast(made[3], mask.dtype)
     return *(g if w else None for g, w in zip(shaped, wanted, strict=False)), gm
@@ -381,6 +394,7 @@ def attention_backward(
     nan_rows: bool,
     scale: float | None,
     wanted: Sequence[bool],
+    grad_sums: ir.Value | None = None,
 ) -> Any:
     a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale))
-    return gradients(c, a, (q, k, v, mask), grad, out, sums, wanted)
+    return gradients(c, a, (q, k, v, mask), grad, out, sums, wanted, grad_sums)

@@ -18,7 +18,7 @@ from torch_ocl_compile.device.record import LaunchRecord, record
 from torch_ocl_compile.errors import ToolError
 from torch_ocl_compile.report import roofline
 from torch_ocl_compile.report.breaks import Breaks
-from torch_ocl_compile.report.findings import Cut, Findings, Graph
+from torch_ocl_compile.report.findings import Choice, Cut, Findings, Graph
 from torch_ocl_compile.report.kernels import add_times, kernels_of
 from torch_ocl_compile.report.memory import memory_of
 from torch_ocl_compile.report.model_lines import model_lines
@@ -45,7 +45,8 @@ class Explanation(Findings):
         cuts = [
             {"graph": c.graph, "op": c.op, "place": c.place, "reason": c.reason, "eager": c.eager} for c in self.cuts
         ]
-        return {"graphs": graphs, "graph_breaks": breaks, "cuts": cuts, "eager_in_graphs": self.eager_in_graphs,
+        choices = [{"op": c.op, "place": c.place, "way": c.way} for c in self.choices]
+        return {"graphs": graphs, "graph_breaks": breaks, "cuts": cuts, "choices": choices, "eager_in_graphs": self.eager_in_graphs,
                 "eager_outside": self.eager_outside, "compile_seconds": self.phases}  # fmt: skip
 
     def __str__(self) -> str:
@@ -60,6 +61,7 @@ class Explanation(Findings):
         lines += [f"your kernel: {title}" for title in users]
         lines += [f"graph break: {b.place} {b.reason}" for b in self.breaks]
         lines += [f"cut: {cut}" for cut in self.cuts]
+        lines += [str(choice) for choice in self.choices]
         lines += [f"eager: {name}" for name in [*self.eager_in_graphs, *self.eager_outside]]
         return "\n".join(lines)
 
@@ -161,6 +163,7 @@ def watch(title: str, *, timing: bool) -> Iterator[Watch]:
         if count > outside.get(op, 0)
     }
     it.cuts = [Cut(label, cut.op, cut.source, cut.reason, cut.eager) for label, cut in graphs.cuts]
+    it.choices = [Choice(c.op, c.source, c.way) for c in graphs.choices]
     _add_graphs(it, graphs, found.launches)
 
 

@@ -51,6 +51,18 @@ class Cut:
         return f"{self.graph} is cut at {self.op}{f' ({self.place})' if self.place else ''}: {self.reason}"
 
 
+@dataclass(frozen=True)
+class Choice:
+    """An op of the model that can be computed in several ways, and the way that was chosen."""
+
+    op: str
+    place: str  # As in Cut.
+    way: str
+
+    def __str__(self) -> str:
+        return f"{self.op}{f' ({self.place})' if self.place else ''} becomes {self.way}"
+
+
 @dataclass
 class Findings:
     """What was compiled, how it was fused, and how it runs."""
@@ -59,6 +71,7 @@ class Findings:
     graphs: list[Graph] = field(default_factory=list)
     breaks: list[Break] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
     # Op and reason -> how many nodes of graphs run on the CPU.
     eager_in_graphs: dict[str, int] = field(default_factory=dict)
     eager_outside: dict[str, int] = field(default_factory=dict)  # Op -> calls of eager ops that ran on the CPU.
