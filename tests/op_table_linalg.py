@@ -47,6 +47,15 @@ def _projector(x: torch.Tensor) -> Any:
     return values, (vectors * values[..., None, :]) @ vectors.mT
 
 
+def _decaying(x: torch.Tensor) -> torch.Tensor:
+    """Returns the exponential of a matrix that has large elements, none of which is lost."""
+    return torch.linalg.matrix_exp(20 * (x - 4 * torch.eye(x.shape[-1], device=x.device)))
+
+
+def _cholesky(x: torch.Tensor) -> torch.Tensor:
+    return torch.cholesky(x @ x.mT + torch.eye(x.shape[-1], device=x.device))
+
+
 SIZES = (1, 1), (2, 2), (5, 5), (3, 5, 3), (2, 3, 7), (9, 4), (16, 16)
 LINALG_OPS: list[Op] = [
     Op("svd", _svd, matrices(*SIZES), gradient=False, atol=1e-4, rtol=1e-4, programs="distinct"),
@@ -86,6 +95,9 @@ LINALG_OPS: list[Op] = [
         atol=1e-4,
         rtol=1e-4,
     ),
+    Op("matrix_exp", torch.linalg.matrix_exp, matrices((2, 5, 5)), atol=1e-5, rtol=1e-4),
+    Op("matrix_exp_large", _decaying, matrices((2, 4, 4)), gradient=False, atol=0, rtol=1e-3, programs="none"),
+    Op("cholesky", _cholesky, matrices((2, 3, 3)), atol=1e-5, rtol=1e-4),
     Op(
         "norm_nuclear",
         lambda x: torch.linalg.matrix_norm(x, "nuc"),

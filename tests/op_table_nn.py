@@ -129,8 +129,31 @@ def _pools() -> list[Op]:
             row(f"adaptive_max_pool{d}d_unbatched", on(adaptive_max, output_size=2), lambda sample=sample: (sample()[0][0],)),
             row(f"max_unpool{d}d", _unpooled(largest, getattr(F, f"max_unpool{d}d")), sample),
         ]  # fmt: skip
+
+    def fractional(d: int, **given: Any) -> Callable[..., Any]:
+        pool = getattr(F, f"fractional_max_pool{d}d")
+        return lambda x, places: pool(x, 2, return_indices=True, _random_samples=places, **given)
+
+    def random(d: int) -> torch.Tensor:
+        return make(2, 3, d, low=0, high=1)
+
     return [
         *rows,
+        row(
+            "fractional_max_pool2d",
+            fractional(2, output_size=(4, 5)),
+            lambda: (*image(), random(2)),
+            lambda: (torch.full((2, 3, 9, 8), float("nan")), random(2)),
+            constants=(1,),
+            programs="none",
+        ),
+        row(
+            "fractional_max_pool3d",
+            fractional(3, output_ratio=(0.5, 0.5, 0.3)),
+            lambda: (volume()[0][0], random(3)[:1]),
+            constants=(1,),
+            programs="none",
+        ),
         row("avg_pool3d_divisor", on(F.avg_pool3d, kernel_size=2, divisor_override=3), volume),
         row("max_pool_large_window", on(F.max_pool2d, kernel_size=(9, 8)), image, lambda: (make(1, 2, 13, 14),)),
         row("max_pool_window_of_144", on(F.max_pool2d, kernel_size=12, stride=3), lambda: (make(1, 2, 17, 15),)),

@@ -254,6 +254,22 @@ def _embeddings() -> list[Op]:
     ]  # fmt: skip
 
 
+def _segments() -> list[Op]:
+    def every(x: torch.Tensor, **settings: Any) -> Any:
+        reductions = ("sum", "mean", "prod", "max", "min")
+        return [torch.segment_reduce(x, r, initial=i, **settings) for r in reductions for i in (None, 0.5)]
+
+    def samples(dtype: torch.dtype) -> list[Sample]:
+        tied = torch.tensor([1.0, 1.0, 0.0, 2.0, 0.0, -1.0, 3.0], dtype=dtype)
+        return [(tied, torch.tensor([2, 0, 4, 1])), (make(7, 2, dtype=dtype), torch.tensor([7], dtype=torch.int32))]
+
+    offsets = torch.tensor([[0, 2, 2, 7], [0, 1, 6, 7]])
+    return [
+        Op("segment_reduce", lambda x, n: every(x, lengths=n), samples, (torch.float32, torch.bfloat16), programs="none"),
+        Op("segment_reduce_offsets", lambda x, n: every(x, offsets=n, axis=1), fixed(lambda: (make(2, 7, 3), offsets)), programs="none"),
+    ]  # fmt: skip
+
+
 ORDER_OPS: list[Op] = [
     *_scans(),
     *_sorts(),
@@ -261,4 +277,5 @@ ORDER_OPS: list[Op] = [
     *_places_by_number(),
     *_scatters_of_many(),
     *_embeddings(),
+    *_segments(),
 ]

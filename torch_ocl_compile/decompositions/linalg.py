@@ -13,6 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._meta_registrations import squareCheckInputs
+
+from torch_ocl_compile.decompositions.before_autograd import decompose_before_autograd
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -119,6 +122,13 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
         rest = rest - column * column.mT
     lower = torch.cat(columns, -1)
     return (lower.mT if upper else lower), _first_failure(failures, a)
+
+
+def cholesky(a: Tensor, upper: bool = False) -> Any:
+    squareCheckInputs(a, "cholesky")
+    factor, info = torch.linalg.cholesky_ex(a, upper=upper)
+    aten._linalg_check_errors(info, "cholesky", is_matrix=a.dim() == 2)
+    return factor
 
 
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
@@ -348,3 +358,4 @@ LINALG_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.ormqr.default: ormqr,
     aten.linalg_qr.default: qr,
 }
+decompose_before_autograd(LINALG_DECOMPOSITIONS, aten.cholesky.default, cholesky)

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKey
 from torch._decomp.decompositions import native_group_norm_backward, pw_cast_for_opmath
 from torch._ops import OpOverload
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from torch_ocl_compile.decompositions.before_autograd import decompose_before_autograd
 
 aten = torch.ops.aten
 NN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
@@ -130,17 +131,7 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
     return reduced, is_target.to(x.dtype).reshape(target.shape)
 
 
-def _decompose_before_autograd(target: OpOverload, function: Callable[..., Any]) -> None:
-    """Registers a decomposition. It also replaces PyTorch's own decomposition where that is applied before autograd
-    traces the gradient.
-    """
-    NN_DECOMPOSITIONS[target] = function
-    target.py_kernels.pop(DispatchKey.Autograd, None)
-    target.py_impl(DispatchKey.Autograd)(function)
-    target._dispatch_cache.clear()
-
-
-_decompose_before_autograd(aten.multilabel_margin_loss_forward.default, multilabel_margin_loss)
+decompose_before_autograd(NN_DECOMPOSITIONS, aten.multilabel_margin_loss_forward.default, multilabel_margin_loss)
 
 
 def _like_input(name: str, loss_of: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -17,11 +17,15 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 # Imported for their effects: the first fills NN_DECOMPOSITIONS, the second defines torch.ops.ocl.
 import torch_ocl_compile.decompositions.resampling
 import torch_ocl_compile.fx.ops  # noqa: F401
+from torch_ocl_compile.decompositions.chunked_loss import CHUNKED_LOSS_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.composite import COMPOSITE_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.fractional import FRACTIONAL_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.linalg import LINALG_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.matrix_exp import MATRIX_EXP_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.random import DECOMPOSITIONS
 from torch_ocl_compile.decompositions.result_layouts import with_eager_strides
+from torch_ocl_compile.decompositions.segments import SEGMENT_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.spectral import SPECTRAL_DECOMPOSITIONS
 
 aten = torch.ops.aten
@@ -159,9 +163,13 @@ OVERRIDES: dict[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: split_bias_grad,
     aten.max_pool2d_with_indices.default: _pool_by_offsets(2),
     aten.max_pool3d_with_indices.default: _pool_by_offsets(3),
+    **CHUNKED_LOSS_DECOMPOSITIONS,
     **COMPOSITE_DECOMPOSITIONS,
+    **FRACTIONAL_DECOMPOSITIONS,
     **LINALG_DECOMPOSITIONS,
+    **MATRIX_EXP_DECOMPOSITIONS,
     **NN_DECOMPOSITIONS,
+    **SEGMENT_DECOMPOSITIONS,
     **SPECTRAL_DECOMPOSITIONS,
 }
 

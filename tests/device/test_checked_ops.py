@@ -1,0 +1,33 @@
+# tests/device/test_checked_ops.py: eager ops that check values raise the errors of PyTorch.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+
+def segments(*lengths: int) -> Callable[[torch.Tensor], Any]:
+    return lambda x: torch.segment_reduce(x, "max", lengths=torch.tensor(lengths, device=x.device))
+
+
+CASES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "cholesky": lambda x: torch.cholesky(-x @ x.mT),
+    "cholesky of a batch": lambda x: torch.cholesky(torch.stack([x @ x.mT + 9, -x @ x.mT])),
+    "cholesky of no square": lambda x: torch.cholesky(x),
+    "negative segment": segments(-2, 4),
+    "short segments": segments(1),
+    "axis of segments": lambda x: torch.segment_reduce(x, "max", lengths=x[0].long(), axis=1),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore:torch.cholesky is deprecated")
+def test_same_error(name: str, ocl_device: str) -> None:
+    x = torch.arange(1.0, 7.0).view(2, 3)
+    with pytest.raises(Exception) as expected:
+        CASES[name](x)
+    with pytest.raises(type(expected.value)) as ours:
+        CASES[name](x.to(ocl_device))
+    assert str(ours.value) == str(expected.value)
