@@ -16,5 +16,11 @@ IR_DTYPES: dict[torch.dtype, ir.DType] = {
     torch.bfloat16: ir.DType.kBF16,
     torch.float32: ir.DType.kF32,
     torch.float64: ir.DType.kF64,
+    torch.float8_e4m3fn: ir.DType.kF8E4M3,
+    torch.float8_e5m2: ir.DType.kF8E5M2,
+    torch.float8_e4m3fnuz: ir.DType.kF8E4M3Fnuz,
+    torch.float8_e5m2fnuz: ir.DType.kF8E5M2Fnuz,
 }
+FLOATS8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+NARROW = (torch.float16, torch.bfloat16, *FLOATS8)  # Kernels compute with these as float32.
 TORCH_DTYPES: dict[ir.DType, torch.dtype] = {ours: theirs for theirs, ours in IR_DTYPES.items()}

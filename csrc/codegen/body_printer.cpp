@@ -51,15 +51,16 @@ std::string with_suffix(const std::string& text, Type type, bool is_cpu) {
   return result;
 }
 
-/// Returns the 16-bit type that holds the op's result exactly, if the op returns one of its operands or a negated
+/// Returns the type of 8 or 16 bits that holds the op's result exactly, if the op returns one of its operands or a negated
 /// operand.
 std::optional<DType> result_fits(const ir::Op& op, const std::vector<Value>& args) {
   constexpr std::array kPicks = {OpCode::k_where, OpCode::k_relu,    OpCode::k_neg,
                                  OpCode::k_abs,   OpCode::k_minimum, OpCode::k_maximum};
   if (std::ranges::find(kPicks, op.code) == kPicks.end()) return std::nullopt;
+  const auto fits = [](const Value& x) { return ir::is_narrow_float(x.dtype) ? std::optional(x.dtype) : x.fits; };
   const bool same = std::all_of(args.begin() + (op.code == OpCode::k_where ? 1 : 0), args.end(),
-                                [&](const Value& arg) { return arg.fits == args.back().fits; });
-  return same ? args.back().fits : std::nullopt;
+                                [&](const Value& arg) { return fits(arg) == fits(args.back()); });
+  return same ? fits(args.back()) : std::nullopt;
 }
 
 bool is_comparison(OpCode code) {
@@ -190,7 +191,7 @@ Value BodyPrinter::convert(const Value& value, DType dtype) {
   result.dtype = dtype;
   if (value.fits == dtype) return result;
   const std::string text = convert_text(value.text, {value.dtype, value.width}, dtype);
-  if (value.dtype == DType::kF16 || value.dtype == DType::kBF16) result.fits = value.dtype;
+  if (ir::is_narrow_float(value.dtype)) result.fits = value.dtype;
   if (text == value.text) return result;
   return define(value.level, dtype, value.width, text);
 }

@@ -26,7 +26,7 @@ struct Value {
   int width = 1;
   int level = 0;
   bool constant = false;
-  std::optional<ir::DType> fits = {};  // A 16-bit type that holds this float exactly.
+  std::optional<ir::DType> fits = {};  // A type of 8 or 16 bits that holds this float exactly.
 };
 
 /// Fills the placeholders of a row's text (ops.def, reductions.def). `with` maps "0", "x", "a1", ... to texts.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/ir/simplify_body.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -51,6 +52,9 @@ std::string load_text(DType dtype, int width, const std::string& pointer, const 
     case DType::kBF16:
       return "as_float" + n + "(" + (width > 1 ? "convert_uint" + n + "(" + plain + ")" : "(uint)" + plain) + " << 16)";
     default:
+      if (ir::is_f8(dtype))
+        return std::string("op_") + ir::name(dtype) + "_value_" + type_suffix({DType::kF32, width}) + "(" +
+               (width > 1 ? "convert_uint" + n : "(uint)") + "(" + plain + "))";
       return plain;
   }
 }
@@ -61,6 +65,8 @@ std::string store_text(DType dtype, int width, const std::string& pointer, const
   std::string bits = value;
   if (dtype == DType::kF16) return "vstore_half" + n + "_rte(" + value + ", 0, " + at + ");";
   if (dtype == DType::kBool) bits = width > 1 ? "convert_uchar" + n + "(" + value + " & 1)" : "(uchar)" + value;
+  if (ir::is_f8(dtype))
+    bits = "convert_uchar" + n + "(op_" + ir::name(dtype) + "_bits_" + type_suffix({DType::kF32, width}) + "(" + value + "))";
   // The value is already rounded to bf16, so its upper 16 bits are the result.
   if (dtype == DType::kBF16) bits = "convert_ushort" + n + "(as_uint" + n + "(" + value + ") >> 16)";
   if (aligned && width > 1) return "*(__global " + std::string(storage_name(dtype)) + n + "*)(" + at + ") = " + bits + ";";
@@ -94,9 +100,8 @@ std::string convert_text(const std::string& text, Type from, DType to) {
     if (narrow) result = convert("int", result);
     result = convert(type_name({target, 1}).c_str(), result);
   }
-  if ((to == DType::kF16 || to == DType::kBF16) && from.dtype != to)
-    result = std::string(to == DType::kF16 ? "op_round_f16_" : "op_round_bf16_") + type_suffix({DType::kF32, from.width}) +
-             "(" + result + ")";
+  if (ir::is_narrow_float(to) && !ir::is_lossless(from.dtype, to))
+    result = std::string("op_round_") + ir::name(to) + "_" + type_suffix({DType::kF32, from.width}) + "(" + result + ")";
   return result;
 }
 

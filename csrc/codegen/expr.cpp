@@ -31,14 +31,11 @@ const char* scalar_name(DType dtype) {
       return "int";
     case DType::kI64:
       return "long";
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      return "float";
     case DType::kF64:
       return "double";
+    default:
+      return "float";
   }
-  return "?";
 }
 
 enum Precedence { kSum = 1, kProduct = 2, kAtom = 3 };
@@ -131,7 +128,7 @@ const char* storage_name(DType dtype) {
     case DType::kBF16:
       return "ushort";
     default:
-      return scalar_name(dtype);
+      return ir::is_f8(dtype) ? "uchar" : scalar_name(dtype);
   }
 }
 

@@ -1,4 +1,4 @@
-// csrc/codegen/op_library.cpp: makes instances of the functions of kernels/base/ops.cl and kernels/base/special*.cl.
+// csrc/codegen/op_library.cpp: makes instances of the functions of kernels/base: ops.cl, floats8.cl, special*.cl, maths.cl.
 #include "csrc/codegen/op_library.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ void add_paragraphs(const std::string& file, std::map<std::string, std::string>*
 const std::map<std::string, std::string>& paragraphs() {
   static const auto table = [] {
     std::map<std::string, std::string> result;
-    for (const char* file : {"base/ops", "base/special", "base/special_series", "base/maths"})
+    for (const char* file : {"base/ops", "base/floats8", "base/special", "base/special_series", "base/maths"})
       add_paragraphs(kernel_file(file), &result);
     return result;
   }();
@@ -273,7 +273,7 @@ class Collector {
       if (!ir::is_floating(type.dtype)) found = table.find(integer);
       if (found == table.end()) found = table.find(name);
       OCL_ASSERT(found != table.end(),
-                 "kernels/base/ops.cl, base/special.cl and base/maths.cl have no function for " + words[i]);
+                 "kernels/base/ops.cl, floats8.cl, special.cl and maths.cl have no function for " + words[i]);
       const std::string instance = Instance(found->second, type, dialect_.is_cpu).text();
       scan(instance);
       result_ += instance + "\n\n";

@@ -60,7 +60,7 @@ struct Scalar {
 /// One operation of a body. Its number is its position in the body; `args` are the numbers of earlier operations.
 struct Op {
   OpCode code = OpCode::kConstant;
-  // Dtype of the value. A load gives the buffer's compute_type. Only a cast can have f16 or bf16: it rounds to that
+  // Dtype of the value. A load gives the buffer's compute_type. Only a cast can have a float of 8 or 16 bits: it rounds to that
   // dtype, but its value is held as f32.
   DType dtype = DType::kF32;
   std::vector<int> args;

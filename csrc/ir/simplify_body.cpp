@@ -13,9 +13,11 @@ namespace ocl::ir {
 
 bool is_lossless(DType from, DType to) {
   if (from == to || from == DType::kBool) return true;
+  if (is_f8(from) && is_narrow_float(to) && !is_f8(to)) return true;
   if (is_floating(from)) return (to == DType::kF32 && compute_type(from) == DType::kF32) || to == DType::kF64;
   if (to == DType::kBool) return false;
   const int bits = 8 * size_bytes(from);
+  if (is_f8(to)) return false;
   if (is_floating(to)) return bits <= (to == DType::kF64 ? 32 : (to == DType::kF32 ? 16 : (to == DType::kF16 ? 8 : 8)));
   if (to == DType::kU8) return false;
   return size_bytes(to) > size_bytes(from);
@@ -29,7 +31,7 @@ Scalar real(double value, DType dtype) {
 }
 
 std::optional<Scalar> fold_cast(const Scalar& x, DType to) {
-  if (to == DType::kF16 || to == DType::kBF16) return {};  // Rounding to 16 bits is left to the device.
+  if (is_narrow_float(to)) return {};  // Rounding to 8 and 16 bits is left to the device.
   if (to == DType::kBool) return integer(x.is_float ? x.f != 0 : x.i != 0, to);
   if (is_floating(to)) return real(x.is_float ? x.f : static_cast<double>(x.i), to);
   if (!x.is_float) return integer(x.i, to);

@@ -81,8 +81,10 @@ constexpr OpRule kOpRules[] = {
      [](const Graph&, const Node&, const Op& op, int) {
        return op.code != OpCode::kConstant || op.constant.is_float == is_floating(op.dtype);
      }},
-    {"f16 and bf16 appear only at casts", [](const Graph&, const Node&, const Op& op,
-                                             int) { return op.code == OpCode::kCast || op.dtype == compute_type(op.dtype); }},
+    {"floats of 8 and 16 bits appear only at casts",
+     [](const Graph&, const Node&, const Op& op, int) {
+       return op.code == OpCode::kCast || op.dtype == compute_type(op.dtype);
+     }},
     {"operands and value have the types of the op's row",
      [](const Graph&, const Node& n, const Op& op, int) {
        if (op.code <= OpCode::kCast) return true;

@@ -50,7 +50,11 @@ void bind_enums(py::module_& m) {
       .value("kF16", DType::kF16)
       .value("kBF16", DType::kBF16)
       .value("kF32", DType::kF32)
-      .value("kF64", DType::kF64);
+      .value("kF64", DType::kF64)
+      .value("kF8E4M3", DType::kF8E4M3)
+      .value("kF8E5M2", DType::kF8E5M2)
+      .value("kF8E4M3Fnuz", DType::kF8E4M3Fnuz)
+      .value("kF8E5M2Fnuz", DType::kF8E5M2Fnuz);
   py::enum_<Value::Kind>(m, "ValueKind")
       .value("kView", Value::Kind::kView)
       .value("kConstant", Value::Kind::kConstant)
@@ -67,6 +71,7 @@ void bind_enums(py::module_& m) {
   m.attr("LARGEST_FFT_PRIME") = kLargestFftPrime;
   m.def("size_bytes", &size_bytes);
   m.def("is_floating", &is_floating);
+  m.def("is_f8", &is_f8);
   m.def("compute_type", &compute_type);
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "csrc/schedule/body.h"
+#include "csrc/schedule/few_rows.h"
 #include "csrc/schedule/pass.h"
 
 namespace ocl::schedule {
@@ -119,7 +120,7 @@ std::vector<bool> nodes_of_parameters(const Schedule& schedule) {
   for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i)
     for (const ir::BufferId buffer : ir::writes(graph.nodes[i])) {
       writers[buffer].push_back(i);
-      result[i] = graph.nodes[i].kind != ir::NodeKind::kCall;
+      result[i] = graph.nodes[i].kind != ir::NodeKind::kCall && !unpacks(graph, graph.nodes[i]);
     }
   // True if the results of node i depend only on parameters, assuming this of the nodes in `result`.
   const auto stays = [&](ir::NodeId i) {

@@ -88,6 +88,20 @@ class Inliner {
     return loads <= 1 && op_cost(graph_.nodes[p]) <= 2;
   }
 
+  /// True if p copies elements that are apart in memory to neighbouring places, and c reads each of them many times. Inlined,
+  /// each of these reads would collect the elements again.
+  bool brings_together(NodeId p, NodeId c) const {
+    constexpr double kMany = 16;
+    const Node& producer = graph_.nodes[p];
+    const ir::Op& load = producer.body.ops[0];
+    if (load.code != ir::OpCode::kLoad || producer.sizes.empty() || !trivial(p)) return false;
+    if (graph_.nodes[c].kind != NodeKind::kReduce || !graph_.buffers[load.buffer].strides) return false;
+    const Loops loops = loops_of(producer);
+    const std::optional<ir::IndexExpr> step =
+        loop_strides(graph_, load.buffer, load.index, {loops.symbols().back()}, loops.ranges(graph_))[0];
+    return step && step->is_const() && step->constant() > 1 && evaluations(c, producer.stores[0].buffer) >= kMany * count(p);
+  }
+
   double evaluations(NodeId c, BufferId buffer) const {
     std::vector<Coords> distinct;
     for (const Access& access : accesses(graph_.nodes[c]))
@@ -171,7 +185,7 @@ class Inliner {
         forced = true;
       } else if (consumer.kind == NodeKind::kMap && elementwise(p, c)) {
         ++elementwise_maps;
-      } else if (!legal(p, c)) {
+      } else if (!legal(p, c) || brings_together(p, c)) {
         forced = true;
       } else {
         targets.push_back(c);

@@ -10,6 +10,7 @@
 #include "csrc/schedule/batch.h"
 #include "csrc/schedule/choose_template.h"
 #include "csrc/schedule/conv_statistics.h"
+#include "csrc/schedule/few_rows.h"
 #include "csrc/schedule/fuse.h"
 #include "csrc/schedule/inline_maps.h"
 #include "csrc/schedule/layout.h"
@@ -47,6 +48,7 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
+    {"few_rows", with_caps<few_rows>, kFusing, kGraphRules},
     {"simplify", with_caps<simplify_graph>, kAlways, kGraphRules},
     {"layout", with_caps<choose_layout>, kAlways, kGraphRules},
     {"choose_template", choose_template, kAlways, kGraphRules},
@@ -68,6 +70,7 @@ struct Order {
 };
 
 constexpr Order kOrder[] = {
+    {"few_rows", "simplify", "elements that are read together have known places, which are folded"},
     {"layout", "choose_template", "an offer depends on the strides of its operands"},
     {"layout", "split_reductions", "a reduction is cut by which of its loops is contiguous"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},

@@ -17,7 +17,7 @@ using ir::SymbolKind;
 
 /// A Map node that copies each element once. `text` describes the copy with its loops in the order of the result's
 /// memory, without loops of extent 1. Equal texts mean equal memory.
-struct Copy {
+struct CopyNode {
   std::string text;
   std::vector<int> dims;  // The dimension of the result's buffer for each loop in that order.
 };
@@ -79,7 +79,7 @@ class CopySharing {
     }
   }
 
-  std::optional<Copy> copy_of(const Node& node) const {
+  std::optional<CopyNode> copy_of(const Node& node) const {
     if (node.kind != ir::NodeKind::kMap || node.body.ops.size() != 1 || node.stores.size() != 1) return std::nullopt;
     const ir::Op& load = node.body.ops[0];
     const ir::Store& store = node.stores[0];
@@ -90,7 +90,7 @@ class CopySharing {
     const ir::Buffer& to = schedule_.graph.buffers[store.buffer];
     if (!to.strides || to.dtype != schedule_.graph.buffers[load.buffer].dtype) return std::nullopt;
 
-    Copy copy;
+    CopyNode copy;
     std::vector<int> loops;  // The loop for each dimension of the result.
     for (size_t d = 0; d < store.index.size(); ++d) {
       const IndexExpr& e = store.index[d];
@@ -125,7 +125,7 @@ class CopySharing {
     return copy;
   }
 
-  void share_copy(NodeId id, const Copy& copy) {
+  void share_copy(NodeId id, const CopyNode& copy) {
     const Node& node = schedule_.graph.nodes[id];
     const auto [first, is_new] = copies_.try_emplace(copy.text, id, copy);
     if (is_new || changed(node.body.ops[0].buffer, first->second.first, id)) {
@@ -171,7 +171,7 @@ class CopySharing {
   Schedule& schedule_;
   const std::vector<bool> visible_;
   std::vector<std::vector<NodeId>> writers_;  // The nodes that write each buffer.
-  std::map<std::string, std::pair<NodeId, Copy>> copies_;
+  std::map<std::string, std::pair<NodeId, CopyNode>> copies_;
   std::map<std::string, NodeId> packs_;
   std::map<BufferId, EqualBuffer> equal_buffers_;
 };

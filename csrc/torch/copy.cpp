@@ -1,6 +1,6 @@
 // csrc/torch/copy.cpp: copies between host and devices, with any dtypes and strides. If both sides are dense with equal
 // layouts, a copy is one transfer. Within a device, kernels/base/copy.cl handles strides and conversions. Conversions
-// that it lacks (complex, 8-bit floats) go through the host, which is counted as an op that ran on the CPU.
+// that it lacks (such as float8_e8m0fnu) go through the host, which is counted as an op that ran on the CPU.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>

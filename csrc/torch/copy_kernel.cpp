@@ -58,6 +58,14 @@ const char* kernel_type(at::ScalarType dtype) {
       return "f32";
     case at::kDouble:
       return "f64";
+    case at::kFloat8_e4m3fn:
+      return "f8e4m3";
+    case at::kFloat8_e5m2:
+      return "f8e5m2";
+    case at::kFloat8_e4m3fnuz:
+      return "f8e4m3fnuz";
+    case at::kFloat8_e5m2fnuz:
+      return "f8e5m2fnuz";
     default:
       return nullptr;
   }
@@ -127,6 +135,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   if (wide) text += "#define PLACE ulong\n";
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
   if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
+  if (src.starts_with("f8") || dst.starts_with("f8")) text += codegen::kernel_file("base/floats8");
   text += codegen::kernel_file("base/copy");
   fresh->program = runtime::build_programs(
                        device, {{fresh->name, text, "aten::copy_ from " + src + " to " + dst, fresh->local}}, store, failed_dir)

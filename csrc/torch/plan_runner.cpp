@@ -14,11 +14,20 @@
 namespace ocl::aten {
 namespace {
 
-constexpr std::pair<ir::DType, at::ScalarType> kTypes[] = {{ir::DType::kBool, at::kBool}, {ir::DType::kU8, at::kByte},
-                                                           {ir::DType::kI8, at::kChar},   {ir::DType::kI16, at::kShort},
-                                                           {ir::DType::kI32, at::kInt},   {ir::DType::kI64, at::kLong},
-                                                           {ir::DType::kF16, at::kHalf},  {ir::DType::kBF16, at::kBFloat16},
-                                                           {ir::DType::kF32, at::kFloat}, {ir::DType::kF64, at::kDouble}};
+constexpr std::pair<ir::DType, at::ScalarType> kTypes[] = {{ir::DType::kBool, at::kBool},
+                                                           {ir::DType::kU8, at::kByte},
+                                                           {ir::DType::kI8, at::kChar},
+                                                           {ir::DType::kI16, at::kShort},
+                                                           {ir::DType::kI32, at::kInt},
+                                                           {ir::DType::kI64, at::kLong},
+                                                           {ir::DType::kF16, at::kHalf},
+                                                           {ir::DType::kBF16, at::kBFloat16},
+                                                           {ir::DType::kF32, at::kFloat},
+                                                           {ir::DType::kF64, at::kDouble},
+                                                           {ir::DType::kF8E4M3, at::kFloat8_e4m3fn},
+                                                           {ir::DType::kF8E5M2, at::kFloat8_e5m2},
+                                                           {ir::DType::kF8E4M3Fnuz, at::kFloat8_e4m3fnuz},
+                                                           {ir::DType::kF8E5M2Fnuz, at::kFloat8_e5m2fnuz}};
 
 constexpr size_t kPattern = 128;     // Largest pattern of one fill in bytes.
 constexpr size_t kMostFilled = 512;  // Fills upload CPU tensors of up to this many bytes.

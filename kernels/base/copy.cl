@@ -8,7 +8,8 @@
 #define NAME copy  // name of the kernel
 #endif
 #ifndef SRC
-#define SRC f32  // element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64,
+#define SRC f32  // element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64
+// f8e4m3 f8e5m2 f8e4m3fnuz f8e5m2fnuz (these need floats8.cl before this file),
 #define DST f32  // or raw1 raw2 raw4 raw8 raw16 for both: bytes as they are
 #endif
 #ifndef CHUNK
@@ -43,8 +44,12 @@
 #define ELEMENT_bf16 ushort
 #define ELEMENT_f32 float
 #define ELEMENT_f64 double
+#define ELEMENT_f8e4m3 uchar
+#define ELEMENT_f8e5m2 uchar
+#define ELEMENT_f8e4m3fnuz uchar
+#define ELEMENT_f8e5m2fnuz uchar
 
-// LOAD_*: converts an element to a number: integers to long (u64 to ulong), half and bfloat16 to float.
+// LOAD_*: converts an element to a number: integers to long (u64 to ulong), half, bfloat16 and 8-bit floats to float.
 #define LOAD_raw1(p, i) p[i]
 #define LOAD_raw2(p, i) p[i]
 #define LOAD_raw4(p, i) p[i]
@@ -63,6 +68,10 @@
 #define LOAD_bf16(p, i) as_float((uint)p[i] << 16)
 #define LOAD_f32(p, i) p[i]
 #define LOAD_f64(p, i) p[i]
+#define LOAD_f8e4m3(p, i) op_f8e4m3_value((uint)p[i])
+#define LOAD_f8e5m2(p, i) op_f8e5m2_value((uint)p[i])
+#define LOAD_f8e4m3fnuz(p, i) op_f8e4m3fnuz_value((uint)p[i])
+#define LOAD_f8e5m2fnuz(p, i) op_f8e5m2fnuz_value((uint)p[i])
 
 // STORE_*: converts a number to an element as a C++ cast does it; float to a narrow integer goes through long, as in
 // PyTorch.
@@ -84,6 +93,10 @@
 #define STORE_bf16(p, i, v) p[i] = bfloat16_bits((float)(v))
 #define STORE_f32(p, i, v) p[i] = (float)(v)
 #define STORE_f64(p, i, v) p[i] = (double)(v)
+#define STORE_f8e4m3(p, i, v) p[i] = (uchar)op_f8e4m3_bits(op_round_f8e4m3((float)(v)))
+#define STORE_f8e5m2(p, i, v) p[i] = (uchar)op_f8e5m2_bits(op_round_f8e5m2((float)(v)))
+#define STORE_f8e4m3fnuz(p, i, v) p[i] = (uchar)op_f8e4m3fnuz_bits(op_round_f8e4m3fnuz((float)(v)))
+#define STORE_f8e5m2fnuz(p, i, v) p[i] = (uchar)op_f8e5m2fnuz_bits(op_round_f8e5m2fnuz((float)(v)))
 
 // Returns the upper half of a float, rounded to nearest even; NaN stays a quiet NaN.
 inline ushort bfloat16_bits(float x) {

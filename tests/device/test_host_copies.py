@@ -11,10 +11,10 @@ from torch_ocl_compile import config
 from torch_ocl_compile.errors import FallbackError
 
 Z = torch.complex(torch.arange(6.0).reshape(2, 3), torch.ones(2, 3))
-F8 = torch.arange(6.0).reshape(2, 3).to(torch.float8_e4m3fn)
+F8 = torch.arange(6.0).reshape(2, 3).to(torch.float8_e8m0fnu)
 CASES: dict[str, tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor], str]] = {
-    "fp8 to fp32": (F8, lambda x: x.to(torch.float32), "aten::copy_ from float8_e4m3fn to float32"),
-    "fp32 to fp8": (torch.ones(3), lambda x: x.to(torch.float8_e5m2), "aten::copy_ from float32 to float8_e5m2"),
+    "fp8 to fp32": (F8, lambda x: x.to(torch.float32), "aten::copy_ from float8_e8m0fnu to float32"),
+    "fp32 to fp8": (torch.ones(3), lambda x: x.to(torch.float8_e8m0fnu), "aten::copy_ from float32 to float8_e8m0fnu"),
 }
 ON_THE_DEVICE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "complex to half of it": lambda x: x.to(torch.complex32),

@@ -26,6 +26,10 @@ class DType(_Enum):
     kBF16: Final[DType]
     kF32: Final[DType]
     kF64: Final[DType]
+    kF8E4M3: Final[DType]
+    kF8E5M2: Final[DType]
+    kF8E4M3Fnuz: Final[DType]
+    kF8E5M2Fnuz: Final[DType]
 
 class ValueKind(_Enum):
     kView: Final[ValueKind]
@@ -50,6 +54,7 @@ LARGEST_FFT_PRIME: int
 
 def size_bytes(dtype: DType) -> int: ...
 def is_floating(dtype: DType) -> bool: ...
+def is_f8(dtype: DType) -> bool: ...
 def compute_type(dtype: DType) -> DType: ...
 
 class Range:

@@ -18,7 +18,7 @@ from torch_ocl_compile.lowering.term import Nest, Number, Term, scalar
 
 
 def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
-    """Returns the IR's dtype. UnsupportedError for a dtype that the IR lacks (float8, quantized), or has as pairs (complex)."""
+    """Returns the IR's dtype. UnsupportedError for a dtype that the IR lacks (float8_e8m0fnu, quantized), or has as pairs (complex)."""
     if isinstance(dtype, ir.DType):
         return dtype
     if dtype not in IR_DTYPES:

@@ -17,23 +17,24 @@ from torch_ocl_compile.lowering.registry import lower
 aten = torch.ops.aten
 
 
-def contract(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType) -> ir.Value:
-    """Returns the batched product [b, m, k] x [b, k, n] -> [b, m, n].
+def contract(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType, operands: ir.DType | None = None) -> ir.Value:
+    """Returns the batched product [b, m, k] x [b, k, n] -> [b, m, n]. `operands`: their dtype, else that of the result.
 
     Integers are computed by a plain reduction, since no matrix-product kernel takes them.
     """
     if ir.is_floating(dtype) and not a.sizes[2].is_const(0):
-        return c.builder.contract(c.cast(a, dtype), c.cast(b, dtype), dtype)
+        given = operands or dtype
+        return c.builder.contract(c.cast(a, given), c.cast(b, given), dtype)
     nest = c.nest([a.sizes[0], a.sizes[1], b.sizes[2]], [a.sizes[2]])
     x = nest.load(a, [nest.i[0], nest.i[1], nest.r[0]]).cast(ir.compute_type(dtype))
     y = nest.load(b, [nest.i[0], nest.r[0], nest.i[2]]).cast(ir.compute_type(dtype))
     return nest.reduce("sum", [x * y], [dtype])[0]
 
 
-def product(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType) -> ir.Value:
-    """Returns the matrix product of two matrices."""
+def product(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType, operands: ir.DType | None = None) -> ir.Value:
+    """Returns the matrix product of two matrices. dtype, operands: see contract()."""
     up = c.builder.unsqueeze
-    return c.builder.squeeze(contract(c, up(a, 0), up(b, 0), dtype), [0])
+    return c.builder.squeeze(contract(c, up(a, 0), up(b, 0), dtype, operands), [0])
 
 
 def add_scaled(c: Context, x: ir.Value, y: ir.Value, beta: Any, alpha: Any) -> ir.Value:

@@ -33,6 +33,7 @@ from torch_ocl_compile.lowering.complex_value import (
 )
 from torch_ocl_compile.lowering.context import Context, allows_tf32, ir_dtype
 from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
+from torch_ocl_compile.lowering.floats8 import refuse_arithmetic
 from torch_ocl_compile.lowering.host_constants import host_constant, packed_dtype
 from torch_ocl_compile.lowering.in_place import later_reads, may_overwrite, scatters_into_inputs, views
 from torch_ocl_compile.lowering.index_checks import Checked, find_outside
@@ -272,6 +273,7 @@ class _Lowering:
             return self.env[node.args[0]][node.args[1]]
         try:
             refuse_bad_arguments(node)
+            refuse_arithmetic(node)
             args = [self.argument(a) for a in node.args]
             kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
             c.node, c.val = node, node.meta.get("val")

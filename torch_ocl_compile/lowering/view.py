@@ -206,7 +206,40 @@ def cat(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
         return first
     if all(x is kept[0] for x in kept):
         return c.builder.reshape(_repeated(c, first, dim, len(kept)), c.sizes)
-    return c.builder.concat([first, *(c.cast(x, c.dtype) for x in kept[1:])], dim)
+    return _joined(c, [first, *(c.cast(x, c.dtype) for x in kept[1:])], dim)
+
+
+# Most parts of small integers that one loop nest joins, as many as an int32 has of four bits.
+MOST_UNPACKED = 8
+
+
+def _joined(c: Context, xs: Sequence[ir.Value], dim: int) -> ir.Value:
+    """Returns the values one after the other along `dim`. Parts of an integer that were taken apart by shifts and masks are chosen
+    by the element's place in one loop nest, which can be part of what reads it. All others are stored one by one."""
+    whole = xs[0].sizes
+    assert c.node is not None
+    parts = c.node.args[0]
+    unpacked = isinstance(parts, (list, tuple)) and all(isinstance(n, torch.fx.Node) and _takes_bits(n) for n in parts)
+    alike = all(x.sizes == whole for x in xs) and whole[dim].is_const()
+    if not (unpacked and alike and 1 < len(xs) <= MOST_UNPACKED):
+        return c.builder.concat(list(xs), dim)
+    nest = c.nest([*whole[:dim], whole[dim] * len(xs), *whole[dim + 1 :]])
+    part, place = nest.i[dim] // whole[dim], nest.i[dim] % whole[dim]
+    at = [*nest.i[:dim], place, *nest.i[dim + 1 :]]
+    loaded = [nest.load(x, at) for x in xs]
+    value, which = loaded[-1], nest.index(part)
+    for k in range(len(xs) - 2, -1, -1):
+        value = t.where(which.eq(k), loaded[k], value)
+    return nest.store((value, c.dtype))[0]
+
+
+def _takes_bits(node: torch.fx.Node, depth: int = 4) -> bool:
+    """Returns whether a mask or a shift made the node's value, and at most `depth` - 1 ops after it."""
+    name = str(node.target).split(".")[1] if str(node.target).startswith("aten.") else ""
+    if name in ("bitwise_and", "bitwise_right_shift", "__rshift__", "__and__"):
+        return True
+    sources = node.all_input_nodes
+    return depth > 1 and len(sources) == 1 and _takes_bits(sources[0], depth - 1)
 
 
 def _repeated(c: Context, x: ir.Value, dim: int, times: int) -> ir.Value:
@@ -218,7 +251,7 @@ def _repeated(c: Context, x: ir.Value, dim: int, times: int) -> ir.Value:
 @lower("aten.stack.default")
 def stack(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
     dim %= c.val.dim()
-    return c.builder.concat([c.builder.unsqueeze(c.cast(x, c.dtype), dim) for x in xs], dim)
+    return _joined(c, [c.builder.unsqueeze(c.cast(x, c.dtype), dim) for x in xs], dim)
 
 
 @lower(aten.repeat.default)

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 import torch
 
 from torch_ocl_compile._C.ir import OpErrorKind, TypeRule
+from torch_ocl_compile.dtypes import NARROW
 from torch_ocl_compile.reference.scalar_ops import OPS, converted_operands, operation
 
 Tensor = torch.Tensor
 Error = Tensor | None
 
-HALVES = (torch.float16, torch.bfloat16)
 # The largest relative error of one rounding, by the type in which a kernel computes. In fp64 the reference rounds too.
 UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-52}
 SMALLEST = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # Below it, a device may round to 0.
@@ -202,7 +202,7 @@ def cast(value: Tensor, error: Error, dtype: torch.dtype, source: torch.dtype) -
 
     if dtype.is_floating_point and source in (dtype, torch.float32 if dtype is torch.float64 else dtype):
         return value.double(), error
-    if dtype is torch.float32 and source in HALVES:
+    if dtype is torch.float32 and source in NARROW:
         return value.double(), error
     if dtype is torch.float32 and source is torch.float64 and error is None:
         return value.to(dtype).double(), None

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.dtypes import TORCH_DTYPES
+from torch_ocl_compile.dtypes import NARROW, TORCH_DTYPES
 from torch_ocl_compile.reference import reductions
 from torch_ocl_compile.reference.attention import attention
 from torch_ocl_compile.reference.scalar_ops import converted_operands, operation
@@ -232,7 +232,7 @@ class Run:
 
 
 def _compute(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.float() if x.dtype in NARROW else x
 
 
 def _complex_parts(parts: list[Tensor]) -> list[Tensor]:

@@ -1,0 +1,339 @@
+// csrc/schedule/few_rows.cpp: see few_rows.h.
+#include "csrc/schedule/few_rows.h"
+
+#include <algorithm>
+#include <set>
+
+#include "csrc/ir/facts.h"
+#include "csrc/schedule/body.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::BufferId;
+using ir::DType;
+using ir::Graph;
+using ir::IndexExpr;
+using ir::IndexOp;
+using ir::Node;
+using ir::NodeId;
+using ir::NodeKind;
+using ir::Op;
+using ir::OpCode;
+
+constexpr int64_t kMostRows = 8;
+constexpr int64_t kMostPacked = 8;    // Most elements that are packed in one: int4 in an int32.
+constexpr double kFewerBytes = 0.75;  // A matrix is packed if it is read from at most this part of its bytes.
+constexpr size_t kMostOps = 200;      // Most ops of a sum before its elements are read together.
+
+bool is_packed(DType dtype) { return ir::is_integral(dtype, false) || ir::is_f8(dtype); }
+
+/// Which elements are packed in one: those at k = factor * r + step * p for p < count.
+struct Packing {
+  int64_t count = 1, factor = 1, step = 0;
+  IndexExpr index(int64_t p) const { return IndexExpr::reduce(0) * factor + step * p; }
+};
+
+/// Makes casts to narrow floats casts to the type in which bodies compute. The matrix is never stored, so it need not be
+/// rounded.
+void keep_unrounded(Node& node) {
+  std::vector<Op> ops;
+  std::vector<int> position(node.body.ops.size(), ir::kNone);
+  for (size_t i = 0; i < node.body.ops.size(); ++i) {
+    Op op = node.body.ops[i];
+    renumber(op, position);
+    if (op.code == OpCode::kCast) {
+      op.dtype = compute_type(op.dtype);
+      position[i] = op.args[0];
+      if (ops[op.args[0]].dtype == op.dtype) continue;
+    }
+    position[i] = static_cast<int>(ops.size());
+    ops.push_back(std::move(op));
+  }
+  node.body.ops = std::move(ops);
+  for (int& value : node.reduced) value = position[value];
+}
+
+class Expander {
+ public:
+  explicit Expander(Graph& graph) : graph_(graph), writers_(graph.buffers.size()), visible_(visible_buffers(graph)) {
+    for (NodeId i = 0; i < static_cast<NodeId>(graph.nodes.size()); ++i)
+      for (const BufferId buffer : ir::writes(graph.nodes[i])) writers_[buffer].push_back(i);
+  }
+
+  /// Appends the sums of a product to `nodes`. Returns false if the product stays as it is.
+  bool expand(NodeId id, std::vector<Node>& nodes) {
+    const Node& node = graph_.nodes[id];
+    if (node.kind != NodeKind::kContract || !node.sizes[0].is_const(1)) return false;
+    for (const int matrix : {1, 0}) {
+      const IndexExpr& rows = node.sizes[matrix == 1 ? 1 : 2];
+      if (!rows.is_const() || rows.constant() > kMostRows || rows.constant() < 1 || !reads_packed(id, node.operands[matrix]))
+        continue;
+      id_ = id;
+      matrix_ = matrix;
+      vectors_ = add_buffer(graph_.buffers[node.operands[1 - matrix].buffer].dtype, {rows, node.reduce_sizes[0]});
+      add_sums(rows.constant(), nodes);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  /// Returns the node that computes the buffer and may become part of a sum that node `id` stands for; kNone if there is none.
+  NodeId producer(NodeId id, BufferId buffer) const {
+    if (visible_[buffer] || writers_[buffer].size() != 1) return ir::kNone;
+    const NodeId p = writers_[buffer][0];
+    const Node& node = graph_.nodes[p];
+    if (p >= id || node.kind != NodeKind::kMap || node.stores.size() != 1 || !can_inline(node, node.stores[0]))
+      return ir::kNone;
+    for (const BufferId read : ir::reads(node))
+      for (const NodeId w : writers_[read])
+        if (w > p && w <= id) return ir::kNone;
+    return p;
+  }
+
+  /// Collects the buffers from which producers compute `buffer`.
+  void sources(NodeId id, BufferId buffer, std::set<BufferId>& found, std::set<BufferId>& seen) const {
+    if (!seen.insert(buffer).second) return;
+    const NodeId p = producer(id, buffer);
+    if (p == ir::kNone) {
+      found.insert(buffer);
+      return;
+    }
+    for (const BufferId read : ir::reads(graph_.nodes[p])) sources(id, read, found, seen);
+  }
+
+  bool reads_packed(NodeId id, const ir::View& view) const {
+    if (producer(id, view.buffer) == ir::kNone) return false;
+    std::set<BufferId> found, seen;
+    sources(id, view.buffer, found, seen);
+    double bytes = 0;
+    for (const BufferId buffer : found) bytes += typical_bytes(graph_, buffer);
+    const double whole = typical_product(graph_, view.sizes) * size_bytes(graph_.buffers[view.buffer].dtype);
+    return std::any_of(found.begin(), found.end(), [&](BufferId b) { return is_packed(graph_.buffers[b].dtype); }) &&
+           bytes <= kFewerBytes * whole;
+  }
+
+  int push(Node& node, Op op) const {
+    node.body.ops.push_back(std::move(op));
+    return static_cast<int>(node.body.ops.size()) - 1;
+  }
+
+  int load(Node& node, const ir::View& view, const Coords& at, DType type, const ir::Ranges& ranges) const {
+    LoopMap map;
+    for (size_t d = 0; d < at.size(); ++d) map.emplace(ir::Symbol{ir::SymbolKind::kLoop, static_cast<int>(d)}, at[d]);
+    const DType stored = compute_type(graph_.buffers[view.buffer].dtype);
+    const int value = push(node, {OpCode::kLoad, stored, {}, {}, view.buffer, substitute(view.coords, map, ranges)});
+    return stored == type ? value : push(node, {OpCode::kCast, type, {value}, {}, ir::kNone, {}});
+  }
+
+  BufferId add_buffer(DType dtype, const ir::Shape& sizes) {
+    ir::Buffer buffer;
+    buffer.dtype = dtype;
+    buffer.sizes = sizes;
+    writers_.emplace_back();
+    visible_.push_back(false);
+    return graph_.add_buffer(std::move(buffer));
+  }
+
+  /// Appends the sums of `rows` rows. Several have a result each, which a Map then stores, so that one launch can compute them
+  /// all.
+  void add_sums(int64_t rows, std::vector<Node>& nodes) {
+    const BufferId out = graph_.nodes[id_].outputs[0];
+    std::vector<Node> sums;
+    for (int64_t row = 0; row < rows; ++row) {
+      sums.push_back(sum_of_row(row));
+      keep_unrounded(sums.back());
+    }
+    const Packing found = packing(sums[0]);
+    if (found.factor > 1) nodes.push_back(vectors_apart(found));
+    Node join;
+    join.origin = sums[0].origin;
+    join.sizes = sums[0].sizes;
+    for (int64_t row = 0; row < rows; ++row) {
+      Node& sum = sums[row];
+      read_together(sum, found);
+      const IndexExpr n = IndexExpr::loop(0), m = row;
+      const Coords at = {0, matrix_ == 1 ? m : n, matrix_ == 1 ? n : m};
+      if (rows == 1) {
+        sum.stores.push_back({out, at, 0});
+      } else {
+        const DType type = sum.body.ops[sum.reduced[0]].dtype;
+        const BufferId result = add_buffer(type, sum.sizes);
+        sum.stores.push_back({result, {n}, 0});
+        int value = push(join, {OpCode::kLoad, type, {}, {}, result, {n}});
+        if (const DType stored = graph_.buffers[out].dtype; stored != type)
+          value = push(join, {OpCode::kCast, stored, {value}, {}, ir::kNone, {}});
+        join.stores.push_back({out, at, value});
+      }
+      nodes.push_back(std::move(sum));
+    }
+    if (rows > 1) nodes.push_back(std::move(join));
+  }
+
+  /// Returns the sums of one row. They read it from vectors_, which is not filled yet.
+  Node sum_of_row(int64_t row) const {
+    const Node& product = graph_.nodes[id_];
+    const IndexExpr n = IndexExpr::loop(0), k = IndexExpr::reduce(0);
+    Node node;
+    node.kind = NodeKind::kReduce;
+    node.origin = product.origin;
+    node.sizes = {product.sizes[matrix_ == 1 ? 2 : 1]};
+    node.reduce_sizes = product.reduce_sizes;
+    node.reduction = ir::reduction_code("sum");
+    const ir::View& matrix = product.operands[matrix_];
+    const DType type =
+        promote(compute_type(graph_.buffers[product.outputs[0]].dtype), compute_type(graph_.buffers[matrix.buffer].dtype));
+    const ir::Ranges ranges = graph_.ranges(&node);
+    const ir::View vectors{vectors_, {}, {IndexExpr::loop(0), IndexExpr::loop(1)}};
+    const int x = load(node, vectors, {row, k}, type, ranges);
+    const int y = load(node, matrix, matrix_ == 1 ? Coords{0, k, n} : Coords{0, n, k}, type, ranges);
+    node.reduced = {push(node, {ir::op_code("mul"), type, {x, y}, {}, ir::kNone, {}})};
+    inline_matrix(node, matrix.buffer);
+    return node;
+  }
+
+  /// Makes the nodes that compute the matrix part of the sum.
+  void inline_matrix(Node& node, BufferId matrix) const {
+    std::vector<BufferId> wanted = {matrix};
+    while (!wanted.empty()) {
+      const BufferId buffer = wanted.back();
+      wanted.pop_back();
+      const NodeId p = producer(id_, buffer);
+      if (p == ir::kNone || node.body.ops.size() + graph_.nodes[p].body.ops.size() > kMostOps) continue;
+      inline_producer(node, graph_.nodes[p], graph_.nodes[p].stores[0], graph_);
+      for (const BufferId read : ir::reads(graph_.nodes[p])) wanted.push_back(read);
+    }
+  }
+
+  // Elements that are packed in one
+
+  /// Notes the divisor of k // divisor and k % divisor in an expression.
+  void divisors(const IndexExpr& e, std::set<int64_t>& found) const {
+    if (e.is_const() || e.op() == IndexOp::kSymbol) return;
+    const bool divides = e.op() == IndexOp::kFloorDiv || e.op() == IndexOp::kMod;
+    if (divides && e.args()[0] == IndexExpr::reduce(0) && e.args()[1].is_const()) found.insert(e.args()[1].constant());
+    for (const IndexExpr& arg : e.args()) divisors(arg, found);
+  }
+
+  Packing packing(const Node& node) const {
+    if (!node.reduce_sizes[0].is_const()) return {};
+    const int64_t depth = node.reduce_sizes[0].constant();
+    std::set<int64_t> of_loads, of_choices;
+    for (const Op& op : node.body.ops) {
+      const bool packed = op.code == OpCode::kLoad && is_packed(graph_.buffers[op.buffer].dtype);
+      for (const IndexExpr& e : op.index)
+        if (packed || op.code == OpCode::kIndex) divisors(e, packed ? of_loads : of_choices);
+    }
+    for (const std::set<int64_t>* found : {&of_loads, &of_choices})
+      for (const int64_t d : *found)
+        if (d > 1 && d <= kMostPacked && depth % d == 0) return {d, d, 1};
+    for (const int64_t d : of_choices)
+      if (d > 1 && depth % d == 0 && depth / d > 1 && depth / d <= kMostPacked) return {depth / d, 1, d};
+    return {};
+  }
+
+  /// Returns the view's coordinates of element k of row m.
+  Coords of_vector(const IndexExpr& m, const IndexExpr& k, const ir::Ranges& ranges) const {
+    const ir::View& view = graph_.nodes[id_].operands[1 - matrix_];
+    LoopMap map;
+    const Coords at = matrix_ == 1 ? Coords{0, m, k} : Coords{0, k, m};
+    for (size_t d = 0; d < at.size(); ++d) map.emplace(ir::Symbol{ir::SymbolKind::kLoop, static_cast<int>(d)}, at[d]);
+    return substitute(view.coords, map, ranges);
+  }
+
+  /// Returns a Map that stores the rows in vectors_, with the elements apart that are packed in one: [rows, count, depth /
+  /// count]. The sums then read neighbours.
+  Node vectors_apart(const Packing& found) {
+    ir::Shape& sizes = graph_.buffers[vectors_].sizes;
+    sizes = {sizes[0], found.count, floordiv(sizes[1], found.count)};
+    Node node;
+    node.origin = graph_.nodes[id_].origin;
+    node.sizes = sizes;
+    const IndexExpr m = IndexExpr::loop(0), p = IndexExpr::loop(1), r = IndexExpr::loop(2);
+    const DType dtype = graph_.buffers[vectors_].dtype;
+    const BufferId from = graph_.nodes[id_].operands[1 - matrix_].buffer;
+    const int value = push(node, {OpCode::kLoad,
+                                  compute_type(dtype),
+                                  {},
+                                  {},
+                                  from,
+                                  of_vector(m, r * found.factor + p * found.step, graph_.ranges(&node))});
+    node.stores.push_back({vectors_, {m, p, r}, value});
+    return node;
+  }
+
+  /// Lets a sum read the elements together that are packed in one, and its row from where it is.
+  void read_together(Node& node, const Packing& found) const {
+    const Node whole = std::move(node);
+    node = whole;
+    node.reduce_sizes = {floordiv(node.reduce_sizes[0], found.count)};
+    node.body.ops.clear();
+    const ir::Ranges ranges = graph_.ranges(&node);
+    int sum = ir::kNone;
+    for (int64_t p = 0; p < found.count; ++p) {
+      const size_t first = node.body.ops.size();
+      const int value = append(node, whole, {{ir::Symbol{ir::SymbolKind::kReduce, 0}, found.index(p)}}, ranges);
+      for (size_t i = first; i < node.body.ops.size(); ++i) {
+        Op& op = node.body.ops[i];
+        if (op.code != OpCode::kLoad || op.buffer != vectors_) continue;
+        if (found.factor > 1) {
+          op.index = {op.index[0], p, IndexExpr::reduce(0)};
+        } else {
+          op.buffer = graph_.nodes[id_].operands[1 - matrix_].buffer;
+          op.index = of_vector(op.index[0], op.index[1], ranges);
+        }
+      }
+      const DType type = node.body.ops[value].dtype;
+      sum = sum == ir::kNone ? value : push(node, {ir::op_code("add"), type, {sum, value}, {}, ir::kNone, {}});
+    }
+    node.reduced = {sum};
+    tidy(node);
+  }
+
+  /// Appends the body of `whole` with its loops replaced. Returns the value that it reduces.
+  int append(Node& node, const Node& whole, const LoopMap& map, const ir::Ranges& ranges) const {
+    std::vector<int> position(whole.body.ops.size(), ir::kNone);
+    LoopMap all = map;
+    for (size_t i = 0; i < node.sizes.size(); ++i)
+      all.emplace(ir::Symbol{ir::SymbolKind::kLoop, static_cast<int>(i)}, IndexExpr::loop(static_cast<int>(i)));
+    for (size_t i = 0; i < whole.body.ops.size(); ++i) {
+      Op op = whole.body.ops[i];
+      renumber(op, position);
+      op.index = substitute(op.index, all, ranges);
+      position[i] = push(node, std::move(op));
+    }
+    return position[whole.reduced[0]];
+  }
+
+  Graph& graph_;
+  std::vector<std::vector<NodeId>> writers_;
+  std::vector<bool> visible_;
+  // The product that is expanded, the operand with the packed matrix, and a buffer for the other operand.
+  NodeId id_ = ir::kNone;
+  int matrix_ = 1;
+  BufferId vectors_ = ir::kNone;
+};
+
+}  // namespace
+
+bool unpacks(const Graph& graph, const Node& node) {
+  if (node.kind != NodeKind::kMap || node.stores.size() != 1) return false;
+  const ir::Buffer& result = graph.buffers[node.stores[0].buffer];
+  const bool packed = std::any_of(node.body.ops.begin(), node.body.ops.end(), [&](const Op& op) {
+    return op.code == OpCode::kLoad && is_packed(graph.buffers[op.buffer].dtype);
+  });
+  return packed && is_floating(result.dtype) &&
+         bytes_read(graph, node) <= kFewerBytes * typical_bytes(graph, node.stores[0].buffer);
+}
+
+void few_rows(Schedule& schedule, const Caps&) {
+  Graph& graph = schedule.graph;
+  Expander expander(graph);
+  std::vector<Node> nodes;
+  for (NodeId i = 0; i < static_cast<NodeId>(graph.nodes.size()); ++i)
+    if (!expander.expand(i, nodes)) nodes.push_back(graph.nodes[i]);
+  graph.nodes = std::move(nodes);
+}
+
+}  // namespace ocl::schedule
