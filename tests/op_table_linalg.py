@@ -52,6 +52,11 @@ def _decaying(x: torch.Tensor) -> torch.Tensor:
     return torch.linalg.matrix_exp(20 * (x - 4 * torch.eye(x.shape[-1], device=x.device)))
 
 
+def _least_squares(a: torch.Tensor, b: torch.Tensor) -> Any:
+    tall, wide = torch.linalg.lstsq(a, b, driver="gels"), torch.linalg.lstsq(a[0].mT, b[0, :3, 0], driver="gelss")
+    return [*tall[:2], *torch.linalg.lstsq(a, b)[::2], *wide[:1], *wide[2:]]
+
+
 def _cholesky(x: torch.Tensor) -> torch.Tensor:
     return torch.cholesky(x @ x.mT + torch.eye(x.shape[-1], device=x.device))
 
@@ -97,6 +102,15 @@ LINALG_OPS: list[Op] = [
     ),
     Op("matrix_exp", torch.linalg.matrix_exp, matrices((2, 5, 5)), atol=1e-5, rtol=1e-4),
     Op("matrix_exp_large", _decaying, matrices((2, 4, 4)), gradient=False, atol=0, rtol=1e-3, programs="none"),
+    Op(
+        "lstsq",
+        _least_squares,
+        lambda dtype: [(make(2, 5, 3, dtype=dtype), make(1, 5, 2, dtype=dtype))],
+        gradient=False,
+        atol=1e-5,
+        rtol=1e-4,
+        programs="none",
+    ),
     Op("cholesky", _cholesky, matrices((2, 3, 3)), atol=1e-5, rtol=1e-4),
     Op(
         "norm_nuclear",

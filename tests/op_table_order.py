@@ -254,7 +254,7 @@ def _embeddings() -> list[Op]:
     ]  # fmt: skip
 
 
-def _segments() -> list[Op]:
+def _segments_and_bins() -> list[Op]:
     def every(x: torch.Tensor, **settings: Any) -> Any:
         reductions = ("sum", "mean", "prod", "max", "min")
         return [torch.segment_reduce(x, r, initial=i, **settings) for r in reductions for i in (None, 0.5)]
@@ -263,9 +263,22 @@ def _segments() -> list[Op]:
         tied = torch.tensor([1.0, 1.0, 0.0, 2.0, 0.0, -1.0, 3.0], dtype=dtype)
         return [(tied, torch.tensor([2, 0, 4, 1])), (make(7, 2, dtype=dtype), torch.tensor([7], dtype=torch.int32))]
 
+    def histogram(x: torch.Tensor, w: torch.Tensor) -> Any:
+        edges = torch.tensor([-1.5, 0.0, 0.0, 1.5], device=x.device)
+        return (
+            torch.histogram(x, 7),
+            torch.histogram(x, 3, range=(-1, 1), weight=w, density=True),
+            torch.histogram(x, edges),
+        )
+
+    def histogramdd(x: torch.Tensor) -> Any:
+        return torch.histogramdd(x, [3, 4]), torch.histogramdd(x, [2, 3], range=[-1, 1, 0, 0], density=True)
+
     offsets = torch.tensor([[0, 2, 2, 7], [0, 1, 6, 7]])
     return [
         Op("segment_reduce", lambda x, n: every(x, lengths=n), samples, (torch.float32, torch.bfloat16), programs="none"),
+        Op("histogram", histogram, fixed(lambda: (make(9, 5), make(9, 5, low=0))), gradient=False, programs="none"),
+        Op("histogramdd", histogramdd, fixed(lambda: (make(5, 9, 2),)), gradient=False, programs="none"),
         Op("segment_reduce_offsets", lambda x, n: every(x, offsets=n, axis=1), fixed(lambda: (make(2, 7, 3), offsets)), programs="none"),
     ]  # fmt: skip
 
@@ -277,5 +290,5 @@ ORDER_OPS: list[Op] = [
     *_places_by_number(),
     *_scatters_of_many(),
     *_embeddings(),
-    *_segments(),
+    *_segments_and_bins(),
 ]

@@ -19,6 +19,11 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "negative segment": segments(-2, 4),
     "short segments": segments(1),
     "axis of segments": lambda x: torch.segment_reduce(x, "max", lengths=x[0].long(), axis=1),
+    "histogram without range": lambda x: torch.histogram(x / 0, 3),
+    "histogram of no bins": lambda x: torch.histogram(x, 0),
+    "histogramdd without range": lambda x: torch.histogramdd(x / 0, [2, 2, 2]),
+    "lstsq shape": lambda x: torch.linalg.lstsq(x.T, x, driver="gelss"),
+    "lstsq driver": lambda x: torch.linalg.lstsq(x, x, driver="qr"),
 }
 
 

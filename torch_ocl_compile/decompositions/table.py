@@ -20,6 +20,8 @@ import torch_ocl_compile.fx.ops  # noqa: F401
 from torch_ocl_compile.decompositions.chunked_loss import CHUNKED_LOSS_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.composite import COMPOSITE_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.fractional import FRACTIONAL_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.histogram import HISTOGRAM_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.least_squares import LEAST_SQUARES_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.linalg import LINALG_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.matrix_exp import MATRIX_EXP_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS
@@ -166,6 +168,8 @@ OVERRIDES: dict[Any, Callable[..., Any]] = {
     **CHUNKED_LOSS_DECOMPOSITIONS,
     **COMPOSITE_DECOMPOSITIONS,
     **FRACTIONAL_DECOMPOSITIONS,
+    **HISTOGRAM_DECOMPOSITIONS,
+    **LEAST_SQUARES_DECOMPOSITIONS,
     **LINALG_DECOMPOSITIONS,
     **MATRIX_EXP_DECOMPOSITIONS,
     **NN_DECOMPOSITIONS,
