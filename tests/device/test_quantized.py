@@ -141,3 +141,52 @@ def test_ops_of_quantised_products(ocl_device: str, rows: int) -> None:
     a[0], b[:, 0] = -128, -128
     assert torch.equal(torch._int_mm(a.to(ocl_device), b.to(ocl_device)).cpu(), (a.long() @ b.long()).int())
     assert dict(torch.ocl.fallback_counts()) == before
+
+
+def fake_quantised(x: Tensor, scale: Tensor, zero: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        torch.fake_quantize_per_tensor_affine(x, 0.125, 3, -128, 127),
+        torch.fake_quantize_per_tensor_affine(x, scale[0], zero[0], 0, 255),
+        torch.fake_quantize_per_channel_affine(x, scale, zero, 1, -128, 127),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_fake_quantisation(ocl_device: str, dtype: torch.dtype) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    x, scale, zero = torch.randn(16, 8) * 9, torch.rand(8) * 0.1 + 0.01, torch.arange(-4, 4, dtype=torch.int32)
+    x = torch.cat([x, torch.full((1, 8), float("nan"))]).to(dtype)
+    before = dict(torch.ocl.fallback_counts())
+
+    def run(function: Callable[..., Any], device: str) -> list[Tensor]:
+        leaf = x.to(device, copy=True).requires_grad_()
+        results = function(leaf, scale.to(device), zero.to(device))
+        sum(((i + 1) * r).sum() for i, r in enumerate(results)).backward()
+        assert leaf.grad is not None
+        return [r.detach().cpu() for r in (*results, leaf.grad)]
+
+    expected = run(fake_quantised, "cpu")
+    for function in (fake_quantised, torch.compile(fake_quantised, backend="ocl", dynamic=False)):
+        for got, wanted in zip(run(function, ocl_device), expected, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-6)
+    assert dict(torch.ocl.fallback_counts()) == before
+
+
+def test_dynamic_quantisation(ocl_device: str) -> None:
+    """Activations are quantised by row, weights by column: one launch for the row, one for the product with both scales."""
+    torch._dynamo.reset()
+    w, scale = weights(int8_weight)
+
+    def linear(x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+        step = x.abs().amax(1, keepdim=True) / 127
+        q = (x / step).round().clamp(-128, 127).to(torch.int8)
+        return torch._int_mm(q, w.t()).to(x.dtype) * step * scale
+
+    x = torch.randn(2, K)
+    arguments = [t.to(ocl_device) for t in (x, w, scale)]
+    with torch.no_grad():
+        kernels = [k for g in torch_ocl_compile.explain(linear, *arguments).graphs for k in g.kernels]
+        got = torch.compile(linear, backend="ocl", dynamic=False, options={"fallback": "error"})(*arguments)
+    torch.testing.assert_close(got.cpu(), linear(x, w, scale), rtol=1e-5, atol=1e-4)
+    assert len(kernels) == 2, [(k.kind, k.origin) for k in kernels]
