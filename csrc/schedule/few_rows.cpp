@@ -22,9 +22,14 @@ using ir::Op;
 using ir::OpCode;
 
 constexpr int64_t kMostRows = 8;
-constexpr int64_t kMostPacked = 8;    // Most elements that are packed in one: int4 in an int32.
+constexpr int64_t kMostPacked = 8;  // Most elements that are packed in one: int4 in an int32.
+// A matrix that is not packed: the most rows, and the least bytes of the matrix, for which rows are read one by one.
+constexpr int64_t kMostPlainRows = 4;
+constexpr double kLeastPlainBytes = 1 << 20;
 constexpr double kFewerBytes = 0.75;  // A matrix is packed if it is read from at most this part of its bytes.
-constexpr size_t kMostOps = 200;      // Most ops of a sum before its elements are read together.
+constexpr int64_t kParts = 4,
+                  kPartedDepth = 256;  // Parts of a row whose elements are not packed, and the depth that they divide.
+constexpr size_t kMostOps = 200;       // Most ops of a sum before its elements are read together.
 
 bool is_packed(DType dtype) { return ir::is_integral(dtype, false) || ir::is_f8(dtype); }
 
@@ -56,7 +61,8 @@ void keep_unrounded(Node& node) {
 
 class Expander {
  public:
-  explicit Expander(Graph& graph) : graph_(graph), writers_(graph.buffers.size()), visible_(visible_buffers(graph)) {
+  Expander(Graph& graph, bool is_cpu)
+      : graph_(graph), is_cpu_(is_cpu), writers_(graph.buffers.size()), visible_(visible_buffers(graph)) {
     for (NodeId i = 0; i < static_cast<NodeId>(graph.nodes.size()); ++i)
       for (const BufferId buffer : ir::writes(graph.nodes[i])) writers_[buffer].push_back(i);
   }
@@ -67,8 +73,8 @@ class Expander {
     if (node.kind != NodeKind::kContract || !node.sizes[0].is_const(1)) return false;
     for (const int matrix : {1, 0}) {
       const IndexExpr& rows = node.sizes[matrix == 1 ? 1 : 2];
-      if (!rows.is_const() || rows.constant() > kMostRows || rows.constant() < 1 || !reads_packed(id, node.operands[matrix]))
-        continue;
+      if (!rows.is_const() || rows.constant() > kMostRows || rows.constant() < 1) continue;
+      if (!reads_packed(id, node.operands[matrix]) && !reads_rows(node, matrix, rows.constant())) continue;
       id_ = id;
       matrix_ = matrix;
       vectors_ = add_buffer(graph_.buffers[node.operands[1 - matrix].buffer].dtype, {rows, node.reduce_sizes[0]});
@@ -112,6 +118,20 @@ class Expander {
     const double whole = typical_product(graph_, view.sizes) * size_bytes(graph_.buffers[view.buffer].dtype);
     return std::any_of(found.begin(), found.end(), [&](BufferId b) { return is_packed(graph_.buffers[b].dtype); }) &&
            bytes <= kFewerBytes * whole;
+  }
+
+  /// True if a GPU reads the matrix faster row by row than in tiles, of which a few rows would fill a small part.
+  bool reads_rows(const Node& node, int matrix, int64_t rows) const {
+    const ir::View& view = node.operands[matrix];
+    const ir::Buffer& buffer = graph_.buffers[view.buffer];
+    if (is_cpu_ || rows > kMostPlainRows || buffer.role != ir::BufferRole::kInput || !buffer.strides) return false;
+    if (!is_floating(buffer.dtype) || !node.reduce_sizes[0].is_const() || node.reduce_sizes[0].constant() % kPartedDepth != 0)
+      return false;
+    if (typical_product(graph_, view.sizes) * size_bytes(buffer.dtype) < kLeastPlainBytes) return false;
+    ir::Ranges ranges = graph_.ranges();
+    for (int d = 0; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
+    const auto along = affine_in(linear_offset(buffer, view.coords, ranges), {ir::SymbolKind::kLoop, matrix == 1 ? 1 : 2});
+    return along && along->coefficient.is_const(1);
   }
 
   int push(Node& node, Op op) const {
@@ -230,6 +250,9 @@ class Expander {
         if (d > 1 && d <= kMostPacked && depth % d == 0) return {d, d, 1};
     for (const int64_t d : of_choices)
       if (d > 1 && depth % d == 0 && depth / d > 1 && depth / d <= kMostPacked) return {depth / d, 1, d};
+    // Elements of different parts of the row: a multiply-add for each, and one sum for all. CPUs read a row faster from one
+    // place.
+    if (!is_cpu_ && depth % kPartedDepth == 0) return {kParts, 1, depth / kParts};
     return {};
   }
 
@@ -247,6 +270,7 @@ class Expander {
   Node vectors_apart(const Packing& found) {
     ir::Shape& sizes = graph_.buffers[vectors_].sizes;
     sizes = {sizes[0], found.count, floordiv(sizes[1], found.count)};
+    graph_.buffers[vectors_].strides = ir::contiguous_strides(sizes);
     Node node;
     node.origin = graph_.nodes[id_].origin;
     node.sizes = sizes;
@@ -284,8 +308,12 @@ class Expander {
           op.index = of_vector(op.index[0], op.index[1], ranges);
         }
       }
-      const DType type = node.body.ops[value].dtype;
-      sum = sum == ir::kNone ? value : push(node, {ir::op_code("add"), type, {sum, value}, {}, ir::kNone, {}});
+      Op& product = node.body.ops[value];
+      if (sum != ir::kNone) {
+        product.code = ir::op_code("fma");
+        product.args.push_back(sum);
+      }
+      sum = value;
     }
     node.reduced = {sum};
     tidy(node);
@@ -307,6 +335,7 @@ class Expander {
   }
 
   Graph& graph_;
+  const bool is_cpu_;
   std::vector<std::vector<NodeId>> writers_;
   std::vector<bool> visible_;
   // The product that is expanded, the operand with the packed matrix, and a buffer for the other operand.
@@ -327,9 +356,9 @@ bool unpacks(const Graph& graph, const Node& node) {
          bytes_read(graph, node) <= kFewerBytes * typical_bytes(graph, node.stores[0].buffer);
 }
 
-void few_rows(Schedule& schedule, const Caps&) {
+void few_rows(Schedule& schedule, const Caps& caps) {
   Graph& graph = schedule.graph;
-  Expander expander(graph);
+  Expander expander(graph, caps.is_cpu);
   std::vector<Node> nodes;
   for (NodeId i = 0; i < static_cast<NodeId>(graph.nodes.size()); ++i)
     if (!expander.expand(i, nodes)) nodes.push_back(graph.nodes[i]);

@@ -9,6 +9,9 @@ namespace ocl::schedule {
 /// (int8, two int4 in a byte, 8-bit floats), the product becomes a sum along the depth for each row, and their bodies become
 /// part of it. So the matrix is read as it is stored, once for all rows, and is never stored unpacked.
 ///
+/// On a GPU, a product with up to four rows and a large matrix whose rows are contiguous becomes such sums, too: a tile of a
+/// matrix product kernel would be mostly empty.
+///
 /// Several elements that are packed in one are read together: the sum over k becomes a sum over k // 2 of two products.
 void few_rows(Schedule& schedule, const Caps& caps);
 

@@ -107,9 +107,14 @@ class GroupLoops {
     const Symbol innermost{row ? SymbolKind::kReduce : SymbolKind::kLoop, static_cast<int>(sizes.size()) - 1};
     const ir::Ranges ranges = graph_.ranges();
     if (!caps.is_cpu) {
-      // If all elements are small, a vector has 16 bytes.
+      // If all elements are small, a vector has 16 bytes. In rows, loads of four elements are wide enough unless some have one
+      // byte.
       const bool pointwise = group_.strategy == LoopStrategy::kPointwise;
-      const bool small = pointwise && std::ranges::all_of(accesses_, [&](const AccessStrides& access) {
+      const bool bytes = row && std::ranges::any_of(accesses_, [&](const AccessStrides& access) {
+                           const auto& stride = access.strides[position(innermost.kind, innermost.index)];
+                           return access.element_bytes == 1 && stride && stride->is_const(1);
+                         });
+      const bool small = (pointwise || bytes) && std::ranges::all_of(accesses_, [&](const AccessStrides& access) {
                            const auto& stride = access.strides[position(innermost.kind, innermost.index)];
                            return access.element_bytes <= 2 || (stride && stride->is_const(0));
                          });

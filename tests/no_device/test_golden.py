@@ -43,6 +43,12 @@ def columns_of_rows(x: torch.Tensor, rows: torch.Tensor) -> Any:
     return x[rows][:, 3:] * 2
 
 
+def packed_weight(x: torch.Tensor, packed: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    q = torch.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
+    weight = (q.to(x.dtype) - 8).reshape(len(packed), -1, 128) * scale[..., None]
+    return F.linear(x, weight.reshape(len(packed), -1))
+
+
 def zeros(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
     return [torch.zeros(s) for s in shapes]
 
@@ -54,6 +60,11 @@ GOLDENS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], tuple[str, ...]
     "linear_bias_relu": (linear, zeros((32, 100), (64, 100), (64,)), ("cpu16", "gpu")),
     "fourier": (spectrum, zeros((3, 60)), ("cpu16", "gpu")),
     "gather": (columns_of_rows, [*zeros((9, 5)), torch.zeros(4, dtype=torch.int64)], ("cpu16", "gpu")),
+    "packed_weight": (
+        packed_weight,
+        [*zeros((1, 256)), torch.zeros(32, 128, dtype=torch.uint8), *zeros((32, 2))],
+        ("cpu16", "gpu"),
+    ),
     "batch": (independent_updates, zeros((100,), (7, 3), (1000,)), ("cpu16", "gpu")),
 }
 

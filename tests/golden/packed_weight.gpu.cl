@@ -1,0 +1,124 @@
+// pointwise, groups 1 x 1 x 1, local [256, 1, 1]
+#pragma OPENCL FP_CONTRACT OFF
+//@kernel
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void pointwise_5e7f9ec54f47(
+    __global const float* in0, const ulong in0_offset,
+    __global float* out0, const ulong out0_offset) {
+  in0 += in0_offset;
+  out0 += out0_offset;
+  for (int at = get_global_id(0); at < 256; at += get_global_size(0)) {
+    const int i1 = (at % 128);
+    const int i0 = (at / 128);
+    const float v0 = in0[i0 + i1 * 2];
+    out0[i0 * 128 + i1] = v0;
+  }
+}
+
+// reduction, groups 4 x 1 x 1, local [256, 1, 1]
+#pragma OPENCL FP_CONTRACT OFF
+#define OCL_INLINE static inline
+
+OCL_INLINE uchar4 op_shr_u8x4(uchar4 a, uchar4 b) {
+  const uchar4 width = (uchar4)(sizeof(a) / 4 * 8);
+  const uchar4 out = a < (uchar4)(0) ? (uchar4)(-1) : (uchar4)(0);
+  return ((b < (uchar4)(0)) | (b >= width)) ? out : (uchar4)(a >> (b & (uchar4)(width - (uchar4)(1))));
+}
+
+OCL_INLINE uchar op_shr_u8(uchar a, uchar b) {
+  const uchar width = (uchar)(sizeof(a) / 1 * 8);
+  const uchar out = a < (uchar)(0) ? (uchar)(-1) : (uchar)(0);
+  return ((b < (uchar)(0)) | (b >= width)) ? out : (uchar)(a >> (b & (uchar)(width - (uchar)(1))));
+}
+
+//@kernel
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void sum_cb6a96e5d59e(
+    __global const float* in0, const ulong in0_offset,
+    __global const float* in1, const ulong in1_offset,
+    __global const uchar* in2, const ulong in2_offset,
+    __global float* out0, const ulong out0_offset) {
+  __local float shared_f32_0[256];
+  in0 += in0_offset;
+  in1 += in1_offset;
+  in2 += in2_offset;
+  out0 += out0_offset;
+  const int item = get_local_id(0);
+  const int lane = item % 32;
+  const int row = (int)get_group_id(0) * 8 + item / 32;
+  const int i0 = row;
+  if (((in0_offset | in1_offset | in2_offset | out0_offset) & 3) == 0) {
+    const int first0 = lane * 4;
+    const float4 v0 = *(__global const float4*)(in0 + first0 + 128);
+    const float v1 = in1[i0 * 2 + first0 / 64];
+    const uchar4 v2 = *(__global const uchar4*)(in2 + i0 * 128 + first0);
+    const uchar4 v3 = op_shr_u8x4(v2, (uchar4)(4));
+    const float4 v4 = convert_float4(v3);
+    const float4 v5 = v4 - (float4)(8.0f);
+    const float4 v6 = (float4)(v1) * v5;
+    const float4 v7 = *(__global const float4*)(in0 + first0);
+    const uchar4 v8 = v2 & (uchar4)(15);
+    const float4 v9 = convert_float4(v8);
+    const float4 v10 = v9 - (float4)(8.0f);
+    const float4 v11 = v10 * (float4)(v1);
+    const float4 v12 = v7 * v11;
+    const float4 v13 = fma(v0, v6, v12);
+    float4 a0 = (float4)(0);
+    a0 = a0 + v13;
+    float2 a1 = a0.lo + a0.hi;
+    float a2 = a1.s0 + a1.s1;
+    shared_f32_0[item] = a2;
+    barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place
+    if (lane < 4) {
+      a2 = a2 + shared_f32_0[item + 4];
+      a2 = a2 + shared_f32_0[item + 8];
+      a2 = a2 + shared_f32_0[item + 12];
+      a2 = a2 + shared_f32_0[item + 16];
+      a2 = a2 + shared_f32_0[item + 20];
+      a2 = a2 + shared_f32_0[item + 24];
+      a2 = a2 + shared_f32_0[item + 28];
+      shared_f32_0[item] = a2;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it
+    a2 = shared_f32_0[(item & -32) + 0];
+    a2 = a2 + shared_f32_0[(item & -32) + 1];
+    a2 = a2 + shared_f32_0[(item & -32) + 2];
+    a2 = a2 + shared_f32_0[(item & -32) + 3];
+    if (lane == 0) {
+      out0[i0] = a2;
+    }
+  } else {
+    float a3 = 0;
+    for (int r0 = lane; r0 < 128; r0 += 32) {
+      const float v14 = in0[r0 + 128];
+      const float v15 = in1[i0 * 2 + r0 / 64];
+      const uchar v16 = in2[i0 * 128 + r0];
+      const uchar v17 = (uchar)op_shr_u8(v16, 4);
+      const float v18 = (float)v17;
+      const float v19 = v18 - 8.0f;
+      const float v20 = v15 * v19;
+      const float v21 = in0[r0];
+      const uchar v22 = (uchar)(v16 & 15);
+      const float v23 = (float)v22;
+      const float v24 = v23 - 8.0f;
+      const float v25 = v24 * v15;
+      const float v26 = v21 * v25;
+      const float v27 = fma(v14, v20, v26);
+      a3 = a3 + v27;
+    }
+    shared_f32_0[item] = a3;
+    barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place
+    for (int step = 16; step > 0; step /= 2) {
+      if (lane < step) {
+        a3 = a3 + shared_f32_0[item + step];
+        shared_f32_0[item] = a3;
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it
+    }
+    a3 = shared_f32_0[(item & -32)];
+    barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again
+    if (lane == 0) {
+      out0[i0] = a3;
+    }
+  }
+}
