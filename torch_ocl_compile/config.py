@@ -132,7 +132,7 @@ option(
 option(
     "enqueue_threads",
     str,
-    "never",
+    "auto",
     "Whether a thread enqueues the launches of compiled graphs while Python goes on. auto: on devices that do not compute on the "
     "host's cores, for graphs with more than a few launches. An error of such a launch is raised by the next call that uses the stream.",
     choices=("auto", "never", "always"),
@@ -204,10 +204,9 @@ option(
 option(
     "nccl",
     str,
-    "0",
+    "auto",
     "Whether process groups communicate with NCCL. 0: never. 1: where every rank has an NVIDIA device of its own, and in groups of "
-    "one rank, with a warning where that is not possible. auto: the same without a word, and not with one rank. "
-    "DistributedDataParallel does not work with it yet on two GPUs.",
+    "one rank, with a warning where that is not possible. auto: the same without a word, and not with one rank.",
     choices=("0", "1", "auto"),
 )
 option(

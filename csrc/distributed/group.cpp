@@ -136,7 +136,7 @@ Group::WorkPtr Group::submit(Call call) {
     job->has_source = call.type == c10d::OpType::RECVANYSOURCE;
     job->work = c10::make_intrusive<GroupWork>(rank_, call.type, call.title, ++number_, job->device,
                                                inputs_of(call.tensors, call.outputs), std::move(call.outputs), call.host_waits);
-    if (size_ == 1 && !nccl && call.alone)
+    if (size_ == 1 && call.alone)
       complete_alone(*job, *call.alone);
     else if (nccl && coalescing_)
       coalesced_jobs_.push_back(job);

@@ -20,7 +20,7 @@ struct KernelNames {
 };
 
 std::atomic<void (*)(Queue&)> g_observer{nullptr};
-std::atomic<EnqueueThreads> g_threads{EnqueueThreads::kNever};
+std::atomic<EnqueueThreads> g_threads{EnqueueThreads::kAuto};
 
 KernelNames& names() {
   static auto* names = new KernelNames;

@@ -47,6 +47,15 @@ def check_ddp_computes_what_the_bare_model_does(me):
         assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
+def check_the_graph_is_whole(me):
+    """Nothing is communicated, so DDP's buckets cut no graph."""
+    counter = torch._dynamo.testing.CompileCounterWithBackend("ocl")
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 500
+    model = DistributedDataParallel(Network().to(me.device), bucket_cap_mb=0.001)
+    torch.compile(model, backend=counter)(torch.randn(4, 3, 8, 8).to(me.device))
+    assert counter.frame_count == 1
+
+
 def check_the_host_does_not_wait(me):
     """A collective of a group with one rank is done when the work before it is: nothing waits, on host or device."""
     x = torch.ones(1000, 1000, device=me.device)

@@ -107,6 +107,18 @@ def check_compiled_ddp(me):
     compare(me, Gpt, lambda model: torch.compile(DistributedDataParallel(model, bucket_cap_mb=0.001), backend="ocl"))
 
 
+def check_buffers_are_those_of_the_first_rank(me):
+    """They are sent as one buffer, in any dtype, shape and layout, and the tensors keep their layouts."""
+    made = [torch.full((), 5), torch.arange(6.0).view(2, 3).t(), torch.tensor([True, False, True]), torch.zeros(0)]
+    made += [torch.arange(7, dtype=torch.float16), torch.arange(5, dtype=torch.int8), torch.randn(40, 30)]
+    first = [x if x.dtype == torch.bool else x + 1 for x in made]
+    here = [(x if me.rank == 0 else torch.zeros_like(x)).to(me.device) for x in first]
+    for buffer_bytes in (1 << 20, 16):
+        dist._broadcast_coalesced(dist.group.WORLD, here, buffer_bytes, 0)
+        for x, y in zip(here, first, strict=True):
+            assert torch.equal(x.cpu(), y) and x.stride() == y.stride()
+
+
 def sharded(model):
     mesh = init_device_mesh("ocl", (dist.get_world_size(),))
     for part in model.children():

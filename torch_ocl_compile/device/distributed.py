@@ -23,6 +23,7 @@ from torch_ocl_compile.errors import OclError
 BACKEND = "ocl"
 
 _numbers = itertools.count()
+_transports: dict[str, str] = {}  # of the latest group of each name
 _logger = logging.getLogger(__name__)
 
 
@@ -107,7 +108,8 @@ def _create(options: Any, _: Any) -> Any:
             nccl=str(config.get("nccl")),
             nccl_files=nccl_files(),
         )
-        _say_transport(_C.distributed.transport(name), options)
+        _transports[str(options.group_id)] = _C.distributed.transport(name)
+        _say_transport(_transports[str(options.group_id)], options)
     finally:
         made._unregister_process_group(name)
     return host._get_backend(torch.device("ocl"))
@@ -125,6 +127,11 @@ def _say_transport(transport: str, options: Any) -> None:
             options.group_size,
             transport,
         )
+
+
+def group_uses_nccl(group: Any) -> bool:
+    """True if ocl tensors of a torch.distributed.ProcessGroup travel by NCCL."""
+    return _transports.get(group.group_name, "").startswith("NCCL")
 
 
 def transport_of(index: int) -> str:

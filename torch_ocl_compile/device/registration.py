@@ -70,6 +70,7 @@ def register() -> None:
     _C.set_before_first_use(adapt_torch)
     _when_imported("torch_ocl_compile.compile.backend", lambda _: adapt_torch())
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
+    _when_imported("torch._dynamo.backends.distributed", _keep_ddp_graphs_whole)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
     _when_imported("torch._dynamo.variables.optimizer", _register_optimizers)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
@@ -185,8 +186,10 @@ def _register_fake_rules(module: ModuleType) -> None:
 
 def _register_process_group(module: ModuleType) -> None:
     from torch_ocl_compile.device.distributed import register_with
+    from torch_ocl_compile.device.distributed_data_parallel import broadcast_together
 
     register_with(module)
+    broadcast_together(sys.modules["torch.distributed"])
 
 
 def _refuse_other_processes(module: ModuleType) -> None:
@@ -205,6 +208,12 @@ def _register_data_parallel(module: ModuleType) -> None:
     from torch_ocl_compile.device.data_parallel import register_with
 
     register_with(module)
+
+
+def _keep_ddp_graphs_whole(module: ModuleType) -> None:
+    from torch_ocl_compile.device.distributed_data_parallel import keep_graphs_whole
+
+    keep_graphs_whole(module)
 
 
 def _register_accelerate(module: ModuleType) -> None:
