@@ -15,8 +15,9 @@ namespace ocl::schedule {
 /// Several elements that are packed in one are read together: the sum over k becomes a sum over k // 2 of two products.
 void few_rows(Schedule& schedule, const Caps& caps);
 
-/// True for a Map that unpacks: it computes floating point from fewer bytes of integers or 8-bit floats. Its result is not kept
-/// between calls, although it depends on parameters alone: weights are packed to save memory.
+/// True for a Map that unpacks: it computes floating point from fewer bytes of integers or 8-bit floats, and takes none of them
+/// as an index. Its result is not kept between calls, although it depends on parameters alone: weights are packed to save
+/// memory.
 bool unpacks(const ir::Graph& graph, const ir::Node& node);
 
 }  // namespace ocl::schedule
