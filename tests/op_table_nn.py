@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -35,17 +34,13 @@ def on(f: Callable[..., Any], *args: Any, **settings: Any) -> Callable[..., Any]
     return lambda *tensors: f(*tensors, *args, **settings)
 
 
-# ctc_loss has no kernel: it sums over alignments, and runs as a fallback.
-EAGER = re.compile(r"ctc_loss")
-
-
 def row(name: str, call: Callable[..., Any], *samples: Callable[[], Sample], half: bool = False, **settings: Any) -> Op:
     return Op(
         name,
         call,
         typed(*samples),
         HALF if half else FLOAT,
-        **{**LOOSE, "fallback": bool(EAGER.match(name)), **settings},
+        **{**LOOSE, **settings},
     )
 
 
@@ -300,6 +295,9 @@ def _losses() -> list[Op]:
     weights = lambda: make(10, low=0.1)  # noqa: E731
     soft = lambda: make(5, 10).softmax(1)  # noqa: E731
 
+    def on_lengths(logits: Any, targets: Any, *lengths: Any) -> Any:
+        return [F.ctc_loss(logits.log_softmax(2), targets, *lengths, 5, "sum", z) for z in (False, True)]
+
     def ctc(logits: Any, targets: Any) -> Any:
         lengths = torch.full((3,), 12, dtype=torch.long), torch.tensor([3, 4, 2])
         return F.ctc_loss(logits.log_softmax(2), targets, *lengths)
@@ -343,6 +341,7 @@ def _losses() -> list[Op]:
         row("smooth_l1_beta_zero", on(F.smooth_l1_loss, beta=0.0), lambda: (x(), y())),
         row("mse_weighted", lambda a, b, w: F.mse_loss(a, b, weight=w), lambda: (x(), y(), p()), constants=(2,)),
         row("ctc_loss", ctc, lambda: (make(12, 3, 6), labels(3, 4, classes=5) + 1)),
+        row("ctc_loss_impossible", on_lengths, lambda: (make(9, 4, 6), labels(4, 5, classes=5), torch.tensor([9, 2, 0, 7]), torch.tensor([5, 5, 0, 0])), programs="none"),
     ]  # fmt: skip
     for reduction in ("sum", "none"):
         for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss"):  # fmt: skip

@@ -12,6 +12,12 @@ def segments(*lengths: int) -> Callable[[torch.Tensor], Any]:
     return lambda x: torch.segment_reduce(x, "max", lengths=torch.tensor(lengths, device=x.device))
 
 
+def ctc(x: torch.Tensor, times: tuple[int, ...], lengths: tuple[int, ...]) -> torch.Tensor:
+    """Returns the loss of two sequences of two steps."""
+    targets = torch.ones(2, 2, dtype=torch.long, device=x.device)
+    return torch.nn.functional.ctc_loss(x[:, None].expand(2, 2, 3).log_softmax(2), targets, times, lengths)
+
+
 CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "cholesky": lambda x: torch.cholesky(-x @ x.mT),
     "cholesky of a batch": lambda x: torch.cholesky(torch.stack([x @ x.mT + 9, -x @ x.mT])),
@@ -22,6 +28,9 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "histogram without range": lambda x: torch.histogram(x / 0, 3),
     "histogram of no bins": lambda x: torch.histogram(x, 0),
     "histogramdd without range": lambda x: torch.histogramdd(x / 0, [2, 2, 2]),
+    "ctc_loss of long targets": lambda x: ctc(x, (1, 3), (1, 1)),
+    "ctc_loss of long sequences": lambda x: ctc(x, (3, 1), (1, 1)),
+    "ctc_loss of other lengths": lambda x: ctc(x, (1,), (1, 1)),
     "lstsq shape": lambda x: torch.linalg.lstsq(x.T, x, driver="gelss"),
     "lstsq driver": lambda x: torch.linalg.lstsq(x, x, driver="qr"),
 }

@@ -19,6 +19,7 @@ import torch_ocl_compile.decompositions.resampling
 import torch_ocl_compile.fx.ops  # noqa: F401
 from torch_ocl_compile.decompositions.chunked_loss import CHUNKED_LOSS_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.composite import COMPOSITE_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.fake_quantize import FAKE_QUANTIZE_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.fractional import FRACTIONAL_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.histogram import HISTOGRAM_DECOMPOSITIONS
@@ -168,6 +169,7 @@ OVERRIDES: dict[Any, Callable[..., Any]] = {
     aten.max_pool3d_with_indices.default: _pool_by_offsets(3),
     **CHUNKED_LOSS_DECOMPOSITIONS,
     **COMPOSITE_DECOMPOSITIONS,
+    **CTC_DECOMPOSITIONS,
     **FAKE_QUANTIZE_DECOMPOSITIONS,
     **FRACTIONAL_DECOMPOSITIONS,
     **HISTOGRAM_DECOMPOSITIONS,

@@ -13,7 +13,7 @@ it a fake or meta function). Where the rules for ocl differ:
   elements. On ocl, the result has memory for each element.
 - New tensors like another one, and `fill`: torch's rule gives dimensions of one element other strides than the eager op.
   A later op may then take the tensor for channels-last. On ocl, they have the strides of the other tensor.
-- Histograms and least squares have no rule in torch.
+- Histograms, least squares and the loss of CTC have no rule in torch.
 - Norms: in torch 2.11, torch's rule keeps dimensions of size 1 that are counted from the end. On ocl, they are removed.
 """
 
@@ -28,6 +28,7 @@ import torch
 from torch import _prims_common
 from torch._prims_common import suggest_memory_format
 
+from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.histogram import HISTOGRAM_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.least_squares import LEAST_SQUARES_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.result_layouts import elementwise_strides
@@ -74,8 +75,11 @@ def register(fake_impls: ModuleType) -> None:
         traced_as(fake_impls, op, functools.partial(scatter, op))
     for op in LIKE:
         traced_as(fake_impls, op, functools.partial(like, op))
-    for op, formula in (HISTOGRAM_DECOMPOSITIONS | LEAST_SQUARES_DECOMPOSITIONS).items():
-        traced_as(fake_impls, op, formula)
+    for op, formula in (CTC_DECOMPOSITIONS | HISTOGRAM_DECOMPOSITIONS | LEAST_SQUARES_DECOMPOSITIONS).items():
+        if (
+            op is not aten._ctc_loss.default
+        ):  # Its caller makes a tensor of its lengths, which has no data when it is traced.
+            traced_as(fake_impls, op, formula)
     traced_as(fake_impls, aten.linalg_vector_norm.default, vector_norm)
     traced_as(fake_impls, aten.ldexp.Tensor, ldexp)
     traced_as(fake_impls, aten.pow.Tensor_Scalar, power)

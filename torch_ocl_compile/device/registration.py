@@ -20,6 +20,7 @@ import torch
 from torch_ocl_compile.errors import ConfigError
 
 _registered = False
+_ATEN = torch.library.Library("aten", "IMPL")
 
 
 def wanted() -> bool:
@@ -67,6 +68,7 @@ def register() -> None:
     )
     _C.register_profilers()
     _print_from_the_cpu()
+    _register_ctc_loss()
     _C.set_before_first_use(adapt_torch)
     _when_imported("torch_ocl_compile.compile.backend", lambda _: adapt_torch())
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
@@ -95,6 +97,20 @@ def adapt_torch() -> None:
     fx_flag.install()
     # The fast paths of nn.TransformerEncoder and MultiheadAttention use an op that only CUDA and the CPU have.
     torch.backends.mha.set_fastpath_enabled(False)
+
+
+def _register_ctc_loss() -> None:
+    """Registers the ops of ctc_loss outside of compiled functions. Their formulas are imported by the first call."""
+
+    def run(name: str, *args: Any) -> Any:
+        from torch_ocl_compile.eager import ctc
+
+        return ctc.run(name, *args)
+
+    for packet in ("_ctc_loss", "_ctc_loss_backward"):
+        for overload in ("default", "Tensor"):
+            name = packet if overload == "default" else f"{packet}.{overload}"
+            _ATEN.impl(name, partial(run, f"{packet}.{overload}"), "PrivateUse1")
 
 
 def _run_eager_ops(how: str) -> None:
