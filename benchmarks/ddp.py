@@ -40,6 +40,7 @@ SIDES: dict[str, tuple[str, str | None, str]] = {
     "cpu": ("cpu", None, "eager"),
     "cpu-inductor": ("cpu", "inductor", "inductor"),
 }
+PRECISIONS = {"fp32": "highest", "bf16": "bf16"}  # their names in result files
 COMMUNICATION = {"ocl": "cpu:gloo,ocl:ocl", "cuda": "cpu:gloo,cuda:nccl", "cpu": "gloo"}
 
 
@@ -174,8 +175,7 @@ def rank(given: argparse.Namespace) -> None:
     if dist.get_rank() == 0:
         from side import settings_in_effect
 
-        precision = "bf16" if given.precision == "bf16" else "highest"
-        settings = settings_in_effect(SIDES[given.side][2], trainer.device, precision)
+        settings = settings_in_effect(SIDES[given.side][2], trainer.device, PRECISIONS[given.precision])
         items = dist.get_world_size() * given.batch * (trainer.x.shape[1] if given.name == "gpt2" else 1)
         print("row " + json.dumps(row | {"items": items / row["ms"] * 1e3, "settings": settings}), flush=True)
     say("end")
@@ -219,7 +219,8 @@ def started(
         report_failure(run, output, given.logs)
         return None
     found: dict[str, Any] = json.loads(lines[0][4:])
-    return {"side": side, "model": name, "precision": precision, "batch": batch, "how": how, "ranks": ranks, **found}
+    row = {"side": side, "model": name, "precision": PRECISIONS[precision], "batch": batch, "how": how, "ranks": ranks}
+    return row | found
 
 
 def compare(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
