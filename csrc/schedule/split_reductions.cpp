@@ -62,8 +62,11 @@ int main_load(const Graph& graph, const Node& node) {
 // Reductions, and final steps of split reductions, of up to these lengths stay in one lane, as in pooling.
 constexpr double kShort = 128, kShortFinal = 16;
 constexpr double kBytesPerGroup = 128 << 10;  // Bytes that one work-group reads in about the time of two launches.
-constexpr int64_t kTransferBytes = 32;        // Bytes that a GPU's caches pass on at once.
-constexpr int64_t kFullBytes = 4;             // Elements of this size are read alone in the time of smaller ones.
+// A work-group reads a row of up to this many bytes in less time than a second launch takes. A pass after the reduction, as in
+// a norm, then joins it.
+constexpr double kRowOfGroupBytes = 16 << 10;
+constexpr int64_t kTransferBytes = 32;  // Bytes that a GPU's caches pass on at once.
+constexpr int64_t kFullBytes = 4;       // Elements of this size are read alone in the time of smaller ones.
 
 }  // namespace
 
@@ -133,6 +136,7 @@ double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
     if (items >= (strategy == LoopStrategy::kRow ? 1 : 2) * caps.units || length * outer < 32768 || length < 1024) return 1;
     return std::min(std::ceil(4 * caps.units / items), length / 256);
   }
+  if (strategy == LoopStrategy::kRow && length * kFullBytes <= kRowOfGroupBytes) return 1;
   const double groups =
       strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (strategy == LoopStrategy::kColumn ? 32 : 128));
   if (groups >= 2 * caps.units || length < 1024 || enough_groups(strategy, outer, length, smallest_load(graph, node), caps))

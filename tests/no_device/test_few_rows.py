@@ -41,3 +41,10 @@ def test_large_plain_weight_on_a_gpu(rows: int) -> None:
     assert ("gemm" in kinds(seen, "gpu")) == (rows > 4) and "gemm" in kinds(seen, "cpu16")
     assert "gemm" in kinds(lowered(torch.mm, x, w), "gpu")  # Columns of w are not contiguous.
     assert "gemm" in kinds(lowered(lambda x, w: F.linear(x, w), x, w[:256].contiguous()), "gpu")  # Too small.
+
+
+def test_norm_of_one_row_is_one_launch() -> None:
+    seen = lowered(lambda x, w: F.rms_norm(x, (2048,), w), torch.randn(1, 2048), torch.randn(2048))
+    assert kinds(seen, "warpgroup") == ["reduction"]
+    long = lowered(lambda x: x.sum(-1), torch.randn(1, 8192))
+    assert kinds(long, "warpgroup") == ["reduction"] * 2
