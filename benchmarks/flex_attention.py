@@ -60,7 +60,10 @@ CASES: dict[str, tuple[Callable[[Captured], Mod] | None, Callable[[Captured], Mo
     "ALiBi": (alibi, None),
     "ALiBi, causal": (alibi, lambda x: lambda b, h, i, j: i >= j),
     "soft cap": (lambda x: lambda s, b, h, i, j: CAP * torch.tanh(s / CAP), None),
-    "soft cap, causal": (lambda x: lambda s, b, h, i, j: CAP * torch.tanh(s / CAP), lambda x: lambda b, h, i, j: i >= j),
+    "soft cap, causal": (
+        lambda x: lambda s, b, h, i, j: CAP * torch.tanh(s / CAP),
+        lambda x: lambda b, h, i, j: i >= j,
+    ),
 }
 
 

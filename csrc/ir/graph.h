@@ -149,24 +149,28 @@ enum class AttentionKind : uint8_t {
   kKeyValue,
 };
 
-/// s = scale * q k^T + mask, p = softmax(s) along lk, out = dropout(p) v. Head i of q uses head i / (h / g) of k and v.
+/// s = soft cap(scale * q k^T) + mask, p = softmax(s) along lk, out = dropout(p) v. Head i of q uses head i / (h / g) of k and v.
 ///
 /// sums[0] is the largest s of the row; sums[1] is the sum of exp(s - sums[0]). They are stored separately: if all of s
 /// is hugely negative, the logarithm of the sum would be lost when added to the maximum. A row whose keys are all
 /// masked has zeros.
 ///
-/// Two optional operands follow the operands of the kind. The mask [b, h, lq, lk] is bool (false: masked) or floating point
-/// (added to s). The random state is i64 [2] = (seed, offset) of Philox.
+/// Three optional operands follow the operands of the kind. The mask [b, h, lq, lk] is bool (false: masked) or floating point
+/// (added to s). The random state is i64 [2] = (seed, offset) of Philox. The blocks, bool [b, h, ceil(lq / kMaskBlock),
+/// ceil(lk / kMaskBlock)], are false where the mask hides all scores of a block, so that kernels may skip them.
 ///
 /// Element (b, h, i, j) of p is dropped if its random number is below `dropout`; the other elements are divided by 1 - dropout.
 /// The number is word j % 4 of philox(seed, offset, ((b * heads + h) * lq + i) * ceil(lk / 4) + j / 4), scaled to [0,
 /// 1).
+constexpr int kMaskBlock = 16;
 struct AttentionAttrs {
   AttentionKind kind = AttentionKind::kForward;
   double scale = 1;
   double dropout = 0;
+  double cap = 0;         // Soft cap: s becomes cap * tanh(s / cap) before the mask is added. 0: none.
   bool causal = false;    // Row i uses only columns j <= i.
   bool masked = false;    // The operands include a mask.
+  bool blocks = false;    // The operands include the blocks of the mask.
   bool nan_rows = false;  // A row whose keys are all masked gives nan instead of 0.
 };
 

@@ -299,8 +299,10 @@ class GraphParser {
         in.expect(label);
         *value = in.real();
       }
+      if (in.take("cap")) a.cap = in.real();
       a.causal = in.take("causal");
       a.masked = in.take("masked");
+      a.blocks = in.take("blocks");
       a.nan_rows = in.take("nan_rows");
     } else if (in.take("fft")) {
       n.kind = NodeKind::kFft;

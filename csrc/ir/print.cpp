@@ -20,7 +20,7 @@
 //     operand b0 [1, s0, 64] at [i1, i2]
 //     output b3
 //   node convolve forward stride 1 1 padding 0 0 dilation 1 1 groups 1 [..] over []
-//   node attention forward scale 0.125 dropout 0.0 causal masked nan_rows [..] over []
+//   node attention forward scale 0.125 dropout 0.0 cap 20.0 causal masked blocks nan_rows [..] over []
 //   node fft inverse scale 0.25 root 64 [..] over []
 //   node call 3 [] over []
 //   node call 4 waits_for 3 [] over []
@@ -106,8 +106,9 @@ void print_node(std::string& out, const Node& node, bool origins) {
     const AttentionAttrs& a = node.attention;
     out += std::string(" ") + kAttentions[static_cast<int>(a.kind)];
     out += " scale " + number({true, a.scale, 0}) + " dropout " + number({true, a.dropout, 0});
-    for (const auto& [label, set] :
-         {std::pair("causal", a.causal), std::pair("masked", a.masked), std::pair("nan_rows", a.nan_rows)})
+    if (a.cap > 0) out += " cap " + number({true, a.cap, 0});
+    for (const auto& [label, set] : {std::pair("causal", a.causal), std::pair("masked", a.masked),
+                                     std::pair("blocks", a.blocks), std::pair("nan_rows", a.nan_rows)})
       if (set) out += std::string(" ") + label;
   }
   if (node.kind == NodeKind::kFft) {

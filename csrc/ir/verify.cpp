@@ -227,9 +227,9 @@ constexpr NodeRule kNodeRules[] = {
        const AttentionAttrs& a = n.attention;
        const bool forward = a.kind == AttentionKind::kForward;
        const size_t fixed = forward ? 3 : 6;
-       if (n.operands.size() != fixed + a.masked + (a.dropout > 0)) return false;
+       if (n.operands.size() != fixed + a.masked + (a.dropout > 0) + a.blocks || (a.blocks && !a.masked)) return false;
        for (size_t i = 0; i < n.operands.size(); ++i) {
-         const bool state = i == fixed + a.masked, rows = i == 5;
+         const bool state = a.dropout > 0 && i == fixed + a.masked, rows = i == 5;
          if (n.operands[i].sizes.size() != (state ? 1 : !forward && rows ? 3 : 4)) return false;
        }
        const Shape &q = n.operands[0].sizes, &k = n.operands[1].sizes, &v = n.operands[2].sizes;

@@ -187,6 +187,7 @@ void bind_attributes(py::module_& m) {
       .def_readwrite("padding", &ConvolveAttrs::padding)
       .def_readwrite("dilation", &ConvolveAttrs::dilation)
       .def_readwrite("groups", &ConvolveAttrs::groups);
+  m.attr("MASK_BLOCK") = kMaskBlock;
   py::class_<AttentionAttrs>(m, "AttentionAttrs")
       .def(py::init<>())
       .def_readwrite("kind", &AttentionAttrs::kind)
@@ -194,6 +195,8 @@ void bind_attributes(py::module_& m) {
       .def_readwrite("dropout", &AttentionAttrs::dropout)
       .def_readwrite("causal", &AttentionAttrs::causal)
       .def_readwrite("masked", &AttentionAttrs::masked)
+      .def_readwrite("blocks", &AttentionAttrs::blocks)
+      .def_readwrite("cap", &AttentionAttrs::cap)
       .def_readwrite("nan_rows", &AttentionAttrs::nan_rows);
   py::class_<FftAttrs>(m, "FftAttrs")
       .def(py::init([](bool inverse, double scale, int64_t root) { return FftAttrs{inverse, scale, root}; }),

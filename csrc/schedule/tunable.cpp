@@ -87,6 +87,8 @@ std::string problem_of(const ir::Graph& graph, const ir::Node& node, const Caps&
   if (node.kind == ir::NodeKind::kAttention) {
     if (node.attention.causal) text += " causal";
     if (node.attention.masked) text += " masked";
+    if (node.attention.blocks) text += " blocks";
+    if (node.attention.cap > 0) text += " cap";
     if (node.attention.dropout > 0) text += " dropout";
   }
   if (node.reduced_precision) text += " reduced";

@@ -1,7 +1,7 @@
 // kernels/attention/group.cl: attention and its gradients without the matrix of scores in memory. Group kernel: one
 // work-group = TILE_R rows.
 //
-//   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum      out = dropout(p) v
+//   s = SCALE q k^T + mask, or CAP tanh(SCALE q k^T / CAP) + mask      p = exp(s - row_max) / row_sum      out = dropout(p) v
 //   sums = (row_max, row_sum): maximum of s, and sum of exp(s - row_max), over the keys
 //   ds = p * (dropout(dout v^T) - delta), delta = sum over d of dout * out
 //
@@ -32,6 +32,7 @@
 //   PASS 2:     w2 rows that p multiplies: dout (WIDTH2 floats)
 //   MASK:       mask by mask_batch, mask_head, mask_query, mask_key
 //   DROPOUT:    state long[2] = (seed, offset)
+//   BLOCKS:     blocks uchar by blocks_batch, blocks_head, blocks_query, blocks_key: 0 where the mask hides a whole block
 // Arguments: inputs, int heads (of q), heads_per_kv (heads of q per head of k and v), queries, keys, long strides
 // (batch, head, row) of a, b, w, ... Global size: (ceil(rows / TILE_R) * GROUP_SIZE, heads of the rows, batches), local
 // size (GROUP_SIZE, 1, 1). Epilogue macros: STORE(acc, b, h, row, d), STOREV (4 along d); PASS 0: STORE1(sum, which, b,
@@ -45,9 +46,16 @@ typedef struct {
   int rows, columns, r0, c0;
 } Scores;
 
-// Scales the work-item's scores, and hides those outside of the matrix, or that the causal mask hides: they become -inf.
-// mask: the mask of the head.
-ALWAYS_INLINE void mask_scores(float4* t, const GroupTiles at, const Scores s
+// The derivatives of capped scores, of the scores t[i].
+#ifdef CAP
+#define SLOPE(i) slopes[i]
+#else
+#define SLOPE(i) (float4)(1.0f)
+#endif
+
+// Scales and caps the work-item's scores, and hides those outside of the matrix, or that the causal mask hides: they become
+// -inf. slopes: becomes the derivatives of the caps. mask: the mask of the head.
+ALWAYS_INLINE void mask_scores(float4* t, float4* slopes, const GroupTiles at, const Scores s
 #if MASK
                                ,
                                __global const MASK_T* mask, const long mask_query, const long mask_key
@@ -61,6 +69,14 @@ ALWAYS_INLINE void mask_scores(float4* t, const GroupTiles at, const Scores s
   for (int i = 0; i < 4; ++i) {
     const int r = s.r0 + 4 * at.item.y + i;
     float x[4] = {t[i].x * SCALE, t[i].y * SCALE, t[i].z * SCALE, t[i].w * SCALE};
+#ifdef CAP
+    const float4 bounded = tanh((float4)(x[0], x[1], x[2], x[3]) * (float4)(1.0f / CAP));
+    slopes[i] = fma(-bounded, bounded, (float4)(1.0f));
+    x[0] = bounded.x * CAP;
+    x[1] = bounded.y * CAP;
+    x[2] = bounded.z * CAP;
+    x[3] = bounded.w * CAP;
+#endif
     OCL_UNROLL
     for (int j = 0; j < 4; ++j) {
       const int c = s.c0 + 4 * at.item.x + j, hidden = CAUSAL && (ROWS_ARE_KEYS ? r > c : c > r);
@@ -174,10 +190,10 @@ ALWAYS_INLINE void score_weights(float4* t, const GroupTiles at) {
   for (int i = 0; i < 4; ++i) t[i] = exp(t[i] - statistic(at, 0, i)) * statistic(at, 1, i);
 }
 
-// Turns the gradients `grad` of p into ds.
-ALWAYS_INLINE void score_gradients(float4* grad, const float4* p, const GroupTiles at) {
+// Turns the gradients `grad` of p into ds. slopes: see mask_scores.
+ALWAYS_INLINE void score_gradients(float4* grad, const float4* p, const float4* slopes, const GroupTiles at) {
   OCL_UNROLL
-  for (int i = 0; i < 4; ++i) grad[i] = p[i] * (grad[i] - statistic(at, 2, i)) * SCALE;
+  for (int i = 0; i < 4; ++i) grad[i] = p[i] * (grad[i] - statistic(at, 2, i)) * SLOPE(i) * SCALE;
 }
 #endif
 
@@ -232,6 +248,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
+#if BLOCKS
+    __global const uchar* blocks, const ulong blocks_offset,
+#endif
     const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long b_batch, const long b_head, const long b_row, const long w_batch, const long w_head,
     const long w_row
@@ -247,8 +266,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #endif
 #if MASK
     ,
-    const long mask_batch, const long mask_head, const long mask_query,
-    const long mask_key
+    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+#if BLOCKS
+    ,
+    const long blocks_batch, const long blocks_head, const long blocks_query,
+    const long blocks_key
 #endif
         EPILOGUE_PARAMS) {
   __local float4 a_tile[STEP * (TILE_R + TILE_PAD) / 4], b_tile[STEP * (TILE_C + TILE_PAD) / 4],
@@ -300,55 +323,69 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #endif
     const int left = columns - c0;
     float4 t[4];
+#ifdef CAP
+    float4 slopes[4];
+#else
+    float4* slopes = t;  // not used
+#endif
 #if PASS
     if (ROWS_ARE_KEYS || c0 == begin)
       keep_statistics(PART(1), ROWS_ARE_KEYS ? c0 : r0, queries, row_sums, row_sums + sums_which, row_delta);
 #endif
-    multiply_scores(t, PART(1), a, a_row, rows - r0, column, b_row, left, DEPTH, aligned);
-    const Scores scores = {rows, columns, r0, c0};
+#if BLOCKS
+    const int2 seen = seen_columns(blocks + blocks_offset + batch * blocks_batch + q_head * blocks_head,
+                                   ROWS_ARE_KEYS ? blocks_key : blocks_query, ROWS_ARE_KEYS ? blocks_query : blocks_key,
+                                   r0, min(r0 + TILE_R, rows) - 1, c0, min(TILE_C, left));
+    if (seen.x < seen.y)
+#endif
+    {
+      multiply_scores(t, PART(1), a, a_row, rows - r0, column, b_row, left, DEPTH, aligned);
+      const Scores scores = {rows, columns, r0, c0};
 #if MASK
-    mask_scores(t, PART(1), scores, mask + mask_offset + batch * mask_batch + q_head * mask_head, mask_query, mask_key);
+      mask_scores(t, slopes, PART(1), scores, mask + mask_offset + batch * mask_batch + q_head * mask_head, mask_query,
+                  mask_key);
 #else
-    mask_scores(t, PART(1), scores);
+      mask_scores(t, slopes, PART(1), scores);
 #endif
 #if DROPOUT
-    uint kept = draw_kept(PART(1), scores, state + state_offset, ((ulong)batch * heads + q_head) * queries,
-                          (ulong)((keys + 3) / 4));
+      uint kept = draw_kept(PART(1), scores, state + state_offset, ((ulong)batch * heads + q_head) * queries,
+                            (ulong)((keys + 3) / 4));
 #endif
 #if PASS == 0
-    const float4 rescale = raise_scores(t, &row_max, &row_sum, PART(1));
-    OCL_UNROLL
-    for (int i = 0; i < 4; ++i) t[i] = dropped(t[i], kept, i);
-    keep_scores(PART(1), t);
-    add_rows(out, rescale, PART(2), added, w_row, left, WIDTH, aligned);
+      const float4 rescale = raise_scores(t, &row_max, &row_sum, PART(1));
+      OCL_UNROLL
+      for (int i = 0; i < 4; ++i) t[i] = dropped(t[i], kept, i);
+      keep_scores(PART(1), t);
+      add_rows(out, rescale, PART(2), added, w_row, left, WIDTH, aligned);
 #else
-    score_weights(t, PART(1));
-    float4 grad[4];
+      score_weights(t, PART(1));
+      float4 grad[4];
 #if PASS == 2
-    OCL_UNROLL
-    for (int i = 0; i < 4; ++i) grad[i] = dropped(t[i], kept, i);
-    keep_scores(PART(1), grad);
-    add_rows(out2, (float4)(1.0f), PART(2), added2, w2_row, left, WIDTH2, aligned);
+      OCL_UNROLL
+      for (int i = 0; i < 4; ++i) grad[i] = dropped(t[i], kept, i);
+      keep_scores(PART(1), grad);
+      add_rows(out2, (float4)(1.0f), PART(2), added2, w2_row, left, WIDTH2, aligned);
 #elif FEW_REGISTERS
-    keep_scores(PART(1), t);
+      keep_scores(PART(1), t);
 #endif
 #if DROPOUT && FEW_REGISTERS
-    *place_of_kept(PART(3)) = kept;  // A compiler would hold the 16 factors instead.
+      *place_of_kept(PART(3)) = kept;  // A compiler would hold the 16 factors instead.
 #endif
-    multiply_scores(grad, PART(3), a2, a2_row, rows - r0, column2, b2_row, left, DEPTH2, aligned);
+      multiply_scores(grad, PART(3), a2, a2_row, rows - r0, column2, b2_row, left, DEPTH2, aligned);
 #if DROPOUT && FEW_REGISTERS
-    kept = *place_of_kept(PART(3));
+      kept = *place_of_kept(PART(3));
 #endif
-    OCL_UNROLL
-    for (int i = 0; i < 4; ++i) grad[i] = dropped(grad[i], kept, i);
+      OCL_UNROLL
+      for (int i = 0; i < 4; ++i) grad[i] = dropped(grad[i], kept, i);
 #if FEW_REGISTERS && !(PASS == 2 && DROPOUT)
-    OCL_UNROLL
-    for (int i = 0; i < 4; ++i) t[i] = kept_row(PART(3), i);
+      OCL_UNROLL
+      for (int i = 0; i < 4; ++i) t[i] = kept_row(PART(3), i);
 #endif
-    score_gradients(grad, t, PART(3));
-    keep_scores(PART(3), grad);
-    add_rows(out, (float4)(1.0f), PART(4), added, w_row, left, WIDTH, aligned);
+      score_gradients(grad, t, slopes, PART(3));
+      keep_scores(PART(3), grad);
+      add_rows(out, (float4)(1.0f), PART(4), added, w_row, left, WIDTH, aligned);
 #endif
+    }
     c0 += TILE_C;
     q_head += c0 >= end;
     c0 = c0 >= end ? begin : c0;

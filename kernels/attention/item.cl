@@ -1,7 +1,7 @@
 // kernels/attention/item.cl: attention and its gradients without the matrix of scores in memory. Item kernel: one
 // work-item = MT tiles of MR rows. The products are in attention/shared_item.cl.
 //
-//   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum      out = dropout(p) v
+//   s = SCALE q k^T + mask, or CAP tanh(SCALE q k^T / CAP) + mask      p = exp(s - row_max) / row_sum      out = dropout(p) v
 //   sums = (row_max, row_sum): maximum of s, and sum of exp(s - row_max), over the keys
 //   ds = p * (dropout(dout v^T) - delta), delta = sum over d of dout * out
 //
@@ -34,6 +34,7 @@
 //   PASS 2:     w2 rows that p multiplies: dout (WIDTH2 floats)
 //   MASK:       mask by mask_batch, mask_head, mask_query, mask_key
 //   DROPOUT:    state long[2] = (seed, offset)
+//   BLOCKS:     blocks uchar by blocks_batch, blocks_head, blocks_query, blocks_key: 0 where the mask hides a whole block
 // Arguments: inputs, int heads (of q), heads_per_kv (heads of q per head of k and v), queries, keys, long strides as
 // above, EPILOGUE_PARAMS. Global size: (ceil(rows / (MR*MT)), heads of the rows, batches), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, b, h, row, d), STOREV; PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1, STORE1V for
@@ -133,6 +134,23 @@ ALWAYS_INLINE void apply_dropout(float* y, __global const long* state, const ulo
 }
 #endif
 
+#ifdef CAP
+// Caps `count` scores of a row. slopes: with PASS 1 and 2, becomes the derivatives.
+ALWAYS_INLINE void cap_scores(float* row, float* slopes, const int count) {
+  for (int k = 0; k < count; k += VW) {
+    const VEC x = VLOAD(row + k) * (VEC)(1.0f / CAP), e = exp_lanes(fabs(x) * (VEC)(-2.0f));
+    const VEC inverse = (VEC)(1.0f) / ((VEC)(1.0f) + e), size = ((VEC)(1.0f) - e) * inverse * (VEC)(CAP);
+    VSTORE(x < (VEC)(0.0f) ? -size : size, row + k);
+#if PASS
+    VSTORE((VEC)(4.0f) * e * inverse * inverse, slopes + k);
+#endif
+  }
+}
+#define SLOPE(k) VLOAD(slopes + k)
+#else
+#define SLOPE(k) (VEC)(1.0f)
+#endif
+
 // ---- from scores to what multiplies the rows of w ----
 
 // PASS 0: turns `count` scores of a row into exp(score - row_max), with the maximum of all blocks so far. Returns the factor
@@ -156,19 +174,19 @@ ALWAYS_INLINE float raise_scores(float* row, float* row_max, float* row_sum, con
   return rescale;
 }
 
-// PASS 1: turns `count` scores of a query into ds. grad: the gradients of p.
-ALWAYS_INLINE void query_gradients(float* row, const float* grad, const float shift, const float inverse,
-                                   const float delta, const int count) {
+// PASS 1: turns `count` scores of a query into ds. grad: the gradients of p. slopes: see cap_scores.
+ALWAYS_INLINE void query_gradients(float* row, const float* grad, const float* slopes, const float shift,
+                                   const float inverse, const float delta, const int count) {
   for (int k = 0; k < count; k += VW) {
     const VEC p = exp_lanes(VLOAD(row + k) - (VEC)(shift)) * (VEC)(inverse);
-    VSTORE(p * (VLOAD(grad + k) - (VEC)(delta)) * (VEC)(SCALE), row + k);
+    VSTORE(p * (VLOAD(grad + k) - (VEC)(delta)) * SLOPE(k) * (VEC)(SCALE), row + k);
   }
 }
 
 // PASS 2: turns `count` scores of a key into p, and the gradients `grad` of p into ds. most, inverses, deltas: of the
-// queries. kept: the factors of dropout.
-ALWAYS_INLINE void key_gradients(float* row, float* grad, const float* most, const float* inverses, const float* deltas,
-                                 const float* kept, const int count) {
+// queries. kept: the factors of dropout. slopes: see cap_scores.
+ALWAYS_INLINE void key_gradients(float* row, float* grad, const float* slopes, const float* most, const float* inverses,
+                                 const float* deltas, const float* kept, const int count) {
   for (int k = 0; k < count; k += VW) {
     const VEC p = exp_lanes(VLOAD(row + k) - VLOAD(most + k)) * VLOAD(inverses + k);
 #if DROPOUT
@@ -177,7 +195,7 @@ ALWAYS_INLINE void key_gradients(float* row, float* grad, const float* most, con
     const VEC factor = (VEC)(1.0f);
 #endif
     VSTORE(p * factor, row + k);
-    VSTORE(p * (VLOAD(grad + k) * factor - VLOAD(deltas + k)) * (VEC)(SCALE), grad + k);
+    VSTORE(p * (VLOAD(grad + k) * factor - VLOAD(deltas + k)) * SLOPE(k) * (VEC)(SCALE), grad + k);
   }
 }
 
@@ -206,6 +224,9 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #if DROPOUT
     __global const long* restrict state, const ulong state_offset,
 #endif
+#if BLOCKS
+    __global const uchar* restrict blocks, const ulong blocks_offset,
+#endif
     const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long w_batch, const long w_head, const long w_row
 #if PASS
@@ -219,8 +240,12 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #endif
 #if MASK
     ,
-    const long mask_batch, const long mask_head, const long mask_query,
-    const long mask_key
+    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+#if BLOCKS
+    ,
+    const long blocks_batch, const long blocks_head, const long blocks_query,
+    const long blocks_key
 #endif
         EPILOGUE_PARAMS) {
   const int head = get_global_id(1), batch = get_global_id(2);
@@ -236,6 +261,11 @@ ONE_ITEM __kernel void KERNEL_NAME(
   float row_a[MR * DEPTH], s[MR * BLOCK], out[MR * PADDED(WIDTH)], rescale[MR];
 #if PASS
   float row_a2[MR * DEPTH2], y[MR * BLOCK];
+#endif
+#if PASS && defined(CAP)
+  float slopes[BLOCK];
+#else
+  float* slopes = s;  // not used
 #endif
 #if PASS == 2
   float out2[MR * PADDED(WIDTH2)], column_most[BLOCK], column_inverse[BLOCK], column_delta[BLOCK], kept[BLOCK];
@@ -278,17 +308,27 @@ ONE_ITEM __kernel void KERNEL_NAME(
       const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TN * TN : 0;
       const int end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + MR) : columns;
       for (int c0 = begin; c0 < end; c0 += BLOCK) {
-        const int count = min(BLOCK, end - c0), padded = (count + VW - 1) / VW * VW;
-        // The causal mask hides the columns before `first` from every row of this block.
-        const int first = CAUSAL && ROWS_ARE_KEYS ? max(r0 - c0, 0) / VW * VW : 0;
-        for (int c = 0; c < padded; c += TN) {
+        int count = min(BLOCK, end - c0);
+        // The mask hides the columns before `first` from every row of this block.
+        int first = CAUSAL && ROWS_ARE_KEYS ? max(r0 - c0, 0) / VW * VW : 0;
+#if BLOCKS
+        const int2 seen =
+            seen_columns(blocks + blocks_offset + batch * blocks_batch + q_head * blocks_head,
+                         ROWS_ARE_KEYS ? blocks_key : blocks_query, ROWS_ARE_KEYS ? blocks_query : blocks_key, r0,
+                         min(r0 + MR, rows) - 1, c0, count);
+        first = max(first, seen.x / VW * VW);
+        count = seen.y;
+        if (first >= count) continue;
+#endif
+        const int padded = (count + VW - 1) / VW * VW;
+        for (int c = first / TN * TN; c < padded; c += TN) {
           score_panel(s, row_a, panel + (long)(c0 + c) * DEPTH, DEPTH, SCALE, c, first, count);
 #if PASS
           score_panel(y, row_a2, panel2 + (long)(c0 + c) * DEPTH2, DEPTH2, 1.0f, c, first, count);
 #endif
         }
 #if PASS == 2
-        for (int k = 0; k < padded; ++k) {
+        for (int k = first; k < padded; ++k) {
           column_most[k] = k < count ? row_sums[c0 + k] : 0.0f;
           column_inverse[k] = k < count ? inverse_of(row_sums[sums_which + c0 + k]) : 0.0f;
           column_delta[k] = k < count ? row_delta[c0 + k] : 0.0f;
@@ -297,45 +337,51 @@ ONE_ITEM __kernel void KERNEL_NAME(
         for (int i = 0; i < MR; ++i) {
           float* row = s + i * BLOCK;
           const int r = min(r0 + i, rows - 1);
+#ifdef CAP
+          cap_scores(row + first, slopes, padded - first);
+#endif
 #if MASK
-          apply_mask(row,
+          const long along = ROWS_ARE_KEYS ? mask_query : mask_key;
+          apply_mask(row + first,
                      mask + mask_offset + batch * mask_batch + q_head * mask_head +
-                         r * (ROWS_ARE_KEYS ? mask_key : mask_query) + c0 * (ROWS_ARE_KEYS ? mask_query : mask_key),
-                     ROWS_ARE_KEYS ? mask_query : mask_key, count);
+                         r * (ROWS_ARE_KEYS ? mask_key : mask_query) + (c0 + first) * along,
+                     along, count - first);
 #endif
 #if ROWS_ARE_KEYS
 #if CAUSAL
-          for (int k = 0; k < min(r - c0, padded); ++k) row[k] = -INFINITY;
+          for (int k = first; k < min(r - c0, padded); ++k) row[k] = -INFINITY;
 #endif
 #else
-          for (int k = max(CAUSAL ? min(count, r + 1 - c0) : count, 0); k < padded; ++k) row[k] = -INFINITY;
+          for (int k = max(CAUSAL ? min(count, r + 1 - c0) : count, first); k < padded; ++k) row[k] = -INFINITY;
 #endif
 #if PASS == 0
-          rescale[i] = raise_scores(row, row_max + i, row_sum + i, padded);
+          rescale[i] = raise_scores(row + first, row_max + i, row_sum + i, padded - first);
 #endif
 #if DROPOUT
           const ulong per_query = (ulong)((keys + 3) / 4), queries_before = ((ulong)batch * heads + q_head) * queries;
           const ulong counter = ROWS_ARE_KEYS ? queries_before * per_query + r / 4 : (queries_before + r) * per_query;
 #if PASS == 0
-          apply_dropout(row, state, counter, per_query, r, c0, padded);
+          apply_dropout(row + first, state, counter, per_query, r, c0 + first, padded - first);
 #elif PASS == 1
-          apply_dropout(y + i * BLOCK, state, counter, per_query, r, c0, padded);
+          apply_dropout(y + i * BLOCK + first, state, counter, per_query, r, c0 + first, padded - first);
 #else
-          for (int k = 0; k < padded; ++k) kept[k] = 1.0f;
-          apply_dropout(kept, state, counter, per_query, r, c0, padded);
+          for (int k = first; k < padded; ++k) kept[k] = 1.0f;
+          apply_dropout(kept + first, state, counter, per_query, r, c0 + first, padded - first);
 #endif
 #endif
 #if PASS == 1
-          query_gradients(row, y + i * BLOCK, row_sums[r], inverse_of(row_sums[sums_which + r]), row_delta[r], padded);
+          query_gradients(row + first, y + i * BLOCK + first, slopes, row_sums[r], inverse_of(row_sums[sums_which + r]),
+                          row_delta[r], padded - first);
 #elif PASS == 2
-          key_gradients(row, y + i * BLOCK, column_most, column_inverse, column_delta, kept, padded);
+          key_gradients(row + first, y + i * BLOCK + first, slopes, column_most + first, column_inverse + first,
+                        column_delta + first, kept + first, padded - first);
 #endif
         }
 #if PASS == 2
         add_rows(out, rescale, y + first, added + (c0 + first) * w_row, w_row, count - first, WIDTH);
         add_rows(out2, rescale, s + first, added2 + (c0 + first) * w2_row, w2_row, count - first, WIDTH2);
 #else
-        add_rows(out, rescale, s, added + c0 * w_row, w_row, count, WIDTH);
+        add_rows(out, rescale, s + first, added + (c0 + first) * w_row, w_row, count - first, WIDTH);
 #endif
       }
     }

@@ -22,6 +22,11 @@
 #ifndef MASK
 #define MASK 0  // 1: bool, false hides the score; 2: IN_T, added to the score; 3: float, added
 #endif
+#ifndef BLOCKS
+#define BLOCKS \
+  0  // rows and columns of the blocks of the mask of which `blocks` says whether it hides them. 0: not given
+#endif
+// CAP: if it is defined, scores become CAP tanh(score / CAP) before the mask
 #ifndef NAN_ROWS
 #define NAN_ROWS 0  // 1: a query that sees no key gives nan; 0: zero
 #endif
@@ -45,6 +50,25 @@
 ALWAYS_INLINE float inverse_of(const float row_sum) {
   return row_sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / row_sum;
 }
+
+#if BLOCKS
+// Returns the columns (begin, end) among c0 .. c0 + count - 1 of which the mask does not hide every row of r0 .. r1, to
+// whole blocks, relative to c0. begin >= end: it hides all. blocks: of the head; down, along: its strides.
+ALWAYS_INLINE int2 seen_columns(__global const uchar* blocks, const long down, const long along, const int r0,
+                                const int r1, const int c0, const int count) {
+  int2 seen = (int2)(count, 0);
+  OCL_NO_UNROLL
+  for (int c = c0 / BLOCKS; c * BLOCKS < c0 + count; ++c) {
+    int any_row = 0;
+    OCL_NO_UNROLL
+    for (int r = r0 / BLOCKS; r <= r1 / BLOCKS; ++r) any_row |= blocks[r * down + c * along];
+    if (!any_row) continue;
+    seen.x = min(seen.x, max(c * BLOCKS - c0, 0));
+    seen.y = min((c + 1) * BLOCKS - c0, count);
+  }
+  return seen;
+}
+#endif
 
 #if DROPOUT
 // Returns the random words of a counter, for four neighbouring keys of a query. state: seed and offset. csrc/ir/graph.h

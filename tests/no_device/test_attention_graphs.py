@@ -54,6 +54,19 @@ def test_written_out_attention_becomes_attention_nodes() -> None:
     assert nodes[0].attention.scale == pytest.approx(8**-0.5)
 
 
+def test_soft_cap_and_blocks_of_the_mask() -> None:
+    """The second block of the two keys that follow the first 16 is hidden."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = torch.arange(18) < 11
+        blocks = torch.tensor([True, False]).view(1, 1, 1, 2)
+        return torch.ops.ocl.attention(q, k, v, mask.expand(5, 18), None, 0.0, False, False, None, blocks, 1.5)[0]
+
+    q, k, v = qkv()[0], torch.randn(2, 3, 18, 8), torch.randn(2, 3, 18, 8)
+    nodes = attentions(attend, q, k, v)
+    assert [(n.attention.cap, n.attention.blocks) for n in nodes] == [(1.5, True)] * 3
+
+
 def other_dim(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.softmax(q @ k.mT, -2) @ v
 

@@ -41,7 +41,12 @@ CASES: dict[str, tuple[Callable[[dict[str, Tensor]], Mod] | None, Callable[[dict
         WHOLE + BIAS + " and a mask",
     ),
     "constants": (lambda x: lambda s, b, h, i, j: s + torch.tensor([1.0, -2.0, 0.5, 3.0])[h], None, WHOLE + BIAS),
-    "soft cap": (lambda x: lambda s, b, h, i, j: 2 * torch.tanh(s / 2), None, "it applies tanh to the score"),
+    "soft cap": (
+        lambda x: lambda s, b, h, i, j: 2 * torch.tanh(s / 2) + x["slopes"][h] * j,
+        lambda x: lambda b, h, i, j: i >= j,
+        WHOLE + " with a soft cap and a bias and the causal mask",
+    ),
+    "sigmoid": (lambda x: lambda s, b, h, i, j: torch.sigmoid(s), None, "it applies sigmoid to the score"),
     "temperatures": (
         lambda x: lambda s, b, h, i, j: s * x["slopes"][h],
         lambda x: lambda b, h, i, j: (i > 3) & (j > i),

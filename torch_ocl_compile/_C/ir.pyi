@@ -146,12 +146,16 @@ class FftAttrs:
     @property
     def root(self) -> int: ...
 
+MASK_BLOCK: int
+
 class AttentionAttrs:
     kind: AttentionKind
     scale: float
     dropout: float
     causal: bool
     masked: bool
+    blocks: bool
+    cap: float
     nan_rows: bool
     def __init__(self) -> None: ...
 

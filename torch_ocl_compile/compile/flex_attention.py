@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
 
+from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import constant_masks, debug
 from torch_ocl_compile.compile.attention_pattern import value
 from torch_ocl_compile.compile.score_functions import (
@@ -40,6 +42,7 @@ from torch_ocl_compile.fx.origin import source_line
 log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
+MASK_BLOCK: int = ir.MASK_BLOCK
 
 
 def is_flex(node: Node) -> bool:
@@ -147,33 +150,32 @@ class Replacement:
 
         bias, seen = self.insert(masks, [*self.operands[:2], *captured])
         hides = constant_masks.kind_of(seen, self.node)
-        words = []
+        words = ["a soft cap"] if kind.cap > 0 else []
         if bias is not None:
             words.append("a bias")
         if hides == "causal":
             words.append("the causal mask")
         elif hides != "whole":
             words.append("a mask")
-        mask: Node | None
-        if hides is not None:
-            mask = bias
-        elif bias is None:
+        mask, blocks = bias, None
+        if hides is None:
+            (blocks,) = self.insert(lambda s: [seen_blocks(s)], [seen])
             mask = seen
-        else:
-            (mask,) = self.insert(lambda b, s: [torch.where(s, b, -math.inf)], [bias, seen])
+            if bias is not None:
+                (mask,) = self.insert(lambda b, s: [torch.where(s, b, -math.inf)], [bias, seen])
         scale, causal = float(self.scale) * kind.scale, hides == "causal"
 
-        def attention(q: Tensor, k: Tensor, v: Tensor, *mask: Tensor) -> list[Tensor | None]:
+        def attention(q: Tensor, k: Tensor, v: Tensor, *masks: Tensor) -> list[Tensor | None]:
             k, v = (x.expand(q.shape[0], *x.shape[1:]) for x in (k, v))
-            given = mask[0] if mask else None
-            out, sums, _ = torch.ops.ocl.attention(q, k, v, given, None, 0.0, causal, False, scale)
+            whole, parts = (*masks, None, None)[:2]
+            out, sums, _ = torch.ops.ocl.attention(q, k, v, whole, None, 0.0, causal, False, scale, parts, kind.cap)
             largest, total = sums.unbind(0)
             lse = (largest + total.log()) / math.log(2) if 1 in self.parts else None
             most = torch.where(total > 0, largest, -math.inf) / math.log(2) if 2 in self.parts else None
             return [like_query(out, q), lse, most]
 
-        found = self.insert(attention, [*self.operands, *([] if mask is None else [mask])])
-        return Results(*found), f"one attention{' with ' + ' and '.join(words) if words else ''}"
+        found = self.insert(attention, [*self.operands, *(x for x in (mask, blocks) if x is not None)])
+        return Results(*found), f"one attention{' with ' if words else ''}{' and '.join(words)}"
 
     # As single ops
 
@@ -245,6 +247,17 @@ class Replacement:
         for function in (self.score_node, self.mask_node):
             if not function.users:
                 self.changes.erase(function)
+
+
+def seen_blocks(seen: Tensor) -> Tensor:
+    """Returns the blocks of a mask of which something is seen; csrc/ir/graph.h. An index of one element has one block."""
+    for dim in (2, 3):
+        if seen.shape[dim] == 1:
+            continue
+        count = (seen.shape[dim] + MASK_BLOCK - 1) // MASK_BLOCK
+        seen = F.pad(seen, [0, 0] * (3 - dim) + [0, count * MASK_BLOCK - seen.shape[dim]])
+        seen = seen.unflatten(dim, (count, MASK_BLOCK)).any(dim + 1)
+    return seen
 
 
 def like_query(out: Tensor, q: Tensor) -> Tensor:

@@ -3,13 +3,14 @@
 ranges of all indices. An index that a function does not read gets a range of one element, so that a mask of queries and keys
 has no copy for each head.
 
-A score_mod is additive if it computes scale * score + bias, and hides some scores. Attention kernels take such a bias as a mask."""
+A score_mod is additive if it computes scale * score + bias, or cap * tanh(scale * score / cap) + bias, and hides some scores.
+Attention kernels have the cap, and take such a bias as a mask."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -54,22 +55,24 @@ def numbers_of(constant: Tensor) -> Any:
 
 @dataclass(frozen=True)
 class Score:
-    """scale * score + bias where `seen`, else -inf."""
+    """cap(scale * score) + bias where `seen`, else -inf, with cap(x) = cap * tanh(x / cap)."""
 
     scale: float = 1.0
+    cap: float = 0.0  # 0: the score is not capped.
     bias: Any = None  # A tensor or a number. None: nothing is added.
     seen: Tensor | None = None
 
     def plus(self, x: Any) -> Score:
-        return Score(self.scale, x if self.bias is None else self.bias + x, self.seen)
+        return replace(self, bias=x if self.bias is None else self.bias + x)
 
     def times(self, factor: float) -> Score:
         if not (0 < factor < math.inf):
             raise NotAdditive(f"it multiplies the score by {factor}")
-        return Score(self.scale * factor, None if self.bias is None else self.bias * factor, self.seen)
+        bias = None if self.bias is None else self.bias * factor
+        return Score(self.scale * factor, self.cap * factor, bias, self.seen)
 
     def hidden_unless(self, seen: Tensor) -> Score:
-        return Score(self.scale, self.bias, seen if self.seen is None else self.seen & seen)
+        return replace(self, seen=seen if self.seen is None else self.seen & seen)
 
 
 class ScoreInterpreter(Interpreter):
@@ -150,14 +153,14 @@ def _where(it: ScoreInterpreter, n: Node, condition: Any, x: Any, y: Any) -> Sco
     if isinstance(condition, Score):
         raise NotAdditive("it decides by the score")
     if isinstance(x, Score) and isinstance(y, Score):
-        if x.scale != y.scale:
+        if (x.scale, x.cap) != (y.scale, y.cap):
             raise NotAdditive("it scales scores differently")
         left, right = (0.0 if s.bias is None else s.bias for s in (x, y))
         bias = None if x.bias is None and y.bias is None else torch.where(condition, left, right)
         if x.seen is None and y.seen is None:
-            return Score(x.scale, bias)
+            return replace(x, bias=bias)
         left, right = (torch.ones_like(condition) if s.seen is None else s.seen for s in (x, y))
-        return Score(x.scale, bias, torch.where(condition, left, right))
+        return replace(x, bias=bias, seen=torch.where(condition, left, right))
     score: Score
     score, other, seen = (x, n.args[2], condition) if isinstance(x, Score) else (y, n.args[1], ~condition)
     if it.literal(other) != -math.inf:
@@ -179,6 +182,12 @@ def _copy(it: ScoreInterpreter, n: Node, x: Score, *args: Any, **kwargs: Any) ->
     return x
 
 
+def _tanh(it: ScoreInterpreter, n: Node, x: Score) -> Score:
+    if x.cap > 0 or x.bias is not None or x.seen is not None:
+        raise NotAdditive("it applies tanh to more than a scaled score")
+    return replace(x, cap=1.0)
+
+
 RULES: dict[Any, Callable[..., Score]] = {
     aten.add.Tensor: _add,
     aten.add.Scalar: _add,
@@ -189,6 +198,7 @@ RULES: dict[Any, Callable[..., Score]] = {
     aten.div.Tensor: _div,
     aten.div.Scalar: _div,
     aten.where.self: _where,
+    aten.tanh.default: _tanh,
     aten.masked_fill.Scalar: _masked_fill,
     aten.masked_fill.Tensor: _masked_fill,
     **dict.fromkeys(COPIES, _copy),

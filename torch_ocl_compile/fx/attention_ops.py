@@ -24,9 +24,12 @@ def _four(x: Tensor) -> Tensor:
     return x.flatten(0, x.dim() - 4)
 
 
-def _settings(q: Tensor, mask: Any, p: float, causal: bool, nan_rows: bool, scale: float | None) -> ir.AttentionAttrs:
+def _settings(
+    q: Tensor, mask: Any, p: float, causal: bool, nan_rows: bool, scale: float | None, cap: float
+) -> ir.AttentionAttrs:
     attrs = ir.AttentionAttrs()
     attrs.scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    attrs.cap = cap
     attrs.dropout, attrs.causal, attrs.nan_rows, attrs.masked = p, causal, nan_rows, mask is not None
     return attrs
 
@@ -56,11 +59,13 @@ def attention(
     causal: bool,
     nan_rows: bool,
     scale: float | None,
+    blocks: Tensor | None = None,
+    cap: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Computes attention on the CPU by its definition. It runs only where nothing is compiled."""
     if state is None:
         state = reserve(q.device, 1) if p > 0 else torch.zeros(2, dtype=torch.int64, device=q.device)
-    attrs = _settings(q, mask, p, causal, nan_rows, scale)
+    attrs = _settings(q, mask, p, causal, nan_rows, scale, cap)
     operands, masks = _on_host(q, k, v, mask)
     out, sums = defined(attrs, [*operands, *masks, *([state.cpu()] if p > 0 else [])])
     shape = [*q.shape[:-1], v.shape[-1]]
@@ -86,8 +91,10 @@ def attention_backward(
     scale: float | None,
     wanted: Sequence[bool],
     grad_sums: Tensor | None = None,
+    blocks: Tensor | None = None,
+    cap: float = 0.0,
 ) -> tuple[Any, ...]:
-    attrs = _settings(q, mask, p, causal, nan_rows, scale)
+    attrs = _settings(q, mask, p, causal, nan_rows, scale, cap)
     operands, masks = _on_host(q, k, v, mask)
     g, o = (_four(x.cpu().to(operands[0].dtype)) for x in (grad, out))
     rows = sums.cpu().reshape(2, *operands[0].shape[:3]).to(g)
@@ -121,21 +128,23 @@ def fake_attention_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask:
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
-    q, k, v, mask, _, p, causal, nan_rows, scale = inputs
+    q, k, v, mask, _, p, causal, nan_rows, scale, *more = inputs
+    blocks, cap = more[0] if more else None, more[1] if len(more) > 1 else 0.0
     out, sums, state = output
-    ctx.save_for_backward(q, k, v, mask, out, sums, state if p > 0 else None)
-    ctx.settings = (p, causal, nan_rows, scale)
+    ctx.save_for_backward(q, k, v, mask, out, sums, state if p > 0 else None, blocks)
+    ctx.settings, ctx.cap = (p, causal, nan_rows, scale), cap
     ctx.mark_non_differentiable(state)
     ctx.set_materialize_grads(False)
 
 
 def _gradient(ctx: Any, grad: Any, grad_sums: Any, *_: Any) -> tuple[Any, ...]:
     if grad is None and grad_sums is None:
-        return (None,) * 9
+        return (None,) * 11
     wanted = [bool(w) for w in ctx.needs_input_grad[:4]]
-    grad = torch.zeros_like(ctx.saved_tensors[4]) if grad is None else grad
-    made = torch.ops.ocl.attention_backward(grad, *ctx.saved_tensors, *ctx.settings, wanted, grad_sums)
-    return *made, None, None, None, None, None
+    *saved, blocks = ctx.saved_tensors
+    grad = torch.zeros_like(saved[4]) if grad is None else grad
+    made = torch.ops.ocl.attention_backward(grad, *saved, *ctx.settings, wanted, grad_sums, blocks, ctx.cap)
+    return *made, *(None,) * 7
 
 
 for _name, _eager, _fake in (

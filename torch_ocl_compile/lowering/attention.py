@@ -49,6 +49,8 @@ class Attention:
     causal: bool
     nan_rows: bool
     scale: float
+    blocks: ir.Value | None = None
+    cap: float = 0.0
 
     @property
     def shape(self) -> list[ir.IndexExpr]:
@@ -75,7 +77,9 @@ class Attention:
         attrs.scale = self.scale
         attrs.causal, attrs.nan_rows = self.causal, self.nan_rows
         attrs.masked, attrs.dropout = self.mask is not None, self.p
-        extra = [x for x in (self.mask, self.state) if x is not None]
+        attrs.cap = self.cap
+        attrs.blocks = self.blocks is not None
+        extra = [x for x in (self.mask, self.state, self.blocks) if x is not None]
         return self.c.builder.attention([self.q, self.k, self.v, *more, *extra], attrs)
 
     # Unfused attention
@@ -105,6 +109,8 @@ class Attention:
         s = self.product(self.q, self.k, transpose_b=True)
         nest = self.c.nest(self.shape)
         x = nest.load(s, nest.i) * self.scale
+        if self.cap > 0:
+            x = t.call("tanh", x / self.cap) * self.cap
         if self.mask is not None:
             m = nest.load_broadcast(self.mask, nest.sizes, nest.i)
             x = t.where(m, x, -math.inf) if self.mask.dtype == ir.DType.kBool else x + m.cast(x.dtype)
@@ -157,6 +163,20 @@ class Attention:
         delta = self.c.builder.unsqueeze(delta, 3)
         return p, self.c.pointwise(lambda x, g, d: x * (g - d), p, gp, delta, dtype=self.wide)
 
+    def before_cap(self, gs: ir.Value) -> ir.Value:
+        """Returns the gradient of q k^T, from that of the scores."""
+        if self.cap <= 0:
+            result: ir.Value = self.c.pointwise(lambda x: x * self.scale, gs, dtype=self.wide)
+            return result
+        products = self.product(self.q, self.k, transpose_b=True)
+
+        def slope(g: t.Term, x: t.Term) -> t.Term:
+            bounded = t.call("tanh", x * (self.scale / self.cap))
+            return g * (1.0 - bounded * bounded) * self.scale
+
+        result = self.c.pointwise(slope, gs, products, dtype=self.wide)
+        return result
+
     def of_group(self, x: ir.Value, like: ir.Value) -> ir.Value:
         """Returns x [b, heads of q, l, d] summed over the query heads that share one head of `like`."""
         b, heads, rows, depth = x.sizes
@@ -168,7 +188,16 @@ class Attention:
 
 
 def _attention(
-    c: Context, q: ir.Value, k: ir.Value, v: ir.Value, mask: ir.Value | None, state: Any, p: float, settings: Any
+    c: Context,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    mask: ir.Value | None,
+    state: Any,
+    p: float,
+    settings: Any,
+    blocks: ir.Value | None = None,
+    cap: float = 0.0,
 ) -> Attention | None:
     """Collects the operands of an attention. None if the dtype or the scale (through the head size) rules out a
     lowering."""
@@ -185,7 +214,11 @@ def _attention(
         mask = as_4d(c, c.builder.expand(mask, [*q.sizes[:-1], k.sizes[-2]]))
     q, k, v = as_4d(c, q), as_4d(c, c.cast(k, q.dtype)), as_4d(c, c.cast(v, q.dtype))
     p = float(p)
-    return Attention(c, q, k, v, mask, state if p > 0 else None, p, causal, nan_rows, float(scale))
+    if blocks is not None:
+        sizes = [*q.sizes[:2], *(ir.ceildiv(x.sizes[2], ir.MASK_BLOCK) for x in (q, k))]
+        blocks = as_4d(c, blocks)
+        blocks = c.builder.expand(blocks, [n if b.is_const(1) else b for b, n in zip(blocks.sizes, sizes, strict=True)])
+    return Attention(c, q, k, v, mask, state if p > 0 else None, p, causal, nan_rows, float(scale), blocks, cap)
 
 
 def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir.Value, ir.Value]:
@@ -227,7 +260,7 @@ def backward(
         if wanted[3] and mask_shape is not None:
             gm = _summed_to(c, gs, mask_shape, a.wide)
     if unfused:
-        scaled = c.pointwise(lambda x: x * a.scale, gs, dtype=a.wide)
+        scaled = a.before_cap(gs)
         gq = c.cast(a.product(scaled, a.k), a.q.dtype)
         gk = a.of_group(a.product(scaled, a.q, transpose_a=True), a.k)
         gv = a.of_group(a.product(a.dropped(p), grad, transpose_a=True), a.v)
@@ -366,8 +399,10 @@ def attention(
     causal: bool,
     nan_rows: bool,
     scale: float | None,
+    blocks: ir.Value | None = None,
+    cap: float = 0.0,
 ) -> Any:
-    a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale))
+    a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale), blocks, cap)
     if a is None or (p > 0 and state is None):
         return NotImplemented
     out, sums = forward(c, c.shape(c.val[0].shape), a)
@@ -395,6 +430,8 @@ def attention_backward(
     scale: float | None,
     wanted: Sequence[bool],
     grad_sums: ir.Value | None = None,
+    blocks: ir.Value | None = None,
+    cap: float = 0.0,
 ) -> Any:
-    a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale))
+    a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale), blocks, cap)
     return gradients(c, a, (q, k, v, mask), grad, out, sums, wanted, grad_sums)

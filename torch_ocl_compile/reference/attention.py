@@ -33,6 +33,10 @@ class Scores:
         if not is_forward:
             self.grad, sums, self.delta, *rest = rest
         s = torch.matmul(self.q, self.k.mT) * attrs.scale
+        self.slope: Any = 1.0  # The derivative of the soft cap.
+        if attrs.cap > 0:
+            bounded = torch.tanh(s / attrs.cap)
+            s, self.slope = bounded * attrs.cap, 1 - bounded.square()
         if attrs.masked:
             mask = rest.pop(0)
             s = s.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else s + mask
@@ -67,7 +71,7 @@ def attention(attrs: Any, operands: Sequence[Tensor]) -> list[Tensor]:
     a = Scores(attrs, operands, forward)
     if forward:
         return [torch.matmul(a.p * a.keep, a.v), a.sums]
-    ds = a.score_gradient() * attrs.scale
+    ds = a.score_gradient() * a.slope * attrs.scale
     if attrs.kind == ir.AttentionKind.kQuery:
         return [torch.matmul(ds, a.k)]
     return [a.grouped(torch.matmul(ds.mT, a.q)), a.grouped(torch.matmul((a.p * a.keep).mT, a.grad))]

@@ -73,7 +73,7 @@ def attention(attrs: Any, operands: Sequence[Tensor], unit: float, low: float) -
         mask = given[3 if forward else 6]
         scores = scores + (finite(mask) if mask.is_floating_point() else 0.0)
     seen = a.p > 0
-    score_error = scores * (growth(a.q.shape[-1]) * unit + 2 * low)
+    score_error = scores * (growth(a.q.shape[-1]) * unit + 2 * low) + 4 * unit * attrs.cap
     worst = torch.where(seen, score_error, 0.0).amax(-1, keepdim=True) if seen.shape[-1] else score_error
     top = a.sums[0].unsqueeze(-1)
     # The relative error of p is the sum of the errors of the score, of the maximum, of exp and of the sum.
@@ -88,7 +88,7 @@ def attention(attrs: Any, operands: Sequence[Tensor], unit: float, low: float) -
         spread = (a.p * relative).sum(-1) * a.sums[1] + a.sums[1] * (growth(seen.shape[-1]) * unit + worst.squeeze(-1))
         sums_error = torch.stack([worst.squeeze(-1) + unit * finite(a.sums[0]), spread.nan_to_num(nan=0.0)])
         return [(torch.matmul(kept, a.v), normalized_bound(out_error)), (a.sums, normalized_bound(sums_error))]
-    ds = a.score_gradient() * attrs.scale
+    ds = a.score_gradient() * a.slope * attrs.scale
     products = torch.matmul(finite(a.grad), finite(a.v).mT) * a.keep
     grown = growth(a.grad.shape[-1]) * unit + 2 * low
     ds_error = finite(ds) * (relative + low) + a.p * abs(attrs.scale) * (

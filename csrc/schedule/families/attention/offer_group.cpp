@@ -83,6 +83,7 @@ void offer_attention_group(Draft& draft) {
   }
   add_rows("w2", parts.w2);
   add_mask_arguments(draft, parts);
+  add_blocks_arguments(draft, parts);
   define(launch, "QUADS", multiples(draft, 4, rows_of));
   launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
 }

@@ -66,6 +66,8 @@ Refused why_not_attention_tensor_core(const Draft& draft) {
       kMultiplied,
       {[](const Draft& d) { return d.node().attention.scale > 0 && std::isfinite(d.node().attention.scale); },
        [](const Draft& d) { return "the scale " + std::to_string(d.node().attention.scale) + " is not positive and finite"; }},
+      {[](const Draft& d) { return d.node().attention.cap == 0; },
+       [](const Draft&) { return std::string("its scores have a soft cap"); }},
       {[](const Draft& d) { return rows_of_scores(d) >= 24; },
        [](const Draft& d) {
          return std::to_string(rows_of_scores(d)) + " rows of scores are below 24: most of a tile would be empty";

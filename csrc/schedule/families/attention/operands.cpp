@@ -43,7 +43,8 @@ AttentionParts attention_parts(const Draft& draft) {
     if (!query) parts.w2 = &dout;
   }
   if (attrs.masked) parts.mask = &operands[next++];
-  if (attrs.dropout > 0) parts.state = &operands[next];
+  if (attrs.dropout > 0) parts.state = &operands[next++];
+  if (attrs.blocks) parts.blocks = &operands[next];
   return parts;
 }
 
@@ -77,6 +78,7 @@ void define_attention(Draft& draft, const AttentionParts& parts) {
   define(launch, "DEPTH2", parts.depth2);
   define(launch, "WIDTH", parts.pass == 0 ? parts.depth2 : parts.depth);
   launch.defines.emplace_back("SCALE", literal(attrs.scale));
+  if (attrs.cap > 0) launch.defines.emplace_back("CAP", literal(attrs.cap));
   define(launch, "CAUSAL", attrs.causal);
   define(launch, "NAN_ROWS", attrs.nan_rows);
   if (attrs.dropout > 0) {
@@ -136,6 +138,16 @@ void add_mask_arguments(Draft& draft, const AttentionParts& parts) {
     if (!operand || !operand->strides[0].is_const(1)) operand = dense_copy(draft, *parts.state, {0});
     launch.buffer("state", operand->input);
   }
+}
+
+void add_blocks_arguments(Draft& draft, const AttentionParts& parts) {
+  if (!parts.blocks) return;
+  TemplateLaunch& launch = draft.launch();
+  define(launch, "BLOCKS", ir::kMaskBlock);
+  auto operand = strided_operand(draft, *parts.blocks, {0, 1, 2, 3});
+  if (!operand) operand = dense_copy(draft, *parts.blocks, {0, 1, 2, 3});
+  launch.buffer("blocks", operand->input);
+  pass_strides(launch, "blocks", *operand, {"batch", "head", "query", "key"});
 }
 
 }  // namespace ocl::schedule

@@ -13,7 +13,7 @@ struct AttentionParts {
                  *w = nullptr;  // a, b: rows and columns of the scores. w: the rows that p (or ds) multiplies.
   // The operands of the second product of a gradient.
   const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;
-  const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr;
+  const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr, *blocks = nullptr;
   int pass = 0;  // The macro PASS. 0: forward. 1: gradient of the queries. 2: of keys and values; the rows are then keys.
   ir::IndexExpr batch, heads, heads_per_kv, queries, keys;
   int64_t depth = 0, depth2 = 0;  // depth: head size of q and k. depth2: head size of v.
@@ -67,5 +67,8 @@ void add_statistics_arguments(Draft& draft, const AttentionParts& parts);
 /// Adds the arguments of a mask with its strides, and of dropout's random state, if the attention has them. Defines
 /// MASK.
 void add_mask_arguments(Draft& draft, const AttentionParts& parts);
+
+/// Adds the arguments of the mask's blocks with their strides, if the attention has them. Defines BLOCKS.
+void add_blocks_arguments(Draft& draft, const AttentionParts& parts);
 
 }  // namespace ocl::schedule
