@@ -72,6 +72,7 @@ NAMES = {
     "collectives": "Collectives",
     "parallel": "Several GPUs",
     "fft": "Fourier transforms",
+    "flex_attention": "FlexAttention",
 }
 KEYS = list(NAMES)
 

@@ -149,7 +149,7 @@ enum class AttentionKind : uint8_t {
   kKeyValue,
 };
 
-/// s = soft cap(scale * q k^T) + mask, p = softmax(s) along lk, out = dropout(p) v. Head i of q uses head i / (h / g) of k and v.
+/// s = cap(scale * q k^T) + mask, p = softmax(s) along lk, out = dropout(p) v. Head i of q uses head i / (h / g) of k and v.
 ///
 /// sums[0] is the largest s of the row; sums[1] is the sum of exp(s - sums[0]). They are stored separately: if all of s
 /// is hugely negative, the logarithm of the sum would be lost when added to the maximum. A row whose keys are all

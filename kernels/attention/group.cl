@@ -46,10 +46,12 @@ typedef struct {
   int rows, columns, r0, c0;
 } Scores;
 
-// The derivatives of capped scores, of the scores t[i].
+// SLOPES declares the derivatives of capped scores, of the scores t[i]. SLOPE: one of them.
 #ifdef CAP
+#define SLOPES float4 slopes[4]
 #define SLOPE(i) slopes[i]
 #else
+#define SLOPES float4* slopes = t
 #define SLOPE(i) (float4)(1.0f)
 #endif
 
@@ -232,6 +234,31 @@ ALWAYS_INLINE void score_gradients(float4* grad, const float4* p, const float4* 
    ALIGNED(w2_offset))
 #endif
 
+#if BLOCKS
+// 1: the mask does not hide all scores of a step.
+#define STEP_IS_SEEN \
+  is_seen(seen_columns(BLOCKS_OF(batch, q_head), r0, min(r0 + TILE_R, rows) - 1, c0, min(TILE_C, left)))
+ALWAYS_INLINE int is_seen(const int2 columns) {
+  return columns.x < columns.y;
+}
+#else
+#define STEP_IS_SEEN 1
+#endif
+#if MASK
+#define MASK_SCORES(t, slopes, scores)                                                                              \
+  mask_scores(t, slopes, PART(1), scores, mask + mask_offset + batch * mask_batch + q_head * mask_head, mask_query, \
+              mask_key)
+#else
+#define MASK_SCORES(t, slopes, scores) mask_scores(t, slopes, PART(1), scores)
+#endif
+// Stores the maxima and sums of the work-item's rows.
+#define STORE_SUMS(row_max, row_sum)                                                                              \
+  if (at.item.x < 2) {                                                                                            \
+    const float4 value = at.item.x ? (row_sum) : ((row_max) == (float4)(-INFINITY) ? (float4)(0.0f) : (row_max)); \
+    const int r = r0 + 4 * at.item.y;                                                                             \
+    for (int l = 0; l < min(4, rows - r); ++l) STORE1(lane_of(value, l), at.item.x, batch, head, r + l);          \
+  }
+
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, __global const IN_T* w,
     const ulong w_offset,
@@ -323,30 +350,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #endif
     const int left = columns - c0;
     float4 t[4];
-#ifdef CAP
-    float4 slopes[4];
-#else
-    float4* slopes = t;  // not used
-#endif
+    SLOPES;
 #if PASS
     if (ROWS_ARE_KEYS || c0 == begin)
       keep_statistics(PART(1), ROWS_ARE_KEYS ? c0 : r0, queries, row_sums, row_sums + sums_which, row_delta);
 #endif
-#if BLOCKS
-    const int2 seen = seen_columns(blocks + blocks_offset + batch * blocks_batch + q_head * blocks_head,
-                                   ROWS_ARE_KEYS ? blocks_key : blocks_query, ROWS_ARE_KEYS ? blocks_query : blocks_key,
-                                   r0, min(r0 + TILE_R, rows) - 1, c0, min(TILE_C, left));
-    if (seen.x < seen.y)
-#endif
-    {
+    if (STEP_IS_SEEN) {
       multiply_scores(t, PART(1), a, a_row, rows - r0, column, b_row, left, DEPTH, aligned);
       const Scores scores = {rows, columns, r0, c0};
-#if MASK
-      mask_scores(t, slopes, PART(1), scores, mask + mask_offset + batch * mask_batch + q_head * mask_head, mask_query,
-                  mask_key);
-#else
-      mask_scores(t, slopes, PART(1), scores);
-#endif
+      MASK_SCORES(t, slopes, scores);
 #if DROPOUT
       uint kept = draw_kept(PART(1), scores, state + state_offset, ((ulong)batch * heads + q_head) * queries,
                             (ulong)((keys + 3) / 4));
@@ -393,11 +405,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #if PASS == 0
   row_sum = across_row(at, row_sum, 0);
   const float4 inverse = keys > 0 ? inverses_of(row_sum) : (float4)(0.0f);
-  if (at.item.x < 2) {
-    const float4 value = at.item.x ? row_sum : (row_max == (float4)(-INFINITY) ? (float4)(0.0f) : row_max);
-    const int r = r0 + 4 * at.item.y;
-    for (int l = 0; l < min(4, rows - r); ++l) STORE1(lane_of(value, l), at.item.x, batch, head, r + l);
-  }
+  STORE_SUMS(row_max, row_sum)
   STORE_ROWS(STOREV, STORE, out, WIDTH, inverse)
 #else
   STORE_ROWS(STOREV, STORE, out, WIDTH, (float4)(1.0f))

@@ -312,10 +312,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
         // The mask hides the columns before `first` from every row of this block.
         int first = CAUSAL && ROWS_ARE_KEYS ? max(r0 - c0, 0) / VW * VW : 0;
 #if BLOCKS
-        const int2 seen =
-            seen_columns(blocks + blocks_offset + batch * blocks_batch + q_head * blocks_head,
-                         ROWS_ARE_KEYS ? blocks_key : blocks_query, ROWS_ARE_KEYS ? blocks_query : blocks_key, r0,
-                         min(r0 + MR, rows) - 1, c0, count);
+        const int2 seen = seen_columns(BLOCKS_OF(batch, q_head), r0, min(r0 + MR, rows) - 1, c0, count);
         first = max(first, seen.x / VW * VW);
         count = seen.y;
         if (first >= count) continue;

@@ -52,6 +52,10 @@ ALWAYS_INLINE float inverse_of(const float row_sum) {
 }
 
 #if BLOCKS
+// The arguments of seen_columns for a head.
+#define BLOCKS_OF(batch, head)                                                                                       \
+  blocks + blocks_offset + (batch) * blocks_batch + (head) * blocks_head, ROWS_ARE_KEYS ? blocks_key : blocks_query, \
+      ROWS_ARE_KEYS ? blocks_query : blocks_key
 // Returns the columns (begin, end) among c0 .. c0 + count - 1 of which the mask does not hide every row of r0 .. r1, to
 // whole blocks, relative to c0. begin >= end: it hides all. blocks: of the head; down, along: its strides.
 ALWAYS_INLINE int2 seen_columns(__global const uchar* blocks, const long down, const long along, const int r0,

@@ -43,6 +43,9 @@ log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
 MASK_BLOCK: int = ir.MASK_BLOCK
+ARGUMENTS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_mod_other_buffers",
+             "mask_mod_other_buffers")  # fmt: skip
+UNFUSED = "products, pointwise ops and a softmax: no kernel takes score_mod"
 
 
 def is_flex(node: Node) -> bool:
@@ -80,16 +83,12 @@ class Replacement:
 
     def __init__(self, gm: GraphModule, node: Node, changes: Changes) -> None:
         self.gm, self.node, self.changes = gm, node, changes
-        names = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options")
-        given: dict[str, Any] = {
-            **dict(zip((*names, "score_captured", "mask_captured"), node.args, strict=False)),
-            **node.kwargs,
-        }
-        self.operands: list[Node] = [given[name] for name in names[:3]]
+        given: dict[str, Any] = {**dict(zip(ARGUMENTS, node.args, strict=False)), **node.kwargs}
+        self.operands: list[Node] = [given[name] for name in ARGUMENTS[:3]]
         self.score_node, self.mask_node = given["score_mod"], given["block_mask"][-1]
         self.scale = given["scale"]
-        self.score_captured = tuple(given.get("score_captured", given.get("score_mod_other_buffers", ())))
-        self.mask_captured = tuple(given.get("mask_captured", given.get("mask_mod_other_buffers", ())))
+        self.score_captured = tuple(given.get("score_mod_other_buffers", ()))
+        self.mask_captured = tuple(given.get("mask_mod_other_buffers", ()))
         self.parts: dict[Any, list[Node]] = {}
         for user in node.users:
             self.parts.setdefault(user.args[1] if user.target is operator.getitem else None, []).append(user)
@@ -114,10 +113,7 @@ class Replacement:
                 raise NotAdditive("its scale is no positive number that is known")
             results, way = self._fused(kind, score)
         except NotAdditive as error:
-            results, way = (
-                self._unfused(),
-                f"products, pointwise ops and a softmax: no kernel takes score_mod, because {error}",
-            )
+            results, way = self._unfused(), f"{UNFUSED}, because {error}"
         log.info("flex_attention becomes %s", way)
         debug.remember_choice(debug.Choice("flex_attention", way, source_line(self.node)))
         self._put(results)
@@ -129,12 +125,6 @@ class Replacement:
         """Returns the traced values of nodes, as tensors that need no gradient."""
         values = [n.meta.get("example_value") if isinstance(n, Node) else n for n in nodes]
         return [x.detach() if isinstance(x, Tensor) else x for x in values]
-
-    @property
-    def sizes(self) -> list[Any]:
-        """Returns [batch, heads, queries, keys]."""
-        q, k, _ = (value(x) for x in self.operands)
-        return [*q.shape[:3], k.shape[2]]
 
     # As one op
 
@@ -181,9 +171,8 @@ class Replacement:
 
     def _unfused(self) -> Results:
         count = len(self.score_captured)
-        scale = self.scale.meta["example_value"] if isinstance(self.scale, Node) else self.scale
 
-        def attention(q: Tensor, k: Tensor, v: Tensor, *tensors: Any) -> list[Tensor | None]:
+        def attention(q: Tensor, k: Tensor, v: Tensor, scale: Any, *tensors: Any) -> list[Tensor | None]:
             group = q.shape[1] // k.shape[1]
             key, worth = (x.expand(q.shape[0], *x.shape[1:]).repeat_interleave(group, 1) for x in (k, v))
             scores = (q.to(self.wide) @ key.to(self.wide).transpose(-2, -1)) * scale
@@ -198,7 +187,7 @@ class Replacement:
             return [like_query(out, q), lse, most]
 
         captured = [*self.score_captured, *self.mask_captured]
-        return Results(*self.insert(attention, [*self.operands, *captured]))
+        return Results(*self.insert(attention, [*self.operands, self.scale, *captured]))
 
     # The graph
 

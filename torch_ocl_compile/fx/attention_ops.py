@@ -55,14 +55,10 @@ def attention(
     v: Tensor,
     mask: Tensor | None,
     state: Tensor | None,
-    p: float,
-    causal: bool,
-    nan_rows: bool,
-    scale: float | None,
-    blocks: Tensor | None = None,
-    cap: float = 0.0,
+    *settings: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Computes attention on the CPU by its definition. It runs only where nothing is compiled."""
+    p, causal, nan_rows, scale, cap = *settings[:4], settings[5] if len(settings) > 5 else 0.0
     if state is None:
         state = reserve(q.device, 1) if p > 0 else torch.zeros(2, dtype=torch.int64, device=q.device)
     attrs = _settings(q, mask, p, causal, nan_rows, scale, cap)

@@ -395,13 +395,10 @@ def attention(
     v: ir.Value,
     mask: ir.Value | None,
     state: ir.Value | None,
-    p: float,
-    causal: bool,
-    nan_rows: bool,
-    scale: float | None,
-    blocks: ir.Value | None = None,
-    cap: float = 0.0,
+    *settings: Any,
 ) -> Any:
+    p, causal, nan_rows, scale, *more = settings
+    blocks, cap = more[0] if more else None, more[1] if len(more) > 1 else 0.0
     a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale), blocks, cap)
     if a is None or (p > 0 and state is None):
         return NotImplemented
