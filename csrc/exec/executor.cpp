@@ -346,6 +346,8 @@ void run(Executor& executor, const std::vector<void*>& inputs, const std::vector
     memory.arena = allocator.resolve(arena.address);
     memory.arena_address = static_cast<char*>(arena.address);
   }
+  if (const uint64_t released = allocator.slabs_released(); std::exchange(state.slabs_released, released) != released)
+    state.forget_arguments();
   std::shared_ptr<Kept> kept;  // Alive until everything is enqueued.
   if (plan.kept_size_bytes > 0) kept = kept_results(executor, memory, inputs, target);
   const Run this_run{state, memory, inputs, outputs, call, target};

@@ -41,6 +41,7 @@ struct RunState {
   // The queue whose thread may still work on this state, or null, and its failures when the last run began.
   runtime::Queue* posted_to = nullptr;
   uint64_t failures = 0;
+  uint64_t slabs_released = 0;  // The allocator's number when the arguments were set.
   // Values for the size symbols of the last call:
   bool bound = false;
   std::vector<int64_t> symbols;

@@ -361,6 +361,8 @@ bool Allocator::owns(const void* address) const noexcept {
   return state_->range.contains(reinterpret_cast<uintptr_t>(address));
 }
 
+uint64_t Allocator::slabs_released() const noexcept { return state_->memory.released(); }
+
 void Allocator::prefer_cuda() {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);

@@ -47,6 +47,9 @@ class Allocator {
   /// Creates new memory so that CUDA can use it too. Slabs made before serve large requests only where nothing else can. Memory
   /// of OpenCL alone is used, with a warning, if the drivers cannot share it.
   void prefer_cuda();
+  /// Number of slabs that were given back to the driver so far. A kernel must get an argument again if this number has changed
+  /// since, even if the buffer's handle is the same.
+  uint64_t slabs_released() const noexcept;
   /// Returns CUDA's address of the byte at `address`, an address of a live allocation. 0 if CUDA cannot use this memory.
   uint64_t cuda_address(const void* address) const;
   /// Returns the address of a byte of a live allocation that has this CUDA address. nullptr if there is none.

@@ -53,6 +53,7 @@ void SlabMemory::release(Slab& slab) noexcept {
   slab.cuda.reset();
   if (slab.host) os::free_pages(slab.host, slab.bytes);
   slab.host = nullptr;
+  released_.fetch_add(1);
 }
 
 bool SlabMemory::create_buffer(Slab& slab, std::string& problem) {

@@ -1,7 +1,9 @@
 // csrc/runtime/slab_memory.h: creates and frees the device memory of slabs.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "csrc/runtime/device_info.h"
@@ -23,6 +25,8 @@ class SlabMemory {
   /// that fails. Throws kUnsupported if the device cannot have memory of this kind.
   bool create(Slab& slab, std::string& problem);
   void release(Slab& slab) noexcept;
+  /// Number of release() calls. A later buffer may have the handle of a released one.
+  uint64_t released() const noexcept { return released_; }
   /// Gives new slabs of all pools memory that CUDA can use too if they are small enough, from now on and as long as the drivers
   /// allow it.
   void prefer_cuda() { cuda_preferred_ = true; }
@@ -37,6 +41,7 @@ class SlabMemory {
   Queues& queues_;
   bool on_host_ = false;  // True if buffers are made over host memory.
   bool cuda_preferred_ = false;
+  std::atomic<uint64_t> released_{0};
 };
 
 }  // namespace ocl::runtime
