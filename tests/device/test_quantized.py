@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+import ocl_run
 import torch_ocl_compile
+from torch_ocl_compile import package
 
 N, K, GROUP = 96, 256, 64
 Tensor = torch.Tensor
@@ -192,3 +195,20 @@ def test_dynamic_quantisation(ocl_device: str) -> None:
         got = torch.compile(linear, backend="ocl", dynamic=False, options={"fallback": "error"})(*arguments)
     torch.testing.assert_close(got.cpu(), linear(x, w, scale), rtol=1e-5, atol=1e-4)
     assert len(kernels) == 2, [(k.kind, k.origin) for k in kernels]
+
+
+@pytest.mark.sampled(first=1, every=0)
+def test_package_with_float8_weights(ocl_device: str, tmp_path: Path) -> None:
+    class Linear(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            w, scale = weights(float8_weight)
+            self.w, self.scale = (torch.nn.Parameter(t, requires_grad=False) for t in (w, scale))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return float8_weight(x, self.w, self.scale)
+
+    model, x = Linear().eval(), torch.randn(1, K)
+    package.save(tmp_path / "model.ocl", model, (x,))
+    got = ocl_run.load(tmp_path / "model.ocl")(x)
+    torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-5, atol=1e-3)

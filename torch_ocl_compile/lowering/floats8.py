@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 from torch_ocl_compile.dtypes import FLOATS8
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.fx.host_part import tensors_of
-from torch_ocl_compile.fx.split import is_view
+from torch_ocl_compile.fx.split import CHECKED_BY_GUARDS, is_view
 
 # Ops that move or convert elements, and comparisons.
 TAKEN = set(
@@ -25,7 +25,9 @@ TAKEN = set(
 
 def refuse_arithmetic(node: torch.fx.Node) -> None:
     """UnsupportedError if the node reads or makes 8-bit floats, and PyTorch defines no arithmetic for them."""
-    if not isinstance(node.target, OpOverload) or node.target._schema.name.split("::")[1] in TAKEN or is_view(node):
+    if not isinstance(node.target, OpOverload) or str(node.target) in CHECKED_BY_GUARDS:
+        return
+    if node.target._schema.name.split("::")[1] in TAKEN or is_view(node):
         return
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     found = next((t.dtype for value in values for t in tensors_of(value) if t.dtype in FLOATS8), None)
