@@ -18,7 +18,9 @@ QUOTES = {
         "\n[Conformance](conformance.md) lists the entries that fail or use the CPU.",
     ),
 }
-QUOTED = "Intel(R) OpenCL"  # A part of the name of this runtime.
+# Parts of the names of the runtimes that are quoted -> what they are called. The one with the latest results of the present
+# code is quoted.
+QUOTED = {"Intel(R) OpenCL": "Intel's runtime", "Portable Computing Language": "PoCL"}
 BEGIN, END = "<!-- python -m tests.conformance table -->\n", "<!-- end -->\n"
 HEAD = """\
 # Conformance
@@ -40,7 +42,7 @@ def pages() -> dict[Path, str]:
     """Returns the text of each page that has counts of the kept results."""
     results = kept.read()
     made = {PAGE: page(results)}
-    quoted = next(r for r in results if QUOTED in r["runtime"])
+    quoted = max((r for r in results if runtime(r)), key=lambda r: (not r.get("old"), r["when"]))
     for path, (before, after) in QUOTES.items():
         said = sentence(quoted) if before == "- " else sentence(quoted).replace("\n  ", "\n")
         made[path] = replaced(path.read_text(encoding="utf-8"), f"{before}{said}{after}\n", path.name)
@@ -60,6 +62,10 @@ def replaced(text: str, made: str, name: str) -> str:
     return before + begin + made + end + after
 
 
+def runtime(result: dict[str, Any]) -> str:
+    return next((name for part, name in QUOTED.items() if part in result["runtime"]), "")
+
+
 def sentence(result: dict[str, Any]) -> str:
     row = next(r for r in result["counts"] if (r["kind"], r["dtype"]) == ("op", "float32"))
     both, device = (f"{100 * row[key] / row['number']:.1f} %" for key in ("both", "device"))
@@ -67,7 +73,7 @@ def sentence(result: dict[str, Any]) -> str:
     date = ("published " if result.get("old") else "") + result["when"][:10]
     return (
         f"Of the {row['number']} entries of PyTorch's `op_db` in fp32, {both} pass forward and backward, and\n  {device} run entirely "
-        f"on the device (torch {version}, Intel's runtime, {date})."
+        f"on the device (torch {version}, {runtime(result)}, {date})."
     )
 
 
