@@ -14,11 +14,18 @@ namespace {
 
 using aten::Recipe;
 
-/// Returns an argument of a graph as C++ reads it. Objects of other classes can only be passed on.
+/// True for the ragged size of a jagged tensor.
+bool is_ragged(py::handle value) {
+  if (PyLong_CheckExact(value.ptr()) || !torch::is_symint(value)) return false;
+  const auto size = value.cast<c10::SymInt>();
+  return size.is_heap_allocated() && size.toSymNode()->is_nested_int();
+}
+
+/// Returns an argument of a graph as C++ reads it. Objects of other classes, and ragged sizes, can only be passed on.
 c10::IValue leaf_of(py::handle value) {
   if (THPVariable_Check(value.ptr())) return THPVariable_Unpack(value.ptr());
   if (PyFloat_Check(value.ptr())) return PyFloat_AS_DOUBLE(value.ptr());
-  if (PyIndex_Check(value.ptr())) return value.cast<int64_t>();
+  if (PyIndex_Check(value.ptr()) && !is_ragged(value)) return value.cast<int64_t>();
   return {};
 }
 

@@ -47,10 +47,8 @@ void refuse_makers(torch::Library& m) {
 void refuse_nested(const std::string& op) {
   at_boundary([&] {
     fail(ErrorKind::kUnsupported,
-         op +
-             ": ocl has no nested tensors with strided layout, and no attention of jagged tensors.\n"
-             "  do:    use layout=torch.jagged. For attention, pad the tensors (x.to_padded_tensor(0.0)) and pass a mask, call "
-             "it for each sequence, or call it on the CPU");
+         op + ": ocl has no nested tensors with strided layout.\n"
+              "  do:    use layout=torch.jagged, or pad the tensors (x.to_padded_tensor(0.0)) and pass a mask");
   });
   std::terminate();  // at_boundary has thrown.
 }

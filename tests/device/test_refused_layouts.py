@@ -81,36 +81,6 @@ def test_sparse_tensors_of_the_cpu_still_work() -> None:
     assert COO.to(torch.float64).to_sparse_csr().layout == torch.sparse_csr
 
 
-def jagged(device: str, heads: bool = False, grad: bool = False) -> torch.Tensor:
-    torch.manual_seed(0)
-    x = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(5, 8)], layout=torch.jagged, device=device)
-    if grad:
-        x = x * torch.ones(8, device=device, requires_grad=True)
-    return x.view(2, -1, 2, 4).transpose(1, 2) if heads else x
-
-
-ATTENTION = """
-import torch, torch.nn.functional as F
-x = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(5, 8)], layout=torch.jagged, device={device!r})
-q = (x * torch.ones(8, device={device!r}, requires_grad={grad})).view(2, -1, 2, 4).transpose(1, 2)
-function = lambda q: F.scaled_dot_product_attention(q, q, q)
-try:
-    (torch.compile(function, backend="ocl") if {compiled} else function)(q)
-except Exception as error:
-    text = str(error)
-    assert "no attention of jagged tensors" in text and "do:    use layout=torch.jagged" in text, text
-    print("refused")
-"""
-
-
-@pytest.mark.parametrize("grad", [False, True], ids=["inference", "training"])
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_attention_of_jagged_tensors_is_refused(compiled: bool, grad: bool, ocl_device: str) -> None:
-    """It ended the process."""
-    status, out, err = run_python(ATTENTION.format(device=ocl_device, grad=grad, compiled=compiled))
-    assert (status, out.split()[-1:]) == (0, ["refused"]), err[-2000:]
-
-
 STRIDED = """
 import torch
 parts = [torch.ones(2, 3), torch.ones(1, 3)]
@@ -138,37 +108,3 @@ print("done")
 def test_strided_nested_tensors_do_not_end_the_process(make: str, ocl_device: str) -> None:
     status, out, err = run_python(STRIDED.format(make=make.format(device=ocl_device)))
     assert (status, out.split()[-1:]) == (0, ["done"]), err[-2000:]
-
-
-JAGGED: dict[str, Any] = {
-    "sin": lambda n: n.sin() * 2,
-    "linear": lambda n: F.gelu(F.linear(n, torch.ones(8, 8, device=n.device))),
-    "sum": lambda n: n.sum(1),
-    "softmax": lambda n: n.softmax(-1),
-    "values": lambda n: n.values() * 2,
-    "padded": lambda n: n.to_padded_tensor(0.0),
-}
-
-
-@pytest.mark.parametrize("name", JAGGED)
-def test_jagged_arguments_of_compiled_functions(name: str, ocl_device: str) -> None:
-    """The graph runs op by op, which is counted, or the error says what is missing."""
-    torch._dynamo.reset()
-    function = JAGGED[name]
-    expected, x = function(jagged("cpu")), jagged(ocl_device)
-    ours = torch.compile(function, backend="ocl")(x)
-    if expected.is_nested:
-        ours, expected = ours.values(), expected.values()
-    torch.testing.assert_close(ours.cpu(), expected)
-
-
-def test_gradient_of_a_jagged_argument(ocl_device: str) -> None:
-    def gradient(device: str, compiled: bool) -> torch.Tensor:
-        weight = torch.ones(8, 8, device=device, requires_grad=True)
-        function = lambda n: F.gelu(F.linear(n, weight)).values().sum()  # noqa: E731
-        torch._dynamo.reset()
-        (torch.compile(function, backend="ocl") if compiled else function)(jagged(device)).backward()
-        assert weight.grad is not None
-        return weight.grad.cpu()
-
-    torch.testing.assert_close(gradient(ocl_device, True), gradient("cpu", False))

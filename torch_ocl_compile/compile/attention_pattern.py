@@ -407,7 +407,7 @@ def _other_rank(node: Node, changes: Changes) -> bool:
     )
     scale, grouped = node.kwargs.get("scale"), node.kwargs.get("enable_gqa", False)
     tensors = [value(x) for x in (q, k, v)]
-    if any(t is None for t in tensors) or grouped or not isinstance(p, (int, float)):
+    if any(t is None or t.is_nested for t in tensors) or grouped or not isinstance(p, (int, float)):
         return False
     if any(t.shape[:-2] != tensors[0].shape[:-2] or t.dtype != tensors[0].dtype for t in tensors):
         return False

@@ -77,6 +77,7 @@ def register() -> None:
     _when_imported("torch._dynamo.variables.optimizer", _register_optimizers)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
     _when_imported("torch.nn.attention.flex_attention", _allow_flex_attention)
+    _when_imported("torch.nested._internal.ops", _register_jagged_attention)
     _when_imported("torch.compiler._cache", _register_artifacts)
     _when_imported("torch.distributed.distributed_c10d", _register_process_group)
     _when_imported("torch.multiprocessing.reductions", _refuse_other_processes)
@@ -254,6 +255,12 @@ def _allow_flex_attention(module: ModuleType) -> None:
     from torch_ocl_compile.device.flex_attention import register
 
     register(module)
+
+
+def _register_jagged_attention(module: ModuleType) -> None:
+    from torch_ocl_compile.device.jagged_attention import register_with
+
+    register_with(module)
 
 
 def _register_artifacts(module: ModuleType) -> None:

@@ -76,7 +76,10 @@ class Symbols:
     def _bind(self, expr: Any, shape_env: Any, source: Recipe.Symbol) -> None:
         if expr in self.exprs or expr.is_number:
             return
-        self.exprs[expr] = self.builder.size_symbol(symbol_range(expr, shape_env))
+        known = symbol_range(expr, shape_env)
+        if known is None:
+            return
+        self.exprs[expr] = self.builder.size_symbol(known)
         self.sources.append(source)
         self.names.append(expr)
 
@@ -136,13 +139,15 @@ class Symbols:
         return SizeFunction(f"def value(s):\n  {unpack}return {PythonPrinter().doprint(renamed)}\n")
 
 
-def symbol_range(expr: Any, shape_env: Any) -> ir.Range:
-    """Returns the inclusive bounds that PyTorch knows for a size. UnsupportedError for the ragged size of a jagged tensor."""
+def symbol_range(expr: Any, shape_env: Any) -> ir.Range | None:
+    """Returns the inclusive bounds that PyTorch knows for a size. None for the ragged size of a jagged tensor. It is no number, and a
+    graph passes it on at most, because all ops work on the tensors inside.
+    """
     low, high = 0, _UNBOUNDED
     if shape_env is not None:
         bounds = shape_env.bound_sympy(expr)
         if bounds is None:
-            raise UnsupportedError(f"{expr} is the ragged size of a nested (jagged) tensor, which has no index form")
+            return None
         low = int(bounds.lower) if bounds.lower.is_Integer else -_UNBOUNDED
         high = int(bounds.upper) if bounds.upper.is_Integer else _UNBOUNDED
     return ir.Range(max(low, -_UNBOUNDED), min(high, _UNBOUNDED))
