@@ -364,7 +364,10 @@ void few_rows(Schedule& schedule, const Caps& caps) {
   Expander expander(graph, caps.is_cpu);
   std::vector<Node> nodes;
   for (NodeId i = 0; i < static_cast<NodeId>(graph.nodes.size()); ++i)
-    if (!expander.expand(i, nodes)) nodes.push_back(graph.nodes[i]);
+    if (expander.expand(i, nodes))
+      schedule.log.push_back(graph.nodes[i].origin.op + ": sums along the depth, because the product has few rows");
+    else
+      nodes.push_back(graph.nodes[i]);
   graph.nodes = std::move(nodes);
 }
 

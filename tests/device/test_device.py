@@ -206,7 +206,8 @@ def test_seed_before_first_use():
 
 def test_capability_lists_the_types_that_have_kernels(ocl_device):
     types = torch.ocl.get_device_capability(ocl_device)["supported_dtypes"]
-    held = {dtype for dtype in IR_DTYPES if dtype != torch.float64}
+    # 8-bit floats are stored and converted, but PyTorch computes nothing in them.
+    held = {dtype for dtype in IR_DTYPES if dtype != torch.float64 and not str(dtype).startswith("torch.float8")}
     assert types - {torch.float64} == held
     assert (torch.float64 in types) == torch.ocl.get_device_properties(ocl_device).has_fp64
     torch.ocl.reset_fallback_counts()
