@@ -2,20 +2,18 @@
 """python benchmarks/fft.py --sides cpu,ocl --threads 1
 python benchmarks/fft.py --sides cuda,ocl --save h100_fft.json
 
-Sides take turns in each of --rounds, and the fastest turn of each side counts. A turn calls the function for about --seconds and waits
-for the device at the end. Errors are root mean squares relative to the transform in float64. `--threads` is for the side `cpu`; to give
-an OpenCL CPU device the same cores, start the program with taskset.
+Sides take turns (turns.py), and errors are relative to the transform in float64. `--threads` is for the side `cpu`; to give an OpenCL
+CPU device the same cores, start the program with taskset.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
+import functools
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import torch
+import turns
 
 import torch_ocl_compile  # noqa: F401  registers the device
 from torch_ocl_compile.bench import results
@@ -42,47 +40,19 @@ CASES: list[tuple[str, tuple[int, ...]]] = [
 ]
 
 
-class Side:
-    def __init__(self, device: str) -> None:
-        self.device = torch.device(device)
-
-    def wait(self) -> None:
-        if self.device.type != "cpu":
-            torch.accelerator.synchronize(self.device)
-
-    def turn(self, function: Function, x: torch.Tensor, calls: int) -> float:
-        """Returns the seconds of a call."""
-        self.wait()
-        start = time.perf_counter()
-        for _ in range(calls):
-            function(x)
-        self.wait()
-        return (time.perf_counter() - start) / calls
-
-
-def error(got: torch.Tensor, exact: torch.Tensor) -> float:
-    return (
-        (got.cpu().to(exact.dtype) - exact).abs().square().mean().sqrt() / exact.abs().square().mean().sqrt()
-    ).item()
-
-
-def measure(
-    name: str, shape: tuple[int, ...], sides: dict[str, Side], given: argparse.Namespace
-) -> list[dict[str, Any]]:
+def measure(name: str, shape: tuple[int, ...], devices: dict[str, str], given: argparse.Namespace) -> list[turns.Row]:
     function, dtype = FUNCTIONS[name]
     x = torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
     exact = function(x.to(torch.complex128 if dtype.is_complex else torch.float64))
-    inputs = {side: x.to(at.device) for side, at in sides.items()}
-    rows, calls = {}, {}
-    for side, at in sides.items():
-        rows[side] = {"function": name, "shape": list(shape), "side": side, "ms": float("inf")}
-        rows[side]["error"] = error(function(inputs[side]), exact)
-        rows[side]["settings"] = settings_in_effect("ocl" if at.device.type == "ocl" else "eager", at.device, "highest")
-        at.turn(function, inputs[side], 2)
-        calls[side] = max(1, int(given.seconds / at.turn(function, inputs[side], 1)))
-    for _ in range(given.rounds):
-        for side, at in sides.items():
-            rows[side]["ms"] = min(rows[side]["ms"], at.turn(function, inputs[side], calls[side]) * 1e3)
+    sides: dict[str, turns.Call] = {}
+    rows: dict[str, turns.Row] = {}
+    for side, place in devices.items():
+        device = torch.device(place)
+        call = functools.partial(function, x.to(device))
+        sides[side] = device, call
+        rows[side] = {"function": name, "shape": list(shape), "side": side, "error": turns.error(call(), exact)}
+        rows[side]["settings"] = settings_in_effect("ocl" if device.type == "ocl" else "eager", device, "highest")
+    turns.measure(sides, rows, given)
     return list(rows.values())
 
 
@@ -90,26 +60,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sides", type=lambda text: text.split(","), default=["cpu", "ocl"], help="cpu, cuda, ocl")
     parser.add_argument("--functions", type=lambda text: text.split(","), default=list(FUNCTIONS))
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.05, help="of a turn")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--ocl-device", default="ocl:0")
-    parser.add_argument("--save", type=Path, help="write a result file")
+    turns.add_options(parser, seconds=0.05)
     given = parser.parse_args()
     source = origin()
     torch.set_num_threads(given.threads)
-    sides, found = {side: Side(given.ocl_device if side == "ocl" else side) for side in given.sides}, []
+    devices = {side: given.ocl_device if side == "ocl" else side for side in given.sides}
+    found: list[turns.Row] = []
     for name, shape in CASES:
         if name not in given.functions:
             continue
-        rows = measure(name, shape, sides, given)
+        rows = measure(name, shape, devices, given)
         found += rows
-        base = rows[0]["ms"]
-        text = "  ".join(f"{r['side']} {r['ms']:8.3f} ms {base / r['ms']:5.2f} error {r['error']:.1e}" for r in rows)
-        print(f"{name:16s} {'x'.join(map(str, shape)):14s} {text}", flush=True)
+        print(f"{name:16s} {'x'.join(map(str, shape)):14s} {turns.line(rows)}", flush=True)
     if given.save:
-        settings = {"rounds": given.rounds, "seconds": given.seconds, "threads": given.threads}
-        results.write(results.result(source, settings, fft=found), given.save)
+        results.write(results.result(source, turns.settings_of(given), fft=found), given.save)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 """taskset -c 0 python benchmarks/flex_attention.py --sides inductor,ocl --threads 1
 python benchmarks/flex_attention.py --sides inductor,ocl --device cuda --save h100_flex_attention.json
 
-Sides take turns in each of --rounds, and the fastest turn of each side counts. A turn calls the function for about --seconds and waits
-for the device at the end. Errors are root mean squares relative to PyTorch's definition in float64. Block masks are made before.
+Sides take turns (turns.py), and errors are relative to PyTorch's definition in float64. Block masks are made before.
 `--threads` is for the side `inductor`; to give an OpenCL CPU device the same cores, start the program with taskset.
 """
 
@@ -11,12 +10,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+import turns
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import sdpa_dense
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -87,19 +85,6 @@ class Side:
     def call(self) -> Any:
         return self.function(*self.inputs, self.mask)
 
-    def turn(self, calls: int) -> float:
-        """Returns the seconds of a call."""
-        self.wait()
-        start = time.perf_counter()
-        for _ in range(calls):
-            self.call()
-        self.wait()
-        return (time.perf_counter() - start) / calls
-
-    def wait(self) -> None:
-        if self.device.type != "cpu":
-            torch.accelerator.synchronize(self.device)
-
 
 def definition(case: str, tensors: list[Tensor]) -> Tensor:
     score_mod, mask_mod = CASES[case]
@@ -109,29 +94,23 @@ def definition(case: str, tensors: list[Tensor]) -> Tensor:
     return sdpa_dense(*(x.double() for x in tensors), mod, (mask,), 1 / math.sqrt(DEPTH), {})[0]
 
 
-def error(got: Tensor, exact: Tensor) -> float:
-    return ((got.cpu().double() - exact).square().mean().sqrt() / exact.square().mean().sqrt()).item()
-
-
-def measure(case: str, given: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(case: str, given: argparse.Namespace) -> list[turns.Row]:
     torch._dynamo.reset()
     dtype = getattr(torch, given.dtype)
     generator = torch.Generator().manual_seed(1)
     tensors = [torch.randn(BATCH, HEADS, LENGTH, DEPTH, generator=generator).to(dtype) for _ in range(3)]
     exact = definition(case, tensors)
     devices = {"ocl": given.ocl_device, "inductor": given.device}
-    sides, rows, calls = {}, {}, {}
+    sides: dict[str, turns.Call] = {}
+    rows: dict[str, turns.Row] = {}
     with torch.no_grad():
         for name in given.sides:
-            side = sides[name] = Side(name, devices[name], case, tensors, dtype)
+            side = Side(name, devices[name], case, tensors, dtype)
+            sides[name] = side.device, side.call
             rows[name] = {"case": case, "shape": [BATCH, HEADS, LENGTH, DEPTH], "dtype": given.dtype, "side": name}
-            rows[name] |= {"ms": float("inf"), "error": error(side.call(), exact)}
+            rows[name]["error"] = turns.error(side.call(), exact)
             rows[name]["settings"] = settings_in_effect(name, side.device, "highest")
-            side.turn(2)
-            calls[name] = max(1, int(given.seconds / side.turn(1)))
-        for _ in range(given.rounds):
-            for name, side in sides.items():
-                rows[name]["ms"] = min(rows[name]["ms"], side.turn(calls[name]) * 1e3)
+        turns.measure(sides, rows, given)
     return list(rows.values())
 
 
@@ -141,23 +120,16 @@ def main() -> None:
     parser.add_argument("--cases", type=lambda text: text.split(";"), default=list(CASES), help="separated by ;")
     parser.add_argument("--device", default="cpu", help="of the side inductor: cpu or cuda")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.1, help="of a turn")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--ocl-device", default="ocl:0")
-    parser.add_argument("--save", type=Path, help="write a result file")
+    turns.add_options(parser, seconds=0.1)
     given = parser.parse_args()
     source, found = origin(), []
     torch.set_num_threads(given.threads)
     for case in given.cases:
         rows = measure(case, given)
         found += rows
-        base = rows[0]["ms"]
-        text = "  ".join(f"{r['side']} {r['ms']:8.3f} ms {base / r['ms']:5.2f} error {r['error']:.1e}" for r in rows)
-        print(f"{case:18s} {text}", flush=True)
+        print(f"{case:18s} {turns.line(rows)}", flush=True)
     if given.save:
-        settings = {"rounds": given.rounds, "seconds": given.seconds, "threads": given.threads}
-        results.write(results.result(source, settings, flex_attention=found), given.save)
+        results.write(results.result(source, turns.settings_of(given), flex_attention=found), given.save)
 
 
 if __name__ == "__main__":

@@ -289,8 +289,7 @@ class Expander {
 
   /// Lets a sum read the elements together that are packed in one, and its row from where it is.
   void read_together(Node& node, const Packing& found) const {
-    const Node whole = std::move(node);
-    node = whole;
+    const Node whole = node;
     node.reduce_sizes = {floordiv(node.reduce_sizes[0], found.count)};
     node.body.ops.clear();
     const ir::Ranges ranges = graph_.ranges(&node);

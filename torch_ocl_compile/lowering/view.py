@@ -214,8 +214,11 @@ MOST_UNPACKED = 8
 
 
 def _joined(c: Context, xs: Sequence[ir.Value], dim: int) -> ir.Value:
-    """Returns the values one after the other along `dim`. Parts of an integer that were taken apart by shifts and masks are chosen
-    by the element's place in one loop nest, which can be part of what reads it. All others are stored one by one."""
+    """Returns the concatenation of the values along `dim`.
+
+    If shifts and masks made all values, such as the two int4 of a byte, one loop nest computes the result, and fuses into the node that
+    reads it. Otherwise the values are stored one by one.
+    """
     whole = xs[0].sizes
     assert c.node is not None
     parts = c.node.args[0]
