@@ -32,8 +32,9 @@ import pytest
 from tests.coverage import Counting
 
 NO_DEVICE = "no OpenCL device selected or found: pip install torch-ocl-compile[cpu]"
-# Unless a mark says otherwise, the first device runs a third of the cases of functions that have more than MANY and a sixth
-# of those that have three times as many, and the other devices run one case in OTHERS. What runs on no device runs whole.
+# Unless a mark says otherwise, the first device runs half of the cases of functions that have more than MANY / 2, a quarter of
+# more than MANY and an eighth of more than three times as many; the other devices run one case in OTHERS. What runs on no device
+# runs whole.
 MANY, OTHERS = 8, 12
 # The names that `pytest.mark.needs(...)` accepts, and whether a device with these properties fulfils them.
 NEEDS = {
@@ -79,7 +80,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers",
         "sampled(first=n, every=m, keep=pattern): on the first device every n-th case, on the others every m-th (0: none), and those"
-        f" that match; all by --sweep. Without it: on the first device fewer of more than {MANY}; one in {OTHERS} on others",
+        f" that match; all by --sweep. Without it: on the first device fewer of more than {MANY // 2}; one in {OTHERS} on others",
     )
 
 
@@ -113,7 +114,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _one_in(cases):
-    return 1 if cases <= MANY else 3 if cases <= 3 * MANY else 6
+    return 1 if cases <= MANY // 2 else 2 if cases <= MANY else 4 if cases <= 3 * MANY else 8
 
 
 def _function_and_device(item):

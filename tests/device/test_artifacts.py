@@ -83,7 +83,7 @@ def test_exported_file(ocl_device: str, tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert " 1 compiled graphs, " in done.stdout
-    assert_warm(run(ocl_device, tmp_path / "b", fresh=True), first)
+    assert_warm(run(ocl_device, tmp_path / "b"), first)
 
 
 @pytest.fixture

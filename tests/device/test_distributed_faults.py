@@ -69,7 +69,7 @@ dist.destroy_process_group()
 FAULTS = {
     "dies": "os._exit(3)",
     "raises in backward": "raise ValueError('in backward')",
-    "hangs": "time.sleep(30); os._exit(0)",
+    "hangs": "time.sleep(16); os._exit(0)",
 }
 
 
@@ -91,7 +91,7 @@ def test_error_of_a_result_that_the_stream_waits_for(tmp_path):
     """wait() returns before the timeout. After it, reading the result raises an error, and so do later waits."""
     program = """
     if rank == 1:
-        time.sleep(25)
+        time.sleep(16)
         os._exit(0)
     work = dist.all_reduce(x, async_op=True)
     work.wait()

@@ -106,10 +106,6 @@ def test_a_command_that_fails_is_found(tmp_path):
         run_commands(block, tmp_path)
 
 
-def test_the_results_page_is_what_the_result_files_say():
-    subprocess.run([sys.executable, ROOT / "benchmarks" / "page.py", "--check"], check=True)
-
-
 def test_the_page_of_tests_says_what_make_test_runs(request):
     """Runs only after a collection of all tests, on a machine with the cases of CI.
 

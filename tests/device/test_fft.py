@@ -13,7 +13,7 @@ from torch_ocl_compile.lowering import fourier
 PRIMES = [67, 71, 73, 79, 83, 89, 97, 101]
 SIZES = [*range(1, 65), *PRIMES, 256, 360, 1000, 1001, 1024, 4096]
 LONG = [4099, 8192, 2 * 3 * 5 * 7 * 11 * 13, 1 << 16, 1 << 18, 1 << 20]
-EVERY = pytest.mark.sampled(first=4, every=8)
+EVERY = pytest.mark.sampled(first=8, every=8)
 
 
 def error(got: torch.Tensor, exact: torch.Tensor) -> float:
@@ -102,7 +102,7 @@ NODES = {
 }
 
 
-@pytest.mark.sampled(first=8, every=3)
+@pytest.mark.sampled(first=16, every=24)
 @pytest.mark.parametrize("family", ["item", "group"])
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float32, torch.complex128], ids=str)
 @pytest.mark.parametrize("shape", NODES.values(), ids=NODES)

@@ -15,7 +15,7 @@ from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.reference import philox
 
 FAMILIES = pytest.mark.parametrize("family", ["item", "group"])
-EVERY = pytest.mark.sampled(first=1, every=12)
+EVERY = pytest.mark.sampled(first=3, every=12)
 
 
 def with_results(text):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -65,14 +66,31 @@ def attempt(call: Callable[[], Any]) -> Any:
         return None
 
 
+def family(op: Op) -> str:
+    """Returns the part of a row's name that its variants share: "grid_sample2d" of "grid_sample2d_nearest_border"."""
+    dimensions = re.match(r"\w*?\dd", op.name)
+    return dimensions[0] if dimensions else op.name.partition("_")[0]
+
+
+FAMILIES = Counter(map(family, OPS))
+FIRST = {op.name for op in {family(op): op for op in reversed(OPS)}.values()}  # The first row of each family.
+
+
+def one_in(op: Op, position: int) -> int:
+    """Of a family with more than two rows, a plain run takes the first one and a third of the others."""
+    if position:
+        return 24
+    return 1 if op.name in FIRST or FAMILIES[family(op)] <= 2 else 3
+
+
 def cases() -> list[Any]:
-    """A plain run has every row in its first dtype on the first device, and samples of the others."""
+    """A plain run has rows of every family in their first dtype on the first device, and samples of the other dtypes."""
     return [
         pytest.param(
             op,
             d,
             id=f"{op.name}-{str(d).removeprefix('torch.')}",
-            marks=[pytest.mark.sampled(first=24 if position else 1, every=48)]
+            marks=[pytest.mark.sampled(first=one_in(op, position), every=48)]
             + [pytest.mark.needs("fp64")] * (d == torch.float64),
         )
         for op in OPS

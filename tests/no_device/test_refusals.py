@@ -20,7 +20,7 @@ from torch_ocl_compile._C import ir
 PROPERTY = re.compile(
     r"\d|known only at run time|operands are \w+ and \w+|does not multiply \w+|lacks the matrix instructions|is disabled"
 )
-PLAIN = (("alexnet", "fp32"), ("gpt", "bf16"))  # What a plain run takes.
+PLAIN = (("gpt", "bf16"),)  # What a plain run takes.
 
 
 def rows_for(node: ir.Node, cpu: bool) -> list[str]:

@@ -66,7 +66,7 @@ def cases() -> list[Any]:
             op,
             d,
             id=f"{op.name}-{str(d).removeprefix('torch.')}",
-            marks=pytest.mark.sampled(first=16 if position else 4),
+            marks=pytest.mark.sampled(first=32 if position else 8),
         )
         for op in INTERPRETED
         for position, d in enumerate(op.dtypes)

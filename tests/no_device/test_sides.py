@@ -42,6 +42,7 @@ def run_frozen(mode: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.needs("sweep")  # Inductor compiles C++ for 20 s.
 def test_inductor_freezes_the_weights_of_inference():
     found = run_frozen("inference")
     assert sum(found["counts"]) == 8, "the mlp has four weights and four biases"
