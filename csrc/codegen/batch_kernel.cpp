@@ -5,8 +5,11 @@
 //   static inline void adam_3f9c1e_0(__global float* out0, ..., const int count, const int group) { ... }
 //   __kernel void adam_3f9c1e(...) {
 //     const int at = get_group_id(0);
-//     if (at < end0) { in0 = ...; count = ...; first = 0; }
-//     else { in0 = ...; count = ...; first = end0; }
+//     if (at < end1) {  // A binary search for the member.
+//       if (at < end0) { in0 = ...; count = ...; first = 0; }
+//       else { in0 = ...; count = ...; first = end0; }
+//     }
+//     else { ... }
 //     adam_3f9c1e_0(in0, ..., count, at - first);
 //   }
 #include "csrc/codegen/batch_kernel.h"
@@ -109,6 +112,28 @@ class BatchPrinter {
     return kernel_.shared_integer((name.substr(0, name.find_last_not_of("0123456789") + 1) + "_").c_str(), arg.value);
   }
 
+  /// Prints the assignments of the members from..to-1 as a binary search, so that a work-group makes few comparisons.
+  void print_choice(Writer& w, const std::vector<size_t>& users, const std::vector<IndexExpr>& begins, size_t from, size_t to) {
+    if (to - from > 1) {
+      const size_t middle = from + (to - from) / 2;
+      w.open("if (at < $s)", kernel_.shared_integer("end", begins[middle]));
+      print_choice(w, users, begins, from, middle);
+      w.close();
+      w.open("else");
+      print_choice(w, users, begins, middle, to);
+      w.close();
+      return;
+    }
+    const Kernel &first = members_[users[0]].nest->kernel, &own = members_[users[from]].nest->kernel;
+    for (size_t p = 0; p < own.buffers().size(); ++p) {
+      const std::string argument = kernel_.buffer(own.buffers()[p].buffer), &variable = first.buffer_names()[p];
+      w.line("$s = $s; $s_offset = $s_offset;", variable, argument, variable, argument);
+    }
+    for (size_t k = 0; k < own.ints().size(); ++k)
+      w.line("$s = $s;", first.int_names()[k], outer_int(own.ints()[k], own.int_names()[k]));
+    w.line("first = $s;", begins[from].is_const(0) ? "0" : kernel_.shared_integer("end", begins[from]));
+  }
+
   void print_function(Writer& w, const std::string& name, const std::vector<size_t>& users) {
     const Kernel& first = members_[users[0]].nest->kernel;
     const std::vector<std::string> parameters = first.parameters();
@@ -120,40 +145,25 @@ class BatchPrinter {
       for (const std::string& variable : first.int_names()) w.line("$s $s;", kernel_.index_type(), variable);
       w.line("int first;");
     }
-    std::string call;
-    for (size_t i = 0; i < users.size(); ++i) {
-      const Kernel& own = members_[users[i]].nest->kernel;
-      const std::string begin = total_.is_const(0) ? "0" : kernel_.shared_integer("end", total_);
-      total_ = total_ + members_[users[i]].groups;
-      if (choose && i + 1 < users.size())
-        w.open(i ? "else if (at < $s)" : "if (at < $s)", kernel_.shared_integer("end", total_));
-      else if (choose)
-        w.open("else");
-      for (size_t p = 0; p < pointers; ++p) {
-        const std::string argument = kernel_.buffer(own.buffers()[p].buffer);
-        if (choose)
-          w.line("$s = $s; $s_offset = $s_offset;", first.buffer_names()[p], argument, first.buffer_names()[p], argument);
-        else
-          call += argument + ", " + argument + "_offset, ";
-      }
-      for (size_t k = 0; k < own.ints().size(); ++k) {
-        const std::string argument = outer_int(own.ints()[k], own.int_names()[k]);
-        if (choose)
-          w.line("$s = $s;", first.int_names()[k], argument);
-        else
-          call += argument + ", ";
-      }
-      if (choose) {
-        w.line("first = $s;", begin);
-        w.close();
-      } else {
-        call += begin == "0" ? "at" : "at - " + begin;
-      }
+    std::vector<IndexExpr> begins;
+    for (const size_t user : users) {
+      begins.push_back(total_);
+      total_ = total_ + members_[user].groups;
     }
+    begins.push_back(total_);
+    std::string call;
     if (choose) {
+      print_choice(w, users, begins, 0, users.size());
       for (const std::string& variable : first.buffer_names()) call += variable + ", " + variable + "_offset, ";
       for (const std::string& variable : first.int_names()) call += variable + ", ";
       call += "at - first";
+    } else {
+      for (const auto& buffer : first.buffers()) {
+        const std::string argument = kernel_.buffer(buffer.buffer);
+        call += argument + ", " + argument + "_offset, ";
+      }
+      for (size_t k = 0; k < first.ints().size(); ++k) call += outer_int(first.ints()[k], first.int_names()[k]) + ", ";
+      call += begins[0].is_const(0) ? "at" : "at - " + kernel_.shared_integer("end", begins[0]);
     }
     w.line("$s($s);", name, call);
   }

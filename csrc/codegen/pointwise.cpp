@@ -242,7 +242,7 @@ struct FlatLoop {
   int width = 1;          // Elements of a vector. Tensors at unaligned addresses use single elements.
   IndexExpr vectors;      // Number of vectors.
   int64_t tail = 0;       // Elements after the last whole vector of a row.
-  int64_t chunk = 0;      // In a batch: elements of a work-group.
+  int64_t chunk = 0;      // In a batch: elements of a work-group, a multiple of the width.
   std::string type;       // Type of the flat index.
   Grid grid;
 };
@@ -257,6 +257,7 @@ FlatLoop choose_flat_loop(const Nest& nest) {
   loop.type = loop.any_size ? nest.kernel.index_type() : flat_type(nest.body, loop.total);
   if (nest.batch_elements) {
     loop.chunk = int64_t{dialect.items} * (pointwise ? kBatchSteps : 1);
+    if (pointwise && loop.any_size) loop.width = group.vector_width;
     loop.grid = {ir::ceildiv(loop.total, loop.chunk), 1, 1};
     return loop;
   }
@@ -308,6 +309,29 @@ void print_grid_stride(Nest& nest, const FlatLoop& loop, const std::string& step
   top.close();
 }
 
+/// Prints the loops over a work-group's chunk of a batch. Rows of any size that lie aligned are read as vectors, apart from the
+/// elements after the last whole vector.
+void print_batch_chunk(Nest& nest, const FlatLoop& loop, const std::string& total) {
+  Writer& top = nest.body.writer();
+  const int items = nest.kernel.dialect().items;
+  top.line("const $s begin = ($s)group * $d, end = min(begin + $d, ($s)($s));", loop.type, loop.type, loop.chunk, loop.chunk,
+           loop.type, total);
+  top.line("$s at = begin + ($s)get_local_id(0);", loop.type, loop.type);
+  if (loop.width > 1) {
+    const Writer vectors = print_flat_element(nest, loop, loop.width);
+    top.open("if ((($s) & $d) == 0)", nest.kernel.all_offsets(), loop.width - 1);
+    top.open("for (at = begin / $d + ($s)get_local_id(0); at < end / $d; at += $d)", loop.width, loop.type, loop.width, items);
+    top.append(vectors);
+    top.close();
+    top.line("at = end / $d * $d + ($s)get_local_id(0);", loop.width, loop.width, loop.type);
+    top.close();
+  }
+  const Writer single = print_flat_element(nest, loop, 1);
+  top.open("for (; at < end; at += $d)", items);
+  top.append(single);
+  top.close();
+}
+
 }  // namespace
 
 Grid write_elements_gpu(Nest& nest) {
@@ -315,14 +339,7 @@ Grid write_elements_gpu(Nest& nest) {
   const FlatLoop loop = choose_flat_loop(nest);
   const std::string total = loop.any_size ? nest.kernel.integer("count", loop.total) : body.index(loop.total);
   if (nest.batch_elements) {
-    const Writer inside = print_flat_element(nest, loop, 1);
-    Writer& top = body.writer();
-    top.line("const $s begin = ($s)group * $d, end = min(begin + $d, ($s)($s));", loop.type, loop.type, loop.chunk, loop.chunk,
-             loop.type, total);
-    top.open("for ($s at = begin + ($s)get_local_id(0); at < end; at += $d)", loop.type, loop.type,
-             nest.kernel.dialect().items);
-    top.append(inside);
-    top.close();
+    print_batch_chunk(nest, loop, total);
     return loop.grid;
   }
   if (loop.width > 1) {

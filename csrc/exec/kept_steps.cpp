@@ -1,6 +1,7 @@
 // csrc/exec/kept_steps.cpp: see kept_steps.h.
 #include "csrc/exec/kept_steps.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -8,6 +9,10 @@ namespace ocl::exec {
 namespace {
 
 constexpr int64_t kAlignment = 256;  // Alignment of kept results in bytes, as in the arena.
+// The most bytes that a step may keep for a byte of parameters. A float32 weight that is packed as parts for matrix engines
+// takes two, and weights of 4 or 8 bits take more if they are kept unpacked.
+constexpr int64_t kMostGrowth = 3;
+constexpr int64_t kAlwaysKept = 1 << 16;  // Bytes of results that may always be kept.
 
 /// What a step writes: inputs of the graph, intervals of the memory plan, outputs.
 struct Writes {
@@ -52,22 +57,28 @@ void mark_kept(Plan& plan) {
   const auto parameter = [&](int index) {
     return graph.buffers[graph.inputs[static_cast<size_t>(index)]].is_parameter && !written_inputs.count(index);
   };
-  // Returns whether a step depends only on parameters, assuming that all steps in `kept` do.
+  // Returns whether a step depends only on parameters, assuming that all steps in `kept` do, and keeps little for them.
   const auto stays = [&](size_t step) {
     bool reads_parameters = false;
+    int64_t read = 0, written = 0;
     for (const BufferSource& source : plan.launches[plan.steps[step].launch].buffers) {
       if (source.kind == BufferSource::Kind::kInput) {
         if (!parameter(source.index)) return false;
         reads_parameters = true;
+        const ir::Buffer& buffer = graph.buffers[graph.inputs[static_cast<size_t>(source.index)]];
+        const ir::IndexExpr elements = ir::product(buffer.sizes);
+        if (!elements.is_const()) return false;
+        read += elements.constant() * ir::size_bytes(buffer.dtype);
       } else if (source.kind == BufferSource::Kind::kArena) {
         if (!plan.interval_bytes[source.index].is_const()) return false;
         for (const size_t writer : writers[source.index])
           if (!kept.count(writer)) return false;
+        (writers[source.index].count(step) ? written : read) += plan.interval_bytes[source.index].constant();
       } else if (source.kind == BufferSource::Kind::kOutput || !plan.interval_bytes[source.index].is_const()) {
         return false;
       }
     }
-    return reads_parameters;
+    return reads_parameters && written <= std::max(kMostGrowth * read, kAlwaysKept);
   };
   for (bool changed = true; changed;) {
     changed = false;

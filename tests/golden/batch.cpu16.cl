@@ -1,7 +1,7 @@
 // batch, groups 3 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
 //@kernel
-static inline void batch_ea8ab1f0fa94_0(__global const float* in0, const ulong in0_offset, __global float* out0, const ulong out0_offset, const int count, const int column_chunk, const int group) {
+static inline void batch_e45553b47ac9_0(__global const float* in0, const ulong in0_offset, __global float* out0, const ulong out0_offset, const int count, const int column_chunk, const int group) {
   in0 += in0_offset;
   out0 += out0_offset;
   const int begin = (int)group * column_chunk;
@@ -23,7 +23,7 @@ static inline void batch_ea8ab1f0fa94_0(__global const float* in0, const ulong i
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void batch_ea8ab1f0fa94(
+void batch_e45553b47ac9(
     __global const float* m_in0, const ulong m_in0_offset,
     __global float* m_out0, const ulong m_out0_offset,
     __global const float* m_in1, const ulong m_in1_offset,
@@ -51,19 +51,21 @@ void batch_ea8ab1f0fa94(
     column_chunk = m_column_chunk_0;
     first = 0;
   }
-  else if (at < m_end1) {
-    in0 = m_in1; in0_offset = m_in1_offset;
-    out0 = m_out1; out0_offset = m_out1_offset;
-    count = m_count_1;
-    column_chunk = m_column_chunk_1;
-    first = m_end0;
-  }
   else {
-    in0 = m_in2; in0_offset = m_in2_offset;
-    out0 = m_out2; out0_offset = m_out2_offset;
-    count = m_count_2;
-    column_chunk = m_column_chunk_2;
-    first = m_end1;
+    if (at < m_end1) {
+      in0 = m_in1; in0_offset = m_in1_offset;
+      out0 = m_out1; out0_offset = m_out1_offset;
+      count = m_count_1;
+      column_chunk = m_column_chunk_1;
+      first = m_end0;
+    }
+    else {
+      in0 = m_in2; in0_offset = m_in2_offset;
+      out0 = m_out2; out0_offset = m_out2_offset;
+      count = m_count_2;
+      column_chunk = m_column_chunk_2;
+      first = m_end1;
+    }
   }
-  batch_ea8ab1f0fa94_0(in0, in0_offset, out0, out0_offset, count, column_chunk, at - first);
+  batch_e45553b47ac9_0(in0, in0_offset, out0, out0_offset, count, column_chunk, at - first);
 }

@@ -759,11 +759,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) THREAD_SIZE void KER
 // batch, groups 2 x 1 x 1, local [256, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
 //@kernel
-static inline void batch_f19bdff2842b_0(__global const float* in0, const ulong in0_offset, __global float* out0, const ulong out0_offset, const int group) {
+static inline void batch_760f6b542983_0(__global const float* in0, const ulong in0_offset, __global float* out0, const ulong out0_offset, const int group) {
   in0 += in0_offset;
   out0 += out0_offset;
   const int begin = (int)group * 2048, end = min(begin + 2048, (int)(87));
-  for (int at = begin + (int)get_local_id(0); at < end; at += 256) {
+  int at = begin + (int)get_local_id(0);
+  for (; at < end; at += 256) {
     const int i1 = (at % 29);
     const int i0 = (at / 29);
     const float v0 = in0[i0 * 60 - i1 * 2 + 58];
@@ -814,11 +815,12 @@ static inline void batch_f19bdff2842b_0(__global const float* in0, const ulong i
   }
 }
 
-static inline void batch_f19bdff2842b_1(__global const float* in0, const ulong in0_offset, __global float* out0, const ulong out0_offset, const int count, const int group) {
+static inline void batch_760f6b542983_1(__global const float* in0, const ulong in0_offset, __global float* out0, const ulong out0_offset, const int count, const int group) {
   in0 += in0_offset;
   out0 += out0_offset;
   const int begin = (int)group * 2048, end = min(begin + 2048, (int)(count));
-  for (int at = begin + (int)get_local_id(0); at < end; at += 256) {
+  int at = begin + (int)get_local_id(0);
+  for (; at < end; at += 256) {
     const int i0 = at;
     const float v0 = in0[i0 * 60];
     const float v1 = in0[i0 * 60 + 1];
@@ -834,17 +836,17 @@ static inline void batch_f19bdff2842b_1(__global const float* in0, const ulong i
 }
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void batch_f19bdff2842b(
+void batch_760f6b542983(
     __global const float* m_in0, const ulong m_in0_offset,
     __global float* m_out0, const ulong m_out0_offset,
     const int m_end0,
     const int m_count_0) {
   const int at = get_group_id(0);
   if (at < m_end0) {
-    batch_f19bdff2842b_0(m_in0, m_in0_offset, m_out0, m_out0_offset, at);
+    batch_760f6b542983_0(m_in0, m_in0_offset, m_out0, m_out0_offset, at);
     return;
   }
   {
-    batch_f19bdff2842b_1(m_in0, m_in0_offset, m_out0, m_out0_offset, m_count_0, at - m_end0);
+    batch_760f6b542983_1(m_in0, m_in0_offset, m_out0, m_out0_offset, m_count_0, at - m_end0);
   }
 }

@@ -62,8 +62,9 @@ def _inductor(title: str, mode: str | None) -> SideKind:
 
 def _ocl(title: str, mode: str | None, tuned: bool) -> SideKind:
     # The compiler chooses the layouts inside a network. A single convolution gets the layout that it has in a network.
-    return SideKind(title, "ocl", mode, (CONTIGUOUS,), (CHANNELS_LAST,), ("foreach",),
-                    environment={"TORCH_OCL_TUNED": str(int(tuned))})  # fmt: skip
+    return SideKind(
+        title, "ocl", mode, (CONTIGUOUS,), (CHANNELS_LAST,), environment={"TORCH_OCL_TUNED": str(int(tuned))}
+    )
 
 
 # `ocl` follows the cost models alone, as on a device that nobody has tuned. `ocl-tuned` also uses measured choices: those
