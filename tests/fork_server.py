@@ -3,7 +3,8 @@
 
 The server imports the modules of torch that torch.compile needs. It does not import torch_ocl_compile, which reads
 environment variables at import: each program imports it itself. All programs of one server have the same hash seed
-(PYTHONHASHSEED). A test that compares the cache keys of two processes therefore starts one of them with subprocess.
+(PYTHONHASHSEED) and the same LD_LIBRARY_PATH, which the system reads only when a process starts: programs with another path get a
+server of their own. A test that compares the cache keys of two processes therefore starts one of them with subprocess.
 
 The server accepts connections, one for each program. A request is a JSON object with file descriptors. The server
 replies with the program's process id when it starts, and with its exit status when it ends. If the client closes the
@@ -75,19 +76,20 @@ class Program:
             self.wait()
 
 
-_server: list[tuple[subprocess.Popen[bytes], str]] = []
+_servers: dict[str, tuple[subprocess.Popen[bytes], str]] = {}  # By the LD_LIBRARY_PATH of their programs.
 _starting = threading.Lock()
 
 
-def _address() -> str:
-    """Starts the server of this process if it has none. Returns the address of its socket."""
-    if not _server:
+def _address(libraries: str) -> str:
+    """Starts a server with this LD_LIBRARY_PATH if there is none. Returns the address of its socket."""
+    if libraries not in _servers:
         address = tempfile.mkdtemp(prefix="torch_ocl_fork_") + "/socket"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(address)
             listener.listen(64)
             environment = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_OCL_")}
             environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
+            environment["LD_LIBRARY_PATH"] = libraries
             # A module that torch imports asks for the number of CUDA devices. This variable makes torch ask NVML, which
             # does not initialise CUDA. Once CUDA is initialised in a process, it does not work in forks of this
             # process.
@@ -96,13 +98,13 @@ def _address() -> str:
             process = subprocess.Popen(
                 command, env=environment, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
             )
-        _server.append((process, address))
-        atexit.register(_stop)
-    return _server[0][1]
+        _servers[libraries] = (process, address)
+        atexit.register(_stop, libraries)
+    return _servers[libraries][1]
 
 
-def _stop() -> None:
-    process, address = _server.pop()
+def _stop(libraries: str) -> None:
+    process, address = _servers.pop(libraries)
     process.kill()
     process.wait()
     os.unlink(address)
@@ -123,11 +125,15 @@ def start(
     null = os.open(os.devnull, os.O_RDWR)
     fds = {0: null, 1: null, 2: null} | {i: fd for i, fd in enumerate((stdin, stdout, stderr)) if fd is not None}
     fds |= {fd: fd for fd in pass_fds}
-    request = {"arguments": list(arguments), "env": dict(os.environ if env is None else env), "fds": list(fds)}
+    request: dict[str, Any] = {
+        "arguments": list(arguments),
+        "env": dict(os.environ if env is None else env),
+        "fds": list(fds),
+    }
     request["cwd"] = os.fspath(cwd or os.getcwd())
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _starting:
-        address = _address()
+        address = _address(request["env"].get("LD_LIBRARY_PATH", ""))
     connection.connect(address)
     text = json.dumps(request).encode()
     socket.send_fds(connection, [len(text).to_bytes(8, "big")], list(fds.values()))

@@ -1,6 +1,6 @@
 # tests/device/cuda_stand_in.py: builds the libraries of stand_ins/, which make a CPU device look like an NVIDIA GPU
 # with CUDA.
-"""In a new interpreter with the variables of environment(), CPU devices import memory that the stand-in for libcuda
+"""In a program with the variables of environment(), CPU devices import memory that the stand-in for libcuda
 allocates. A "CUDA tensor" of this process is a CPU tensor on the same memory, which cuda_tensor() makes from a DLPack
 capsule."""
 

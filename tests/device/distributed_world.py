@@ -10,7 +10,6 @@ import faulthandler
 import importlib
 import json
 import os
-import subprocess
 import sys
 import traceback
 from dataclasses import dataclass
@@ -45,8 +44,7 @@ def run_world(module, devices, folder, checks=None, limit=300, of_rank=None, **e
     """Starts a process for each device and waits for all of them. Returns {check: text of its failures, "" if it
     passed}.
 
-    `of_rank(rank)` gives environment variables of one rank. The processes are then new interpreters, not forks, because
-    the system's dynamic loader reads such variables only when a program starts."""
+    `of_rank(rank)` gives environment variables of one rank."""
     folder.mkdir(parents=True, exist_ok=True)
     processes = []
     for rank, device in enumerate(devices):
@@ -60,12 +58,8 @@ def run_world(module, devices, folder, checks=None, limit=300, of_rank=None, **e
         path = os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])
         with open(folder / f"log{rank}", "w") as log:
             arguments = [*command, str(folder), ",".join(checks or [])]
-            variables = {**os.environ, "PYTHONPATH": path, **env}
-            if of_rank is None:
-                processes.append(fork_server.start(arguments, variables, stdout=log.fileno(), stderr=log.fileno()))
-            else:
-                variables |= of_rank(rank)
-                processes.append(subprocess.Popen([sys.executable, *arguments], env=variables, stdout=log, stderr=log))
+            variables = {**os.environ, "PYTHONPATH": path, **env, **(of_rank(rank) if of_rank else {})}
+            processes.append(fork_server.start(arguments, variables, stdout=log.fileno(), stderr=log.fileno()))
     try:
         statuses = [process.wait(timeout=limit) for process in processes]
     finally:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.device.own_process import FELL_BACK, ROOT, build_worker, run_python
 
-pytestmark = [pytest.mark.sampled(every=1), pytest.mark.needs("cpu")]
+pytestmark = [pytest.mark.sampled(every=4), pytest.mark.needs("cpu")]
 
 PROGRAM = """
 import functools, json, os, torch

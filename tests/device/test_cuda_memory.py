@@ -36,7 +36,7 @@ def stand_ins(tmp_path_factory):
 @pytest.fixture
 def run(stand_ins, selected_devices):
     def run(program, **env):
-        status, out, err = run_python(BEGIN + program, True, **cuda_stand_in.environment(stand_ins, **env))
+        status, out, err = run_python(BEGIN + program, **cuda_stand_in.environment(stand_ins, **env))
         if "no UUID" in err:
             pytest.skip("the OpenCL loader has no layers")
         assert status == 0, out + err

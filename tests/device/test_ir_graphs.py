@@ -58,7 +58,7 @@ WITH_POLES = ("digamma", "trigamma")  # at 0 and the negative integers
 
 
 @FAMILIES
-@EVERY
+@pytest.mark.sampled(first=6, every=12)
 @pytest.mark.parametrize("dtype", IR_DTYPES, ids=str)
 def test_every_scalar_op(ocl_device, family, dtype):
     """Eight ops a graph, because a graph of all would take the driver's compiler long. Recurrences of a large degree overflow on

@@ -77,10 +77,10 @@ FIRST = {op.name for op in {family(op): op for op in reversed(OPS)}.values()}  #
 
 
 def one_in(op: Op, position: int) -> int:
-    """Of a family with more than two rows, a plain run takes the first one and a third of the others."""
+    """Of a family with more than two rows, a plain run takes the first one and a fifth of the others."""
     if position:
         return 24
-    return 1 if op.name in FIRST or FAMILIES[family(op)] <= 2 else 3
+    return 1 if op.name in FIRST or FAMILIES[family(op)] <= 2 else 5
 
 
 def cases() -> list[Any]:

@@ -129,6 +129,7 @@ def test_other_runtimes_have_no_known_fault(ocl_device):
     assert torch.ocl.get_device_properties(ocl_device).known_fault == ""
 
 
+@pytest.mark.needs("sweep")
 @pytest.mark.skipif(shutil.which("oclgrind") is None, reason="no oclgrind: apt-get install oclgrind")
 def test_oclgrind_finds_nothing(tmp_path):
     log = tmp_path / "oclgrind.log"

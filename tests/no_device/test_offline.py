@@ -44,7 +44,7 @@ def wrong(kernels: list[Kernel], chips: tuple[str, ...]) -> list[str]:
     return failed + summary.faults(worsts, summary.allowed())
 
 
-@pytest.mark.sampled(first=3)
+@pytest.mark.sampled(first=5)
 @pytest.mark.parametrize("problem, type, chips", SAMPLE, ids=lambda x: "-".join(x) if isinstance(x, tuple) else x)
 def test_kernels_need_no_more_than_allowed(problem: str, type: str, chips: tuple[str, ...]) -> None:
     one_of_a_row = {(kernel.limits, kernel.row): kernel for kernel in rows.render(problem, type)}
