@@ -104,18 +104,6 @@ BuildContext& build_context() {
   return *instance;
 }
 
-/// Calls `configure`, then returns the store and the folder. Holds no lock during `configure`, because it may take the GIL.
-std::pair<runtime::BinaryStore, std::string> configured_context() {
-  BuildContext& context = build_context();
-  std::unique_lock lock(context.mutex);
-  if (const std::function<void()> configure = context.configure) {
-    lock.unlock();
-    configure();
-    lock.lock();
-  }
-  return {context.store, context.failed_dir};
-}
-
 CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const std::string& dst, bool wide) {
   static std::mutex mutex;
   static auto* kernels = new std::map<std::tuple<int, std::string, std::string, bool>, std::unique_ptr<CopyKernel>>;
@@ -123,7 +111,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   std::unique_ptr<CopyKernel>& entry = (*kernels)[{device.index(), src, dst, wide}];
   if (entry) return *entry;
   lock.unlock();
-  const auto [store, failed_dir] = configured_context();
+  const auto [store, failed_dir] = configured_build_context();
   lock.lock();
   if (entry) return *entry;  // Another thread has built it.
   auto fresh = std::make_unique<CopyKernel>();
@@ -239,6 +227,17 @@ void launch_copy(const at::Tensor& src, const at::Tensor& dst) {
   // More dimensions than the kernel has: one copy for each index of one dimension.
   const int64_t dim = shortest_dim(dst);
   for (int64_t i = 0; i < dst.size(dim); ++i) launch_copy(src.select(dim, i), dst.select(dim, i));
+}
+
+std::pair<runtime::BinaryStore, std::string> configured_build_context() {
+  BuildContext& context = build_context();
+  std::unique_lock lock(context.mutex);  // Not held during `configure`, which may take the GIL.
+  if (const std::function<void()> configure = context.configure) {
+    lock.unlock();
+    configure();
+    lock.lock();
+  }
+  return {context.store, context.failed_dir};
 }
 
 void set_build_context(runtime::BinaryStore store, std::string failed_dir) {

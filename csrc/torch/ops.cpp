@@ -39,7 +39,7 @@ at::Tensor with_storage(size_t bytes, at::ScalarType dtype, int device) {
 at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                  std::optional<at::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
   TORCH_CHECK(!pin_memory.value_or(false), "only CPU tensors can be pinned, not tensors on ocl");
-  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "ocl has no sparse tensors; use a strided layout");
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "expected a strided layout, got ", *layout);
   const at::ScalarType type = dtype.value_or(c10::get_default_dtype_as_scalartype());
   const auto sizes = C10_AS_INTARRAYREF_SLOW(size);
   at::detail::check_size_nonnegative(sizes);
@@ -54,7 +54,7 @@ at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, 
 at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "only CPU tensors can be pinned, not tensors on ocl");
-  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "ocl has no sparse tensors; use a strided layout");
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "expected a strided layout, got ", *layout);
   const auto sizes = C10_AS_INTARRAYREF_SLOW(size), strides = C10_AS_INTARRAYREF_SLOW(stride);
   at::detail::check_size_nonnegative(sizes);
   return empty_strided_ocl(sizes, strides, dtype.value_or(c10::get_default_dtype_as_scalartype()), index_of(device));

@@ -39,6 +39,8 @@ void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking
 /// Sets where binaries of the copy kernels are stored, and where the source of a copy kernel that does not build is saved. If
 /// it is not called, each process builds the kernels.
 void set_build_context(runtime::BinaryStore store, std::string failed_dir);
+/// Calls the function of set_configure(), then returns what set_build_context() has set.
+std::pair<runtime::BinaryStore, std::string> configured_build_context();
 /// Sets a function that is called before a copy kernel is built. It calls set_build_context() with the current options.
 void set_configure(std::function<void()> configure);
 

@@ -50,7 +50,7 @@ MISSING = {
     "nccl": "NVIDIA's library for collectives; the process group ocl calls it",
     "nvtx": "marks for NVIDIA's profiler",
     "set_sync_debug_mode": "does not exist yet: nothing reports the calls that wait for the device",
-    "sparse": "sparse tensors have no kernels",
+    "sparse": "CUDA's classes of sparse tensors by dtype, as torch.cuda.FloatTensor",
     "tunable": "PyTorch's choice among cuBLAS kernels; here it is `torch-ocl tune`",
 }  # fmt: skip
 

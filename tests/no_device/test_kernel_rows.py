@@ -15,7 +15,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 ROWS = {row["name"]: row for row in _C.exec.kernels()}
 # (name, is a buffer, is a long integer, exists only with some macros)
 Argument = tuple[str, bool, bool, bool]
-WITHOUT_ROW = {("base/copy", 0)}  # the eager copy
+WITHOUT_ROW = {("base/copy", 0), ("base/sparse", 0), ("base/sparse", 1)}  # of eager ops
 
 
 def signatures(file: str) -> list[list[Argument]]:

@@ -28,6 +28,7 @@ from torch_ocl_compile.lowering.fallback import REMEDY
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.random import functionalise
+from torch_ocl_compile.lowering.sparse import reads_or_makes_sparse
 from torch_ocl_compile.lowering.strides import strides_of
 
 
@@ -174,9 +175,9 @@ def _eager_node(task: Task, piece: Piece, reason: str) -> EagerBody:
     node = piece.cut
     assert node is not None
     name, source = operator_name(node), source_line(node)
-    if (
-        is_view(node) or node.target in TRANSFERS or node.target is torch.ops.aten._local_scalar_dense.default
-    ):  # They compute nothing.
+    moves = is_view(node) or node.target in TRANSFERS or node.target is torch.ops.aten._local_scalar_dense.default
+    # The first compute nothing. An op on sparse tensors may have kernels; if not, the device refuses it when it is called.
+    if moves or reads_or_makes_sparse(node):
         return _eager(piece, task.label, debug.Cut(op=name, reason=reason, source=source, eager=False))
     if task.settings.get("fallback") == "error":
         message = f"{name}: {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly."

@@ -41,6 +41,7 @@ from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
 from torch_ocl_compile.lowering.size_numbers import number_from_sizes
+from torch_ocl_compile.lowering.sparse import refuse_sparse
 from torch_ocl_compile.lowering.symbolic import Number, SizeFunction, Symbols
 from torch_ocl_compile.lowering.user_kernel import lowering_of
 
@@ -273,6 +274,7 @@ class _Lowering:
             return self.env[node.args[0]][node.args[1]]
         try:
             refuse_bad_arguments(node)
+            refuse_sparse(node)
             refuse_arithmetic(node)
             args = [self.argument(a) for a in node.args]
             kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
@@ -436,4 +438,4 @@ class _Lowering:
 
 
 def _has_kernels(tensor: torch.Tensor) -> bool:
-    return real_dtype(tensor.dtype) in IR_DTYPES
+    return real_dtype(tensor.dtype) in IR_DTYPES and tensor.layout is torch.strided
