@@ -207,7 +207,8 @@ bool any_overlap(const py::tuple& values) {
   for (const py::handle value : values) {
     if (!THPVariable_Check(value.ptr())) continue;
     const at::Tensor& x = THPVariable_Unpack(value.ptr());
-    if (!x.has_storage() || x.numel() == 0) continue;
+    // A tensor of a Python class, such as a jagged one, has no strides of its own. overlaps_of() does not count it either.
+    if (x.key_set().has(c10::DispatchKey::Python) || !x.has_storage() || x.numel() == 0) continue;
     int64_t last = x.storage_offset();
     for (int64_t d = 0; d < x.dim(); ++d) last += (x.size(d) - 1) * x.stride(d);
     const int64_t bytes = x.element_size();

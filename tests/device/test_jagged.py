@@ -25,7 +25,7 @@ BODIES = {
     "sum of the rows": lambda: lambda x: x.sin().sum(1),
     "mean of the rows": lambda: lambda x: x.mean(1),
     "padded": lambda: lambda x: x.to_padded_tensor(-1.0) * 3,
-    "values": lambda: lambda x: x.values().cos(),
+    "values, changed in place": lambda: lambda x: x.values().cos().add_(1),
     "dense": lambda: lambda x: x * torch.arange(1.0, WIDTH + 1, device=x.device),
 }
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import long_runs
-from tests.fuzz.program import Program
+from tests.fuzz.program import PARTS, Program
 from tests.fuzz.redraw import redraw
 from tests.fuzz.runner import CRASH, TIMEOUT, Run, Worker
 from tests.fuzz.script import script
@@ -40,6 +40,7 @@ class Report:
         self.run, self.shrinks, self.shrink_s = run, shrinks, shrink_s
         self.kinds: Counter[str] = Counter()
         self.fallbacks: Counter[str] = Counter()
+        self.parts: Counter[str] = Counter()
         self.unstable = self.done = 0
         self.made_s = self.cpu_s = 0.0
         self.alike: Counter[str] = Counter()
@@ -57,6 +58,7 @@ class Report:
         self.made_s += outcome.get("made_s", 0.0)
         self.cpu_s += outcome.get("cpu_s", 0.0)
         self.fallbacks.update(outcome.get("fallbacks", ()))
+        self.parts.update(outcome.get("parts", ()))
         if outcome["kind"] not in FINE:
             self.failing.append((outcome["kind"], outcome["batch"]))
             self._failure(outcome)
@@ -84,7 +86,8 @@ class Report:
         place = f"{self.run.seed}_{outcome['batch']}" + ("" if outcome["member"] is None else f"_{outcome['member']}")
         path = self.run.out / re.sub(r"\W+", "_", outcome["kind"]) / f"{place}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        how = f"python -m tests.fuzz --seed {self.run.seed} --first {outcome['batch']} --count 1 --device {self.run.device}"
+        more = f" --more {parts}" if (parts := os.environ.get("TORCH_OCL_FUZZ_MORE")) else ""
+        how = f"python -m tests.fuzz --seed {self.run.seed} --first {outcome['batch']} --count 1 --device {self.run.device}{more}"
         path.write_text(script(program, f"{outcome['kind']}: {text}", how))
         self.files.append((outcome["kind"], str(path), text))
         print(f"{outcome['kind']}: {path}: {text[:200]}", flush=True)
@@ -125,6 +128,7 @@ class Report:
         lines += [f"  {count:6d} {kind}" for kind, count in self.kinds.most_common()]
         lines.append(f"  {self.unstable} with elements that prove nothing; workers grew to {self.run.most_mb} MB")
         lines.append(f"  {self.cpu_s:.0f} s of processor time, of which {self.made_s:.0f} s for drawing")
+        lines.append("  with " + ", ".join(f"{part} {n}" for part, n in self.parts.most_common()))
         if self.fallbacks:
             lines.append("  fallbacks: " + ", ".join(f"{op} {n}" for op, n in self.fallbacks.most_common(12)))
         lines += [f"  {kind}: {path or 'no script'}: {text[:150]}" for kind, path, text in self.files]
@@ -174,6 +178,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     made.add_argument("--count", type=int, default=300, help="programs")
     made.add_argument("--seed", default="1", help="a text; fresh: a new one")
     made.add_argument("--first", type=int, default=0, help="the batch to begin with")
+    made.add_argument("--more", default="", help="parts to draw more often: " + ", ".join(PARTS))
     made.add_argument("--device", default="ocl:0", type=_device)
     made.add_argument(
         "--jobs",
@@ -192,6 +197,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     given = options(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCH_OCL_FUZZ_MORE"] = given.more  # the worker processes read it too
     long = long_runs.begin("random programs", given.device, "programs", given)
     if long.place:
         given.seed, given.first = long.place.rsplit(":", 1)[0], int(long.place.rsplit(":", 1)[1])

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from tests.fuzz import flex
 from tests.fuzz.program import Program
 from tests.fuzz.values import distinct, limits, make, special
 
@@ -29,6 +31,9 @@ class View:
     offset: int
     storage: int
     requires_grad: bool
+    # The elements are conjugates, or negatives, of what memory contains.
+    conjugate: bool = False
+    negative: bool = False
 
 
 @dataclass
@@ -44,19 +49,25 @@ class Seen:
     gradients: list[torch.Tensor | None] = field(default_factory=list)
 
     def tensor(self, view: View) -> torch.Tensor:
-        return self.storages[view.storage].as_strided(view.shape, view.stride, view.offset)
+        x = self.storages[view.storage].view(view.dtype).as_strided(view.shape, view.stride, view.offset)
+        x = x.conj().resolve_conj() if view.conjugate else x
+        return -x if view.negative else x
 
 
-def namespace(device: str, n: int, k: int) -> Namespace:
+def namespace(device: str, n: int, k: int, own: bool = True) -> Namespace:
+    """Returns the names that lines use. `own`: FlexAttention is our dense definition of it, not PyTorch's."""
+    attend, mask = (flex.attend, flex.create_block_mask) if own else (flex_attention, create_block_mask)
     return {
         "torch": torch, "F": F, "math": math, "make": make, "distinct": distinct, "special": special, "limits": limits,
-        "device": device, "n": n, "k": k,
+        "device": device, "n": n, "k": k, "flex_attention": attend, "create_block_mask": mask,
     }  # fmt: skip
 
 
-def arguments(program: Program, device: str, n: int, k: int, widened: Callable[[str], str] = str) -> Namespace:
+def arguments(
+    program: Program, device: str, n: int, k: int, widened: Callable[[str], str] = str, own: bool = True
+) -> Namespace:
     """Returns a namespace that contains the program's arguments."""
-    names = namespace(device, n, k)
+    names = namespace(device, n, k, own)
     for name, text in program.inputs:
         names[name] = eval(widened(text), names)
     return names
@@ -67,7 +78,7 @@ def leaves(program: Program, names: Namespace) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     for name, _ in program.inputs:
         x = names[name]
-        if isinstance(x, torch.Tensor) and x.requires_grad:
+        if isinstance(x, torch.Tensor) and x.requires_grad and not x.is_nested:
             leaf = x if x.is_leaf else x._base
             if leaf is not None and leaf.is_leaf and not any(leaf is f for f in found):
                 found.append(leaf)
@@ -76,7 +87,7 @@ def leaves(program: Program, names: Namespace) -> list[torch.Tensor]:
 
 def function(program: Program) -> Callable[..., Any]:
     """Returns the program as a Python function."""
-    names = namespace("cpu", 0, 0)
+    names = namespace("cpu", 0, 0, own=False)
     exec(compile(program.source(), "<program>", "exec"), names)
     made: Callable[..., Any] = names["f"]
     return made
@@ -93,6 +104,7 @@ def weights(program: Program, outputs: list[Any]) -> list[tuple[torch.Tensor, to
     for x in outputs:
         if isinstance(x, torch.Tensor) and x.requires_grad and not any(x is y for y, _ in pairs):
             w = ((torch.arange(x.numel()) % 7 - 3) / 4).view(x.shape).to(x.dtype)
+            w = w * (1 + 0.5j) if x.is_complex() else w
             pairs.append((x, w.to(x.device)))
     return pairs
 
@@ -103,7 +115,7 @@ def gradients(program: Program, names: Namespace, outputs: list[Any]) -> list[to
     if not pairs or not wanted:
         return []
     found = torch.autograd.grad([x for x, _ in pairs], wanted, [w for _, w in pairs], allow_unused=True)
-    return [None if g is None else g.detach().cpu() for g in found]
+    return [None if g is None else g.detach().cpu().resolve_conj().resolve_neg() for g in found]
 
 
 def look(inputs: list[tuple[str, Any]], outputs: list[Any]) -> Seen:
@@ -113,14 +125,17 @@ def look(inputs: list[tuple[str, Any]], outputs: list[Any]) -> Seen:
 
     def view(name: str, x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
-            return (name, x)
+            return (name, x if isinstance(x, (bool, int, float, complex, str)) else type(x).__name__)
+        if x.is_nested:
+            x = x.values()
         storage = x.untyped_storage()
         if storage._cdata not in known:
             known[storage._cdata] = len(seen.storages)
             flat = torch.empty(0, dtype=x.dtype, device=x.device).set_(storage)
             seen.storages.append(flat.cpu() if x.device.type != "cpu" else flat.clone())
         place = known[storage._cdata]
-        return View(name, x.dtype, tuple(x.shape), tuple(x.stride()), x.storage_offset(), place, x.requires_grad)
+        lazy = x.is_conj(), x.is_neg()
+        return View(name, x.dtype, tuple(x.shape), tuple(x.stride()), x.storage_offset(), place, x.requires_grad, *lazy)
 
     seen.views = [view(name, x) for name, x in inputs]
     seen.of_inputs = len(seen.storages)
@@ -138,7 +153,7 @@ def given(program: Program, names: Namespace) -> list[tuple[str, Any]]:
 
 def call(program: Program, run: Callable[..., Any], device: str, n: int, k: int) -> Seen:
     """Makes one call of `run`, which is a compiled function or the program's own."""
-    names = arguments(program, device, n, k)
+    names = arguments(program, device, n, k, own=False)
     inputs = given(program, names)
     if program.settings.dynamic == "mark":
         mark(program, names, n)
@@ -158,7 +173,7 @@ def mark(program: Program, names: Namespace, n: int) -> None:
     others = arguments(program, "cpu", n + 1, 0)
     for name, _ in program.inputs:
         x, y = names[name], others[name]
-        if isinstance(x, torch.Tensor):
+        if isinstance(x, torch.Tensor) and not x.is_nested:
             for d, (here, there) in enumerate(zip(x.shape, y.shape, strict=True)):
                 if here != there:
                     torch._dynamo.maybe_mark_dynamic(x, d)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tests.fuzz import statements
+from tests.fuzz import flex_statements, jagged_statements, number_statements, statements  # noqa: F401
 from tests.fuzz.maker import Draw
 from tests.fuzz.program import COMPILE, EAGER, Program, Settings, assigned, cleaned, names_in
 from tests.fuzz.reference import Native, execute
@@ -79,7 +79,8 @@ def refuse(g: RowMaker) -> list[str]:
             g.rebuild()
             names = dict(g.names[k])
             if meta:
-                names.update({n: _on_meta(x) for n, x in names.items() if isinstance(x, torch.Tensor)})
+                tensors = {n: x for n, x in names.items() if isinstance(x, torch.Tensor) and not x.is_nested}
+                names.update({n: _on_meta(x) for n, x in tensors.items()})
             try:
                 execute(lines[0], names)
             except Exception:
@@ -96,11 +97,7 @@ def _on_meta(x: torch.Tensor) -> torch.Tensor:
 
 def finish(g: RowMaker, lines: list[str], raises: bool = False) -> Program:
     """Chooses the results: the last variable and some others; views and arguments may be among them."""
-    names = [
-        n
-        for n in g.names[0]
-        if n[0] in "av" and n[1:].isdigit() and isinstance(g.names[0][n], (torch.Tensor, int, float))
-    ]
+    names = [n for n in g.names[0] if n[0] in "av" and n[1:].isdigit() and _is_result(g.names[0][n])]
     read = {n for line in lines for n in names_in(line) if n not in assigned(line)}
     made = [n for n in names if n[0] == "v"]
     outputs = made[-1:] if not g.chance(4) else []
@@ -112,6 +109,10 @@ def finish(g: RowMaker, lines: list[str], raises: bool = False) -> Program:
         lines = live(g, lines, outputs)
     inputs = [*g.inputs, ("device", "device")]
     return cleaned(Program(g.settings, tuple(inputs), tuple(lines), tuple(outputs), raises))
+
+
+def _is_result(x: Any) -> bool:
+    return isinstance(x, (int, float)) or (isinstance(x, torch.Tensor) and not x.is_nested)
 
 
 def live(g: RowMaker, lines: list[str], outputs: list[str]) -> list[str]:

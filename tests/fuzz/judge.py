@@ -29,7 +29,7 @@ ULPS_FP64 = 256
 # Ops whose result or gradient is what rounding leaves of terms that cancel. Attention's kernels subtract sums made in
 # different orders where the gradient of a softmax is exactly 0, as with a single key. The gradient of a saturated tanh
 # in a cell is 1 - y * y.
-CANCELLING = ("scaled_dot_product_attention", "softmax(", "_cell(")
+CANCELLING = ("scaled_dot_product_attention", "softmax(", "_cell(", "flex_attention(")
 # Ops that subtract a mean. Rounding decides whether a result is exactly 0.
 CENTRED = ("_norm(", ".var(", ".std(")
 # Ops whose result depends on whether rounding makes two numbers equal. Under autocast, kernels round in other places.
@@ -42,7 +42,14 @@ GRADIENT, FLAG = "wrong gradient", "wrong requires_grad"
 # Ops for whose results every device chooses the strides: torch's CPU and CUDA kernels differ, and so do its rules for
 # tracing. On the CPU, the number of threads and the sizes choose the kernel of a three-dimensional convolution, and
 # with it the layout. max_pool1d has one layout on the CPU if a gradient is needed, and another if not.
-OWN_LAYOUT = ("scaled_dot_product_attention", "linalg.", "conv3d(", "conv_transpose3d(", "max_pool1d(")
+OWN_LAYOUT = (
+    "scaled_dot_product_attention",
+    "flex_attention(",
+    "linalg.",
+    "conv3d(",
+    "conv_transpose3d(",
+    "max_pool1d(",
+)
 
 
 @dataclass
@@ -232,26 +239,33 @@ def closeness(
 
     `terms` is the magnitude of the terms that may cancel.
     """
+    if mine.dtype == theirs.dtype and theirs.is_complex():
+        real = lambda x: torch.view_as_real(x) if isinstance(x, torch.Tensor) and x.is_complex() else x  # noqa: E731
+        return closeness(real(mine), real(theirs), lambda s: real(pick(s)), reference, terms)  # type: ignore[operator]
+    # An 8-bit float is one of a few numbers, as an integer is.
+    few = mine.dtype == theirs.dtype and theirs.is_floating_point() and theirs.element_size() == 1
+    if few:
+        mine, theirs = mine.float(), theirs.float()
     if reference.low and mine.is_floating_point() and mine.dtype != theirs.dtype:
         mine, theirs = mine.double(), theirs.double()
     if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
         return f"{mine.dtype} {tuple(mine.shape)} instead of {theirs.dtype} {tuple(theirs.shape)}", 0
     equal = same(mine, theirs)
-    if bool(equal.all()) or _within_ulps(mine, theirs, equal):
+    if bool(equal.all()) or (not few and _within_ulps(mine, theirs, equal)):
         return "", 0
     values = reference.of(pick, mine.shape)
     if not values:
         return _coarsely(mine, theirs, equal, reference.native, terms)
-    every = torch.stack([v.to(values[0].dtype) for v in values])
+    every = torch.stack([v.to(torch.float32 if few else values[0].dtype) for v in values])
     plain, noisy = every[0], every[1 : 1 + RUNS]
-    if not theirs.dtype.is_floating_point:
+    if few or not theirs.dtype.is_floating_point:
         if reference.low and any(word in line for word in EQUALITY for line in reference.native.program.statements):
             return "", int((~equal).sum())
-        stable = (noisy == plain).all(0) & (plain == theirs)
+        stable = same(noisy, plain).all(0) & same(plain, theirs)
         if any(word in line for word in CENTRED for line in reference.native.program.statements):
-            stable &= (every == plain).all(0)
+            stable &= same(every, plain).all(0)
         if bool((~equal & stable).any()):
-            stable &= (reference.more(pick, plain) == plain).all(0)
+            stable &= same(reference.more(pick, plain), plain).all(0)
         return _text(mine, theirs, plain, ~equal & stable), int((~equal & ~stable).sum())
     dtype = reference.low or theirs.dtype
     # Operands that cancel in fp64 leave rounding errors of fp64.

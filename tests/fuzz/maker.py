@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.execute import Namespace, namespace
 from tests.fuzz.program import Settings, assigned
-from tests.fuzz.reference import execute
+from tests.fuzz.reference import execute, parts_of
 
 # The largest number of elements of a variable that programs use.
 LARGEST = 4096
@@ -76,7 +76,8 @@ class Maker(Draw):
         """Returns the names of tensors that fulfil the condition, the latest first."""
         found = [
             name for name, x in self.names[0].items()
-            if isinstance(x, torch.Tensor) and name[0] in "av" and x.numel() <= LARGEST and x.dim() <= 5 and condition(x)
+            if isinstance(x, torch.Tensor) and name[0] in "av" and not x.is_nested
+            and x.numel() <= LARGEST and x.dim() <= 5 and condition(x)
         ]  # fmt: skip
         return found[::-1]
 
@@ -101,7 +102,7 @@ class Maker(Draw):
         found = self.tensors(lambda t: tuple(t.shape) == shape)
         if how < 60:
             found = [y for y in found if self.floating(y) == self.floating(x)] or found
-        if found in ([], [x]) and self.chance(30) and len({tuple(names[x].shape) for names in self.names}) == 1:
+        if found in ([], [x]) and self.chance(30) and self.fixed_shape(x):
             return self.argument(self.layout(list(shape), self.pick(INTEGERS) if how >= 60 else self.pick(FLOATS[:8])))
         return str(self.pick(found)) if found else x
 
@@ -131,9 +132,13 @@ class Maker(Draw):
         found = {names[x].shape[d] for names in self.names}
         return str(found.pop()) if len(found) == 1 and not self.chance(15) else f"{x}.shape[{d}]"
 
-    def name(self) -> str:
+    def name(self, letter: str = "v") -> str:
+        """Returns a new name. Those with the letter t are for what is no plain tensor."""
         self.variables += 1
-        return f"v{self.variables - 1}"
+        return f"{letter}{self.variables - 1}"
+
+    def fixed_shape(self, x: str) -> bool:
+        return len({tuple(names[x].shape) for names in self.names}) == 1
 
     # Adding lines and arguments
 
@@ -165,7 +170,7 @@ class Maker(Draw):
         made = [names[name] for name in assigned(line)]
         # Autocast refuses to mix its dtype with the other half type.
         other = {"float16": torch.bfloat16, "bfloat16": torch.float16}.get(self.settings.autocast)
-        tensors = [x for x in made if isinstance(x, torch.Tensor)]
+        tensors = [parts_of(x) for x in made if isinstance(x, torch.Tensor)]
         return any(x.numel() > LARGEST or x.dim() > 6 or x.is_sparse or x.dtype is other for x in tensors)
 
     def argument(self, text: str = "") -> str:

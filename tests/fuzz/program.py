@@ -13,6 +13,13 @@ NAME = re.compile(r"\b([avt])(\d+)\b")
 COMPILE, EAGER = "compile", "eager"
 # The kind of a failure that torch without this project shows as well.
 TORCH = "as torch without us"
+# Parts that not every program has, and words that show them.
+PARTS = {
+    "complex": ("complex", "polar(", "fft"),
+    "float8": ("float8",),
+    "jagged": ("nested",),
+    "flex": ("flex_attention(",),
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,11 @@ class Program:
         names = ", ".join(name for name, _ in self.inputs)
         lines = [f"def f({names}):", *(f"    {s}" for s in self.statements)]
         return "\n".join([*lines, f"    return ({''.join(f'{o}, ' for o in self.outputs).strip()})"])
+
+    def parts(self) -> list[str]:
+        """Returns which of the less usual parts the program has."""
+        text = "\n".join([*(text for _, text in self.inputs), *self.statements])
+        return [part for part, words in PARTS.items() if any(word in text for word in words)]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

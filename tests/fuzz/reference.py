@@ -20,6 +20,7 @@ from tests.fuzz.execute import Namespace, Seen, arguments, as_list, given, gradi
 from tests.fuzz.program import Program, assigned
 
 FLOATS = re.compile(r"torch\.(float16|bfloat16|float32)\b")
+COMPLEX = re.compile(r"torch\.(complex32|complex64)\b")
 ATTENTION = re.compile(r"scaled_dot_product_attention\((\w+), (\w+), (\w+)")
 WEIGHT_NORM = re.compile(r"torch\._weight_norm\((\w+), (\w+), (-?\d+)\)")
 PRODUCT_IN_PLACE = re.compile(r"(\w+)\.(?:addmm|addmv|addbmm|baddbmm)_\((\w+), (\w+)")
@@ -33,6 +34,8 @@ LARGE_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?e\+?\d+")
 ROUND = 2**32
 # PyTorch's CPU kernel returns uninitialised memory for medians of repeated elements.
 MEDIAN = re.compile(r"(\w+)\.(?:nan)?median\(|(?:nan)?median\((\w+)")
+# The types of numbers in an fp64 run.
+WIDE = (torch.float64, torch.complex128)
 CAST = re.compile(r"(\w+) = (\w+)\.to\((torch\.\w+)\)")
 
 
@@ -68,7 +71,7 @@ class Native:
 
     def _note(self, names: Namespace, fresh: list[str]) -> None:
         for name in fresh:
-            if isinstance(names[name], torch.Tensor):
+            if isinstance(names.get(name), torch.Tensor):
                 self.dtypes[name] = names[name].dtype
                 self.largest = max(self.largest, largest(names[name]))
 
@@ -138,10 +141,17 @@ def has_ties(x: Any) -> bool:
 
 def largest(x: torch.Tensor) -> float:
     """Returns the largest magnitude of the finite elements of a floating-point tensor; 0 for others."""
-    x = x.detach()
+    x = parts_of(x.detach())
     if not x.is_floating_point() or not x.numel():
         return 0.0
+    x = x.float() if x.element_size() == 1 else x
     return float(torch.where(x.isfinite(), x, 0.0).abs().max())
+
+
+def parts_of(x: torch.Tensor) -> torch.Tensor:
+    """Returns the rows of a jagged tensor; real and imaginary parts of complex numbers; else the tensor itself."""
+    x = x.values() if x.is_nested else x
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
 def execute(line: str, names: Namespace) -> None:
@@ -198,7 +208,7 @@ def fp64_by_default() -> Iterator[None]:
 
 
 def widened(text: str) -> str:
-    return FLOATS.sub("torch.float64", text)
+    return COMPLEX.sub("torch.complex128", FLOATS.sub("torch.float64", text))
 
 
 def exact(native: Native, noise: int | None = None, moved: bool = False) -> Seen | None:
@@ -258,7 +268,13 @@ class Noise:
                 flat.copy_(torch.where(written & flat.isnan(), self.nan, flat))
         for name in fresh:
             x = names[name]
-            if isinstance(x, torch.Tensor) and x.requires_grad and not x.is_leaf:
+            if (
+                isinstance(x, torch.Tensor)
+                and x.requires_grad
+                and not x.is_leaf
+                and x.dtype in WIDE
+                and not x.is_nested
+            ):
                 x.register_hook(self._hook(self._dtype(name)))
 
     def move(self, names: Namespace) -> None:
@@ -269,6 +285,8 @@ class Noise:
 
     def _hook(self, dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
         def shake(g: torch.Tensor) -> torch.Tensor:
+            if g.is_complex():
+                return torch.view_as_complex(shake(torch.view_as_real(g.resolve_conj())).contiguous())
             inexact = ~same(g.to(_narrow(dtype)).double(), g) & g.isfinite()
             return torch.where(inexact, g * self._factor(g, dtype), g)
 
@@ -280,16 +298,19 @@ class Noise:
     def _dtype(self, name: str) -> torch.dtype:
         autocast = self.native.program.settings.autocast
         dtype = self.native.dtypes.get(name, torch.float64)
+        dtype = dtype.to_real() if dtype.is_complex else dtype
         return getattr(torch, autocast) if autocast and dtype is torch.float32 else dtype
 
     def _storages(self, names: Namespace) -> dict[int, tuple[torch.Tensor, torch.dtype]]:
         """Returns the floating-point storages by address, flattened, with the dtype that they have in the program."""
         found: dict[int, tuple[torch.Tensor, torch.dtype]] = {}
         for name, x in names.items():
-            if isinstance(x, torch.Tensor) and x.dtype is torch.float64 and x.untyped_storage().nbytes():
+            if isinstance(x, torch.Tensor) and x.is_nested:
+                x = x.values()
+            if isinstance(x, torch.Tensor) and x.dtype in WIDE and x.untyped_storage().nbytes():
                 key = x.untyped_storage().data_ptr()
                 if key not in found and self._dtype(name).is_floating_point:
-                    flat = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+                    flat = torch.empty(0, dtype=torch.float64).set_(x.untyped_storage())
                     found[key] = (flat, self._dtype(name))
         return found
 
@@ -342,7 +363,8 @@ def _fake_tensors(program: Program, device: str, n: int, k: int) -> list[torch.T
             for line in program.statements:
                 execute(line, names)
         outputs = as_list(tuple(names[o] for o in program.outputs))
-        return [x for x in [x for _, x in inputs] + outputs if isinstance(x, torch.Tensor)]
+        found = [x for x in [x for _, x in inputs] + outputs if isinstance(x, torch.Tensor)]
+        return [x.values() if x.is_nested else x for x in found]
 
 
 __all__ = ["ROUND", "Native", "exact", "fake", "fake_strides", "largest", "namespace", "same"]

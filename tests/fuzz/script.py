@@ -16,6 +16,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import torch_ocl_compile
 
@@ -35,7 +36,13 @@ def call(run, device, n, k):
 
 def contents(x):
     """The whole memory behind a tensor."""
-    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage()).cpu().double()
+    x = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage()).cpu()
+    return (torch.view_as_real(x) if x.is_complex() else x).double()
+
+
+def apart(x, y):
+    x, y = ((torch.view_as_real(z.resolve_conj()) if z.is_complex() else z).double() for z in (x.detach(), y.detach().cpu()))
+    return (x - y).abs().nan_to_num(9e99).max().item() if x.numel() else 0
 
 
 {run}
@@ -44,14 +51,14 @@ for k, n in enumerate({calls}):
     got, got_gradients = call(run, ocl, n, k)
     names = {names}
     for name, x, y in zip(names, expected, got):
-        if not isinstance(x, torch.Tensor):
+        if not isinstance(x, torch.Tensor) or x.is_nested:
             continue
         if (x.dtype, x.shape) != (y.dtype, y.shape):
             print(f"call {{k}}, {{name}}: {{y.dtype}} {{tuple(y.shape)}} instead of {{x.dtype}} {{tuple(x.shape)}}")
             continue
-        far = (x.detach().double() - y.detach().cpu().double()).abs().nan_to_num(9e99).max().item() if x.numel() else 0
+        far = apart(x, y)
         print(f"call {{k}}, {{name}}: {{tuple(x.shape)}} {{x.dtype}} {{y.stride()}} (CPU {{x.stride()}}), farthest apart {{far:.2e}}")
-    tensors = [i for i, x in enumerate(expected) if isinstance(x, torch.Tensor) and x.numel()]
+    tensors = [i for i, x in enumerate(expected) if isinstance(x, torch.Tensor) and not x.is_nested and x.numel()]
     for i in tensors:
         for j in tensors:
             a, b = ([t[m].untyped_storage()._cdata for m in (i, j)] for t in (expected, got))
@@ -59,7 +66,7 @@ for k, n in enumerate({calls}):
                 print(f"call {{k}}: {{names[i]}} and {{names[j]}} {{'do not share' if a[0] == a[1] else 'share'}} memory")
     for i, (x, y) in enumerate(zip(expected_gradients, got_gradients)):
         if x is not None and y is not None and x.numel():
-            print(f"call {{k}}, gradient {{i}}: farthest apart {{(x.double() - y.cpu().double()).abs().max().item():.2e}}")
+            print(f"call {{k}}, gradient {{i}}: farthest apart {{apart(x, y):.2e}}")
 '''
 
 
@@ -105,7 +112,7 @@ def _gradients(program: Program) -> str:
     if not program.settings.gradient:
         return "found = []"
     return (
-        "with_gradient = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]\n"
+        "with_gradient = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad and not x.is_nested]\n"
         "    leaves = list({id(x): x for x in (x if x.is_leaf else x._base for x in with_gradient)}.values())\n"
         "    results_with = [x for x in results if isinstance(x, torch.Tensor) and x.requires_grad]\n"
         "    weights = [((torch.arange(x.numel()) % 7 - 3) / 4).view(x.shape).to(x.dtype).to(x.device) for x in results_with]\n"

@@ -7,6 +7,7 @@ PyTorch decides whether the lines are valid, so they need not be.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,14 @@ Lines = list[str]
 KINDS: list[tuple[int, Callable[[Any], Lines]]] = []
 
 
-def kind(weight: int) -> Callable[[Callable[[Any], Lines]], Callable[[Any], Lines]]:
+# Parts that are drawn more often (python -m tests.fuzz --more PART), and how often.
+MORE = os.environ.get("TORCH_OCL_FUZZ_MORE", "").split(",")
+OFTEN = 12
+
+
+def kind(weight: int, part: str = "") -> Callable[[Callable[[Any], Lines]], Callable[[Any], Lines]]:
     def add(make: Callable[[Any], Lines]) -> Callable[[Any], Lines]:
-        KINDS.append((weight, make))
+        KINDS.append((weight * (OFTEN if part and part in MORE else 1), make))
         return make
 
     return add

@@ -8,6 +8,9 @@ def make(
     device: str, shape: tuple[int, ...], dtype: torch.dtype, seed: int, low: int = -4, high: int = 4
 ) -> torch.Tensor:
     """Multiples of 1/8 (integers for integer types) in [low, high]: sums and products of a few are exact in any order."""
+    if dtype.is_complex:
+        parts = [make("cpu", shape, dtype.to_real(), seed + 5000 * i, low, high) for i in range(2)]
+        return torch.complex(*parts).to(device)
     generator = torch.Generator().manual_seed(seed)
     steps = 8 if dtype.is_floating_point else 1
     low = max(low, 0) if dtype in (torch.uint8, torch.bool) else low

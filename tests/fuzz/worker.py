@@ -128,7 +128,8 @@ def outcome(program: Any, verdict: Any, made_s: float) -> dict[str, Any]:
 
     return {
         "kind": verdict.kind, "text": verdict.text, "unstable": verdict.unstable, "fallbacks": verdict.fallbacks, "made_s": made_s,
-        "statements": len(program.statements), "program": None if verdict.kind == OK else program.as_dict(), "cpu_s": 0.0,
+        "statements": len(program.statements), "parts": program.parts(), "cpu_s": 0.0,
+        "program": None if verdict.kind == OK else program.as_dict(),
     }  # fmt: skip
 
 
