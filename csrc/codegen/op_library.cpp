@@ -274,7 +274,7 @@ class Collector {
       if (found == table.end()) found = table.find(name);
       OCL_ASSERT(found != table.end(),
                  "kernels/base/ops.cl, floats8.cl, special.cl and maths.cl have no function for " + words[i]);
-      const std::string instance = Instance(found->second, type, dialect_.is_cpu).text();
+      const std::string instance = Instance(through_half(name, found->second), type, dialect_.is_cpu).text();
       scan(instance);
       result_ += instance + "\n\n";
     }
@@ -282,6 +282,15 @@ class Collector {
   std::string take() { return std::move(result_); }
 
  private:
+  /// Returns the text of a function, or of its replacement on CPUs that convert halves.
+  std::string through_half(const std::string& name, const std::string& text) const {
+    constexpr std::string_view kPrefix = "op_half_";
+    const auto found = paragraphs().find(std::string(kPrefix) + name.substr(3));
+    if (!dialect_.is_cpu || !dialect_.converts_halves || found == paragraphs().end()) return text;
+    std::string result = found->second;
+    return result.replace(result.find(kPrefix), kPrefix.size(), "op_");
+  }
+
   const Dialect& dialect_;
   std::set<std::string> seen_;
   std::string result_;

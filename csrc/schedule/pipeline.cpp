@@ -16,6 +16,7 @@
 #include "csrc/schedule/layout.h"
 #include "csrc/schedule/linearize.h"
 #include "csrc/schedule/loop_order.h"
+#include "csrc/schedule/packed_pairs.h"
 #include "csrc/schedule/placement.h"
 #include "csrc/schedule/share_copies.h"
 #include "csrc/schedule/split_reductions.h"
@@ -50,6 +51,7 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {"few_rows", with_caps<few_rows>, kFusing, kGraphRules},
     {"simplify", with_caps<simplify_graph>, kAlways, kGraphRules},
+    {"packed_pairs", with_caps<packed_pairs>, kFusing, kGraphRules},
     {"layout", with_caps<choose_layout>, kAlways, kGraphRules},
     {"choose_template", choose_template, kAlways, kGraphRules},
     {"conv_statistics", with_caps<conv_statistics>, kFusing, kGraphRules},
@@ -71,6 +73,8 @@ struct Order {
 
 constexpr Order kOrder[] = {
     {"few_rows", "simplify", "elements that are read together have known places, which are folded"},
+    {"simplify", "packed_pairs", "the halves of a byte are found once their places are folded"},
+    {"packed_pairs", "split_reductions", "a sum is rewritten as long as it is whole"},
     {"layout", "choose_template", "an offer depends on the strides of its operands"},
     {"layout", "split_reductions", "a reduction is cut by which of its loops is contiguous"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
