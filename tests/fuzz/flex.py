@@ -33,7 +33,7 @@ def attend(
     wide = torch.float64 if query.dtype is torch.float64 else torch.float32
     scores = (query.to(wide) @ key.to(wide).mT) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     b, h, i, j = (
-        torch.arange(size, dtype=torch.int32).view([-1 if d == e else 1 for e in range(4)])
+        torch.arange(size, dtype=torch.int32, device=scores.device).view([-1 if d == e else 1 for e in range(4)])
         for d, size in enumerate(scores.shape)
     )
     if score_mod is not None:

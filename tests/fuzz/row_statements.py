@@ -122,10 +122,18 @@ class RowMaker(Maker):
         return name
 
     def _has_nan(self, x: str) -> bool:
-        return x in self.names[0] and self.floating(x) and any(bool(names[x].isnan().any()) for names in self.names)
+        return (
+            x in self.names[0]
+            and self.floating(x)
+            and any(bool(names[x].double().isnan().any()) for names in self.names)
+        )
 
     def _has_infinity(self, x: str) -> bool:
-        return x in self.names[0] and self.floating(x) and any(bool(names[x].isinf().any()) for names in self.names)
+        return (
+            x in self.names[0]
+            and self.floating(x)
+            and any(bool(names[x].double().isinf().any()) for names in self.names)
+        )
 
     def _wild(self, x: str) -> bool:
         """Returns whether values have grown so much that most functions of them are infinite."""

@@ -36,6 +36,11 @@ def eager_call(gm: torch.fx.GraphModule) -> Boxed:
     return mark_boxed(run)
 
 
+def _resolved(value: Any) -> Any:
+    """Returns a value of the host as a plan reads it: without a conjugate or negative bit, of which traced tensors know nothing."""
+    return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value
+
+
 def plan_call(lowered: Lowered, plan: Any) -> Boxed:
     """Returns a function that calls a graph. `plan`: _C.exec.Plan, or an object with the same method `run`."""
     low, recipe = lowered, lowered.recipe
@@ -53,7 +58,7 @@ def plan_call(lowered: Lowered, plan: Any) -> Boxed:
         if low.before is not None:
             function, taken = low.before
             with torch.no_grad():
-                host = iter(function(*(args[p] for p in taken)))
+                host = map(_resolved, function(*(args[p] for p in taken)))
         if low.computed:
             sizes = recipe.size_values(args)
             args += [next(host) if value is None else value.value(sizes) for value in low.computed]

@@ -165,6 +165,7 @@ class _Lowering:
     def add_attribute(self, node: torch.fx.Node) -> None:
         tensor = attrgetter(str(node.target))(self.gm)
         if isinstance(tensor, torch.Tensor) and _has_kernels(tensor):
+            tensor = tensor.resolve_conj().resolve_neg()
             self.constants.append(tensor)
             self.memory[node] = self.add_input(tensor, Recipe.Source.constant(len(self.constants) - 1))
             self.env[node] = with_bits(self.builder, self.memory[node], tensor)

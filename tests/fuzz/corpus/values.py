@@ -18,6 +18,14 @@ PROGRAMS = [
         ["v0", "v1"],
     ),
     named(
+        "gradient_of_a_product_with_a_complex_number",
+        "the conjugate of a number on the host lost its conjugate bit",
+        [f32(2, 3) + ".requires_grad_()"],
+        ["v0 = a0 * (0.5 - 2j)"],
+        ["v0"],
+        gradient=True,
+    ),
+    named(
         "pool_of_several_nans",
         "of several NaN in a window, PyTorch takes the last",
         [f32(1, 2, 7)],
