@@ -88,7 +88,8 @@ def test_a_packed_weight_is_read_as_it_is(ocl_device: str, function: Callable[..
     unpacked = [k for k in kernels if any(f"[{N}, {K}]" in text for text in k.writes)]
     readers = [k for k in kernels if k.kind == "reduction"]
     assert not unpacked and len(readers) == 1, [(k.kind, k.reads, k.writes) for k in kernels]
-    assert readers[0].bytes <= weight.nbytes + 4 * rows * (K + 2 * N) + 4 * scales.numel()
+    # A CPU reads three factors for two int4.
+    assert readers[0].bytes <= weight.nbytes + 4 * rows * (1.5 * K + 2 * N) + 4 * scales.numel()
 
 
 def test_packed_weights_are_not_kept_unpacked(ocl_device: str) -> None:
