@@ -73,6 +73,7 @@ NAMES = {
     "parallel": "Several GPUs",
     "fft": "Fourier transforms",
     "flex_attention": "FlexAttention",
+    "sparse": "Sparse tensors",
 }
 KEYS = list(NAMES)
 

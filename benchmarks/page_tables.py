@@ -100,6 +100,8 @@ KINDS = [
          lambda row: row["ms"], "ms"),
     Kind("flex_attention", lambda row: f"FlexAttention, {' x '.join(map(str, row['shape']))}, {row['dtype']}",
          lambda row: row["case"], lambda row: row["ms"], "ms"),
+    Kind("sparse", lambda row: f"Sparse tensors, {row['function']}", lambda row: " x ".join(map(str, row["shape"])),
+         lambda row: row["ms"], "ms"),
     Kind("collectives", lambda row: row["collective"], lambda row: f"{row['bytes']} bytes", lambda row: row["gbytes"], "GB/s",
          more_is_better=True),
     Kind("parallel", lambda row: f"Training with several ranks, {PRECISIONS[row['precision']]}", _ranks, lambda row: row["items"],

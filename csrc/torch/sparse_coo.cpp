@@ -10,6 +10,7 @@
 
 #include "csrc/torch/eager_op.h"
 #include "csrc/torch/sparse.h"
+#include "csrc/torch/sparse_kernel.h"
 
 namespace ocl::aten {
 
@@ -36,9 +37,18 @@ at::Tensor coalesce(const at::Tensor& self) {
   const at::Tensor differs = keys.narrow(0, 1, n - 1).ne(keys.narrow(0, 0, n - 1));
   const at::Tensor starts = at::cat({at::ones({1}, differs.options()), differs});
   const at::Tensor first = starts.nonzero().reshape({-1});
-  const at::Tensor sorted = values.index_select(0, order);
   const bool distinct = first.numel() == n;
-  const at::Tensor sums = distinct ? sorted : sums_at(starts.cumsum(0, at::kLong) - 1, sorted, first.numel());
+  at::Tensor sums;
+  if (distinct) {
+    sums = values.index_select(0, order);
+  } else if (has_sparse_kernel(values.scalar_type(), values.device().index()) && values.numel() > 0) {
+    // Each sum is a row of a product: of a matrix that has ones where an element belongs to the sum, and the values.
+    const at::Tensor begins = at::cat({first, at::full({1}, n, first.options())});
+    const at::Tensor rows = row_sums({begins, order, at::ones({n}, values.options())}, values.reshape({n, -1}));
+    sums = rows.view(joined({first.numel()}, dense_sizes(self)));
+  } else {
+    sums = sums_at(starts.cumsum(0, at::kLong) - 1, values.index_select(0, order), first.numel());
+  }
   const at::Tensor places = distinct ? order : order.index_select(0, first);
   return coo_tensor(indices.index_select(1, places), sums, self.sizes(), true);
 }
@@ -55,14 +65,12 @@ void add_to_dense(const at::Tensor& dense, const at::Tensor& sparse, const at::S
   // One row for each place among the sparse dimensions.
   const at::Tensor whole = dense.contiguous();
   const at::Tensor rows = whole.view(joined({-1}, dense_sizes(sparse)));
-  const at::ScalarType type = dense.scalar_type();
-  if (type == at::kBool || type == at::kHalf || type == at::kBFloat16) {
-    // Elements of one place are added up in a wider type, and rounded once.
-    const at::Tensor summed = coalesce(coo_tensor(sparse._indices(), terms, sparse.sizes(), sparse.is_coalesced()));
-    const at::Tensor place = flat_indices(summed), old = rows.index_select(0, place);
-    rows.index_copy_(0, place, type == at::kBool ? old.logical_or(summed._values()) : old.add(summed._values()));
-  } else {
+  if (dense.is_complex()) {
     rows.index_add_(0, flat_indices(sparse), terms);
+  } else {
+    const at::Tensor sums = coalesce(coo_tensor(sparse._indices(), terms, sparse.sizes(), sparse.is_coalesced()));
+    const at::Tensor place = flat_indices(sums), old = rows.index_select(0, place);
+    rows.index_copy_(0, place, dense.scalar_type() == at::kBool ? old.logical_or(sums._values()) : old.add(sums._values()));
   }
   if (!whole.is_same(dense)) dense.copy_(whole);
 }
