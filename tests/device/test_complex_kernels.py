@@ -120,6 +120,51 @@ def test_gradients(name: str, compiled: bool, ocl_device: str) -> None:
     assert torch.autograd.gradcheck(function, args)
 
 
+def hermitian(a: torch.Tensor) -> torch.Tensor:
+    return a @ a.mH + 2 * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+
+
+def by_cholesky(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    lower, upper = torch.linalg.cholesky(hermitian(a)), torch.linalg.cholesky(hermitian(a), upper=True)
+    return lower, upper, torch.cholesky_solve(b, lower), torch.cholesky_inverse(upper, upper=True)
+
+
+def by_lu(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    factors, pivots = torch.linalg.lu_factor(a)
+    adjoint = torch.linalg.lu_solve(factors, pivots, b, adjoint=True)
+    solved = torch.linalg.solve(a, b), torch.linalg.inv(a), torch.linalg.det(a), *torch.linalg.slogdet(a)
+    return *solved, adjoint, factors
+
+
+def by_qr(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    q, r = torch.linalg.qr(a)
+    triangular = torch.linalg.solve_triangular(r, b, upper=True)
+    return q, r, triangular, torch.linalg.householder_product(*torch.geqrf(a.detach()))
+
+
+@pytest.mark.needs("fp64")
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("function", [by_cholesky, by_lu, by_qr])
+@pytest.mark.sampled(first=2, every=6)
+def test_factorisations(function: Any, compiled: bool, ocl_device: str) -> None:
+    """Values and gradients of batches, in complex128."""
+    torch._dynamo.reset()
+    torch.ocl.reset_fallback_counts()
+    results = []
+    for device in (ocl_device, "cpu"):
+        torch.manual_seed(2)
+        a, b = (torch.randn(2, 3, n, dtype=torch.complex128).to(device).requires_grad_() for n in (3, 2))
+        call = torch.compile(function, backend="ocl") if compiled and device == ocl_device else function
+        with config.override(fallback="error"):
+            made = call(a, b)
+            parts = [y.resolve_conj() for y in made if y.requires_grad]
+            loss = sum((torch.view_as_real(y) if y.is_complex() else y).sin().sum() for y in parts)
+            loss.backward()
+        results.append([y.detach().cpu().resolve_conj() for y in (*made, a.grad, b.grad)])
+    assert torch.ocl.fallback_counts() == {}
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
+
+
 def test_dynamic_sizes(ocl_device: str) -> None:
     torch._dynamo.reset()
 

@@ -3,6 +3,7 @@
 batch.
 
 Matrices have up to LARGEST rows and columns; those with larger or symbolic sizes are not decomposed and run eagerly.
+Complex matrices take the same steps.
 Results follow LAPACK: partial pivoting takes the first of the largest elements, pivots count from 1, and `info` is
 the number of the first column that fails (0: none).
 """
@@ -21,14 +22,12 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 LARGEST = 32
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def fits(*matrices: Tensor) -> bool:
-    """True if the steps can be written out: sizes are static and at most LARGEST, and the dtype is float32 or float64."""
-    return all(
-        m.dtype in (torch.float32, torch.float64) and all(isinstance(s, int) and s <= LARGEST for s in m.shape[-2:])
-        for m in matrices
-    )
+    """True if the steps can be written out: sizes are static and at most LARGEST, and the dtype is one of DTYPES."""
+    return all(m.dtype in DTYPES and all(isinstance(s, int) and s <= LARGEST for s in m.shape[-2:]) for m in matrices)
 
 
 def _range(n: int, like: Tensor) -> Tensor:
@@ -50,6 +49,11 @@ def _tril(a: Tensor, diagonal: int = 0) -> Tensor:
 
 def _triu(a: Tensor, diagonal: int = 0) -> Tensor:
     return _where(_range(a.shape[-2], a)[:, None] + diagonal <= _range(a.shape[-1], a)[None, :], a)
+
+
+def _adjoint(a: Tensor) -> Tensor:
+    """Returns the conjugate transpose, without PyTorch's lazy bit: the results of an op must not have it."""
+    return a.mT.conj_physical() if a.is_complex() else a.mT
 
 
 def _first_failure(failures: list[Tensor], like: Tensor) -> Tensor:
@@ -112,16 +116,19 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
     n = a.shape[-1]
     if n == 0:
         return a.clone(), _first_failure([], a)
-    rest = a.mT if upper else a
+    rest = _adjoint(a) if upper else a
     rows, columns, failures = _range(n, a)[:, None], [], []
     for k in range(n):
-        pivot = rest[..., k : k + 1, k : k + 1]
+        pivot = rest[..., k : k + 1, k : k + 1].real
         failures.append(~(pivot > 0)[..., 0, 0])
         column = _where(rows >= k, rest[..., :, k : k + 1] / pivot.sqrt())
+        if a.is_complex():
+            # The diagonal is real, whatever the argument has there.
+            column = torch.where(rows == k, pivot.sqrt(), column)
         columns.append(column)
-        rest = rest - column * column.mT
+        rest = rest - column * _adjoint(column)
     lower = torch.cat(columns, -1)
-    return (lower.mT if upper else lower), _first_failure(failures, a)
+    return (_adjoint(lower) if upper else lower), _first_failure(failures, a)
 
 
 def cholesky(a: Tensor, upper: bool = False) -> Any:
@@ -134,16 +141,17 @@ def cholesky(a: Tensor, upper: bool = False) -> Any:
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
     if not fits(factor):
         return NotImplemented
-    inverse = _solve(factor.mT if upper else factor, _eye(factor.shape[-1], factor).expand(factor.shape), False, False)
-    return inverse.mT @ inverse
+    lower, unit = _adjoint(factor) if upper else factor, _eye(factor.shape[-1], factor)
+    inverse = _solve(lower, unit.expand(factor.shape), False, False)
+    return _adjoint(inverse) @ inverse
 
 
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Any:
     if not fits(factor):
         return NotImplemented
     factor, b = _broadcast(factor, b)
-    lower = factor.mT if upper else factor
-    return _solve(lower.mT, _solve(lower, b, False, False), True, False)
+    lower = _adjoint(factor) if upper else factor
+    return _solve(_adjoint(lower), _solve(lower, b, False, False), True, False)
 
 
 # LU
@@ -157,7 +165,7 @@ def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     pivots, failures = [], []
     for k in range(min(m, n)):
         if pivot:
-            size = torch.where(rows >= k, a[..., :, k : k + 1].abs(), -1.0)
+            size = torch.where(rows >= k, _pivot_size(a[..., :, k : k + 1]), -1.0)
             chosen = size.argmax(-2, keepdim=True)
             a = _take_rows(a, _swap(rows, k, chosen))
             pivots.append(chosen[..., 0] + 1)
@@ -171,6 +179,11 @@ def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     if not pivots:
         return a.clone(), torch.zeros((*a.shape[:-2], 0), dtype=torch.int32, device=a.device), _first_failure([], a)
     return a, torch.cat(pivots, -1).to(torch.int32), _first_failure(failures, a)
+
+
+def _pivot_size(x: Tensor) -> Tensor:
+    """Returns the size by which LAPACK chooses a pivot."""
+    return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
 
 
 def _swap(rows: Tensor, k: int, other: Tensor) -> Tensor:
@@ -196,16 +209,20 @@ def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
 
 
 def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
-    if not fits(lu):
+    # PyTorch's own result has the lazy bit if a complex b is on the left, and compiled gradients rely on it.
+    if not fits(lu) or (lu.is_complex() and not left):
         return NotImplemented
+    return _lu_solve(lu, pivots, b, left, adjoint)
+
+
+def _lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, left: bool, adjoint: bool) -> Tensor:
     if not left:
-        made = lu_solve(lu, pivots, b.mT, adjoint=not adjoint)
-        return made.mT
+        return _adjoint(_lu_solve(lu, pivots, _adjoint(b), True, not adjoint))
     lu, b = _broadcast(lu, b)
     order = permutation(pivots, lu.shape[-1], adjoint)
     order = order.expand(*lu.shape[:-2], *order.shape[-2:])
     if adjoint:
-        return _take_rows(_solve(lu.mT, _solve(lu.mT, b, False, False), True, True), order)
+        return _take_rows(_solve(_adjoint(lu), _solve(_adjoint(lu), b, False, False), True, True), order)
     return _solve(lu, _solve(lu, _take_rows(b, order), False, True), True, False)
 
 
@@ -235,7 +252,7 @@ def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = Fa
         return NotImplemented
     is_vector = b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
     factors, pivots, info = lu_factor_ex(a)
-    made = lu_solve(factors, pivots, b[..., None] if is_vector else b, left=left or is_vector)
+    made = _lu_solve(factors, pivots, b[..., None] if is_vector else b, left or is_vector, False)
     return (made[..., 0] if is_vector else made), factors, pivots, info
 
 
@@ -243,7 +260,7 @@ def inv_ex(a: Tensor, *, check_errors: bool = False) -> Any:
     if not fits(a) or check_errors:
         return NotImplemented
     factors, pivots, info = lu_factor_ex(a)
-    return lu_solve(factors, pivots, _eye(a.shape[-1], a).expand(a.shape)), info
+    return _lu_solve(factors, pivots, _eye(a.shape[-1], a).expand(a.shape), True, False), info
 
 
 def _sign(pivots: Tensor, like: Tensor) -> Tensor:
@@ -253,12 +270,12 @@ def _sign(pivots: Tensor, like: Tensor) -> Tensor:
 
 
 def _column_major_factors(a: Tensor) -> Any:
-    """Returns lu_factor_ex of the transpose if `a` is contiguous, else of `a`.
+    """Returns lu_factor_ex of the transpose if `a` is real and contiguous, else of `a`.
 
     Eager determinants factor column-major memory in this way, and PyTorch's formulas of their derivatives rely on
     it.
     """
-    return lu_factor_ex(a.mT if a.is_contiguous() else a)
+    return lu_factor_ex(a.mT if a.is_contiguous() and not a.is_complex() else a)
 
 
 def det(a: Tensor) -> Any:
@@ -273,7 +290,8 @@ def slogdet(a: Tensor) -> Any:
         return NotImplemented
     factors, pivots, _ = _column_major_factors(a)
     diagonal = factors.diagonal(dim1=-2, dim2=-1)
-    return diagonal.sign().prod(-1) * _sign(pivots, a), diagonal.abs().log().sum(-1), factors, pivots
+    sign = (diagonal.sgn() if a.is_complex() else diagonal.sign()).prod(-1) * _sign(pivots, a)
+    return sign, diagonal.abs().log().sum(-1), factors, pivots
 
 
 # QR by Householder reflections. Vector k is 0 above row k and 1 in row k.
@@ -287,13 +305,15 @@ def geqrf(a: Tensor) -> Any:
     for k in range(min(m, n)):
         x = a[..., :, k : k + 1]
         head, below = a[..., k : k + 1, k : k + 1], _where(rows > k, x)
-        square = (below * below).sum(-2, keepdim=True)
-        beta = -torch.copysign((head * head + square).sqrt(), head)
+        square = (below * below.conj()).sum(-2, keepdim=True).real
+        beta = -torch.copysign(((head * head.conj()).real + square).sqrt(), head.real)
         trivial = square == 0
+        if a.is_complex():
+            trivial = trivial & (head.imag == 0)
         tau = torch.where(trivial, 0.0, (beta - head) / torch.where(trivial, 1.0, beta))
         v = below / torch.where(trivial, 1.0, head - beta) + (rows == k).to(a.dtype)
         taus.append(tau[..., 0])
-        applied = a - tau * v * (v * a).sum(-2, keepdim=True)
+        applied = a - tau.conj() * v * (v.conj() * a).sum(-2, keepdim=True)
         column = torch.where(rows > k, v, torch.where(rows == k, torch.where(trivial, head, beta), x))
         a = torch.where(columns > k, applied, torch.where(columns == k, column, a))
     empty = torch.zeros((*a.shape[:-2], 0), dtype=a.dtype, device=a.device)
@@ -301,12 +321,13 @@ def geqrf(a: Tensor) -> Any:
 
 
 def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
-    """Returns Q b, or Q^T b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
+    """Returns Q b, or Q^H b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
     rows = _range(vectors.shape[-2], vectors)[:, None]
     order = range(tau.shape[-1])
     for k in order if transpose else reversed(order):
         v = _where(rows > k, vectors[..., :, k : k + 1]) + (rows == k).to(b.dtype)
-        b = b - tau[..., k : k + 1, None] * v * (v * b).sum(-2, keepdim=True)
+        factor = tau[..., k : k + 1, None].conj() if transpose else tau[..., k : k + 1, None]
+        b = b - factor * v * (v.conj() * b).sum(-2, keepdim=True)
     return b
 
 
@@ -323,7 +344,7 @@ def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool 
         return NotImplemented
     if left:
         return reflect(a, tau, c, transpose).clone()
-    return reflect(a, tau, c.mT, not transpose).mT.clone()
+    return _adjoint(reflect(a, tau, _adjoint(c), not transpose)).clone()
 
 
 def qr(a: Tensor, mode: str = "reduced") -> Any:
@@ -345,6 +366,7 @@ LINALG_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.linalg_cholesky_ex.default: cholesky_ex,
     aten.cholesky_inverse.default: cholesky_inverse,
     aten.cholesky_solve.default: cholesky_solve,
+    aten._cholesky_solve_helper.default: cholesky_solve,
     aten.linalg_lu_factor_ex.default: lu_factor_ex,
     aten.linalg_lu_solve.default: lu_solve,
     aten.lu_unpack.default: lu_unpack,

@@ -25,7 +25,7 @@ LARGEST = 16
 
 
 def fits(matrix: Tensor) -> bool:
-    return linalg.fits(matrix) and min(matrix.shape[-2:]) <= LARGEST
+    return not matrix.is_complex() and linalg.fits(matrix) and min(matrix.shape[-2:]) <= LARGEST
 
 
 def rounds(n: int, dtype: torch.dtype) -> int:
