@@ -243,8 +243,13 @@ def seen_blocks(seen: Tensor) -> Tensor:
     for dim in (2, 3):
         if seen.shape[dim] == 1:
             continue
-        count = (seen.shape[dim] + MASK_BLOCK - 1) // MASK_BLOCK
-        seen = F.pad(seen, [0, 0] * (3 - dim) + [0, count * MASK_BLOCK - seen.shape[dim]])
+        size: Any = seen.shape[dim]
+        count = (size + MASK_BLOCK - 1) // MASK_BLOCK
+        # Under fake tensors, padding takes no symbolic numbers.
+        padding = count * MASK_BLOCK - size if isinstance(size, int) else MASK_BLOCK - 1
+        seen = F.pad(seen, [0, 0] * (3 - dim) + [0, padding])
+        if not isinstance(size, int):
+            seen = seen.narrow(dim, 0, count * MASK_BLOCK)
         seen = seen.unflatten(dim, (count, MASK_BLOCK)).any(dim + 1)
     return seen
 

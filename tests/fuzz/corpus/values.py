@@ -26,6 +26,17 @@ PROGRAMS = [
         gradient=True,
     ),
     named(
+        "flex_attention_with_a_mask_and_symbolic_lengths",
+        "the mask of blocks was padded by a symbolic number, which fake tensors refuse",
+        [f32(1, 2, "n", 8), f32(1, 2, "n", 8)],
+        [
+            "t0 = create_block_mask(lambda b, h, i, j: (i >= j) & (j < 3), None, None, a0.shape[2], a1.shape[2], device=device)",
+            "v0 = flex_attention(a0, a1, a1, block_mask=t0)",
+        ],
+        ["v0"],
+        calls=(1, 4),
+    ),
+    named(
         "pool_of_several_nans",
         "of several NaN in a window, PyTorch takes the last",
         [f32(1, 2, 7)],
