@@ -134,7 +134,8 @@ def types_under_autocast(program: Program, device: str, native: Native) -> list[
     if device == "cpu":
         return None
     views = [v for v in native.seen.views if isinstance(v, View)]
-    found = fake(program, device, native.n, native.k)
+    untraced = fails_without_data(program, native.n, native.k)  # Some jagged tensors cannot be made of fake ones.
+    found = None if untraced else fake(program, device, native.n, native.k)
     return [((dtype,), shape) for dtype, shape in found] if found else [((), v.shape) for v in views]
 
 
