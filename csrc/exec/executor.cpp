@@ -283,7 +283,7 @@ void run_observed(const Run& run, const std::vector<std::shared_ptr<Observer>>& 
 void skip_launches(bool skipped) { g_skipped = skipped; }
 bool launches_skipped() { return g_skipped.load(std::memory_order_relaxed); }
 
-Executor::Executor(std::unique_ptr<const Plan> of) : plan(std::move(of)), state(*plan) {
+Executor::Executor(std::unique_ptr<const Plan> of) : plan(std::move(of)), times(memory_times(*plan)), state(*plan) {
   for (size_t i = 0; i < plan->launches.size(); ++i)
     state.launches.emplace_back().kernel = plan->programs[i]->create_kernel(plan->launches[i].source.name);
   observers = observers_of(state);
@@ -311,8 +311,8 @@ void bind_symbols(RunState& state, const std::vector<int64_t>& symbols) {
   state.bound = true;
 }
 
-void run(Executor& executor, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call,
-         int stream) {
+void run(Executor& executor, const std::vector<void*>& inputs, std::vector<void*>& outputs, const CallHandler& call, int stream,
+         const LateMemory* late) {
   const Plan& plan = *executor.plan;
   RunState& state = executor.state;
   OCL_ASSERT(state.bound, "run before bind_symbols");
@@ -346,12 +346,25 @@ void run(Executor& executor, const std::vector<void*>& inputs, const std::vector
     memory.arena = allocator.resolve(arena.address);
     memory.arena_address = static_cast<char*>(arena.address);
   }
-  if (const uint64_t released = allocator.slabs_released(); std::exchange(state.slabs_released, released) != released)
-    state.forget_arguments();
+  const auto forget_released = [&] {
+    if (const uint64_t released = allocator.slabs_released(); std::exchange(state.slabs_released, released) != released)
+      state.forget_arguments();
+  };
+  forget_released();
   std::shared_ptr<Kept> kept;  // Alive until everything is enqueued.
   if (plan.kept_size_bytes > 0) kept = kept_results(executor, memory, inputs, target);
   const Run this_run{state, memory, inputs, outputs, call, target};
-  if (executor.observers.empty() || launches_skipped())
+  if (late != nullptr)
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      for (const int output : executor.times.first_writes[i]) {
+        outputs[output] = late->allocate(output);
+        if (outputs[output]) memory.outputs[output] = allocator.use(outputs[output], stream);
+        forget_released();
+      }
+      run_step(this_run, plan.steps[i]);
+      for (const int input : executor.times.last_uses[i]) late->release(input);
+    }
+  else if (executor.observers.empty() || launches_skipped())
     for (const Step& step : plan.steps) run_step(this_run, step);
   else
     run_observed(this_run, executor.observers);

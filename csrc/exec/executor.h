@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "csrc/exec/kept.h"
+#include "csrc/exec/late_memory.h"
 #include "csrc/exec/observer.h"
 #include "csrc/exec/run_state.h"
 
@@ -30,6 +31,7 @@ struct Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   const std::unique_ptr<const Plan> plan;
+  const MemoryTimes times;
   std::mutex mutex;
   RunState state;
   std::shared_ptr<Kept> kept;
@@ -41,9 +43,10 @@ struct Executor {
 void bind_symbols(RunState& state, const std::vector<int64_t>& symbols);
 
 /// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses, null for tensors without elements. The
-/// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it.
-void run(Executor& executor, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call,
-         int stream);
+/// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it. With `late`,
+/// which needs executor.times.useful and no observers, `outputs` are null and set when they are allocated.
+void run(Executor& executor, const std::vector<void*>& inputs, std::vector<void*>& outputs, const CallHandler& call, int stream,
+         const LateMemory* late = nullptr);
 
 /// Sets whether launches are skipped, for `torch-ocl warm`. While they are, plans are made but none of their kernels is
 /// launched, and results are zeros.

@@ -51,7 +51,7 @@ void pass(Archive& archive, Launch& launch) {
 /// Everything of a plan that running it needs, except for its programs.
 void pass(Archive& archive, Plan& plan) {
   ir::Graph& graph = plan.schedule.graph;
-  archive.list(graph.buffers, [&](ir::Buffer& buffer) { archive(buffer.dtype, buffer.sizes, buffer.strides); });
+  archive.list(graph.buffers, [&](ir::Buffer& buffer) { archive(buffer.dtype, buffer.sizes, buffer.strides, buffer.donated); });
   archive.list(graph.outputs, [&](ir::Output& output) { archive(output.buffer, output.sizes, output.strides, output.offset); });
   archive(graph.inputs, graph.symbols, plan.schedule.allocations);
   archive.list(plan.launches, [&](Launch& launch) { pass(archive, launch); });

@@ -37,11 +37,14 @@ aten::Leaves leaves_of(const py::list& arguments) {
 }
 
 /// Calls a graph. Empties `arguments`, so that what the caller does not hold is freed at the end of the call at the latest.
-/// `run`: sets the inputs of the plan, and returns its outputs.
+/// `run` may empty its leaves too. `run`: sets the inputs of the plan, and returns its outputs.
 template <class Run>
 py::list call(const Recipe& recipe, const py::list& arguments, const Run& run) {
-  const aten::Leaves leaves = leaves_of(arguments);
-  const auto held = py::reinterpret_steal<py::tuple>(PyList_AsTuple(arguments.ptr()));
+  aten::Leaves leaves = leaves_of(arguments);
+  std::vector<py::object> held(recipe.results.size());  // The arguments that are results.
+  for (size_t i = 0; i < held.size(); ++i)
+    if (recipe.results[i].kind == Recipe::Result::Kind::kLeaf)
+      held[i] = py::reinterpret_borrow<py::object>(arguments[static_cast<size_t>(recipe.results[i].index)]);
   if (PyList_SetSlice(arguments.ptr(), 0, PY_SSIZE_T_MAX, nullptr) != 0) throw py::error_already_set();
   aten::PlanInputs inputs;
   const std::vector<at::Tensor> outputs = run(leaves, inputs);
@@ -49,7 +52,7 @@ py::list call(const Recipe& recipe, const py::list& arguments, const Run& run) {
   for (size_t i = 0; i < recipe.results.size(); ++i) {
     const Recipe::Result& result = recipe.results[i];
     if (result.kind == Recipe::Result::Kind::kLeaf)
-      results[i] = held[result.index];
+      results[i] = held[i];
     else
       results[i] = torch::jit::toPyObject(aten::value_of(result, leaves, inputs, outputs));
   }
@@ -60,11 +63,12 @@ py::list call(const Recipe& recipe, const py::list& arguments, const Run& run) {
 bool is_empty(const Recipe& recipe) { return recipe.graph.nodes.empty() && recipe.graph.outputs.empty(); }
 
 py::list call_plan(const Recipe& recipe, PyPlan& plan, const py::list& arguments) {
-  return call(recipe, arguments, [&](const aten::Leaves& leaves, aten::PlanInputs& inputs) -> std::vector<at::Tensor> {
+  return call(recipe, arguments, [&](aten::Leaves& leaves, aten::PlanInputs& inputs) -> std::vector<at::Tensor> {
     const py::gil_scoped_release release;
     inputs = aten::inputs_of(recipe, leaves, plan.plan().device->index());
     if (is_empty(recipe)) return {};
-    return aten::run_plan(*plan.executor, plan.calls, inputs.symbols, inputs.tensors);
+    leaves.clear();  // `inputs` has all that the plan needs.
+    return aten::run_plan(*plan.executor, plan.calls, inputs.symbols, inputs.tensors, &inputs.tensors);
   });
 }
 

@@ -134,7 +134,8 @@ ir::DType ir_dtype(at::ScalarType type) {
 }
 
 std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<EagerCall>& calls,
-                                 const std::vector<int64_t>& symbols, const std::vector<at::Tensor>& inputs) {
+                                 const std::vector<int64_t>& symbols, const std::vector<at::Tensor>& inputs,
+                                 std::vector<at::Tensor>* own) {
   const exec::Plan& plan = *executor.plan;
   at::RecordFunction range(at::RecordScope::FUNCTION);
   if (range.isActive() && plan.op.empty()) range.before("ocl " + plan.label);  // torch itself records an eager op.
@@ -160,19 +161,22 @@ std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<Eag
       addresses.push_back(inputs[i].is_cpu() ? uploads.add(inputs[i]) : const_cast<void*>(inputs[i].const_data_ptr()));
   }
 
-  std::vector<at::Tensor> allocated;
-  std::vector<void*> output_addresses;
-  {
+  std::vector<at::Tensor> allocated(plan.schedule.allocations.size());
+  std::vector<void*> output_addresses(allocated.size());
+  const auto allocate = [&](int index) -> void* {
     const runtime::MemoryPurpose purpose(plan.results_purpose);
-    for (size_t i = 0; i < plan.schedule.allocations.size(); ++i) {
-      const exec::TensorShape& shape = executor.state.allocation_shapes[i];
-      const ir::DType dtype = graph.buffers[plan.schedule.allocations[i]].dtype;
-      allocated.push_back(plan.guard_bytes > 0 ? guarded_tensor(shape, scalar_type(dtype), device, plan.guard_bytes)
-                                               : empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
-      output_addresses.push_back(allocated.back().numel() == 0 ? nullptr
-                                                               : const_cast<void*>(allocated.back().const_data_ptr()));
-      if (exec::launches_skipped() && output_addresses.back()) fill_with_zeros(allocated.back(), *plan.device, stream);
-    }
+    const auto i = static_cast<size_t>(index);
+    const exec::TensorShape& shape = executor.state.allocation_shapes[i];
+    const at::ScalarType dtype = scalar_type(graph.buffers[plan.schedule.allocations[i]].dtype);
+    allocated[i] = plan.guard_bytes > 0 ? guarded_tensor(shape, dtype, device, plan.guard_bytes)
+                                        : empty_strided_ocl(shape.sizes, shape.strides, dtype, device);
+    return allocated[i].numel() == 0 ? nullptr : const_cast<void*>(allocated[i].const_data_ptr());
+  };
+  const bool skipped = exec::launches_skipped();
+  const bool is_late = own != nullptr && executor.times.useful && executor.observers.empty() && !skipped;
+  for (size_t i = 0; i < allocated.size() && !is_late; ++i) {
+    output_addresses[i] = allocate(static_cast<int>(i));
+    if (skipped && output_addresses[i]) fill_with_zeros(allocated[i], *plan.device, stream);
   }
 
   const exec::CallHandler handler = [&](int call, const std::vector<exec::CallOperand>& operands,
@@ -186,7 +190,8 @@ std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<Eag
     for (size_t i = 0; i < places.size() && i < values.size(); ++i)
       if (places[i].defined() && values[i].defined()) places[i].copy_(values[i]);
   };
-  exec::run(executor, addresses, output_addresses, handler, stream);
+  const exec::LateMemory late{allocate, [&](int input) { (*own)[static_cast<size_t>(input)].reset(); }};
+  exec::run(executor, addresses, output_addresses, handler, stream, is_late ? &late : nullptr);
 
   std::vector<at::Tensor> outputs;
   // A tensor object is returned at most once: the caller may change the shape of one result without changing another.

@@ -17,9 +17,11 @@ using EagerCall =
 
 /// Enqueues the plan on the current stream of its device, without waiting. Returns one tensor per graph output. `symbols` are
 /// the sizes of the graph. `inputs` are the graph's input tensors. Each is on the plan's device, or is a small CPU tensor whose
-/// values are uploaded with the call. ConfigError for a tensor with another device or dtype.
+/// values are uploaded with the call. ConfigError for a tensor with another device or dtype. With `own`, which is null or
+/// `inputs`, tensors that the graph may overwrite leave the list after their last use.
 std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<EagerCall>& calls,
-                                 const std::vector<int64_t>& symbols, const std::vector<at::Tensor>& inputs);
+                                 const std::vector<int64_t>& symbols, const std::vector<at::Tensor>& inputs,
+                                 std::vector<at::Tensor>* own = nullptr);
 
 at::ScalarType scalar_type(ir::DType dtype);
 ir::DType ir_dtype(at::ScalarType type);  // UnsupportedError if there is none.

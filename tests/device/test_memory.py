@@ -99,6 +99,37 @@ def test_memory_statistics_add_up(ocl_device):
 
 
 @pytest.mark.sampled(every=1)
+def test_gradients_take_the_memory_of_saved_values(ocl_device):
+    """A gradient is allocated when it is computed. By then, the saved values of later layers are free."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    size, layers = 512, 8  # A saved value has a MiB, and so has a gradient.
+    weights = [torch.randn(size, size) / 16 for _ in range(layers)]
+
+    def function(x, *weights):
+        for w in weights:
+            x = torch.sigmoid(x @ w)
+        return x.sum()
+
+    def gradients(given, run):
+        return torch.autograd.grad(run(*given), given[1:])
+
+    x = torch.linspace(-2, 2, size * size).view(size, size)
+    ours = [t.to(ocl_device).requires_grad_() for t in (x, *weights)]
+    compiled = torch.compile(function, backend="ocl", dynamic=False, options={"fallback": "error"})
+    gradients(ours, compiled)
+    torch.ocl.synchronize(ocl_device)
+    torch.ocl.reset_peak_memory_stats(ocl_device)
+    before = torch.ocl.memory_allocated(ocl_device)
+    got = gradients(ours, compiled)
+    peak = (torch.ocl.max_memory_allocated(ocl_device) - before) / 2**20
+    assert layers <= peak <= layers + 5, peak
+    for ours_, exact in zip(
+        got, gradients([t.double().requires_grad_() for t in (x, *weights)], function), strict=True
+    ):
+        torch.testing.assert_close(ours_.cpu().double(), exact, rtol=1e-4, atol=1e-4 * exact.abs().max().item())
+
+
 def test_free_memory_counts_other_processes(ocl_device):
     """Free memory comes from the system or the driver, so it includes what other processes use."""
     free, total = torch.ocl.mem_get_info(ocl_device)

@@ -1,0 +1,38 @@
+// csrc/exec/late_memory.cpp: see late_memory.h.
+#include "csrc/exec/late_memory.h"
+
+#include <algorithm>
+
+namespace ocl::exec {
+
+MemoryTimes memory_times(const Plan& plan) {
+  const ir::Graph& graph = plan.schedule.graph;
+  MemoryTimes times;
+  std::vector<bool> given(graph.inputs.size());
+  for (size_t i = 0; i < given.size(); ++i) given[i] = graph.buffers[graph.inputs[i]].donated;
+  for (const BufferSource& source : plan.output_sources)
+    if (source.kind == BufferSource::Kind::kInput) given[static_cast<size_t>(source.index)] = false;
+  const bool calls = std::ranges::any_of(plan.steps, [](const Step& step) { return step.launch == ir::kNone; });
+  const bool writes_others = std::ranges::any_of(plan.written_inputs, [&](int i) { return !given[static_cast<size_t>(i)]; });
+  times.useful = !plan.steps.empty() && !calls && !writes_others && std::ranges::find(given, true) != given.end();
+  if (!times.useful) return times;
+
+  std::vector<int> first(plan.schedule.allocations.size(), 0), last(given.size(), 0);
+  std::vector<bool> written(first.size(), false);
+  for (size_t step = 0; step < plan.steps.size(); ++step)
+    for (const BufferSource& source : plan.launches[static_cast<size_t>(plan.steps[step].launch)].buffers) {
+      const auto index = static_cast<size_t>(source.index);
+      if (source.kind == BufferSource::Kind::kInput) last[index] = static_cast<int>(step);
+      if (source.kind != BufferSource::Kind::kOutput || written[index]) continue;
+      written[index] = true;
+      first[index] = static_cast<int>(step);
+    }
+  times.first_writes.resize(plan.steps.size());
+  times.last_uses.resize(plan.steps.size());
+  for (size_t i = 0; i < first.size(); ++i) times.first_writes[static_cast<size_t>(first[i])].push_back(static_cast<int>(i));
+  for (size_t i = 0; i < last.size(); ++i)
+    if (given[i]) times.last_uses[static_cast<size_t>(last[i])].push_back(static_cast<int>(i));
+  return times;
+}
+
+}  // namespace ocl::exec
