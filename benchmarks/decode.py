@@ -25,6 +25,7 @@ from torch import nn
 import torch_ocl_compile  # noqa: F401  registers the device
 from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.origin import origin
+from torch_ocl_compile.bench.side import settings_in_effect
 
 GROUP = 128
 
@@ -209,6 +210,7 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="write a result file")
     given = parser.parse_args()
     source, found = origin(), []
+    in_effect = settings_in_effect(given.backend, torch.device(given.device), "highest")
     speed = bandwidth(given.device, given.mebibytes)
     print(f"memory: {speed / 1e9:.1f} GB/s", flush=True)
     sides = [Side(how, given) for how in given.formats]
@@ -221,7 +223,8 @@ def main() -> None:
             side.seconds.append(side.turn(given.tokens))
     for side in sides:
         seconds = statistics.median(side.seconds)
-        row = {"format": side.how, "tokens_per_second": 1 / seconds, "bytes": side.model.bytes}
+        row = {"side": given.backend, "model": given.model, "format": side.how, "tokens_per_second": 1 / seconds}
+        row |= {"bytes": side.model.bytes, "settings": in_effect}
         row |= {"share": side.model.bytes / seconds / speed, "spread": max(side.seconds) / min(side.seconds)}
         found.append(row)
         print(

@@ -74,6 +74,7 @@ NAMES = {
     "fft": "Fourier transforms",
     "flex_attention": "FlexAttention",
     "sparse": "Sparse tensors",
+    "decode": "Decoding",
 }
 KEYS = list(NAMES)
 
