@@ -64,9 +64,8 @@ def measure(
             return function(*placed)
 
         sides[side] = device, call
-        error = (
-            0.0 if name == "add to dense" else turns.error(call(), exact)
-        )  # It adds zeros, so that a turn changes nothing.
+        # Adding to a table adds zeros, so that a turn changes nothing; relative to them there is no error.
+        error = 0.0 if name == "add to dense" else turns.error(call(), exact)
         rows[side] = {"function": name, "shape": list(shape), "side": side, "error": error}
         rows[side]["settings"] = settings_in_effect("ocl" if device.type == "ocl" else "eager", device, "highest")
     turns.measure(sides, rows, given)

@@ -150,7 +150,6 @@ class BatchPrinter {
       begins.push_back(total_);
       total_ = total_ + members_[user].groups;
     }
-    begins.push_back(total_);
     std::string call;
     if (choose) {
       print_choice(w, users, begins, 0, users.size());

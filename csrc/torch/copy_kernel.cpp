@@ -122,6 +122,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
                      std::to_string(fresh->chunk) + "\n";
   if (wide) text += "#define PLACE ulong\n";
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
+  if (dst == "bf16") text += codegen::kernel_file("base/bfloat16");
   if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
   if (src.starts_with("f8") || dst.starts_with("f8")) text += codegen::kernel_file("base/floats8");
   text += codegen::kernel_file("base/copy");

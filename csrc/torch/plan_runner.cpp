@@ -5,6 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <array>
+#include <optional>
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/queue.h"
@@ -101,6 +102,11 @@ at::Tensor part_of(const at::Tensor& whole, const exec::TensorShape& shape) {
   return part;
 }
 
+/// Returns the address of the first element, null if there is none.
+void* address_of(const at::Tensor& tensor) {
+  return tensor.numel() == 0 ? nullptr : const_cast<void*>(tensor.const_data_ptr());
+}
+
 /// Returns a tensor with undefined contents whose memory has `guard` bytes more on each side. Its storage begins at its data.
 at::Tensor guarded_tensor(const exec::TensorShape& shape, at::ScalarType dtype, int device, int64_t guard) {
   const size_t bytes = at::detail::computeStorageNbytes(shape.sizes, shape.strides, c10::elementSize(dtype));
@@ -155,10 +161,8 @@ std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<Eag
   addresses.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_input(plan, inputs[i], i);
-    if (inputs[i].numel() == 0)
-      addresses.push_back(nullptr);
-    else
-      addresses.push_back(inputs[i].is_cpu() ? uploads.add(inputs[i]) : const_cast<void*>(inputs[i].const_data_ptr()));
+    const bool uploaded = inputs[i].is_cpu() && inputs[i].numel() > 0;
+    addresses.push_back(uploaded ? uploads.add(inputs[i]) : address_of(inputs[i]));
   }
 
   std::vector<at::Tensor> allocated(plan.schedule.allocations.size());
@@ -170,7 +174,7 @@ std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<Eag
     const at::ScalarType dtype = scalar_type(graph.buffers[plan.schedule.allocations[i]].dtype);
     allocated[i] = plan.guard_bytes > 0 ? guarded_tensor(shape, dtype, device, plan.guard_bytes)
                                         : empty_strided_ocl(shape.sizes, shape.strides, dtype, device);
-    return allocated[i].numel() == 0 ? nullptr : const_cast<void*>(allocated[i].const_data_ptr());
+    return address_of(allocated[i]);
   };
   const bool skipped = exec::launches_skipped();
   const bool is_late = own != nullptr && executor.times.useful && executor.observers.empty() && !skipped;
@@ -190,8 +194,9 @@ std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<Eag
     for (size_t i = 0; i < places.size() && i < values.size(); ++i)
       if (places[i].defined() && values[i].defined()) places[i].copy_(values[i]);
   };
-  const exec::LateMemory late{allocate, [&](int input) { (*own)[static_cast<size_t>(input)].reset(); }};
-  exec::run(executor, addresses, output_addresses, handler, stream, is_late ? &late : nullptr);
+  std::optional<exec::LateMemory> late;
+  if (is_late) late = {allocate, [&](int input) { (*own)[static_cast<size_t>(input)].reset(); }};
+  exec::run(executor, addresses, output_addresses, handler, stream, late ? &*late : nullptr);
 
   std::vector<at::Tensor> outputs;
   // A tensor object is returned at most once: the caller may change the shape of one result without changing another.

@@ -20,7 +20,8 @@ at::Tensor& convert_to_compressed_out(const at::Tensor& self, int64_t size, bool
   return out.copy_(convert_to_compressed(self, size, out_int32));
 }
 
-/// Returns the indices of all elements: one row for each dimension, those of the batch first.
+/// Returns the indices of all elements of a compressed tensor as COO stores them. Row d has the indices in dimension d; the
+/// batch dimensions come first.
 at::Tensor convert_to_indices(const at::Tensor& rows, const at::Tensor& columns, bool out_int32, bool transpose) {
   const at::ScalarType type = out_int32 ? at::kInt : at::kLong;
   const int64_t n = columns.size(-1);

@@ -64,6 +64,7 @@ struct Variant {
     else
       text += "#define IS_BETTER(x, best) ((" + signed_type + ")(x) " + sign + " (" + signed_type + ")(best))\n";
     if (type == at::kHalf && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
+    if (type == at::kBFloat16) text += codegen::kernel_file("base/bfloat16");
     return text + codegen::kernel_file("base/sparse");
   }
 };

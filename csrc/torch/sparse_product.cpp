@@ -35,10 +35,14 @@ at::Tensor times_dense(const Rows& sparse, const at::Tensor& dense) {
   return sums_at(row.to(at::kLong), terms, sparse.rows.size(0) - 1);
 }
 
-/// Returns the product of two COO matrices, coalesced: each element of `a` meets a row of `b`.
-at::Tensor sparse_times_sparse(const at::Tensor& a, const at::Tensor& b) {
+void check_sizes(const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(a.size(1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ",
               b.size(0), "x", b.size(1), ")");
+}
+
+/// Returns the product of two COO matrices, coalesced: each element of `a` meets a row of `b`.
+at::Tensor sparse_times_sparse(const at::Tensor& a, const at::Tensor& b) {
+  check_sizes(a, b);
   const at::Tensor left = a.coalesce();
   const Rows right = rows_of(b);
   const at::Tensor middle = left._indices().select(0, 1), begins = right.rows.index_select(0, middle);
@@ -54,8 +58,7 @@ at::Tensor as_coo(const at::Tensor& t) { return t.layout() == at::kSparse ? t : 
 
 /// Returns the product of two matrices of which at least one is sparse. It is a COO matrix if both are.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  TORCH_CHECK(a.size(1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ",
-              b.size(0), "x", b.size(1), ")");
+  check_sizes(a, b);
   if (is_dense(b)) return times_dense(rows_of(a), b);
   if (is_dense(a)) return product(b.t(), a.t()).t();
   return sparse_times_sparse(as_coo(a), as_coo(b));

@@ -9,7 +9,7 @@
 #endif
 #ifndef SRC
 #define SRC f32  // element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64
-// f8e4m3 f8e5m2 f8e4m3fnuz f8e5m2fnuz (these need floats8.cl before this file),
+// f8e4m3 f8e5m2 f8e4m3fnuz f8e5m2fnuz (these need floats8.cl before this file, and bf16 as DST bfloat16.cl),
 #define DST f32  // or raw1 raw2 raw4 raw8 raw16 for both: bytes as they are
 #endif
 #ifndef CHUNK
@@ -97,12 +97,6 @@
 #define STORE_f8e5m2(p, i, v) p[i] = (uchar)op_f8e5m2_bits(op_round_f8e5m2((float)(v)))
 #define STORE_f8e4m3fnuz(p, i, v) p[i] = (uchar)op_f8e4m3fnuz_bits(op_round_f8e4m3fnuz((float)(v)))
 #define STORE_f8e5m2fnuz(p, i, v) p[i] = (uchar)op_f8e5m2fnuz_bits(op_round_f8e5m2fnuz((float)(v)))
-
-// Returns the upper half of a float, rounded to nearest even; NaN stays a quiet NaN.
-inline ushort bfloat16_bits(float x) {
-  const uint bits = as_uint(x);
-  return isnan(x) ? (ushort)0x7fc0 : (ushort)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
 
 // Strides in elements. Dimensions from `dims` on have size 1.
 typedef struct {

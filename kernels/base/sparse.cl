@@ -5,7 +5,7 @@
 //   KIND 1   out[r, c]    = the largest of these products, or the smallest; places[r, c] = its j. Without elements: 0 and count
 //   KIND 2   out[j]       = sum of dense[rows[j], c] * other[columns[j], c] over c;   here rows has the row of each element
 //
-// Offsets are in bytes. A work-item has WIDTH neighbouring columns.
+// Offsets are in bytes. A work-item has WIDTH neighbouring columns. TYPE_bf16 needs bfloat16.cl before this file.
 #ifndef NAME
 #define NAME sparse  // name of the kernel
 #endif
@@ -76,14 +76,6 @@
 #define AT(type, p, offset) ((__global type*)((__global char*)(p) + (offset)))
 // An index may be wrong, because nothing checks those of a sparse tensor.
 #define INSIDE(i, size) (ulong) clamp((long)(i), 0L, (long)(size) - 1)
-
-#ifdef TYPE_bf16
-// Returns the upper half of a float, rounded to nearest even; NaN stays a quiet NaN.
-inline ushort bfloat16_bits(float x) {
-  const uint bits = as_uint(x);
-  return isnan(x) ? (ushort)0x7fc0 : (ushort)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-#endif
 
 #if KIND == 2
 __kernel void NAME(__global INDEX* rows_, const ulong rows_offset, __global INDEX* columns_, const ulong columns_offset,
