@@ -243,6 +243,33 @@ def test_autocast(ocl_device):
     assert other.compiled and not other.loaded
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast_within_the_function(ocl_device, dtype):
+    """The graph has the calls that begin and end autocast. Their arguments are part of the key."""
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(16, 16), torch.randn(4, 16)
+
+    def step(model, x, **settings):
+        with torch.autocast("ocl", **settings):
+            y = model(x)
+        return y.float().sum() + (y.float() ** 2).sum()
+
+    def gradients(compile, **settings):
+        ours = copy.deepcopy(model).to(ocl_device)
+        loss = compile(step)(ours, x.to(ocl_device), **settings)
+        loss.backward()
+        return [loss.detach().cpu(), ours.weight.grad.cpu()]
+
+    first, second = cold_and_warm(lambda compile: gradients(compile, dtype=dtype))
+    assert_same(first, second)
+    expected = gradients(lambda function: function, dtype=dtype)
+    torch.testing.assert_close(second, expected, rtol=0.03, atol=0.03)
+    torch._dynamo.reset()
+    with Counted() as other:
+        gradients(lambda function: torch.compile(function, backend="ocl"), enabled=False)
+    assert other.compiled and not other.loaded
+
+
 def test_ops_that_run_eagerly(ocl_device):
     """Fallbacks in a loaded graph are counted, as in a compiled graph."""
 

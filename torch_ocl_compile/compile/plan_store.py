@@ -37,6 +37,9 @@ from torch_ocl_compile.errors import OclError
 log = logging.getLogger(__name__)
 
 MOST_ENTRIES = 8  # At most this many entries of one key are kept. They differ in their guards on sizes.
+# torch stores no graph with a private function of torch. These two are safe: the graph's text, which is part of the key, has
+# their arguments.
+_CACHEABLE = ("torch.amp.autocast_mode._enter_autocast", "torch.amp.autocast_mode._exit_autocast")
 _OURS = stored_plan.__name__.encode()  # The module that pickle names in our entries.
 # (class, function, the parameters that the function must have)
 _WRAPPED: list[tuple[Any, str, list[str]]] = [
@@ -76,8 +79,11 @@ def lookup(gm: torch.fx.GraphModule, settings: dict[str, Any], inputs: Sequence[
         return
     before = _lookup.key, _lookup.prefix
     _lookup.key, _lookup.prefix = key, prefix
+    inductor: Any = torch._inductor.config
+    cacheable = {**inductor.unsafe_marked_cacheable_functions, **dict.fromkeys(_CACHEABLE, "")}
     try:
-        yield True
+        with inductor.patch(unsafe_marked_cacheable_functions=cacheable):
+            yield True
     finally:
         _lookup.key, _lookup.prefix = before
 
