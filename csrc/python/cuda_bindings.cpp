@@ -1,6 +1,7 @@
-// csrc/python/cuda_bindings.cpp: the functions that device/cuda_exchange.py calls.
+// csrc/python/cuda_bindings.cpp: the functions that device/cuda_exchange.py calls, and links between devices.
 #include "csrc/python/pch.h"
 #include "csrc/torch/cuda_exchange.h"
+#include "csrc/torch/device_copy.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 
@@ -39,6 +40,7 @@ void bind_cuda(py::module_& m) {
   m.def("cuda_capsule", &cuda_capsule, py::arg("tensor"));
   m.def("ocl_device_of_cuda", &aten::ocl_device_of_cuda, py::arg("cuda_index"));
   m.def("ocl_view_of_cuda", &aten::ocl_view_of_cuda, py::arg("ocl_index"), py::arg("cuda_address"), py::arg("owner"));
+  m.def("can_access_peer", &aten::can_access_peer, py::arg("device"), py::arg("peer"));
 }
 
 }  // namespace ocl::python

@@ -217,13 +217,7 @@ struct Allocator::State {
     ++stats.failures;
     const int64_t left = std::max<int64_t>(most_reserved() - stats.reserved_bytes.all().current, 0);
     history.record(MemoryAction::kOom, 0, requested, stream, site, left);
-    fail(ErrorKind::kOutOfMemory,
-         "out of memory on " + device.describe() + ": tried to allocate " + size_text(static_cast<int64_t>(requested)) + "; " +
-             size_text(stats.allocated_bytes.all().current) + " are allocated, " +
-             size_text(stats.reserved_bytes.all().current) + " reserved, of " + size_text(device.caps.global_bytes) +
-             " in total (" + problem + ")\n  largest holders: " + largest_holders(range) +
-             "\n  do: use a smaller batch, delete tensors you no longer need, or wrap inference in torch.no_grad(); " +
-             "torch.ocl.memory_snapshot() lists every block");
+    fail(ErrorKind::kOutOfMemory, out_of_memory_text(device, requested, stats, problem, range));
   }
 
   Location location_of(Block& block, const void* address) {
@@ -370,6 +364,12 @@ void Allocator::prefer_cuda() {
   s.range.for_each_slab([&](Slab* slab) {
     if (!slab->cuda && (slab->pool == kLarge || slab->pool == kOwn)) s.free_blocks.retire(slab);
   });
+}
+
+void Allocator::allow(const CudaDevice& peer) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  s.memory.allow(peer, s.range);
 }
 
 uint64_t Allocator::cuda_address(const void* address) const {

@@ -14,6 +14,7 @@
 
 namespace ocl::runtime {
 
+class CudaDevice;
 class Queues;
 
 /// Cuts blocks from large slabs, each of which is one cl_mem. Most tensors therefore share a few cl_mems.
@@ -47,6 +48,8 @@ class Allocator {
   /// Creates new memory so that CUDA can use it too. Slabs made before serve large requests only where nothing else can. Memory
   /// of OpenCL alone is used, with a warning, if the drivers cannot share it.
   void prefer_cuda();
+  /// Lets another GPU use the memory that CUDA can use, now and in future slabs. Throws kUnsupported if it cannot.
+  void allow(const CudaDevice& peer);
   /// Number of slabs that were given back to the driver so far. A kernel must get an argument again if this number has changed
   /// since, even if the buffer's handle is the same.
   uint64_t slabs_released() const noexcept;

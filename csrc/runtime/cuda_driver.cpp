@@ -48,6 +48,18 @@ int index_of(const CudaUuid& uuid) {
   return -1;
 }
 
+/// Returns the index and the UUID of CUDA's device that is the same GPU as `device`. Throws kUnsupported if there is none.
+int find(const DeviceInfo& device, CudaUuid& uuid) {
+  if (clGetDeviceInfo(device.id, CL_DEVICE_UUID_KHR, sizeof(uuid), &uuid, nullptr) != CL_SUCCESS)
+    fail(ErrorKind::kUnsupported, device.describe() + " shares no memory with CUDA: it has no UUID (cl_khr_device_uuid)");
+  const int index = index_of(uuid);
+  if (index < 0)
+    fail(ErrorKind::kUnsupported, device.describe() +
+                                      " shares no memory with CUDA: no CUDA device has its UUID.\n"
+                                      "  do: look at CUDA_VISIBLE_DEVICES");
+  return index;
+}
+
 /// Interprets the answer of a query. Throws kDevice if the work failed.
 bool is_done(int status) {
   constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
@@ -74,9 +86,8 @@ void check_cuda(int status, const char* call) {
 }
 
 CudaDevice::CudaDevice(int index, const CudaUuid& uuid) : index_(index), uuid_(uuid) {
-  int device = 0;
-  check_cuda(cuda_functions().device(&device, index), "cuDeviceGet");
-  check_cuda(cuda_functions().retain_context(&context_, device), "cuDevicePrimaryCtxRetain");
+  check_cuda(cuda_functions().device(&handle_, index), "cuDeviceGet");
+  check_cuda(cuda_functions().retain_context(&context_, handle_), "cuDevicePrimaryCtxRetain");
 }
 
 const CudaDevice& CudaDevice::of(const DeviceInfo& device) {
@@ -86,15 +97,19 @@ const CudaDevice& CudaDevice::of(const DeviceInfo& device) {
   std::unique_ptr<CudaDevice>& entry = (*found)[device.index];
   if (entry) return *entry;
   CudaUuid uuid{};
-  if (clGetDeviceInfo(device.id, CL_DEVICE_UUID_KHR, sizeof(uuid), &uuid, nullptr) != CL_SUCCESS)
-    fail(ErrorKind::kUnsupported, device.describe() + " shares no memory with CUDA: it has no UUID (cl_khr_device_uuid)");
-  const int index = index_of(uuid);
-  if (index < 0)
-    fail(ErrorKind::kUnsupported, device.describe() +
-                                      " shares no memory with CUDA: no CUDA device has its UUID.\n"
-                                      "  do: look at CUDA_VISIBLE_DEVICES");
+  const int index = find(device, uuid);
   entry.reset(new CudaDevice(index, uuid));
   return *entry;
+}
+
+bool CudaDevice::exists(const DeviceInfo& device) noexcept {
+  try {
+    CudaUuid uuid{};
+    find(device, uuid);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 void CudaDevice::synchronize() const noexcept {
@@ -108,7 +123,7 @@ void CudaDevice::synchronize() const noexcept {
 }
 
 CudaContextGuard::CudaContextGuard(const CudaDevice& device) {
-  check_cuda(cuda_functions().push_context(device.context_), "cuCtxPushCurrent");
+  check_cuda(cuda_functions().push_context(device.context()), "cuCtxPushCurrent");
 }
 
 CudaContextGuard::~CudaContextGuard() {

@@ -54,15 +54,18 @@ class CudaDevice {
  public:
   /// Returns the CUDA device that is the same GPU as `device`, by its UUID. Throws kUnsupported if there is none.
   static const CudaDevice& of(const DeviceInfo& device);
-  int index() const { return index_; }  // CUDA's number of the device.
+  /// True if of() finds a device. Makes no context of CUDA.
+  static bool exists(const DeviceInfo& device) noexcept;
+  int index() const { return index_; }    // CUDA's number of the device.
+  int handle() const { return handle_; }  // The CUdevice.
+  CudaContext context() const { return context_; }
   const CudaUuid& uuid() const { return uuid_; }
   /// Waits for all work of this process on the device. Errors of that work are left to CUDA's own callers.
   void synchronize() const noexcept;
 
  private:
-  friend class CudaContextGuard;
   CudaDevice(int index, const CudaUuid& uuid);
-  int index_;
+  int index_, handle_ = 0;
   CudaUuid uuid_;
   CudaContext context_ = nullptr;  // The primary context, which torch uses too.
 };

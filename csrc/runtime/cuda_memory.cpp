@@ -15,9 +15,7 @@ CudaMemory::CudaMemory(const CudaDevice& device, size_t bytes) : device_(device)
   const CudaFunctions& cuda = cuda_functions();
   const CudaContextGuard guard(device);
   CudaMemoryKind kind;
-  CudaAccess access;
-  check_cuda(cuda.device(&kind.location.device, device.index()), "cuDeviceGet");
-  access.location = kind.location;
+  kind.location.device = device.handle();
   size_t step = 0;
   check_cuda(cuda.granularity(&step, &kind, kLeastGranularity), "cuMemGetAllocationGranularity");
   bytes_ = (bytes + step - 1) / step * step;
@@ -27,11 +25,17 @@ CudaMemory::CudaMemory(const CudaDevice& device, size_t bytes) : device_(device)
     check_cuda(cuda.reserve_addresses(&address_, bytes_, 0, 0, 0), "cuMemAddressReserve");
     check_cuda(cuda.map(address_, bytes_, 0, handle_, 0), "cuMemMap");
     mapped_ = true;
-    check_cuda(cuda.set_access(address_, bytes_, &access, 1), "cuMemSetAccess");
+    allow(device);
   } catch (const Error&) {
     release();
     throw;
   }
+}
+
+void CudaMemory::allow(const CudaDevice& peer) {
+  CudaAccess access;
+  access.location.device = peer.handle();
+  check_cuda(cuda_functions().set_access(address_, bytes_, &access, 1), "cuMemSetAccess");
 }
 
 CudaMemory::~CudaMemory() {

@@ -20,6 +20,8 @@ class CudaMemory {
   CudaMemory& operator=(const CudaMemory&) = delete;
 
   CudaAddress address() const { return address_; }
+  /// Lets another GPU use the memory. Throws kUnsupported if it cannot.
+  void allow(const CudaDevice& peer);
   /// Returns a cl_mem over the first `bytes` bytes. Throws kUnsupported if the OpenCL driver cannot import the memory.
   MemHandle import(cl_context context, size_t bytes) const;
 

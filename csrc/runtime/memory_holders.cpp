@@ -60,4 +60,14 @@ std::string largest_holders(const AddressRange& range) {
   return text.empty() ? "no tensor" : text;
 }
 
+std::string out_of_memory_text(const DeviceInfo& device, size_t requested, const MemoryStats& stats, const std::string& problem,
+                               const AddressRange& range) {
+  return "out of memory on " + device.describe() + ": tried to allocate " + size_text(static_cast<int64_t>(requested)) + "; " +
+         size_text(stats.allocated_bytes.all().current) + " are allocated, " + size_text(stats.reserved_bytes.all().current) +
+         " reserved, of " + size_text(device.caps.global_bytes) + " in total (" + problem +
+         ")\n  largest holders: " + largest_holders(range) +
+         "\n  do: use a smaller batch, delete tensors you no longer need, or wrap inference in torch.no_grad(); " +
+         "torch.ocl.memory_snapshot() lists every block";
+}
+
 }  // namespace ocl::runtime

@@ -20,55 +20,43 @@ void CL_CALLBACK call_back(cl_event, cl_int, void* data) {
   (*then)();
 }
 
-/// A thread that looks again and again which events are complete. GPU drivers may take long to call back: NVIDIA's looks every
-/// 20 ms for events that take more than some microseconds (driver 580, H100).
+/// A thread that calls functions again and again.
 class Watcher {
  public:
-  void add(cl_event event, std::function<void()> then) {
-    clRetainEvent(event);
-    Watched watched{EventHandle(event), std::move(then)};
+  void add(std::function<bool()> step) {
     const std::lock_guard lock(mutex_);
     if (!running_) {
       std::thread([this] { run(); }).detach();
       running_ = true;
     }
-    added_.push_back(std::move(watched));
+    added_.push_back(std::move(step));
     woken_.notify_one();
   }
 
  private:
-  struct Watched {
-    EventHandle event;
-    std::function<void()> then;
-  };
-
   void run() {
     constexpr std::chrono::microseconds kPause{20};
-    std::vector<Watched> watched;
+    std::vector<std::function<bool()>> steps;
     while (runtimes_usable()) {
       {
         std::unique_lock lock(mutex_);
-        if (watched.empty()) woken_.wait(lock, [&] { return !added_.empty(); });
-        for (Watched& one : added_) watched.push_back(std::move(one));
+        if (steps.empty()) woken_.wait(lock, [&] { return !added_.empty(); });
+        for (std::function<bool()>& one : added_) steps.push_back(std::move(one));
         added_.clear();
       }
       // The order is that of the calls, because callers that watch one queue expect its order.
-      std::vector<Watched> left;
-      for (Watched& one : watched) {
-        if (is_done(one.event.get()))
-          one.then();
-        else
-          left.push_back(std::move(one));
-      }
-      watched.swap(left);
-      if (!watched.empty()) std::this_thread::sleep_for(kPause);
+      std::vector<std::function<bool()>> left;
+      for (std::function<bool()>& one : steps)
+        if (!one()) left.push_back(std::move(one));
+      steps.swap(left);
+      if (!steps.empty()) std::this_thread::sleep_for(kPause);
     }
   }
 
   std::mutex mutex_;
   std::condition_variable woken_;
   bool running_ = false;
-  std::vector<Watched> added_;
+  std::vector<std::function<bool()>> added_;
 };
 
 /// Never destroyed, because its thread does not end.
@@ -98,8 +86,20 @@ void Signal::block(Queue& queue) const {
 
 void Signal::stand_for(Queue& queue) const { queue.follow(event_.get()); }
 
+void repeat_until_true(std::function<bool()> step) { watcher().add(std::move(step)); }
+
 void when_done(const DeviceInfo& device, cl_event event, std::function<void()> then) {
-  if (!device.caps.is_cpu) return watcher().add(event, std::move(then));
+  // GPU drivers may take long to call back: NVIDIA's looks every 20 ms for events that take more than some microseconds
+  // (driver 580, H100).
+  if (!device.caps.is_cpu) {
+    clRetainEvent(event);
+    const auto kept = std::make_shared<EventHandle>(event);
+    return repeat_until_true([kept, then = std::move(then)] {
+      if (!is_done(kept->get())) return false;
+      then();
+      return true;
+    });
+  }
   auto data = std::make_unique<std::function<void()>>(std::move(then));
   OCL_CHECK(clSetEventCallback(event, CL_COMPLETE, &call_back, data.get()), "a callback of an event");
   data.release();

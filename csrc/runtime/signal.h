@@ -34,4 +34,8 @@ class Signal {
 /// ours, or this thread. `then` must not wait and must not throw.
 void when_done(const DeviceInfo& device, cl_event event, std::function<void()> then);
 
+/// Calls `step` again and again in a thread of ours, until it returns true. `step` must not wait and must not throw. Steps that
+/// are ready at the same time are called in the order in which they were given.
+void repeat_until_true(std::function<bool()> step);
+
 }  // namespace ocl::runtime

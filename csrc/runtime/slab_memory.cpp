@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "csrc/runtime/address_range.h"
 #include "csrc/runtime/cuda_memory.h"
 #include "csrc/runtime/queues.h"
 #include "csrc/runtime/slab.h"
@@ -56,6 +57,13 @@ void SlabMemory::release(Slab& slab) noexcept {
   released_.fetch_add(1);
 }
 
+void SlabMemory::allow(const CudaDevice& peer, const AddressRange& range) {
+  range.for_each_slab([&](const Slab* slab) {
+    if (slab->cuda) slab->cuda->allow(peer);
+  });
+  peers_.push_back(&peer);
+}
+
 bool SlabMemory::create_buffer(Slab& slab, std::string& problem) {
   cl_mem_flags flags = CL_MEM_READ_WRITE;
   if (on_host_) {
@@ -81,6 +89,7 @@ bool SlabMemory::create_shared(Slab& slab, std::string& problem) {
                                       " MiB in one piece can. Use a smaller tensor");
   try {
     slab.cuda = std::make_unique<CudaMemory>(CudaDevice::of(device_), slab.bytes);
+    for (const CudaDevice* peer : peers_) slab.cuda->allow(*peer);
     slab.mem = slab.cuda->import(device_.context.get(), slab.bytes);
     return true;
   } catch (const Error& error) {
@@ -97,8 +106,9 @@ bool SlabMemory::create_preferred(Slab& slab, std::string& problem) {
   } catch (const Error& error) {
     cuda_preferred_ = false;
     release(slab);
-    log_message(LogLevel::kWarning, "runtime",
-                device_.describe() + ": new memory is not shared with CUDA, so NCCL gets copies: " + error.what());
+    log_message(
+        LogLevel::kWarning, "runtime",
+        device_.describe() + ": new memory is not shared with CUDA, so NCCL and other devices get copies: " + error.what());
     return create_buffer(slab, problem);
   }
 }

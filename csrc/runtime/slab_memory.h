@@ -5,11 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "csrc/runtime/device_info.h"
 
 namespace ocl::runtime {
 
+class AddressRange;
+class CudaDevice;
 class Queues;
 struct Slab;
 
@@ -31,6 +34,8 @@ class SlabMemory {
   /// allow it.
   void prefer_cuda() { cuda_preferred_ = true; }
   bool cuda_is_preferred() const { return cuda_preferred_; }
+  /// Lets another GPU use what CUDA can use of the slabs in `range` and of new slabs.
+  void allow(const CudaDevice& peer, const AddressRange& range);
 
  private:
   bool create_buffer(Slab& slab, std::string& problem);
@@ -41,6 +46,7 @@ class SlabMemory {
   Queues& queues_;
   bool on_host_ = false;  // True if buffers are made over host memory.
   bool cuda_preferred_ = false;
+  std::vector<const CudaDevice*> peers_;
   std::atomic<uint64_t> released_{0};
 };
 

@@ -5,10 +5,10 @@
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
-#include <cstring>
 #include <string>
 
 #include "csrc/torch/copy_kernel.h"
+#include "csrc/torch/device_copy.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/host_allocator.h"
@@ -18,8 +18,6 @@
 namespace ocl::aten {
 
 namespace {
-
-constexpr size_t kStagedBytes = 1 << 20;  // Pageable host data up to this many bytes is staged, so the caller need not wait.
 
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   if (a.dim() != b.dim()) return false;
@@ -35,21 +33,7 @@ bool transferable(const at::Tensor& src, const at::Tensor& dst) {
 
 /// Copies dense host memory to dense device memory.
 void upload(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
-  const size_t bytes = dst.nbytes();
-  const runtime::Location to = location(dst);
-  runtime::Queue& queue = current_queue(dst.device().index());
-  const void* from = src.const_data_ptr();
-  if (is_pinned(from)) {
-    queue.write(to.mem, to.offset_bytes, from, bytes, !non_blocking);
-    if (non_blocking) hold_until_done(from, queue);
-  } else if (bytes <= kStagedBytes) {
-    const at::DataPtr staged = host_allocator()->allocate(bytes);
-    std::memcpy(staged.get(), from, bytes);
-    queue.write(to.mem, to.offset_bytes, staged.get(), bytes, false);
-    hold_until_done(staged.get(), queue);
-  } else {
-    queue.write(to.mem, to.offset_bytes, from, bytes, true);
-  }
+  upload_bytes(src.const_data_ptr(), dst, non_blocking);
 }
 
 /// Copies dense device memory to dense host memory.
@@ -131,11 +115,33 @@ void within_device(const at::Tensor& src, const at::Tensor& dst) {
   host_to_device(host, dst, false);
 }
 
+/// Copies to another device by send(). Returns false if that is not possible; the contents of `dst` are undefined then.
+bool between_devices(const at::Tensor& src, const at::Tensor& dst) {
+  if (transferable(src, dst)) return send(src, dst);
+  const bool narrower = dst.element_size() < src.element_size();
+  const at::Device converting = narrower ? src.device() : dst.device();
+  if (!can_send(src, dst) || !has_copy_kernel(src.scalar_type(), dst.scalar_type(), converting.index())) return false;
+  // The elements travel densely, in the type that takes fewer bytes.
+  const at::ScalarType type = narrower ? dst.scalar_type() : src.scalar_type();
+  at::Tensor sent = src;
+  if (narrower || !src.is_non_overlapping_and_dense()) {
+    sent = dst.is_non_overlapping_and_dense() ? at::empty_strided(dst.sizes(), dst.strides(), src.options().dtype(type))
+                                              : contiguous_like(src, type, src.device());
+    within_device(src, sent);
+  }
+  if (transferable(sent, dst)) return send(sent, dst);
+  const at::Tensor received = at::empty_strided(sent.sizes(), sent.strides(), dst.options().dtype(type));
+  if (!send(sent, received)) return false;
+  within_device(received, dst);
+  return true;
+}
+
 /// Copies the numbers as they are in memory. The caller handles conjugate and negative bits.
 void copy_physical(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const bool from_ocl = src.device().type() == c10::kPrivateUse1, to_ocl = dst.device().type() == c10::kPrivateUse1;
   if (from_ocl && to_ocl) {
     if (src.device() == dst.device()) return within_device(src, dst);
+    if (between_devices(src, dst)) return;
     const at::Tensor host = contiguous_like(dst, src.scalar_type(), at::kCPU);
     device_to_host(src, host, false);
     return host_to_device(host, dst, non_blocking);

@@ -140,8 +140,9 @@ def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Returns False for two different devices: copies between devices go through the host."""
-    return _index(device) == _index(peer_device)
+    """Returns True if copies from one device to the other do not go through the host: both are GPUs that CUDA can use, and
+    CUDA says that they reach each other's memory."""
+    return _C.can_access_peer(_index(device), _index(peer_device))
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

@@ -2,6 +2,7 @@
 // csrc/runtime/cuda_functions.def. "Device memory" is a file in memory (memfd), so that two addresses, or two
 // libraries, can map the same bytes.
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,8 +12,8 @@
 
 enum { kInvalid = 1, kOutOfMemory = 2, kStep = 2 << 20, kNotReady = 600 };
 
-// Counters that tests read: allocations that are not freed, waits for the device, contexts on the stack.
-int stand_in_live = 0, stand_in_waits = 0, stand_in_contexts = 0;
+// Counters that tests read: allocations that are not freed, waits for the device, contexts on the stack, copies between GPUs.
+int stand_in_live = 0, stand_in_waits = 0, stand_in_contexts = 0, stand_in_copies = 0;
 
 struct Kind {
   int type, handle_types, location, device;
@@ -24,7 +25,7 @@ int cuGetErrorString(int status, const char** text) {
   return 0;
 }
 int cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = stand_in_count();
   return 0;
 }
 int cuDeviceGet(int* device, int ordinal) {
@@ -32,7 +33,7 @@ int cuDeviceGet(int* device, int ordinal) {
   return 0;
 }
 int cuDeviceGetUuid(char* uuid, int device) {
-  stand_in_uuid(uuid);
+  stand_in_uuid(uuid, device);
   if (getenv("OCL_STAND_IN_OTHER_UUID")) uuid[0] ^= 1;
   return 0;
 }
@@ -62,6 +63,36 @@ static int reached(const struct Stream* stream, int count) {
 }
 int cuStreamQuery(void* stream) { return reached(stream, ((struct Stream*)stream)->enqueued); }
 int cuStreamDestroy_v2(void* stream) { return 0; }
+
+int cuDeviceCanAccessPeer(int* can, int device, int peer) {
+  *can = getenv("OCL_STAND_IN_NO_PEERS") == NULL;
+  return device != peer ? 0 : kInvalid;
+}
+struct Copy {
+  void *to, *from;
+  size_t bytes;
+  struct Stream* stream;
+  int number;
+};
+/// Copies when the stream's earlier work is done, and some time later, so that work that does not wait for it is wrong.
+static void* copy(void* data) {
+  struct Copy* task = data;
+  while (__atomic_load_n(&task->stream->finished, __ATOMIC_SEQ_CST) != task->number) usleep(20);
+  usleep(task->number % 3 * 400);
+  memcpy(task->to, task->from, task->bytes);
+  __atomic_add_fetch(&task->stream->finished, 1, __ATOMIC_SEQ_CST);
+  free(task);
+  return NULL;
+}
+int cuMemcpyPeerAsync(unsigned long long to, void* to_context, unsigned long long from, void* from_context, size_t bytes,
+                      void* stream) {
+  if (to_context != &stand_in_contexts || from_context != &stand_in_contexts || getenv("OCL_STAND_IN_NO_COPIES")) return kInvalid;
+  struct Copy* task = malloc(sizeof(struct Copy));
+  *task = (struct Copy){(void*)to, (void*)from, bytes, stream, ((struct Stream*)stream)->enqueued++};
+  __atomic_add_fetch(&stand_in_copies, 1, __ATOMIC_SEQ_CST);
+  pthread_t thread;
+  return pthread_create(&thread, NULL, &copy, task) == 0 && pthread_detach(thread) == 0 ? 0 : kInvalid;
+}
 
 struct Event {
   struct Stream* stream;

@@ -5,6 +5,7 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <CL/cl_layer.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,11 +15,26 @@
 
 static cl_icd_dispatch g_layer;
 static const cl_icd_dispatch* g_below;
+static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct Mapping {
   void* address;
   size_t bytes;
 };
+
+/// Returns the number of the GPU that a device pretends to be: devices are numbered as they are first asked for it. If there is
+/// one GPU, each device pretends to be it.
+static int number_of(cl_device_id device) {
+  static cl_device_id known[8];
+  static int count;
+  if (stand_in_count() == 1) return 0;
+  pthread_mutex_lock(&g_lock);
+  int index = 0;
+  while (index < count && known[index] != device) ++index;
+  if (index == count) known[count++] = device;
+  pthread_mutex_unlock(&g_lock);
+  return index;
+}
 
 static void CL_CALLBACK unmap(cl_mem memory, void* data) {
   struct Mapping* mapping = data;
@@ -29,7 +45,7 @@ static void CL_CALLBACK unmap(cl_mem memory, void* data) {
 static cl_int CL_API_CALL device_info(cl_device_id device, cl_device_info name, size_t size, void* value, size_t* needed) {
   if (name != CL_DEVICE_UUID_KHR) return g_below->clGetDeviceInfo(device, name, size, value, needed);
   if (needed) *needed = 16;
-  if (value && size >= 16) stand_in_uuid(value);
+  if (value && size >= 16) stand_in_uuid(value, number_of(device));
   return CL_SUCCESS;
 }
 

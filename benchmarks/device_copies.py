@@ -1,0 +1,103 @@
+# benchmarks/device_copies.py: rates of copies between two devices of one process: ocl, and CUDA where torch has it.
+"""`python benchmarks/device_copies.py [--devices 0 1] [--save FILE]` prints one table. A row has a size and the GB/s of each side: of one
+copy, from the call until both devices are done, and of eight copies in a row, whose streams are waited for at the end. The sides take
+turns, and the medians count. `kernel` is one copy after a kernel on the source and before a kernel on the target: its time is that of
+all three."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from torch_ocl_compile.bench import results
+from torch_ocl_compile.bench.origin import origin
+from torch_ocl_compile.bench.side import device_facts, settings_in_effect
+
+IN_A_ROW = 8
+
+
+def wait(devices: list[torch.device]) -> None:
+    for device in devices:
+        torch.get_device_module(device.type).synchronize(device)
+
+
+def seconds(call: Callable[[], object], devices: list[torch.device]) -> float:
+    wait(devices)
+    began = time.perf_counter()
+    call()
+    wait(devices)
+    return time.perf_counter() - began
+
+
+def calls(devices: list[torch.device], size_bytes: int) -> dict[str, tuple[Callable[[], object], int]]:
+    """Returns the measured functions by name, each with the number of copies that it makes."""
+    first, second = devices
+    torch.ones(1, device=first).to(second)  # Memory that is allocated later may be of another kind.
+    source, target = (torch.ones(size_bytes // 4, device=device) for device in devices)
+
+    def row() -> None:
+        for _ in range(IN_A_ROW):
+            target.copy_(source)
+
+    def between_kernels() -> None:
+        source.add_(1)
+        target.copy_(source)
+        target.add_(1)
+
+    return {"alone": (lambda: target.copy_(source), 1), "row": (row, IN_A_ROW), "kernels": (between_kernels, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--devices", nargs=2, type=int, default=[0, 1], help="numbers of the source and the target")
+    parser.add_argument("--sizes", nargs="+", type=int, default=[1, 8, 64, 256], help="in MiB")
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--save", type=Path, help="write a result file")
+    given = parser.parse_args()
+    sides = ["ocl"] + (["cuda"] if torch.cuda.is_available() else [])
+    devices = {side: [torch.device(side, number) for number in given.devices] for side in sides}
+    for side in sides:
+        direct = torch.get_device_module(side).can_device_access_peer(*given.devices)
+        print(f"{side}: {'from device to device' if direct else 'through the host'}")
+    rows = []
+    print(f"{'copies':<10}{'MiB':>6}" + "".join(f"{side + ' ms':>12}{side + ' GB/s':>12}" for side in sides))
+    for size in given.sizes:
+        made = {side: calls(devices[side], size << 20) for side in sides}
+        for name in made["ocl"]:
+            times: dict[str, list[float]] = {side: [] for side in sides}
+            for repeat in range(given.repeat + 1):
+                for side in sides:
+                    taken = seconds(made[side][name][0], devices[side])
+                    if repeat > 0:  # The first call only warms up.
+                        times[side].append(taken)
+            text = f"{name:<10}{size:>6}"
+            for side in sides:
+                copies = made[side][name][1]
+                each = statistics.median(times[side]) / copies
+                rate = (size << 20) / each / 1e9
+                text += f"{each * 1e3:>12.3f}{rate:>12.2f}"
+                settings = settings_in_effect("eager", devices[side][0], "highest") | device_facts(devices[side][0])
+                rows.append(
+                    {
+                        "copies": name,
+                        "bytes": size << 20,
+                        "side": side,
+                        "ms": each * 1e3,
+                        "gbytes": rate,
+                        "settings": settings,
+                    }
+                )
+            print(text, flush=True)
+    if given.save:
+        results.write(
+            results.result(origin(), {"repeat": given.repeat, "devices": given.devices}, copies=rows), given.save
+        )
+
+
+if __name__ == "__main__":
+    main()
