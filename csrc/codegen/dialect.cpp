@@ -42,13 +42,15 @@ Dialect make_dialect(const Caps& caps) {
 std::string load_text(DType dtype, int width, const std::string& pointer, const std::string& offset, bool aligned) {
   const std::string n = lanes(width), at = address(pointer, offset);
   std::string plain = width > 1 ? "vload" + n + "(0, " + at + ")" : pointer + "[" + offset + "]";
-  if (aligned && width > 1 && dtype != DType::kF16)
-    plain = "*(__global const " + std::string(storage_name(dtype)) + n + "*)(" + at + ")";
+  aligned = aligned && width > 1;
+  const std::string stored = dtype == DType::kF16 ? "ushort" : storage_name(dtype);
+  if (aligned) plain = "*(__global const " + stored + n + "*)(" + at + ")";
   switch (dtype) {
     case DType::kBool:
       return width > 1 ? "(convert_int" + n + "(" + plain + ") != 0)" : "(" + plain + " != 0)";
     case DType::kF16:
-      return "vload_half" + n + "(0, " + at + ")";
+      return aligned ? "op_f16_value_" + type_suffix({DType::kF32, width}) + "(" + plain + ")"
+                     : "vload_half" + n + "(0, " + at + ")";
     case DType::kBF16:
       return "as_float" + n + "(" + (width > 1 ? "convert_uint" + n + "(" + plain + ")" : "(uint)" + plain) + " << 16)";
     default:
@@ -62,14 +64,19 @@ std::string load_text(DType dtype, int width, const std::string& pointer, const 
 std::string store_text(DType dtype, int width, const std::string& pointer, const std::string& offset, const std::string& value,
                        bool aligned) {
   const std::string n = lanes(width), at = address(pointer, offset);
-  std::string bits = value;
-  if (dtype == DType::kF16) return "vstore_half" + n + "_rte(" + value + ", 0, " + at + ");";
+  std::string bits = value, stored = storage_name(dtype);
+  aligned = aligned && width > 1;
+  if (dtype == DType::kF16) {
+    if (!aligned) return "vstore_half" + n + "_rte(" + value + ", 0, " + at + ");";
+    bits = "op_f16_bits_" + type_suffix({DType::kF32, width}) + "(" + value + ")";
+    stored = "ushort";
+  }
   if (dtype == DType::kBool) bits = width > 1 ? "convert_uchar" + n + "(" + value + " & 1)" : "(uchar)" + value;
   if (ir::is_f8(dtype))
     bits = "convert_uchar" + n + "(op_" + ir::name(dtype) + "_bits_" + type_suffix({DType::kF32, width}) + "(" + value + "))";
   // The value is already rounded to bf16, so its upper 16 bits are the result.
   if (dtype == DType::kBF16) bits = "convert_ushort" + n + "(as_uint" + n + "(" + value + ") >> 16)";
-  if (aligned && width > 1) return "*(__global " + std::string(storage_name(dtype)) + n + "*)(" + at + ") = " + bits + ";";
+  if (aligned) return "*(__global " + stored + n + "*)(" + at + ") = " + bits + ";";
   return width > 1 ? "vstore" + n + "(" + bits + ", 0, " + at + ");" : pointer + "[" + offset + "] = " + bits + ";";
 }
 

@@ -22,7 +22,7 @@ struct Dialect {
   bool keeps_negations = true;  // -x may be used after a barrier.
   // vload_half and vstore_half are usable. Otherwise kernels/base/halves.cl replaces them.
   bool converts_halves = true;
-  // The assembler has an instruction that rounds two floats to bf16. Every device with warp kernels has it.
+  // The assembler has instructions that round two floats to bf16 or fp16. Every device with warp kernels has them.
   bool rounds_pairs = false;
 };
 Dialect make_dialect(const Caps& caps);

@@ -138,21 +138,55 @@ std::string by_lane(const std::string& name, const std::string& scalar, Type typ
   return vector_function(name, type, arguments, calls);
 }
 
-/// Returns a function that rounds to bf16 by an instruction, two floats at a time. It gives the same bits as the function of
-/// base/ops.cl, except that every NaN becomes 0x7fff. op_bf16_pair returns both results as floats.
-std::string rounded_in_pairs(Type type) {
-  std::string pairs = type.width == 1 ? "op_bf16_pair(x, 0.0f).x" : "";
-  for (int lane = 0; lane + 1 < type.width; lane += 2)
-    pairs += (lane ? ", " : "") + ("op_bf16_pair(" + lane_of("x", lane) + ", " + lane_of("x", lane + 1) + ")");
-  return vector_function("op_round_bf16", type, {"x"}, pairs);
+/// An instruction that rounds two floats at once. It gives the same bits as the functions of base/ops.cl, except that every NaN
+/// becomes 0x7fff.
+struct PairInstruction {
+  const char* function;  // Of base/ops.cl, which `pair` replaces. Its argument has an even number of lanes, or one.
+  const char* pair;      // A function of two floats. Returns the rounded floats, or their bits, the first in the low half.
+  const char* text;
+};
+
+constexpr std::array<PairInstruction, 3> kPairInstructions = {{
+    {"op_round_bf16", "op_bf16_pair",
+     "OCL_INLINE float2 op_bf16_pair(float x, float y) {\n"
+     "  uint both;\n"
+     "  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
+     "  return as_float2((uint2)(both << 16, both & 0xffff0000u));\n"
+     "}\n\n"},
+    {"op_round_f16", "op_f16_pair",
+     "OCL_INLINE float2 op_f16_pair(float x, float y) {\n"
+     "  float2 both;\n"
+     "  asm(\"{ .reg .b32 b; .reg .b16 l, h; cvt.rn.f16x2.f32 b, %3, %2; mov.b32 {l, h}, b; cvt.f32.f16 %0, l; cvt.f32.f16 %1, "
+     "h; }\"\n"
+     "      : \"=f\"(both.x), \"=f\"(both.y) : \"f\"(x), \"f\"(y));\n"
+     "  return both;\n"
+     "}\n\n"},
+    {"op_f16_bits", "op_f16_pair_bits",
+     "OCL_INLINE uint op_f16_pair_bits(float x, float y) {\n"
+     "  uint both;\n"
+     "  asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
+     "  return both;\n"
+     "}\n\n"},
+}};
+
+const PairInstruction* find_pair_instruction(const std::string& function) {
+  const auto found = std::ranges::find(kPairInstructions, function, &PairInstruction::function);
+  return found == kPairInstructions.end() ? nullptr : &*found;
 }
 
-constexpr const char* kBf16Pair =
-    "OCL_INLINE float2 op_bf16_pair(float x, float y) {\n"
-    "  uint both;\n"
-    "  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
-    "  return as_float2((uint2)(both << 16, both & 0xffff0000u));\n"
-    "}\n\n";
+/// Returns the text of a function that calls the instruction for each two lanes.
+std::string in_pairs(const PairInstruction& instruction, Type type) {
+  const std::string pair = instruction.pair, n = std::to_string(type.width);
+  const bool bits = pair.ends_with("_bits");
+  std::string pairs = type.width == 1 ? pair + "(x, 0.0f)" + (bits ? "" : ".x") : "";
+  for (int lane = 0; lane + 1 < type.width; lane += 2)
+    pairs += (lane ? ", " : "") + (pair + "(" + lane_of("x", lane) + ", " + lane_of("x", lane + 1) + ")");
+  if (!bits) return vector_function(instruction.function, type, {"x"}, pairs);
+  const std::string result = type.width == 1 ? "ushort" : "ushort" + n;
+  if (type.width > 2) pairs = "(uint" + std::to_string(type.width / 2) + ")(" + pairs + ")";
+  return "OCL_INLINE " + result + " " + instruction.function + "_" + type_suffix(type) + "(" + type_name(type) +
+         " x) {\n  return " + (type.width == 1 ? "(ushort)" : "as_" + result) + "(" + pairs + ");\n}";
+}
 
 // The instruction has a relative error of 2^-11, a quarter of the rounding error of bf16.
 constexpr const char* kShortTanh = "op_short_tanh";
@@ -257,9 +291,9 @@ class Collector {
         result_ += by_lane(name, name.substr(kByLane.size()), type, {"x", "y"}) + "\n\n";
         continue;
       }
-      if (dialect_.rounds_pairs && name == "op_round_bf16") {
-        if (result_.find(kBf16Pair) == std::string::npos) result_ += kBf16Pair;
-        result_ += rounded_in_pairs(type) + "\n\n";
+      if (const PairInstruction* pair = dialect_.rounds_pairs ? find_pair_instruction(name) : nullptr) {
+        if (result_.find(pair->text) == std::string::npos) result_ += pair->text;
+        result_ += in_pairs(*pair, type) + "\n\n";
         continue;
       }
       if (name == kShortTanh) {

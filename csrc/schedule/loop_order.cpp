@@ -165,13 +165,10 @@ class GroupLoops {
       }
   }
 
-  /// For kColumn: chooses the columns of a work-group, and vectors of 16 bytes of neighbouring columns. vload_half needs no
-  /// aligned address, so compilers load f16 one by one, and vectors of f16 gain nothing.
+  /// For kColumn: chooses the columns of a work-group, and vectors of 16 bytes of neighbouring columns.
   void choose_columns(const Caps& caps, bool scalar) {
     int64_t smallest = 4, largest = 1;
-    bool half = false;
     for (const AccessStrides& access : accesses_) {
-      half |= graph_.buffers[access.access.buffer].dtype == ir::DType::kF16;
       if (access.store) continue;
       smallest = std::min(smallest, access.element_bytes);
       largest = std::max(largest, access.element_bytes);
@@ -180,8 +177,7 @@ class GroupLoops {
         columns_per_group(typical_product(graph_, group_.sizes), typical_product(graph_, group_.reduce_sizes), smallest, caps);
     const int width = largest <= 2 ? 8 : 4;
     const Symbol innermost{SymbolKind::kLoop, static_cast<int>(group_.sizes.size()) - 1};
-    if (!scalar && !half && width <= group_.columns && sums_of_floats() && takes_vectors(innermost, width))
-      group_.vector_width = width;
+    if (!scalar && width <= group_.columns && sums_of_floats() && takes_vectors(innermost, width)) group_.vector_width = width;
   }
 
   /// True if every reduction of the group has a single accumulator of type f32.

@@ -46,10 +46,18 @@ OCL_INLINE float op_round_bf16(float x) {
   return as_float((isnan(x) ? u | (uint)(0x400000) : rounded) & (uint)(0xffff0000));
 }
 
-OCL_INLINE float op_round_f16(float x) {
+OCL_INLINE float op_f16_value(ushort bits) {
+  return vload_half(0, (const __private half*)&bits);
+}
+
+OCL_INLINE ushort op_f16_bits(float x) {
   ushort bits;
   vstore_half_rte(x, 0, (__private half*)&bits);
-  return vload_half(0, (const __private half*)&bits);
+  return bits;
+}
+
+OCL_INLINE float op_round_f16(float x) {
+  return op_f16_value(op_f16_bits(x));
 }
 
 // ---- arithmetic ----

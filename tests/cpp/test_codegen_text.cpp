@@ -92,7 +92,7 @@ TEST_CASE("index expressions keep their meaning in C") {
   CHECK(index_text(ir::parse_index("max(i0 - 4, 0)"), ranges, mixed) == "max((long)0, (long)(i0 - 4))");
 }
 
-TEST_CASE("bf16 is rounded in pairs where an instruction does it") {
+TEST_CASE("bf16 and fp16 are rounded in pairs where an instruction does it") {
   Dialect gpu;
   gpu.is_cpu = false;
   const std::string call = "op_round_bf16_f32x4(x) + op_round_bf16_f32(y)";
@@ -102,6 +102,18 @@ TEST_CASE("bf16 is rounded in pairs where an instruction does it") {
   CHECK(text.find("return (float4)(op_bf16_pair(x.s0, x.s1), op_bf16_pair(x.s2, x.s3));") != std::string::npos);
   CHECK(text.find("return op_bf16_pair(x, 0.0f).x;") != std::string::npos);
   CHECK(text.find("asm") == text.rfind("asm"));
+  const std::string bits = called_functions("op_f16_bits_f32x4(x) + op_f16_bits_f32x2(y) + op_f16_bits_f32(z)", gpu);
+  CHECK(bits.find("return as_ushort4((uint2)(op_f16_pair_bits(x.s0, x.s1), op_f16_pair_bits(x.s2, x.s3)));") !=
+        std::string::npos);
+  CHECK(bits.find("return as_ushort2(op_f16_pair_bits(x.s0, x.s1));") != std::string::npos);
+  CHECK(bits.find("return (ushort)(op_f16_pair_bits(x, 0.0f));") != std::string::npos);
+}
+
+TEST_CASE("aligned vectors of fp16 are one access") {
+  CHECK(load_text(ir::DType::kF16, 8, "p", "i", true) == "op_f16_value_f32x8(*(__global const ushort8*)(p + i))");
+  CHECK(load_text(ir::DType::kF16, 8, "p", "i") == "vload_half8(0, p + i)");
+  CHECK(store_text(ir::DType::kF16, 4, "p", "i", "v", true) == "*(__global ushort4*)(p + i) = op_f16_bits_f32x4(v);");
+  CHECK(store_text(ir::DType::kF16, 1, "p", "i", "v", true) == "vstore_half_rte(v, 0, p + i);");
 }
 
 TEST_CASE("library functions are written out for the types that call them, callees first") {
