@@ -35,7 +35,7 @@ from torch_ocl_compile.lowering.context import Context, allows_tf32, ir_dtype
 from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
 from torch_ocl_compile.lowering.floats8 import refuse_arithmetic
 from torch_ocl_compile.lowering.host_constants import host_constant, packed_dtype
-from torch_ocl_compile.lowering.in_place import later_reads, may_overwrite, scatters_into_inputs, views
+from torch_ocl_compile.lowering.in_place import Environment, may_overwrite, scatters_into_inputs, views
 from torch_ocl_compile.lowering.index_checks import Checked, find_outside
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.registry import find
@@ -109,14 +109,16 @@ class _Lowering:
         self.symbols = Symbols(self.builder)
         self.context = Context(self.builder, self.symbols)
         self.context.from_sizes = self.add_expression
-        self.env: dict[torch.fx.Node, Any] = {}
+        self.env = Environment(gm.graph)
+        # Results that view one tensor become windows of it, so it is read with them.
+        self.read_at_the_end = {storage(source) for source in gm.graph.output_node().all_input_nodes}
         self.memory: dict[torch.fx.Node, Any] = {}  # Inputs without their conjugate and negative bits.
         self.sources: list[Recipe.Source] = []
         self.constants: list[torch.Tensor] = []
         self.device = graph_device(gm.graph)
         self.parts = classify(gm.graph, self.device)
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        self.leaves: list[int] = [n.meta.get("leaf", i) for i, n in enumerate(self.placeholders)]
+        self.leaves: dict[torch.fx.Node, int] = {n: n.meta.get("leaf", i) for i, n in enumerate(self.placeholders)}
         # The leaves that are no arguments, see Lowered.computed.
         self.computed: list[torch.fx.Node | SizeFunction | Number] = []
         self.states: dict[torch.fx.Node, int] = {}  # Random state -> its number among `sources`.
@@ -125,7 +127,7 @@ class _Lowering:
         self.cuts: dict[torch.fx.Node, str] = {}  # The nodes that cannot be in a plan -> why.
 
     def run(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
-        self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders], self.leaves)
+        self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders], list(self.leaves.values()))
         for position, node in enumerate(self.placeholders):
             if self.parts[node] is Part.DEVICE and _has_kernels(node.meta["val"]):
                 try:
@@ -195,14 +197,17 @@ class _Lowering:
             else:
                 self.env[node] = self.add_input(fake, Recipe.Source.moved(self.leaf(node)))
         for dtype, nodes in groups.items():
-            self.env.update(zip(nodes, self.packed([self.leaf(n) for n in nodes], dtype), strict=True))
+            self.set_packed(nodes, dtype)
 
     def add_numbers(self) -> None:
         """Packs the float arguments into one tensor input, so that a new value needs no new plan."""
         nodes = [n for n in self.placeholders if isinstance(n.meta.get("val"), torch.SymFloat) and n.users]
         if nodes:
-            values = self.packed([self.leaf(n) for n in nodes], self.number_dtype())
-            self.env.update(zip(nodes, values, strict=True))
+            self.set_packed(nodes, self.number_dtype())
+
+    def set_packed(self, nodes: list[torch.fx.Node], dtype: torch.dtype) -> None:
+        for node, value in zip(nodes, self.packed([self.leaf(n) for n in nodes], dtype), strict=True):
+            self.env[node] = value
 
     def packed(self, leaves: list[int], dtype: torch.dtype) -> list[ir.Value]:
         """Packs numbers into one tensor input. Returns the value of each."""
@@ -228,7 +233,7 @@ class _Lowering:
     def leaf(self, node: torch.fx.Node) -> int:
         """Returns the leaf that holds a node's value at a call."""
         if node.op == "placeholder":
-            return self.leaves[self.placeholders.index(node)]
+            return self.leaves[node]
         return self.computed_leaf(node)
 
     def computed_leaf(self, value: torch.fx.Node | SizeFunction | Number) -> int:
@@ -339,13 +344,11 @@ class _Lowering:
         return with_bits(self.builder, target, fake)
 
     def keep_old_contents(self, node: torch.fx.Node, target: ir.Value) -> None:
-        for reader, source in later_reads(node):
-            if reader is node and source is node.args[1]:
+        for read in self.env.viewers(target.buffer):
+            if storage(read) is storage(first_argument(node)):
                 continue
-            # Results that view one tensor become windows of it, so it is read with them.
-            for read in (source, storage(source)) if reader.op == "output" else (source,):
-                if views(self.env.get(read), target.buffer) and storage(read) is not storage(first_argument(node)):
-                    self.env[read] = self.builder.copy(self.env[read])
+            if read in self.read_at_the_end or self.env.is_read_from(node, read):
+                self.env[read] = self.builder.copy(self.env[read])
 
     # Results
 

@@ -101,6 +101,32 @@ def may_overwrite(
     return True
 
 
+class Environment(dict[torch.fx.Node, Any]):
+    """The value of each node that has been lowered."""
+
+    def __init__(self, graph: torch.fx.Graph) -> None:
+        super().__init__()
+        self.positions = {node: position for position, node in enumerate(graph.nodes)}
+        self._viewers: dict[int, list[torch.fx.Node]] = {}
+
+    def __setitem__(self, node: torch.fx.Node, value: Any) -> None:
+        super().__setitem__(node, value)
+        if isinstance(value, ir.Value) and value.kind == ir.ValueKind.kView:
+            self._viewers.setdefault(value.buffer, []).append(node)
+
+    def viewers(self, buffer: int) -> list[torch.fx.Node]:
+        """Returns the nodes whose values are views of the buffer. The step of an optimizer asks for thousands of buffers."""
+        return [node for node in self._viewers.get(buffer, ()) if views(self[node], buffer)]
+
+    def is_read_from(self, store: torch.fx.Node, source: torch.fx.Node) -> bool:
+        """Returns whether `store`, or a node behind it, reads `source`. What `store` stores does not count."""
+        return any(
+            self.positions[reader] >= self.positions[store] and not (reader is store and source is store.args[1])
+            for reader in source.users
+            if reader.op in ("call_function", "output")
+        )
+
+
 def later_reads(node: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
     """Yields (reader, the node it reads) for all readers from `node` on."""
     later = False
