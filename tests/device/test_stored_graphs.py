@@ -52,6 +52,22 @@ def test_training_step_equals_eager(ocl_device):
         torch.testing.assert_close(mine.to(reference.dtype), reference, rtol=1e-3, atol=1e-3)
 
 
+def test_checks_of_errors(ocl_device):
+    """AOTAutograd orders checks that may raise by a token, which is an argument and a result of the graph."""
+    torch.manual_seed(0)
+    a, b = torch.randn(3, 3) + 3 * torch.eye(3), torch.randn(3, 2)
+
+    def steps(compile):
+        x, y = a.to(ocl_device).requires_grad_(), b.to(ocl_device).requires_grad_()
+        solved = compile(torch.linalg.solve)(x, y)
+        solved.sum().backward()
+        return [t.detach().cpu() for t in (solved, x.grad, y.grad)]
+
+    first, second = cold_and_warm(steps)
+    assert_same(first, second)
+    torch.testing.assert_close(second[0], torch.linalg.solve(a, b))
+
+
 def test_updates_of_inputs_and_views(ocl_device):
     """The function updates inputs in place, returns views of inputs, and writes through such a view."""
 

@@ -156,6 +156,7 @@ def _candidates(key: str) -> Iterator[tuple[Any, bytes, bool]]:
             # torch forbids retain_graph=True if backward overwrites what was saved. CompiledGraph has a second plan for
             # this case.
             entry.runtime_metadata.bw_donated_idxs = []
+            entry.compiled_fw.result.tokens = len(entry.runtime_metadata.tokens)
         except Exception as error:
             _drop(key, error)
             return

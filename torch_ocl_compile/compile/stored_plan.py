@@ -39,6 +39,7 @@ class CompiledGraph(OutputCode):
         self.body = body
         self.reason = reason
         self.stored = b""
+        self.tokens = 0  # Of a loaded graph: the number of tokens before its arguments and results.
         self._boxed_call = True
         self._time_taken_ns = 0
         # AOTAutograd does not store a graph without a key.
@@ -68,13 +69,27 @@ class CompiledGraph(OutputCode):
             with _disable_current_modes():
                 body = unpack(self.stored)
                 body.load(Names(debug.next_label(self.kind, loaded=True), _plan_key(self.stored)))
-                self.run, self.body, self.stored = body.boxed(), body, b""
+                self.run, self.body, self.stored = with_tokens(body.boxed(), self.tokens), body, b""
         except Exception as error:
             log.warning("a stored graph cannot be used and is compiled anew: %s", error)
             raise FXGraphCacheMiss(str(error)) from error
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
+
+
+def with_tokens(run: Boxed, number: int) -> Boxed:
+    """Returns the graph without the tokens that order its effects, such as checks of errors. AOTAutograd leaves them out of the
+    calls of a graph that it has traced, but not of one that it has loaded."""
+    if number == 0:
+        return run
+
+    def call(args: list[Any]) -> Any:
+        given = [*[None] * number, *args]
+        args.clear()
+        return run(given)[number:]
+
+    return call
 
 
 def pack(body: Body) -> bytes:
