@@ -100,9 +100,15 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
       .def_readonly("leaf", &Recipe::Symbol::leaf)
       .def_readonly("dim", &Recipe::Symbol::dim)
       .def_readonly("is_stride", &Recipe::Symbol::is_stride);
+  py::class_<Recipe::Form>(recipe, "Form")
+      .def(py::init([](bool is_complex, bool is_conj, bool is_neg) { return Recipe::Form{is_complex, is_conj, is_neg}; }),
+           py::arg("is_complex") = false, py::arg("is_conj") = false, py::arg("is_neg") = false);
   const auto indexed = [](Source::Kind kind) { return [kind](int index) { return Source{kind, index}; }; };
   py::class_<Source>(recipe, "Source")
-      .def_static("tensor", indexed(Source::Kind::kTensor), py::arg("leaf"))
+      .def_static(
+          "tensor",
+          [](int index, const Recipe::Form& form) { return Source{Source::Kind::kTensor, index, {}, at::kFloat, 0, form}; },
+          py::arg("leaf"), py::arg("form") = Recipe::Form{})
       .def_static("moved", indexed(Source::Kind::kMoved), py::arg("leaf"))
       .def_static("constant", indexed(Source::Kind::kConstant), py::arg("index"))
       .def_static(
@@ -120,9 +126,6 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
                              })
       .def_readonly("index", &Source::index)
       .def_readonly("count", &Source::count);
-  py::class_<Recipe::Form>(recipe, "Form")
-      .def(py::init([](bool is_complex, bool is_conj, bool is_neg) { return Recipe::Form{is_complex, is_conj, is_neg}; }),
-           py::arg("is_complex") = false, py::arg("is_conj") = false, py::arg("is_neg") = false);
   const auto result = [](Result::Kind kind) { return [kind](int index) { return Result{kind, index}; }; };
   py::class_<Result>(recipe, "Result")
       .def(py::init<>())

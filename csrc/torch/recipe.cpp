@@ -19,7 +19,7 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr char kFormat[] = "recipe 2";
+constexpr char kFormat[] = "recipe 3";
 
 /// Writes values one after the other, or reads them in the same order. Throws Error if a value cannot be read.
 class Coder {
@@ -99,6 +99,10 @@ void describe(Coder& coder, ir::IndexExpr& size) {
   size = ir::parse_index(text);
 }
 
+void describe(Coder& coder, Recipe::Form& form) {
+  for (bool* flag : {&form.is_complex, &form.is_conj, &form.is_neg}) coder.flag(*flag);
+}
+
 void describe(Coder& coder, Recipe& recipe) {
   std::string format = kFormat;
   coder.text(format);
@@ -116,13 +120,14 @@ void describe(Coder& coder, Recipe& recipe) {
     coder.list(source.leaves);
     coder.value(source.dtype);
     coder.value(source.count);
+    describe(coder, source.form);
   });
   describe(coder, recipe.symbols);
   coder.list(recipe.results, [&](Recipe::Result& result) {
     coder.value(result.kind);
     coder.value(result.index);
     describe(coder, result.size);
-    for (bool* flag : {&result.form.is_complex, &result.form.is_conj, &result.form.is_neg}) coder.flag(*flag);
+    describe(coder, result.form);
   });
   coder.list(recipe.returned, [&](std::pair<bool, int>& value) {
     coder.flag(value.first);

@@ -39,6 +39,12 @@ struct Recipe {
     int64_t value(const Leaves& leaves) const;
   };
 
+  /// How a tensor stands for the numbers in its memory.
+  struct Form {
+    bool is_complex = false;  // The last dimension of the memory are the real and the imaginary part.
+    bool is_conj = false, is_neg = false;
+  };
+
   /// Says where an input tensor of the plan comes from at a call.
   struct Source {
     enum class Kind : uint8_t {
@@ -54,12 +60,7 @@ struct Recipe {
     std::vector<int> leaves = {};
     at::ScalarType dtype = at::kFloat;
     uint64_t count = 0;
-  };
-
-  /// How a tensor stands for the numbers in its memory.
-  struct Form {
-    bool is_complex = false;  // The last dimension of the memory are the real and the imaginary part.
-    bool is_conj = false, is_neg = false;
+    Form form = {};  // That the plan expects of a kTensor or kMoved.
   };
 
   /// Says where one result of a call comes from.

@@ -43,9 +43,18 @@ at::Tensor packed(const Recipe::Source& source, const Leaves& leaves, int device
   return numbers.numel() <= kMostPacked ? numbers : moved(numbers, device);
 }
 
-/// Returns the memory of a tensor: real numbers, without conjugate and negative bits.
-at::Tensor memory_of(const at::Tensor& tensor) {
-  if (!tensor.is_complex()) return tensor.is_neg() ? tensor._neg_view() : tensor;
+/// Returns real numbers, without conjugate and negative bits, that stand for the tensor in this form. They are the tensor's
+/// memory if its bits are those of the form. A gradient that enters a backward graph may have other bits than were traced.
+at::Tensor memory_of(at::Tensor tensor, const Recipe::Form& form = {}) {
+  if (tensor.is_neg() != form.is_neg || tensor.is_conj() != form.is_conj) {
+    // The plan relies on the strides, which resolve_conj() would not keep if there are gaps between the elements.
+    const at::Tensor copy = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
+    if (form.is_conj) tensor = tensor.conj();
+    copy.copy_(form.is_neg ? tensor._neg_view() : tensor);
+    return memory_of(copy);
+  }
+  if (tensor.is_neg()) tensor = tensor._neg_view();
+  if (!tensor.is_complex()) return tensor;
   return at::view_as_real(tensor.is_conj() ? tensor.conj() : tensor);
 }
 
@@ -99,10 +108,10 @@ PlanInputs inputs_of(const Recipe& recipe, const Leaves& leaves, int device) {
   for (const Recipe::Source& source : recipe.sources) {
     switch (source.kind) {
       case Kind::kTensor:
-        inputs.tensors.push_back(memory_of(leaves.at(source.index).toTensor()));
+        inputs.tensors.push_back(memory_of(leaves.at(source.index).toTensor(), source.form));
         break;
       case Kind::kMoved:
-        inputs.tensors.push_back(memory_of(moved(leaves.at(source.index).toTensor(), device)));
+        inputs.tensors.push_back(memory_of(moved(leaves.at(source.index).toTensor(), device), source.form));
         break;
       case Kind::kConstant:
         inputs.tensors.push_back(memory_of(recipe.constants.at(source.index)));

@@ -165,6 +165,22 @@ def test_factorisations(function: Any, compiled: bool, ocl_device: str) -> None:
     torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("traced_as", ["plain", "conj", "neg"])
+def test_gradients_of_lazy_results(traced_as: str, ocl_device: str) -> None:
+    """The gradient of a result that is a lazy conjugate, or a lazy negative, enters the backward graph without that bit."""
+    torch._dynamo.reset()
+
+    def function(z: torch.Tensor) -> torch.Tensor:
+        made = z.exp()
+        return {"plain": made, "conj": made.conj(), "neg": made.conj().imag}[traced_as]
+
+    given = [Z.to(device, torch.complex64).requires_grad_() for device in (ocl_device, "cpu")]
+    for call, z in zip((torch.compile(function, backend="ocl"), function), given, strict=True):
+        y = call(z)
+        (torch.view_as_real(y.resolve_conj()) if y.is_complex() else y).sin().sum().backward()
+    torch.testing.assert_close(*(z.grad.cpu().resolve_conj() for z in given))
+
+
 def test_dynamic_sizes(ocl_device: str) -> None:
     torch._dynamo.reset()
 

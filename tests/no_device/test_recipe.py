@@ -56,6 +56,26 @@ def test_call(stored: bool) -> None:
     assert size == 13 and type(size) is int and first is X
 
 
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("form", [(True, False, False), (True, True, False), (True, False, True), (True, True, True)])
+def test_bits(form: tuple[bool, bool, bool], stored: bool) -> None:
+    """A tensor's numbers reach the plan in the form that was traced, whatever bits the tensor has."""
+    builder, z = ir.Builder(), torch.complex(X, X + 1)
+    x = builder.input(ir.DType.kF32, [ir.IndexExpr(n) for n in (2, 3, 2)], [ir.IndexExpr(n) for n in (6, 2, 1)])
+    builder.output(x, [])
+    made = Recipe(Recipe.Kind.PLAN)
+    made.graph = builder.finish()
+    made.sources, made.results = [Source.tensor(0, Recipe.Form(*form))], [Result.input(0)]
+    made = pickle.loads(pickle.dumps(made)) if stored else made
+    for given in (z, z.conj(), torch._neg_view(z), torch._neg_view(z.conj())):
+        plan = Plan()
+        made.call(plan, [given])
+        stands_for = torch.view_as_complex(plan.given[-1])
+        stands_for = stands_for.conj() if form[1] else stands_for
+        stands_for = -stands_for if form[2] else stands_for
+        assert torch.equal(stands_for.resolve_conj(), given.resolve_conj().resolve_neg())
+
+
 def test_too_few_arguments() -> None:
     with pytest.raises(IndexError):
         recipe().call(Plan(), [X, 0.1])

@@ -132,7 +132,8 @@ class _Lowering:
             if self.parts[node] is Part.DEVICE and _has_kernels(node.meta["val"]):
                 try:
                     fake = node.meta["val"]
-                    self.memory[node] = self.add_input(fake, Recipe.Source.tensor(self.leaf(node)), position)
+                    source = Recipe.Source.tensor(self.leaf(node), form_of(fake))
+                    self.memory[node] = self.add_input(fake, source, position)
                     self.env[node] = with_bits(self.builder, self.memory[node], fake)
                 except UnsupportedError as error:
                     raise UnsupportedError(f"{error}: input {describe_value(node)}") from error
@@ -258,7 +259,7 @@ class _Lowering:
 
     def stand_in(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.device.type != "cpu" and _has_kernels(value):
-            return with_bits(self.builder, self.add_input(value, Recipe.Source.tensor(0)), value)
+            return with_bits(self.builder, self.add_input(value, Recipe.Source.tensor(0, form_of(value))), value)
         return self.packed([0], self.number_dtype())[0] if isinstance(value, torch.SymFloat) else value
 
     # Nodes
