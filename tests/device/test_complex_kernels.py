@@ -142,9 +142,37 @@ def by_qr(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return q, r, triangular, torch.linalg.householder_product(*torch.geqrf(a.detach()))
 
 
+def from_the_right(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    factors, pivots = torch.linalg.lu_factor(a)
+    adjoint = torch.linalg.lu_solve(factors, pivots, b.mT, left=False, adjoint=True)
+    return torch.linalg.lu_solve(factors, pivots, b.mH, left=False), adjoint, torch.linalg.solve(a, b.mT, left=False)
+
+
+def by_eigenvalues(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The phases of the vectors are arbitrary."""
+    values, vectors = torch.linalg.eigh(hermitian(a) + 2j * torch.eye(3, device=a.device), UPLO="U")
+    upper = torch.linalg.eigvalsh(hermitian(a), UPLO="U")
+    return values, vectors.abs(), upper, torch.linalg.pinv(b @ b.mH, hermitian=True)
+
+
+def by_singular_values(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    u, s, vh = torch.linalg.svd(b, full_matrices=False)
+    whole = torch.linalg.svd(b.detach().mT).Vh.abs()
+    norms = torch.linalg.matrix_norm(a, "nuc"), torch.linalg.matrix_norm(b, 2), torch.linalg.matrix_rank(b)
+    return u.abs(), s, (u * s[..., None, :]) @ vh, whole[..., :2, :], torch.linalg.pinv(b), *norms
+
+
+def by_least_squares(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    tall = torch.linalg.lstsq(b, a, driver="gels")
+    wide = torch.linalg.lstsq(b.mT, b.mT[..., :2], driver="gels")
+    return tall.solution, tall.residuals, wide.solution, torch.linalg.lstsq(b, a).solution
+
+
 @pytest.mark.needs("fp64")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("function", [by_cholesky, by_lu, by_qr])
+@pytest.mark.parametrize(
+    "function", [by_cholesky, by_lu, by_qr, from_the_right, by_eigenvalues, by_singular_values, by_least_squares]
+)
 @pytest.mark.sampled(first=2, every=6)
 def test_factorisations(function: Any, compiled: bool, ocl_device: str) -> None:
     """Values and gradients of batches, in complex128."""
@@ -157,12 +185,28 @@ def test_factorisations(function: Any, compiled: bool, ocl_device: str) -> None:
         call = torch.compile(function, backend="ocl") if compiled and device == ocl_device else function
         with config.override(fallback="error"):
             made = call(a, b)
+            assert torch.ocl.fallback_counts() == {}
             parts = [y.resolve_conj() for y in made if y.requires_grad]
             loss = sum((torch.view_as_real(y) if y.is_complex() else y).sin().sum() for y in parts)
             loss.backward()
         results.append([y.detach().cpu().resolve_conj() for y in (*made, a.grad, b.grad)])
     assert torch.ocl.fallback_counts() == {}
     torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.needs("fp64")
+def test_low_rank(ocl_device: str) -> None:
+    """Equal and vanishing singular values. The decompositions are orthogonal, and give the matrix."""
+    torch.manual_seed(0)
+    q = torch.linalg.qr(torch.randn(7, 7, dtype=torch.complex128))[0]
+    a = (q * torch.tensor([3.0, 3, 3, 1e-9, 1e-9, 0, 0])) @ q.mH
+    with config.override(fallback="error"):
+        values, vectors = (x.cpu() for x in torch.linalg.eigh(a.to(ocl_device)))
+        u, s, vh = (x.cpu() for x in torch.linalg.svd(a.to(ocl_device)))
+    unit = torch.eye(7, dtype=torch.complex128)
+    expected = [a, a, unit, unit, unit]
+    got = [(vectors * values) @ vectors.mH, (u * s) @ vh, vectors.mH @ vectors, u.mH @ u, vh @ vh.mH]
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("traced_as", ["plain", "conj", "neg"])

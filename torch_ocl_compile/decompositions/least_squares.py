@@ -23,17 +23,16 @@ DRIVERS = ("gels", "gelsy", "gelss", "gelsd")
 def _by_qr(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Returns (x, sums of the squares of the residuals)."""
     m, n = a.shape[-2:]
-    nothing = torch.zeros((0,), dtype=a.dtype, device=a.device)
+    nothing = torch.zeros((0,), dtype=a.dtype.to_real(), device=a.device)
     if m < n:
-        factors, tau = linalg.geqrf(a.mT)
-        solved = linalg._solve(linalg._triu(factors[..., :m, :]).mT, b, False, False)
+        factors, tau = linalg.geqrf(linalg._adjoint(a))
+        solved = linalg._solve(linalg._adjoint(linalg._triu(factors[..., :m, :])), b, False, False)
         return linalg.reflect(factors, tau, F.pad(solved, (0, 0, 0, n - m)), False), nothing
     factors, tau = linalg.geqrf(a)
     rotated = linalg.reflect(factors, tau, b, True)
     rest = rotated[..., n:, :]
-    return linalg._solve(factors[..., :n, :], rotated[..., :n, :], True, False), (rest * rest).sum(
-        -2
-    ) if m > n else nothing
+    residuals = spectral._square(rest).sum(-2) if m > n else nothing
+    return linalg._solve(factors[..., :n, :], rotated[..., :n, :], True, False), residuals
 
 
 def lstsq(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
@@ -43,7 +42,7 @@ def lstsq(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | Non
     rows = b.shape[-1 if is_vector else -2] if b.dim() > 0 else None
     if a.dim() < 2 or b.dim() not in (a.dim() - 1, a.dim()) or rows != a.shape[-2] or a.dtype != b.dtype:
         return NotImplemented  # PyTorch raises an error.
-    fits = linalg.fits(a) and not a.is_complex() if driver == "gels" else spectral.fits(a)
+    fits = linalg.fits(a) if driver == "gels" else spectral.fits(a)
     m, n = a.shape[-2:]
     has_residuals = driver in ("gelss", "gelsd") and m > n
     # LAPACK's gelsy cuts off columns of a QR decomposition. Only of what rounding has left, singular values are the same.
@@ -51,7 +50,7 @@ def lstsq(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | Non
     if driver not in DRIVERS or not fits or has_residuals or cuts_columns or a.numel() == 0 or b.numel() == 0:
         return NotImplemented
     # Two results must not be one tensor.
-    values, residuals = (torch.zeros((0,), dtype=a.dtype, device=a.device) for _ in range(2))
+    values, residuals = (torch.zeros((0,), dtype=a.dtype.to_real(), device=a.device) for _ in range(2))
     rank = torch.zeros((0,), dtype=torch.int64, device=a.device)
     matrices, sides = linalg._broadcast(a, b[..., None] if is_vector else b)
     if driver == "gels":
@@ -61,7 +60,7 @@ def lstsq(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | Non
         limit = (torch.finfo(a.dtype).eps * max(m, n) if rcond is None else rcond) * found[..., :1]
         counts = found > limit
         inverse = torch.where(counts, 1 / torch.where(counts, found, 1.0), 0.0)
-        x = right.mT @ (inverse[..., None] * (left.mT @ sides))
+        x = linalg._adjoint(right) @ (inverse[..., None] * (linalg._adjoint(left) @ sides))
         rank = counts.sum(-1)
         values = values if driver == "gelsy" else found
     return x[..., 0] if is_vector else by_columns(x, a), residuals, rank, values

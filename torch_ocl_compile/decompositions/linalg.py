@@ -209,9 +209,11 @@ def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
 
 
 def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
-    # PyTorch's own result has the lazy bit if a complex b is on the left, and compiled gradients rely on it.
-    if not fits(lu) or (lu.is_complex() and not left):
+    if not fits(lu):
         return NotImplemented
+    if lu.is_complex() and not left:
+        # PyTorch's own result is a lazy conjugate, and compiled gradients rely on it.
+        return _lu_solve(lu, pivots, _adjoint(b), True, not adjoint).mT.contiguous().conj()
     return _lu_solve(lu, pivots, b, left, adjoint)
 
 

