@@ -1,6 +1,7 @@
 // csrc/codegen/batch_kernel.cpp: several independent groups in one launch. They are pointwise groups, and reductions that each
-// lane computes on its own. Members with equal text share a function. A work-group finds its member by its index, selects the
-// pointers and sizes of that member, and calls the function.
+// lane computes on its own. Members with equal text share a function. On CPUs, members share one also if their texts differ in
+// sizes: a batch that packs the weights of a network has 50 members of three kinds, and a compiler takes seconds for 50
+// functions. A work-group finds its member by its index, selects the pointers and sizes of that member, and calls the function.
 //
 //   static inline void adam_3f9c1e_0(__global float* out0, ..., const int count, const int group) { ... }
 //   __kernel void adam_3f9c1e(...) {
@@ -18,6 +19,7 @@
 #include <memory>
 
 #include "csrc/codegen/pointwise.h"
+#include "csrc/codegen/shared_function.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -31,7 +33,7 @@ namespace {
 struct Member {
   std::unique_ptr<Nest> nest;
   IndexExpr groups;  // Number of work-groups.
-  std::string body;
+  std::string parameters, body;
 };
 
 Member print_member(const schedule::Schedule& schedule, const Group& group, const Caps& caps, const IndexExpr& elements) {
@@ -44,13 +46,35 @@ Member print_member(const schedule::Schedule& schedule, const Group& group, cons
   member.groups = ir::simplify(grid[0] * grid[1], member.nest->ranges);
   Writer offsets;
   member.nest->kernel.write_offsets(offsets);
-  for (const std::string& parameter : member.nest->kernel.parameters()) member.body += parameter + ", ";
-  member.body = "(" + member.body + "const int group) {\n" + offsets.str(1) + member.nest->body.writer().str(1) + "}\n";
+  for (const std::string& parameter : member.nest->kernel.parameters()) member.parameters += parameter + ", ";
+  member.body = "const int group) {\n" + offsets.str(1) + member.nest->body.writer().str(1) + "}\n";
   return member;
 }
 
 /// Returns "__global const float* in0" for "__global const float* in0, const ulong in0_offset".
 std::string pointer_variable(const std::string& parameter) { return parameter.substr(0, parameter.find(',')); }
+
+/// Returns the functions of the members, each with its parameters and its body.
+std::vector<SharedFunction> functions_of(const std::vector<Member>& members, const Caps& caps) {
+  std::vector<std::string> texts;
+  for (const Member& member : members) texts.push_back(member.parameters + '\0' + member.body);
+  std::vector<SharedFunction> functions;
+  if (caps.is_cpu) functions = share_functions(texts);
+  // On GPUs, each element computes its index, and divisions by constants are cheaper.
+  for (size_t t = 0; t < texts.size() && !caps.is_cpu; ++t) {
+    const auto found = std::ranges::find(functions, texts[t], &SharedFunction::text);
+    if (found == functions.end())
+      functions.push_back({{t}, texts[t], {}});
+    else
+      found->users.push_back(t);
+  }
+  for (SharedFunction& function : functions) {
+    std::string integers;
+    for (size_t n = 0; n < function.values.size(); ++n) integers += "const int " + SharedFunction::parameter(n) + ", ";
+    function.text.replace(function.text.find('\0'), 1, integers);
+  }
+  return functions;
+}
 
 class BatchPrinter {
  public:
@@ -59,17 +83,7 @@ class BatchPrinter {
 
   KernelSource print(const Group& group, const Caps& caps) {
     // Members that share a function follow one another.
-    std::vector<std::string> functions;
-    std::vector<std::vector<size_t>> users;
-    for (size_t m = 0; m < members_.size(); ++m) {
-      const auto found = std::find(functions.begin(), functions.end(), members_[m].body);
-      const size_t f = static_cast<size_t>(found - functions.begin());
-      if (found == functions.end()) {
-        functions.push_back(members_[m].body);
-        users.emplace_back();
-      }
-      users[f].push_back(m);
-    }
+    const std::vector<SharedFunction> functions = functions_of(members_, caps);
 
     Writer body;
     body.line("const int at = get_group_id(0);");
@@ -77,13 +91,13 @@ class BatchPrinter {
     size_t left = members_.size();
     for (size_t f = 0; f < functions.size(); ++f) {
       const std::string name = std::string(kPlaceholder) + "_" + std::to_string(f);
-      text += "static inline void " + name + functions[f] + "\n";
-      const size_t last = left - users[f].size();  // Number of members after those of this function.
+      text += "static inline void " + name + "(" + functions[f].text + "\n";
+      const size_t last = left - functions[f].users.size();  // Number of members after those of this function.
       if (last > 0)
-        body.open("if (at < $s)", end_of(users, f));
+        body.open("if (at < $s)", end_of(functions, f));
       else if (functions.size() > 1)
         body.open("");
-      print_function(body, name, users[f]);
+      print_function(body, name, functions[f]);
       if (last > 0) body.line("return;");
       if (functions.size() > 1) body.close();
       left = last;
@@ -100,10 +114,10 @@ class BatchPrinter {
   }
 
   /// Returns the argument that holds the index of the first work-group after the members of function f.
-  std::string end_of(const std::vector<std::vector<size_t>>& users, size_t f) {
+  std::string end_of(const std::vector<SharedFunction>& functions, size_t f) {
     IndexExpr end = 0;
     for (size_t g = 0; g <= f; ++g)
-      for (const size_t m : users[g]) end = end + members_[m].groups;
+      for (const size_t m : functions[g].users) end = end + members_[m].groups;
     return kernel_.shared_integer("end", end);
   }
 
@@ -113,28 +127,31 @@ class BatchPrinter {
   }
 
   /// Prints the assignments of the members from..to-1 as a binary search, so that a work-group makes few comparisons.
-  void print_choice(Writer& w, const std::vector<size_t>& users, const std::vector<IndexExpr>& begins, size_t from, size_t to) {
+  void print_choice(Writer& w, const SharedFunction& function, const std::vector<IndexExpr>& begins, size_t from, size_t to) {
     if (to - from > 1) {
       const size_t middle = from + (to - from) / 2;
       w.open("if (at < $s)", kernel_.shared_integer("end", begins[middle]));
-      print_choice(w, users, begins, from, middle);
+      print_choice(w, function, begins, from, middle);
       w.close();
       w.open("else");
-      print_choice(w, users, begins, middle, to);
+      print_choice(w, function, begins, middle, to);
       w.close();
       return;
     }
-    const Kernel &first = members_[users[0]].nest->kernel, &own = members_[users[from]].nest->kernel;
+    const Kernel &first = members_[function.users[0]].nest->kernel, &own = members_[function.users[from]].nest->kernel;
     for (size_t p = 0; p < own.buffers().size(); ++p) {
       const std::string argument = kernel_.buffer(own.buffers()[p].buffer), &variable = first.buffer_names()[p];
       w.line("$s = $s; $s_offset = $s_offset;", variable, argument, variable, argument);
     }
     for (size_t k = 0; k < own.ints().size(); ++k)
       w.line("$s = $s;", first.int_names()[k], outer_int(own.ints()[k], own.int_names()[k]));
+    for (size_t n = 0; n < function.values.size(); ++n)
+      w.line("$s = $d;", SharedFunction::parameter(n), function.values[n][from]);
     w.line("first = $s;", begins[from].is_const(0) ? "0" : kernel_.shared_integer("end", begins[from]));
   }
 
-  void print_function(Writer& w, const std::string& name, const std::vector<size_t>& users) {
+  void print_function(Writer& w, const std::string& name, const SharedFunction& function) {
+    const std::vector<size_t>& users = function.users;
     const Kernel& first = members_[users[0]].nest->kernel;
     const std::vector<std::string> parameters = first.parameters();
     const size_t pointers = first.buffers().size();
@@ -143,6 +160,7 @@ class BatchPrinter {
       for (size_t p = 0; p < pointers; ++p)
         w.line("$s; ulong $s_offset;", pointer_variable(parameters[p]), first.buffer_names()[p]);
       for (const std::string& variable : first.int_names()) w.line("$s $s;", kernel_.index_type(), variable);
+      for (size_t n = 0; n < function.values.size(); ++n) w.line("int $s;", SharedFunction::parameter(n));
       w.line("int first;");
     }
     std::vector<IndexExpr> begins;
@@ -152,9 +170,10 @@ class BatchPrinter {
     }
     std::string call;
     if (choose) {
-      print_choice(w, users, begins, 0, users.size());
+      print_choice(w, function, begins, 0, users.size());
       for (const std::string& variable : first.buffer_names()) call += variable + ", " + variable + "_offset, ";
       for (const std::string& variable : first.int_names()) call += variable + ", ";
+      for (size_t n = 0; n < function.values.size(); ++n) call += SharedFunction::parameter(n) + ", ";
       call += "at - first";
     } else {
       for (const auto& buffer : first.buffers()) {

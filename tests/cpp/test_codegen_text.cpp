@@ -7,6 +7,7 @@
 #include "csrc/codegen/dialect.h"
 #include "csrc/codegen/generate.h"
 #include "csrc/codegen/op_library.h"
+#include "csrc/codegen/shared_function.h"
 #include "csrc/codegen/writer.h"
 #include "csrc/ir/parse.h"
 #include "csrc/support/error.h"
@@ -191,4 +192,30 @@ TEST_CASE("heads and joined parts of whole vectors are read and written as vecto
   CHECK(whole.find(".s1") == std::string::npos);
   // A vector of 16 elements would cross the boundary between heads of 24 elements.
   CHECK(parts.find("vstore16(") == std::string::npos);
+}
+
+TEST_CASE("functions that differ in integers share a text") {
+  const std::vector<std::string> texts = {"f(x + 9, x + 18, v0[32] * 2, 0x1p-3f)", "f(x)",
+                                          "f(x + 27, x + 54, v0[32] * 3, 0x1p-3f)"};
+  const std::vector<SharedFunction> functions = share_functions(texts);
+  REQUIRE(functions.size() == 2);
+  CHECK(functions[0].users == std::vector<size_t>{0, 2});
+  CHECK(functions[0].text == "f(x + size0, x + (2 * size0), v0[32] * size1, 0x1p-3f)");
+  CHECK(functions[0].values == std::vector<std::vector<int64_t>>{{9, 27}, {2, 3}});
+  CHECK(functions[1].users == std::vector<size_t>{1});
+  CHECK(functions[1].text == "f(x)");
+  CHECK(functions[1].values.empty());
+}
+
+TEST_CASE("what must be constant is not shared") {
+  const auto shared = [](const std::string& a, const std::string& b) { return share_functions({a, b}).size() == 1; };
+  CHECK(shared("x + 5", "x + 6"));
+  CHECK_FALSE(shared("float16 x", "float8 x"));
+  CHECK_FALSE(shared("float x[5];", "float x[6];"));
+  CHECK_FALSE(shared("x\n#pragma unroll 5\ny", "x\n#pragma unroll 6\ny"));
+  CHECK_FALSE(shared("0x1p-5f", "0x1p-6f"));
+  CHECK_FALSE(shared("5.0f", "6.0f"));
+  CHECK_FALSE(shared("5L", "6L"));
+  CHECK_FALSE(shared("x + 5", "x + 3000000000"));
+  CHECK_FALSE(shared("v.s5", "v.s6"));
 }
