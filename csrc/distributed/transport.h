@@ -60,7 +60,8 @@ class Transport {
 };
 
 /// Sets job->ready when the work that is on the current stream of its device now is done, then calls `wake`. That may happen in
-/// this call, or later in a thread of the driver. If this throws, `wake` has been called, and job->error is set.
+/// this call, which waits for the work on a CPU device, or later in a thread of the driver. If this throws, `wake` has been
+/// called, and job->error is set.
 void watch_stream(const JobPtr& job, const std::function<void()>& wake);
 
 /// Remembers a transport until it is destroyed, for end_transports().

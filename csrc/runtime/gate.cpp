@@ -5,20 +5,10 @@
 
 namespace ocl::runtime {
 
-Gate::Gate(Queue& queue) {
-  cl_int status = CL_SUCCESS;
-  event_ = EventHandle(clCreateUserEvent(queue.device().context.get(), &status));
-  OCL_CHECK(status, "clCreateUserEvent on " + queue.device().describe());
-  queue.wait_for(event_.get());
-  queue.flush();
-}
+Gate::Gate(Queue& queue) : signal_(queue.device()) { signal_.block(queue); }
 
 Gate::~Gate() { open(); }
 
-void Gate::open() {
-  if (!shut_) return;
-  shut_ = false;
-  clSetUserEventStatus(event_.get(), CL_COMPLETE);
-}
+void Gate::open() { signal_.set(); }
 
 }  // namespace ocl::runtime

@@ -1,7 +1,7 @@
 // csrc/runtime/gate.h: holds a queue back. Tests delay a queue with it, so that a race between queues fails every time.
 #pragma once
 
-#include "csrc/runtime/cl.h"
+#include "csrc/runtime/signal.h"
 
 namespace ocl::runtime {
 
@@ -17,8 +17,7 @@ class Gate {
   void open();
 
  private:
-  EventHandle event_;
-  bool shut_ = true;
+  Signal signal_;
 };
 
 }  // namespace ocl::runtime

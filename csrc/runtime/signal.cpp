@@ -20,6 +20,8 @@ void CL_CALLBACK call_back(cl_event, cl_int, void* data) {
   (*then)();
 }
 
+std::atomic<int> g_open_signals{0};
+
 /// A thread that calls functions again and again.
 class Watcher {
  public:
@@ -71,10 +73,15 @@ Signal::Signal(const DeviceInfo& device) {
   cl_int status = CL_SUCCESS;
   event_ = EventHandle(clCreateUserEvent(device.context.get(), &status));
   OCL_CHECK(status, "clCreateUserEvent on " + device.describe());
+  g_open_signals.fetch_add(1);
 }
 
+bool any_signal_is_open() noexcept { return g_open_signals.load() != 0; }
+
 void Signal::set() noexcept {
-  if (set_.exchange(true) || !runtimes_usable()) return;
+  if (set_.exchange(true)) return;
+  g_open_signals.fetch_sub(1);
+  if (!runtimes_usable()) return;
   clSetUserEventStatus(event_.get(), CL_COMPLETE);
 }
 

@@ -30,6 +30,9 @@ class Signal {
   std::atomic<bool> set_{false};
 };
 
+/// True while signals exist that are not set, so that a queue may wait for the host.
+bool any_signal_is_open() noexcept;
+
 /// Calls `then` once when the work before `event` is over, with or without an error. The caller is a thread of the driver or of
 /// ours, or this thread. `then` must not wait and must not throw.
 void when_done(const DeviceInfo& device, cl_event event, std::function<void()> then);
