@@ -87,6 +87,8 @@ class BodyPrinter {
   };
   /// True if the store goes to consecutive elements of type `dtype` along the loop, and no load reads them before.
   bool can_hold_row(const ir::Store& store, ir::Symbol loop, ir::DType dtype) const;
+  /// Returns the offset of an element in a buffer, in elements.
+  ir::IndexExpr offset_of(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
   /// load_text_of returns the stored values of the current lanes, store_text_of a statement that stores `value` in
   /// their place.
   std::string load_text_of(const RowStorage& storage, ir::DType dtype);
@@ -160,7 +162,6 @@ class BodyPrinter {
   void resolve_lanes(ResolvedIndex& resolved) const;
   bool is_aligned(const ResolvedIndex& resolved) const;
   std::string lane_offset(const ResolvedIndex& resolved, const std::string& base, int lane) const;
-  ir::IndexExpr offset_of(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
   std::optional<Key> key(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
 
   Kernel& kernel_;

@@ -191,6 +191,26 @@ void MultiVectorPhases::print() {
     });
 }
 
+namespace {
+
+/// True if a short reduction stores its results apart from each other, as in the last sum of a weight gradient, whose memory
+/// has another order than the partial sums. Each lane is then a store of its own. They take as long as the loads, and 16
+/// vectors of them took a compiler ten times as long as one.
+bool scatters(BodyPrinter& body, const schedule::Group& group) {
+  const ir::Symbol lane{SymbolKind::kLoop, static_cast<int>(group.sizes.size()) - 1};
+  const IndexExpr length = ir::product(group.reduce_sizes);
+  if (!length.is_const() || length.constant() > kUnrollLimit) return false;
+  for (const Phase& phase : group.phases)
+    for (const ir::NodeId id : phase.nodes)
+      for (const ir::Store& store : body.kernel().graph().nodes[id].stores) {
+        const auto affine = ir::affine_in(body.offset_of(store.buffer, store.index), lane);
+        if (affine && !affine->coefficient.is_const(0) && !affine->coefficient.is_const(1)) return true;
+      }
+  return false;
+}
+
+}  // namespace
+
 int vectors_per_step(BodyPrinter& body, const schedule::Group& group, int64_t rows, int64_t length, int width) {
   size_t ops = 0, inner = 0;
   int sums = 0;
@@ -207,6 +227,7 @@ int vectors_per_step(BodyPrinter& body, const schedule::Group& group, int64_t ro
     }
   }
   if (inner != 1 || !group.phases[0].inner || ops > kVectorOps) return 1;
+  if (scatters(body, group)) return 1;
   int vectors = kVectors;
   const auto fits = [&](int n) {
     return sums == 1 && n <= kMaxVectors && static_cast<size_t>(n) * ops <= kVectors * kVectorOps &&
