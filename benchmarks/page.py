@@ -70,6 +70,7 @@ NAMES = {
     "layers": "Layers",
     "overlap": "Two streams",
     "collectives": "Collectives",
+    "copies": "Copies between devices",
     "parallel": "Several GPUs",
     "fft": "Fourier transforms",
     "flex_attention": "FlexAttention",

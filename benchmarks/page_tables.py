@@ -83,6 +83,7 @@ def _ranks(row: Row) -> str:
     return f"{row['model']}, {how}, {row['ranks']} {'rank' if row['ranks'] == 1 else 'ranks'}"
 
 
+COPIES = {"alone": "one copy", "row": "eight in a row", "kernels": "after a kernel and before another"}
 KINDS = [
     Kind("networks", _mode, _network, lambda row: row["ms"], "ms"),
     Kind("networks", lambda row: f"Peak of device memory. {_mode(row)}", _network, lambda row: row["peak_mib"], "MiB",
@@ -107,6 +108,8 @@ KINDS = [
          "tokens/s", more_is_better=True),
     Kind("collectives", lambda row: row["collective"], lambda row: f"{row['bytes']} bytes", lambda row: row["gbytes"], "GB/s",
          more_is_better=True),
+    Kind("copies", lambda row: f"Copies between two devices, {COPIES[row['copies']]}", lambda row: f"{row['bytes'] >> 20} MiB",
+         lambda row: row["gbytes"], "GB/s", more_is_better=True),
     Kind("parallel", lambda row: f"Training with several ranks, {PRECISIONS[row['precision']]}", _ranks, lambda row: row["items"],
          "items/s", more_is_better=True),
 ]  # fmt: skip
