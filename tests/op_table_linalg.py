@@ -61,6 +61,14 @@ def _cholesky(x: torch.Tensor) -> torch.Tensor:
     return torch.cholesky(x @ x.mT + torch.eye(x.shape[-1], device=x.device))
 
 
+def _ldl(x: torch.Tensor) -> list[torch.Tensor]:
+    """Matrices with and without a diagonal, which have blocks of 1 x 1 and 2 x 2."""
+    hollow = x - torch.diag_embed(x.diagonal(dim1=-2, dim2=-1))
+    factors = [torch.linalg.ldl_factor_ex(a) for a in (x, hollow)]
+    solved = torch.linalg.ldl_solve(*factors[0][:2], x[..., :2])
+    return [part for factor in factors for part in factor] + [solved]
+
+
 SIZES = (1, 1), (2, 2), (5, 5), (3, 5, 3), (2, 3, 7), (9, 4), (16, 16)
 LINALG_OPS: list[Op] = [
     Op("svd", _svd, matrices(*SIZES), gradient=False, atol=1e-4, rtol=1e-4, programs="distinct"),
@@ -90,6 +98,7 @@ LINALG_OPS: list[Op] = [
         atol=1e-6,
         rtol=1e-4,
     ),
+    Op("ldl", _ldl, symmetric((1, 1), (4, 4), (2, 5, 5)), gradient=False, atol=1e-4, rtol=1e-3, programs="none"),
     Op("pinv", torch.linalg.pinv, matrices((5, 3), (2, 3, 5), (0, 3)), atol=1e-4, rtol=1e-4, programs="distinct"),
     Op("pinv_low_rank", torch.linalg.pinv, low_rank(6, 4), gradient=False, atol=1e-4, rtol=1e-4),
     Op(

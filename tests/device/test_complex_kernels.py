@@ -59,6 +59,11 @@ FUNCTIONS: dict[str, Any] = {
     "scatter": lambda z, w, x, i: (
         z.scatter(0, i, w[:2]), z.scatter_add(0, i, w[:2]), z.index_add(0, i[0], w[:4]), z.index_put((i[0],), w[:4], True)
     ),
+    "scatter that reduces": lambda z, w, x, i: (
+        z.scatter(0, i, w, reduce="multiply"), z.scatter(-1, i.t()[:2, :1] % 4, 2 - 1j, reduce="multiply"),
+        z.scatter(0, i, w, reduce="add"), z.scatter(0, i[:, :2], 3, reduce="add"), z.scatter(0, i[:0], 3, reduce="multiply"),
+    ),
+    "ldexp": lambda z, w, x, i: (torch.ldexp(z, w), torch.ldexp(z, i[0, 1]), torch.ldexp(x, w)),
 }  # fmt: skip
 
 
@@ -139,7 +144,10 @@ def by_lu(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def by_qr(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     q, r = torch.linalg.qr(a)
     triangular = torch.linalg.solve_triangular(r, b, upper=True)
-    return q, r, triangular, torch.linalg.householder_product(*torch.geqrf(a.detach()))
+    ldl = torch.linalg.ldl_factor(a.detach() + a.detach().mH, hermitian=True)
+    symmetric = torch.linalg.ldl_factor(a.detach() + a.detach().mT)
+    solved = torch.linalg.ldl_solve(*ldl, b.detach(), hermitian=True), torch.linalg.ldl_solve(*symmetric, b.detach())
+    return q, r, triangular, torch.linalg.householder_product(*torch.geqrf(a.detach())), *ldl, *symmetric, *solved
 
 
 def from_the_right(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:

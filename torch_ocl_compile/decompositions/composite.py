@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch._prims_common import are_strides_like_channels_last_or_false, canonicalize_dim
 
 aten = torch.ops.aten
@@ -297,6 +298,32 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return torch.where((places >= 0).unsqueeze(1), torch.stack(coordinates, 1), fill_value)
 
 
+MOST_PAIRS = 1 << 18  # The most pairs of a source and a place of a scatter that multiplies: each pair is looked at.
+
+
+def complex_scatter(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Any:
+    """Returns x with the sources added to it, or multiplied with it, at their places. Real tensors have a lowering."""
+    if not x.is_complex():
+        return NotImplemented
+    if not isinstance(source, Tensor):
+        source = torch.full(index.shape, source, dtype=x.dtype, device=x.device)
+    if reduce == "add":
+        return torch.scatter_add(x, dim, index, source)
+    is_static = all(isinstance(s, int) for s in (*x.shape, *index.shape))
+    if reduce != "multiply" or not is_static or x.dim() == 0 or index.dim() == 0:
+        return NotImplemented
+    if index.numel() == 0:
+        return x.clone()
+    if index.numel() * x.shape[dim] > MOST_PAIRS:
+        return NotImplemented
+    source = source[tuple(slice(s) for s in index.shape)].movedim(dim, -1).unsqueeze(-2)
+    places = torch.arange(x.shape[dim], device=x.device).unsqueeze(-1)
+    factor = torch.where(index.movedim(dim, -1).unsqueeze(-2) == places, source, 1.0).prod(-1).movedim(-1, dim)
+    # `index` may be shorter than x in the other dimensions.
+    missing = [n for whole, have in zip(x.shape[::-1], factor.shape[::-1], strict=True) for n in (0, whole - have)]
+    return x * F.pad(factor, missing, value=1.0)
+
+
 COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.glu.default: glu,
     aten.addbmm.default: addbmm,
@@ -314,4 +341,6 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.index_fill.int_Scalar: index_fill,
     aten.index_fill.int_Tensor: index_fill,
     aten.nonzero_static.default: nonzero_static,
+    aten.scatter.reduce: complex_scatter,
+    aten.scatter.value_reduce: complex_scatter,
 }

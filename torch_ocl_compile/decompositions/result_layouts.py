@@ -64,6 +64,8 @@ LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
     "aten.index_fill.int_Tensor": (like_first,),
     "aten.linalg_cholesky_ex.default": (by_columns,),
     "aten.linalg_inv_ex.default": (by_columns,),
+    "aten.linalg_ldl_factor_ex.default": (by_columns,),
+    "aten.linalg_ldl_solve.default": (by_columns,),
     "aten.linalg_lu_factor_ex.default": (by_columns,),
     "aten.linalg_qr.default": (by_columns, by_columns),
     "aten.linalg_solve_triangular.default": (by_columns,),

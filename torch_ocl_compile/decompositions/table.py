@@ -24,6 +24,7 @@ from torch_ocl_compile.decompositions.fake_quantize import FAKE_QUANTIZE_DECOMPO
 from torch_ocl_compile.decompositions.fractional import FRACTIONAL_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.histogram import HISTOGRAM_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.jagged import JAGGED_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.ldl import LDL_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.least_squares import LEAST_SQUARES_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.linalg import LINALG_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.matrix_exp import MATRIX_EXP_DECOMPOSITIONS
@@ -175,6 +176,7 @@ OVERRIDES: dict[Any, Callable[..., Any]] = {
     **FRACTIONAL_DECOMPOSITIONS,
     **HISTOGRAM_DECOMPOSITIONS,
     **JAGGED_DECOMPOSITIONS,
+    **LDL_DECOMPOSITIONS,
     **LEAST_SQUARES_DECOMPOSITIONS,
     **LINALG_DECOMPOSITIONS,
     **MATRIX_EXP_DECOMPOSITIONS,

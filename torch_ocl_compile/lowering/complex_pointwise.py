@@ -72,7 +72,7 @@ BINARY: dict[str, Callable[[Z, Z], Any]] = {
     "pow.Scalar": z.power,
     "pow.Tensor_Tensor": z.power,
     "xlogy.Tensor": lambda x, y: z.where(x.eq(x.literal(0)), x.literal(0), x * z.log(y)),
-    "ldexp.Tensor": lambda x, y: x.times(t.call("exp2", y.re)),
+    "ldexp.Tensor": lambda x, y: x * z.polar(t.call("exp2", y.re), y.im * math.log(2)),
     "logaddexp.default": z.logaddexp,
     "logical_and.default": lambda x, y: is_true(x) & is_true(y),
     "logical_or.default": lambda x, y: is_true(x) | is_true(y),
