@@ -78,20 +78,21 @@ void lstsq(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::string driver = (*stack)[first + 3].toOptional<std::string>().value_or("");
   std::transform(driver.begin(), driver.end(), driver.begin(), [](unsigned char c) { return std::tolower(c); });
   const bool finds_rank = driver == "gelss" || driver == "gelsd";
-  const bool is_float = a.scalar_type() == at::kFloat || a.scalar_type() == at::kDouble;
+  const at::ScalarType real = c10::toRealValueType(a.scalar_type());
+  const bool is_float = real == at::kFloat || real == at::kDouble;
   const bool is_vector = b.dim() == a.dim() - 1;
   const bool fits = is_float && a.scalar_type() == b.scalar_type() && a.dim() > 1 && (is_vector || b.dim() == a.dim()) &&
                     a.size(-2) == b.size(is_vector ? -1 : -2);
   if (!finds_rank || !fits || a.size(-2) <= a.size(-1) || a.numel() == 0 || b.numel() == 0) return run_eager_op(op, stack);
   const at::Tensor sides = is_vector ? b.unsqueeze(-1) : b;
-  const double epsilon = a.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                                        : static_cast<double>(std::numeric_limits<float>::epsilon());
+  const double epsilon =
+      real == at::kDouble ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon());
   const auto [left, values, right] = at::linalg_svd(a, /*full_matrices=*/false);
   const at::Tensor counts = values > values.narrow(-1, 0, 1) * rcond.value_or(epsilon * static_cast<double>(a.size(-2)));
   const at::Tensor inverse = at::where(counts, values.reciprocal(), 0).to(a.scalar_type());
   const at::Tensor x = at::matmul(right.mH(), inverse.unsqueeze(-1) * at::matmul(left.mH(), sides));
   const bool all_full = counts.all().item<bool>();
-  const at::Tensor residuals = all_full ? (at::matmul(a, x) - sides).square().sum(-2) : at::empty({0}, values.options());
+  const at::Tensor residuals = all_full ? (at::matmul(a, x) - sides).abs().square().sum(-2) : at::empty({0}, values.options());
   torch::jit::drop(*stack, op.schema().arguments().size());
   torch::jit::push(*stack, is_vector ? x.squeeze(-1) : x.mT().contiguous().mT(), residuals, counts.sum(-1), values);
 }
