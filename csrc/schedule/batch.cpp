@@ -14,8 +14,10 @@ namespace {
 
 // Most elements of a member. With more, the time of a launch does not matter.
 constexpr double kMaxElements = 32 << 20;
+// Most elements of a member that runs long before its results are read. More would need memory from then on.
+constexpr double kMaxHeldElements = 4 << 20;
 constexpr double kMaxSteps = 256;        // Most reduction steps of a lane.
-constexpr double kLeastHeld = 64 << 20;  // Bytes of partial results that may always be kept alive until the batch runs.
+constexpr double kLeastHeld = 64 << 20;  // Bytes of intermediate results that a batch may always keep alive.
 constexpr double kFewElements = 65536;   // A group of so few elements takes little longer than a launch.
 constexpr size_t kMaxBuffers = 256;      // Most buffers of a batch, to limit kernel text.
 // Bytes of a buffer's arguments, and the most integer arguments that a loop nest of one shape takes.
@@ -54,7 +56,7 @@ class Batcher {
 
   void run() {
     // A group joins the first batch that it fits into. Large intermediate results must not stay alive only because
-    // their reader waits for the other members, so their bytes are limited.
+    // their reader waits for the other members, or their writer does not, so their bytes are limited.
     for (int g = 0; g < static_cast<int>(schedule_.groups.size()); ++g) {
       if (!candidate(g)) continue;
       const Group& group = schedule_.groups[g];
@@ -85,7 +87,7 @@ class Batcher {
   struct Batch {
     std::vector<int> members;  // Indices of groups.
     Arguments arguments;
-    double held = 0;  // Bytes of intermediate results that are kept alive until the batch runs.
+    double held = 0;  // Bytes of intermediate results that are kept alive until the batch runs, or since.
   };
 
   /// True if the group's results depend only on parameters and are kept between calls.
@@ -127,18 +129,28 @@ class Batcher {
     return true;
   }
 
-  /// Returns the bytes of intermediate results that a reduction keeps alive until it runs.
+  /// Returns the bytes of intermediate results that the group keeps alive for longer in a batch. A reduction waits for the
+  /// other members with what it reads. A pointwise group may run long before its results are read: it recomputes them, or
+  /// packs.
   double held_bytes(const Group& group) const {
-    if (group.strategy == LoopStrategy::kPointwise) return 0;
+    std::set<ir::BufferId> held;
+    if (group.strategy != LoopStrategy::kPointwise) held = buffers(group);
+    for (const ir::NodeId node : group.nodes())
+      if (group.strategy == LoopStrategy::kPointwise && (parameters_.empty() || !parameters_[node]))
+        for (const ir::BufferId b : ir::writes(schedule_.graph.nodes[node]))
+          if (shared_[b]) held.insert(b);
     double bytes = 0;
-    for (const ir::BufferId b : buffers(group))
+    for (const ir::BufferId b : held)
       if (!visible_[b]) bytes += typical_bytes(schedule_.graph, b);
     return bytes;
   }
 
   /// Returns the largest number of elements of a member. A group that can run early (packing, optimizers) may be large. Large
   /// other groups would make the members wait for each other.
-  double limit(int g) const { return runs_early(g) ? kMaxElements : kFewElements; }
+  double limit(int g) const {
+    if (!runs_early(g)) return kFewElements;
+    return held_bytes(schedule_.groups[g]) > 0 ? kMaxHeldElements : kMaxElements;
+  }
 
   /// True if the group reads only inputs of the graph, and results of small groups that read only inputs, such as the factors
   /// of Adam that depend on the step.

@@ -1,7 +1,8 @@
-// csrc/schedule/linearize.cpp: pass: orders the groups. It takes the program order, unless a greedy order by freed
-// bytes needs at least 5% less memory at its peak. In every order, a call that starts a collective moves forward, and a call
-// that waits for one moves back to the first group that needs its result. If there is memory for it, groups that do not need
-// the result move forward too, so that they run while the collective runs.
+// csrc/schedule/linearize.cpp: pass: orders the groups. It takes the program order, or that order with recomputed values just
+// before they are needed if this needs less memory, unless a greedy order by freed bytes needs at least 5% less memory at its
+// peak. In every order, a call that starts a collective moves forward, and a call that waits for one moves back to the first
+// group that needs its result. If there is memory for it, groups that do not need the result move forward too, so that they run
+// while the collective runs.
 #include "csrc/schedule/linearize.h"
 
 #include <algorithm>
@@ -24,6 +25,7 @@ constexpr double kMostInFlight = 64 << 20;
 
 enum class Order : uint8_t {
   kProgram,
+  kLate,         // The program order, but what needs more memory than it frees runs only when its result is needed.
   kOverlap,      // The program order, but what waits for a collective runs only when nothing else can.
   kLeastMemory,  // Of the groups that can run, the one that frees most and allocates least.
 };
@@ -50,6 +52,7 @@ class Linearizer {
     }
     place_collectives(schedule);
     for (size_t b = 0; b < bytes_.size(); ++b) bytes_[b] = touches_[b] > 1 ? typical_bytes(graph, static_cast<BufferId>(b)) : 0;
+    place_before_readers(schedule, visible);
   }
 
   bool has_waits() const { return std::find(waits_.begin(), waits_.end(), true) != waits_.end(); }
@@ -57,12 +60,13 @@ class Linearizer {
   /// Returns a topological order, and writes its highest memory use to `peak`.
   std::vector<int> order(Order rule, double& peak) const {
     const int count = static_cast<int>(touched_.size());
+    const std::vector<int>& positions = rule == Order::kLate ? late_position_ : position_;
     std::vector<int> waiting(count), left = touches_, result;
     std::vector<bool> alive(bytes_.size(), false);
     Ready ready;
     for (int g = 0; g < count; ++g) {
       waiting[g] = static_cast<int>(edges_.before[g].size());
-      if (waiting[g] == 0) ready.insert({position_[g], g});
+      if (waiting[g] == 0) ready.insert({positions[g], g});
     }
     double now = 0, in_flight = 0;
     peak = 0;
@@ -86,7 +90,7 @@ class Linearizer {
       for (const BufferId b : touched_[g])
         if (--left[b] == 0) now -= bytes_[b];
       for (const int next : edges_.after[g])
-        if (--waiting[next] == 0) ready.insert({position_[next], next});
+        if (--waiting[next] == 0) ready.insert({positions[next], next});
     }
     return result;
   }
@@ -118,6 +122,36 @@ class Linearizer {
     }
   }
 
+  /// Places each group before those that need its results: a batch may have a member from near the end of the program. For
+  /// kLate, groups that write more than they read, such as recomputed activations, move back to the first that needs their
+  /// result.
+  void place_before_readers(const Schedule& schedule, const std::vector<bool>& visible) {
+    const int count = static_cast<int>(schedule.groups.size());
+    std::vector<int> sorted, waiting(count);  // sorted: each group after those that it depends on.
+    for (int g = 0; g < count; ++g) {
+      waiting[g] = static_cast<int>(edges_.before[g].size());
+      if (waiting[g] == 0) sorted.push_back(g);
+    }
+    for (size_t at = 0; at < sorted.size(); ++at)
+      for (const int next : edges_.after[sorted[at]])
+        if (--waiting[next] == 0) sorted.push_back(next);
+    late_position_ = position_;
+    for (auto g = sorted.rbegin(); g != sorted.rend(); ++g) {
+      double growth = 0;
+      std::set<BufferId> written;
+      for (const ir::NodeId node : schedule.groups[*g].nodes())
+        for (const BufferId b : ir::writes(schedule.graph.nodes[node])) written.insert(b);
+      for (const BufferId b : touched_[*g]) growth += written.count(b) ? bytes_[b] : -bytes_[b];
+      const bool is_seen = std::ranges::any_of(written, [&](BufferId b) { return visible[b]; });
+      const bool is_late = growth > 0 && !is_seen && schedule.groups[*g].kind != GroupKind::kCall;
+      if (is_late) late_position_[*g] = INT_MAX;
+      for (const int reader : edges_.after[*g]) {
+        position_[*g] = std::min(position_[*g], position_[reader]);
+        late_position_[*g] = std::min(late_position_[*g], late_position_[reader]);
+      }
+    }
+  }
+
   /// Returns a ready group that starts a collective for whose result there is room.
   Ready::iterator startable(const Ready& ready, double in_flight) const {
     return std::find_if(ready.begin(), ready.end(), [&](const auto& entry) {
@@ -125,10 +159,11 @@ class Linearizer {
     });
   }
 
-  /// Returns the next group. In all orders but the program's, it is a wait for a collective only if nothing else is ready.
+  /// Returns the next group. In the orders kOverlap and kLeastMemory, it is a wait for a collective only if nothing else is
+  /// ready.
   template <class Growth>
   Ready::iterator choose(const Ready& ready, Order rule, const Growth& growth) const {
-    if (rule == Order::kProgram) return ready.begin();
+    if (rule == Order::kProgram || rule == Order::kLate) return ready.begin();
     auto best = ready.end();
     double best_growth = 0;
     for (auto it = ready.begin(); it != ready.end(); ++it) {
@@ -144,7 +179,7 @@ class Linearizer {
 
   const Dependences edges_;
   std::vector<std::vector<BufferId>> touched_;
-  std::vector<int> touches_, position_;
+  std::vector<int> touches_, position_, late_position_;
   std::vector<bool> starts_, waits_;  // For each group, whether it starts a collective or waits for one.
   std::vector<double> in_flight_;     // By how many bytes a group changes the results of collectives that are under way.
   std::vector<double> bytes_;
@@ -154,8 +189,13 @@ class Linearizer {
 
 void linearize(Schedule& schedule, const Caps&) {
   const Linearizer linearizer(schedule);
-  double program_peak = 0, overlap_peak = 0, least_peak = 0;
+  double program_peak = 0, late_peak = 0, overlap_peak = 0, least_peak = 0;
   std::vector<int> order = linearizer.order(Order::kProgram, program_peak);
+  std::vector<int> late = linearizer.order(Order::kLate, late_peak);
+  if (late_peak < program_peak) {
+    order = std::move(late);
+    program_peak = late_peak;
+  }
   if (linearizer.has_waits()) {
     std::vector<int> overlapping = linearizer.order(Order::kOverlap, overlap_peak);
     if (overlap_peak <= program_peak + kMostInFlight) order = std::move(overlapping);
