@@ -16,10 +16,10 @@ namespace {
 constexpr double kMaxElements = 32 << 20;
 // Most elements of a member that runs long before its results are read. More would need memory from then on.
 constexpr double kMaxHeldElements = 4 << 20;
-constexpr double kMaxSteps = 256;        // Most reduction steps of a lane.
-constexpr double kLeastHeld = 64 << 20;  // Bytes of intermediate results that a batch may always keep alive.
-constexpr double kFewElements = 65536;   // A group of so few elements takes little longer than a launch.
-constexpr size_t kMaxBuffers = 256;      // Most buffers of a batch, to limit kernel text.
+constexpr double kMaxSteps = 256;       // Most reduction steps of a lane.
+constexpr double kMostHeld = 32 << 20;  // Bytes of intermediate results that a batch may keep alive.
+constexpr double kFewElements = 65536;  // A group of so few elements takes little longer than a launch.
+constexpr size_t kMaxBuffers = 256;     // Most buffers of a batch, to limit kernel text.
 // Bytes of a buffer's arguments, and the most integer arguments that a loop nest of one shape takes.
 constexpr size_t kBufferBytes = 16, kShapeInts = 4;
 
@@ -49,10 +49,7 @@ class Batcher {
         parameters_(nodes_of_parameters(schedule)),
         shared_(shared_buffers(schedule)),
         waits_(waits_before(schedule, node_dependences(schedule))),
-        batch_of_(schedule.groups.size(), -1) {
-    for (size_t b = 0; b < schedule.graph.buffers.size(); ++b)
-      max_held_bytes_ = std::max(max_held_bytes_, typical_bytes(schedule.graph, static_cast<ir::BufferId>(b)));
-  }
+        batch_of_(schedule.groups.size(), -1) {}
 
   void run() {
     // A group joins the first batch that it fits into. Large intermediate results must not stay alive only because
@@ -63,7 +60,9 @@ class Batcher {
       const Arguments own{buffers(group), {group.sizes}, 1, !has_narrow_indices(schedule_, group)};
       const double held = held_bytes(group);
       for (size_t b = 0; b < batches_.size() && batch_of_[g] < 0; ++b) {
-        if (batches_[b].held + held > max_held_bytes_) continue;
+        if (batches_[b].is_full) continue;
+        batches_[b].is_full = batches_[b].held + held > kMostHeld;
+        if (batches_[b].is_full) continue;
         Arguments all = batches_[b].arguments;
         all.add(own);
         if (!fits(all)) continue;
@@ -87,7 +86,8 @@ class Batcher {
   struct Batch {
     std::vector<int> members;  // Indices of groups.
     Arguments arguments;
-    double held = 0;  // Bytes of intermediate results that are kept alive until the batch runs, or since.
+    double held = 0;       // Bytes of intermediate results that are kept alive until the batch runs, or since.
+    bool is_full = false;  // A group was too large for it. Later groups would only let its members wait for longer.
   };
 
   /// True if the group's results depend only on parameters and are kept between calls.
@@ -118,7 +118,7 @@ class Batcher {
     if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(g);
     const double steps = typical_product(schedule_.graph, group.reduce_sizes);
     return group.strategy == LoopStrategy::kSequential && steps <= kMaxSteps &&
-           elements * steps <= (serves_caller_alone(group) ? kMaxElements : limit(g)) && held_bytes(group) <= max_held_bytes_;
+           elements * steps <= (serves_caller_alone(group) ? kMaxElements : limit(g)) && held_bytes(group) <= kMostHeld;
   }
 
   /// True if all results of the group are outputs, such as gradients. No other group then waits for them.
@@ -248,7 +248,6 @@ class Batcher {
   const Dependences edges_;
   const std::vector<bool> visible_, parameters_, shared_;
   const std::vector<std::set<ir::NodeId>> waits_;
-  double max_held_bytes_ = kLeastHeld;  // kLeastHeld, or the bytes of the largest buffer if that is more.
   std::vector<Batch> batches_;
   std::vector<int> batch_of_;  // Index of each group's batch, or -1.
 };
