@@ -133,3 +133,27 @@ def test_gradient_through_a_conjugate(ocl_device: str) -> None:
         return leaf.grad
 
     assert same(gradient(ocl_device), gradient("cpu"))
+
+
+def written_part(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    z = torch.complex(x, y + 1)
+    x.copy_(y)
+    return z
+
+
+def written_whole(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    rest = z[1:] * 1
+    result = torch.complex(z.real, y)
+    z.copy_(rest[0])
+    return result
+
+
+@pytest.mark.parametrize(("function", "base"), [(written_part, X), (written_whole, Z)])
+def test_results_keep_what_is_overwritten_later(function: Any, base: torch.Tensor, ocl_device: str) -> None:
+    """A complex result consists of two real tensors, which may be views of an argument."""
+    torch._dynamo.reset()
+    expected = [base.detach().clone(), X.detach().flip(0)]
+    arguments = [x.to(ocl_device) for x in expected]
+    result = torch.compile(function, backend="ocl")(*arguments)
+    assert same(result, function(*expected))
+    assert same(arguments[0], expected[0])

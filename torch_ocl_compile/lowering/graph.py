@@ -345,11 +345,15 @@ class _Lowering:
         return with_bits(self.builder, target, fake)
 
     def keep_old_contents(self, node: torch.fx.Node, target: ir.Value) -> None:
+        def kept(part: ir.Value) -> ir.Value:
+            return self.builder.copy(part) if views(part, target.buffer) else part
+
         for read in self.env.viewers(target.buffer):
             if storage(read) is storage(first_argument(node)):
                 continue
             if read in self.read_at_the_end or self.env.is_read_from(node, read):
-                self.env[read] = self.builder.copy(self.env[read])
+                value = self.env[read]
+                self.env[read] = value.map(kept) if isinstance(value, Complex) else kept(value)
 
     # Results
 
