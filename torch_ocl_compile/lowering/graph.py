@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torch_ocl_compile._C import Recipe, Refused, ir
 from torch_ocl_compile.dtypes import IR_DTYPES
@@ -345,15 +345,14 @@ class _Lowering:
         return with_bits(self.builder, target, fake)
 
     def keep_old_contents(self, node: torch.fx.Node, target: ir.Value) -> None:
-        def kept(part: ir.Value) -> ir.Value:
+        def kept(part: Any) -> Any:
             return self.builder.copy(part) if views(part, target.buffer) else part
 
         for read in self.env.viewers(target.buffer):
             if storage(read) is storage(first_argument(node)):
                 continue
             if read in self.read_at_the_end or self.env.is_read_from(node, read):
-                value = self.env[read]
-                self.env[read] = value.map(kept) if isinstance(value, Complex) else kept(value)
+                self.env[read] = tree_map(kept, self.env[read])
 
     # Results
 

@@ -15,7 +15,6 @@ from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.overloads import overload
-from torch_ocl_compile.lowering.complex_value import Complex
 
 aten = torch.ops.aten
 
@@ -112,15 +111,15 @@ class Environment(dict[torch.fx.Node, Any]):
 
     def __setitem__(self, node: torch.fx.Node, value: Any) -> None:
         super().__setitem__(node, value)
-        for part in parts(value):
+        for part in tree_leaves(value):
             if isinstance(part, ir.Value) and part.kind == ir.ValueKind.kView:
                 self._viewers.setdefault(part.buffer, []).append(node)
 
     def viewers(self, buffer: int) -> list[torch.fx.Node]:
-        """Returns the nodes whose values are views of the buffer, or complex numbers with such a part. The step of an optimizer asks
+        """Returns the nodes whose values are views of the buffer, or consist of such views. The step of an optimizer asks
         for thousands of buffers."""
         nodes = dict.fromkeys(self._viewers.get(buffer, ()))
-        return [node for node in nodes if any(views(part, buffer) for part in parts(self[node]))]
+        return [node for node in nodes if any(views(part, buffer) for part in tree_leaves(self[node]))]
 
     def is_read_from(self, store: torch.fx.Node, source: torch.fx.Node) -> bool:
         """Returns whether `store`, or a node behind it, reads `source`. What `store` stores does not count."""
@@ -138,10 +137,6 @@ def later_reads(node: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.N
         later = later or reader is node
         if later and reader.op in ("call_function", "output"):
             yield from ((reader, source) for source in reader.all_input_nodes)
-
-
-def parts(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Complex) else (value,)
 
 
 def views(value: Any, buffer: int) -> bool:
