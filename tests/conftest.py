@@ -307,6 +307,17 @@ def two_ocl_devices(selected_devices):
 
 
 @pytest.fixture
+def two_devices():
+    """For tests that use ocl:0 and ocl:1 by their names, and may leave another device current."""
+    import torch
+
+    if torch.ocl.device_count() < 2:
+        pytest.skip("needs two OpenCL devices: pip install torch-ocl-compile[cpu], and PoCL")
+    yield
+    torch.ocl.set_device(0)
+
+
+@pytest.fixture
 def golden(request):
     """`golden("name.txt", text)` compares the text with tests/golden/name.txt; with --update-golden it writes the file."""
     folder = Path(__file__).parent / "golden"

@@ -16,12 +16,7 @@ from tests.stress.program import Program
 TWO = ["ocl:0", "ocl:1"]
 
 
-@pytest.fixture(autouse=True)
-def two_devices():
-    if torch.ocl.device_count() < 2:
-        pytest.skip("needs two OpenCL devices: pip install torch-ocl-compile[cpu], and PoCL")
-    yield
-    torch.ocl.set_device(0)
+pytestmark = pytest.mark.usefixtures("two_devices")
 
 
 class Net(nn.Module):
