@@ -5,7 +5,7 @@ python benchmarks/decode.py --device ocl:0 --model 1b --formats int4,int8,fp8,bf
 One sequence grows by a token at a time, so each token reads all weights. The model is written in plain PyTorch, with random weights and a
 static cache of keys and values; one compiled graph computes a token. The share is that of the bytes of weights and cache, divided by the
 time of a token, in the bandwidth of the faster of two kernels that read or copy a large tensor. Formats take turns in each of --rounds;
-the median counts. `--side cuda` runs Inductor (or `--backend eager`) on a CUDA device in place of ocl.
+the median counts. `--device cuda --backend inductor` (or eager) measures PyTorch; its CUDA graphs: `--mode reduce-overhead`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import turns
 from torch import nn
 
 import torch_ocl_compile  # noqa: F401  registers the device
@@ -147,22 +148,19 @@ class Model(nn.Module):
         return sum(m.bytes for m in self.modules() if isinstance(m, Linear)) + sum(x.cache.nbytes for x in self.layers)
 
 
-def wait(device: str) -> None:
-    torch.accelerator.synchronize(torch.device(device))
-
-
 def bandwidth(device: str, mebibytes: int) -> float:
     """Returns bytes per second of the faster of a sum over a large tensor and a copy of it."""
     x = torch.ones(mebibytes << 18, device=device)
+    place = torch.device(device)
     y, best = torch.empty_like(x), 0.0
     for call, moved in ((x.sum, x.nbytes), (lambda: y.copy_(x), 2 * x.nbytes)):
         call()
         for _ in range(5):
-            wait(device)
+            turns.wait(place)
             start = time.perf_counter()
             for _ in range(4):
                 call()
-            wait(device)
+            turns.wait(place)
             best = max(best, 4 * moved / (time.perf_counter() - start))
     return best
 
@@ -171,13 +169,13 @@ class Side:
     """One format: the compiled model, and the state of its sequence."""
 
     def __init__(self, how: str, given: argparse.Namespace) -> None:
-        self.how, self.device = how, given.device
+        self.how, self.device = how, torch.device(given.device)
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}.get(how, given.dtype)
         torch.manual_seed(0)
         self.model = Model(MODELS[given.model], how, dtype, given.device)
         self.step: Any = self.model
         if given.backend != "eager":
-            self.step = torch.compile(self.model, backend=given.backend, dynamic=False)
+            self.step = torch.compile(self.model, backend=given.backend, mode=given.mode, dynamic=False)
         self.state = (
             torch.ones(1, dtype=torch.int64, device=given.device),
             torch.zeros(1, dtype=torch.int64, device=given.device),
@@ -186,11 +184,11 @@ class Side:
 
     @torch.no_grad()
     def turn(self, tokens: int) -> float:
-        wait(self.device)
+        turns.wait(self.device)
         start = time.perf_counter()
         for _ in range(tokens):
             self.state = self.step(*self.state)
-        wait(self.device)
+        turns.wait(self.device)
         return (time.perf_counter() - start) / tokens
 
 
@@ -198,6 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="ocl:0")
     parser.add_argument("--backend", default="ocl", help="ocl, inductor or eager")
+    parser.add_argument("--mode", help="of torch.compile")
     parser.add_argument("--model", choices=MODELS, default="small")
     parser.add_argument("--formats", type=lambda text: text.split(","), default=["int4", "int8", "fp8", "bf16", "fp32"])
     names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
