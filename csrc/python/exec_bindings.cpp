@@ -57,6 +57,30 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   return plan_options;
 }
 
+std::vector<aten::EagerCall> eager_calls(const std::vector<py::object>& calls) {
+  std::vector<aten::EagerCall> made;
+  for (const py::object& call : calls) {
+    if (py::isinstance<aten::UserLaunch>(call)) {
+      const auto launch = call.cast<std::shared_ptr<aten::UserLaunch>>();
+      made.push_back([launch](const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& places) {
+        aten::run(*launch, operands, places);
+        return std::vector<at::Tensor>();
+      });
+      continue;
+    }
+    // Several threads may run the plan at once and share `held`. Python's function may be deleted only while the GIL is held.
+    auto held = std::shared_ptr<py::function>(new py::function(call.cast<py::function>()), [](py::function* f) {
+      const py::gil_scoped_acquire gil;
+      delete f;
+    });
+    made.push_back([held](const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>&) {
+      const py::gil_scoped_acquire gil;
+      return (*held)(operands).cast<std::vector<at::Tensor>>();
+    });
+  }
+  return made;
+}
+
 namespace {
 
 py::dict build_counters() {
@@ -85,25 +109,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
   auto result = std::make_shared<PyPlan>();
   const exec::PlanOptions plan_options = result->options = plan_options_from(options);
   runtime::Device& device = aten::device_at(device_index);
-  for (const py::object& call : calls) {
-    if (py::isinstance<aten::UserLaunch>(call)) {
-      const auto launch = call.cast<std::shared_ptr<aten::UserLaunch>>();
-      result->calls.push_back([launch](const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& places) {
-        aten::run(*launch, operands, places);
-        return std::vector<at::Tensor>();
-      });
-      continue;
-    }
-    // Several threads may run the plan at once and share `held`. Python's function may be deleted only while the GIL is held.
-    auto held = std::shared_ptr<py::function>(new py::function(call.cast<py::function>()), [](py::function* f) {
-      const py::gil_scoped_acquire gil;
-      delete f;
-    });
-    result->calls.push_back([held](const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>&) {
-      const py::gil_scoped_acquire gil;
-      return (*held)(operands).cast<std::vector<at::Tensor>>();
-    });
-  }
+  result->calls = eager_calls(calls);
   const py::gil_scoped_release release;
   const runtime::BinaryStore store = exec::binary_store(settings().cache);
   result->executor = std::make_unique<exec::Executor>(

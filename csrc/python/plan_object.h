@@ -23,4 +23,7 @@ struct PyPlan {
   std::vector<aten::EagerCall> calls;
 };
 
+/// Returns calls of a plan: launches of users' kernels and Python functions.
+std::vector<aten::EagerCall> eager_calls(const std::vector<pybind11::object>& calls);
+
 }  // namespace ocl::python

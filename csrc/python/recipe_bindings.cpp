@@ -171,6 +171,9 @@ void bind_recipe(py::module_& m) {
                       [](const py::bytes& entry) { return aten::recipe_from(entry); }))
       .def("call", &call_plan, py::arg("plan"), py::arg("arguments"))
       .def("call", &call_interpreter, py::arg("plan"), py::arg("arguments"))
+      .def(
+          "set_calls", [](Recipe& self, const std::vector<py::object>& calls) { self.calls = eager_calls(calls); },
+          py::arg("calls"))
       .def("size_values", &sizes, py::arg("arguments"))
       .def_readwrite("reason", &Recipe::reason)
       .def_readwrite("sources", &Recipe::sources)

@@ -195,7 +195,7 @@ class CacheMiss {
   bool plan_and_store(KeyLevel level, Recipe& recipe) {
     const int number = number_in_store(level);
     const bool elsewhere = recipe.kind == Recipe::Kind::kPlan && recipe.device != device_;
-    const bool can_store = recipe.lasting && !elsewhere && number < kMostConditional;
+    const bool can_store = recipe.lasting && recipe.calls.empty() && !elsewhere && number < kMostConditional;
     const std::string key = can_store ? key_in_store(level, number) : "";
     const std::string entry = key.empty() ? "" : entry_of(recipe);
     plan(recipe);
@@ -290,7 +290,7 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
 /// Replaces the arguments on the stack by the results.
 void call(const Recipe& recipe, const c10::OperatorHandle& op, const EagerArguments& arguments, torch::jit::Stack& stack) {
   const PlanInputs inputs = inputs_of(recipe, arguments.leaves, recipe.executor->plan->device->index());
-  const std::vector<at::Tensor> outputs = run_plan(*recipe.executor, {}, inputs.symbols, inputs.tensors);
+  const std::vector<at::Tensor> outputs = run_plan(*recipe.executor, recipe.calls, inputs.symbols, inputs.tensors);
   torch::jit::drop(stack, op.schema().arguments().size());
   auto next = recipe.results.begin();
   for (const auto& [is_list, count] : recipe.returned) {

@@ -76,6 +76,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 /// are ops on lists of tensors, norms, and gradients that the decomposition would round after each step. ldexp is among them
 /// because torch 2.11, for integer exponents, looks for kernels only among its own, and conj_physical_ because every version
 /// does.
+/// linalg_pinv is among them because it needs no singular vectors, for which torch would ask.
 /// cat is among them because torch would call cat.out with a new tensor, and a plan for all sizes cannot know that this
 /// tensor has the size of the result.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -90,11 +91,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
                                                        "aten::conj_physical_",
                                                        "aten::cat"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
-    const bool whole =
-        op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();
+    const std::string name = c10::toString(op);
+    const bool whole = op.name.rfind("aten::_foreach_", 0) == 0 || name == "aten::linalg_pinv.atol_rtol_tensor" ||
+                       std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();
     const bool is_out = op.overload_name == "out" || op.overload_name.find("_out") != std::string::npos;
     if (!whole || (is_out && op.name != "aten::ldexp")) continue;
-    m.impl(c10::toString(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_eager_op>());
+    m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_eager_op>());
   }
 }
 

@@ -15,6 +15,7 @@
 #include "csrc/ir/graph.h"
 #include "csrc/ir/index_expr.h"
 #include "csrc/torch/eager_key.h"
+#include "csrc/torch/plan_runner.h"
 
 namespace ocl::aten {
 
@@ -95,6 +96,7 @@ struct Recipe {
   std::vector<Symbol> symbols;  // s0, s1, ... of the graph.
   std::vector<Result> results;
   std::vector<at::Tensor> constants;  // On the plan's device. No part of an entry.
+  std::vector<EagerCall> calls;       // What runs in the middle of an eager op's plan. The cache keeps no recipe with calls.
   // The values that an op returns, in order: (whether it is a list, how many of the results it has). A graph returns `results`.
   std::vector<std::pair<bool, int>> returned;
   int generator = -1;                                                                // The leaf of an op's generator.

@@ -1,6 +1,6 @@
 # torch_ocl_compile/_C/__init__.pyi: types of the extension _C. Its submodules are in ir.pyi and exec.pyi.
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -142,6 +142,7 @@ class Recipe:  # csrc/torch/recipe.h has the meaning of each field.
     def __init__(self, kind: Recipe.Kind) -> None: ...
     # `plan`: exec.Plan, or an object with the same method `run` on the CPU. Empties `arguments`.
     def call(self, plan: Any, arguments: list[Any]) -> list[Any]: ...
+    def set_calls(self, calls: Sequence[Any]) -> None: ...  # What an eager op's plan calls, as in exec.compile.
     def size_values(self, arguments: list[Any]) -> list[int]: ...  # s0, s1, ...
     reason: str
     sources: list[Recipe.Source]

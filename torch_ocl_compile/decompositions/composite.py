@@ -324,6 +324,18 @@ def complex_scatter(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: 
     return x * F.pad(factor, missing, value=1.0)
 
 
+def complex_logcumsumexp(x: Tensor, dim: int) -> Any:
+    """Real numbers have a scan of their own (lowering/scan.py)."""
+    if not x.is_complex():
+        return NotImplemented
+    if x.dim() == 0 or x.numel() == 0:
+        return x.clone()
+    dim = canonicalize_dim(x.dim(), dim)
+    rows = [math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])]
+    parts = torch.ops.ocl.running_log_sum(*(part.contiguous().view(rows) for part in (x.real, x.imag)))
+    return torch.complex(*parts).view(x.shape)
+
+
 COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.glu.default: glu,
     aten.addbmm.default: addbmm,
@@ -341,6 +353,7 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.index_fill.int_Scalar: index_fill,
     aten.index_fill.int_Tensor: index_fill,
     aten.nonzero_static.default: nonzero_static,
+    aten.logcumsumexp.default: complex_logcumsumexp,
     aten.scatter.reduce: complex_scatter,
     aten.scatter.value_reduce: complex_scatter,
 }

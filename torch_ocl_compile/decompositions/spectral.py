@@ -4,8 +4,8 @@ columns meet.
 
 Sweeps converge quadratically, so a fixed number of them is enough. At the end the accumulated rotations are made
 orthogonal again and applied to the original matrix, so that the error is that of one matrix product and not of
-hundreds of roundings. Matrices with more than LARGEST rows and columns are not decomposed. The signs of the vectors
-may differ from LAPACK's.
+hundreds of roundings. Matrices of more than LARGEST columns are rotated by one kernel (user_kernel/jacobi.py). The signs
+of the vectors may differ from LAPACK's.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from torch_ocl_compile.decompositions import linalg
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-LARGEST = 16
+LARGEST = 16  # The largest matrix whose rotations are written out.
+LARGEST_SWEPT = 128  # The largest matrix that ocl.jacobi_sweeps takes.
 
 
-def fits(matrix: Tensor) -> bool:
-    return linalg.fits(matrix) and min(matrix.shape[-2:]) <= LARGEST
+def fits(matrix: Tensor, largest: int = linalg.LARGEST) -> bool:
+    """True for static sizes up to `largest`. Vectors of the null space need a QR decomposition, which has its own limit."""
+    return matrix.dtype in linalg.DTYPES and all(isinstance(s, int) and s <= largest for s in matrix.shape[-2:])
 
 
 def rounds(n: int, dtype: torch.dtype) -> int:
@@ -94,6 +96,20 @@ def jacobi(a: Tensor, symmetric: bool) -> Tensor:
     return v[..., :n].clone()
 
 
+def _orthogonalising(a: Tensor) -> Tensor:
+    """Returns a unitary V [.., n, n] for which the columns of A V are orthogonal."""
+    if a.shape[-1] <= LARGEST:
+        made: Tensor = torch.ops.ocl.jacobi(a, False)
+        return made
+    n, is_complex = a.shape[-1], a.is_complex()
+    columns = a.mT.contiguous()
+    parts = (torch.view_as_real(columns) if is_complex else columns[..., None]).reshape(
+        -1, n, a.shape[-2], 1 + is_complex
+    )
+    v = torch.ops.ocl.jacobi_sweeps(parts)[1].reshape(*a.shape[:-2], n, n, 1 + is_complex)
+    return (torch.view_as_complex(v) if is_complex else v[..., 0]).mT
+
+
 def _orthogonal(v: Tensor) -> Tensor:
     """Takes one step of Newton's iteration towards the nearest orthogonal (unitary) matrix."""
     return 1.5 * v - 0.5 * v @ (linalg._adjoint(v) @ v)
@@ -115,7 +131,7 @@ def _reordered(columns: Tensor, order: Tensor) -> Tensor:
 
 
 def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
-    if not fits(a):
+    if not fits(a, linalg.LARGEST if compute_uv else LARGEST_SWEPT):
         return NotImplemented
     m, n = a.shape[-2:]
     if m < n:
@@ -127,7 +143,7 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
         empty = a.new_zeros((*a.shape[:-2], 0), dtype=a.dtype.to_real())
         return _unit(m, a)[..., :columns].clone(), empty, _unit(0, a).clone()
     a, scale = _scaled(a)
-    v = _orthogonal(torch.ops.ocl.jacobi(a, False))
+    v = _orthogonal(_orthogonalising(a))
     w = a @ v
     s = _square(w).sum(-2).sqrt()
     s, order = torch.sort(s, -1, descending=True)
@@ -146,16 +162,33 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
     return u, s * scale, linalg._adjoint(v).clone()
 
 
+def _hermitian(a: Tensor, UPLO: str) -> Tensor:
+    half = linalg._tril(a, -1) if UPLO.upper() == "L" else linalg._adjoint(linalg._triu(a, 1))
+    return half + linalg._adjoint(half) + linalg._eye(a.shape[-1], a) * _real(a)
+
+
+def _bound(a: Tensor) -> Tensor:
+    """Returns a number [.., 1, 1] that no eigenvalue exceeds in size, by at most the 8th root of n too large: the root of a norm of A^4."""
+
+    def norm(x: Tensor) -> Tensor:
+        return x.abs().sum(-1, keepdim=True).amax(-2, keepdim=True)
+
+    most = norm(a)
+    square = a / torch.where(most == 0, 1.0, most)
+    square = square @ square
+    return most * norm(square @ square).sqrt().sqrt()
+
+
 def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
-    if not fits(a):
+    if not fits(a, LARGEST_SWEPT):
         return NotImplemented
     n = a.shape[-1]
     if n == 0:
         return a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.clone()
-    half = linalg._tril(a, -1) if UPLO.upper() == "L" else linalg._adjoint(linalg._triu(a, 1))
-    a = half + linalg._adjoint(half) + linalg._eye(n, a) * _real(a)
-    a, scale = _scaled(a)
-    v = _orthogonal(torch.ops.ocl.jacobi(a, True))
+    a, scale = _scaled(_hermitian(a, UPLO))
+    # All eigenvalues of the sum are positive, so those of equal size are equal.
+    v = torch.ops.ocl.jacobi(a, True) if n <= LARGEST else _orthogonalising(a + _bound(a) * linalg._eye(n, a))
+    v = _orthogonal(v)
     values, order = torch.sort(_real((v.conj() * (a @ v)).sum(-2)), -1)
     if not compute_v:
         return values * scale, torch.zeros((0,), dtype=a.dtype, device=a.device)
@@ -163,20 +196,23 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
 
 
 def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
-    if not fits(a):
+    """Returns V S^-1 (A V S^-1)^H, where the columns of A V are orthogonal and have the lengths S. It needs no basis of the null space."""
+    if not fits(a, LARGEST_SWEPT):
         return NotImplemented
     if a.numel() == 0:
         return a.new_zeros(a.mT.shape)
     if hermitian:
-        values, right = eigh(a)
-        left = right
-    else:
-        left, values, right = svd(a)
-        right = linalg._adjoint(right)
-    size = values.abs()
-    limit = _tolerance(a, atol, rtol, size.amax(-1, keepdim=True))
-    inverse = torch.where(size > limit, 1 / torch.where(size > limit, values, 1.0), 0.0)
-    return (right * inverse[..., None, :]) @ linalg._adjoint(left)
+        a = _hermitian(a, "L")
+    elif a.shape[-2] < a.shape[-1]:
+        return linalg._adjoint(pinv(linalg._adjoint(a), atol=atol, rtol=rtol)).contiguous()
+    a, scale = _scaled(a)
+    v = _orthogonal(_orthogonalising(a))
+    w = a @ v
+    size = _square(w).sum(-2).sqrt()
+    # A tolerance is relative to the largest singular value, or a number beside those of the unscaled matrix.
+    limit = _tolerance(a, atol if atol is None else atol / scale[..., 0], rtol, size.amax(-1, keepdim=True))
+    inverse = torch.where(size > limit, 1 / torch.where(size > limit, size, 1.0), 0.0)[..., None, :]
+    return (v * inverse) @ linalg._adjoint(w * inverse) / scale[..., None]
 
 
 def _tolerance(a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:

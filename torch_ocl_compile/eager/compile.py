@@ -26,6 +26,7 @@ from torch_ocl_compile.lowering.checks import BadArguments
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.random import functionalise
 from torch_ocl_compile.lowering.registry import LOWERINGS
+from torch_ocl_compile.lowering.user_kernel import UserCall, bound_calls
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +89,12 @@ def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: L
         raise UnsupportedError("none of its tensors is on an ocl device")
     if lowered.after or lowered.computed or lowered.constants:
         raise UnsupportedError("a part of it is computed on the host")
+    if not all(isinstance(call, UserCall) for call in lowered.calls):
+        raise UnsupportedError("a part of it is called from Python")
     debug.dump(label, "graph.txt", lowered.graph.str)
     recipe = lowered.recipe
     recipe.device, recipe.label, recipe.conditions = device_index(lowered), label, conditions
+    recipe.set_calls(bound_calls(lowered.calls, recipe.device))
     recipe.generator = traced.generator()
     recipe.results, recipe.returned = traced.returns(recipe.results)
     return recipe

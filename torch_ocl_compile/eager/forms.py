@@ -51,6 +51,11 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False, unsaf
     return aten.index_put_(x, indices, values, accumulate)
 
 
+@form("aten._logcumsumexp.default", "aten._logcumsumexp.out")
+def logcumsumexp(x: Any, dim: int, **out: Any) -> Any:
+    return aten.logcumsumexp(x, dim, **out)
+
+
 def _in_type_of_out(op: Any) -> Callable[..., Any]:
     """Returns a form of a reduction that computes in the type of `out`. The functional form would compute in the type
     of `x`.

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import lower_call
-from torch_ocl_compile.user_kernel import ctc, registry  # noqa: F401  (ctc registers an op)
+from torch_ocl_compile.user_kernel import ctc, jacobi, log_sum, registry  # noqa: F401  (they register ops)
 from torch_ocl_compile.user_kernel.kernel import Kernel
 
 
@@ -36,6 +36,18 @@ class UserCall:
         )
 
 
+@dataclass(frozen=True)
+class OnContiguous:
+    """Calls an op made of a user's kernel on copies of operands that a plan keeps in another order than the kernel takes."""
+
+    op: str
+
+    def __call__(self, *args: Any) -> Any:
+        kernel: Any = registry.KERNELS[self.op]
+        given = zip(kernel.inputs, args, strict=True)
+        return kernel.functional(*(a.contiguous() if p.space and p.name not in kernel.strided else a for p, a in given))
+
+
 def lowering_of(target: Any) -> Callable[..., Any] | None:
     """Returns the lowering of an op made of a user's kernel. None for other ops."""
     kernel = registry.find(target)
@@ -50,7 +62,7 @@ def lower_user_kernel(c: Context, kernel: Kernel, args: Sequence[Any]) -> Any:
     fakes = [a for a in node_args if isinstance(a, torch.Tensor)]
     results = [t for t in tree_leaves(c.val) if isinstance(t, torch.Tensor)]
     if any(_is_symbolic(a) for a in [*node_args, *results]):
-        return lower_call(c, kernel.functional, args, {})
+        return lower_call(c, OnContiguous(kernel.name), args, {})
     outputs = len(kernel.outputs)
     tensor_names = [p.name for p in kernel.inputs if p.space]
     changed = [len(fakes) + outputs + i for i in range(len(kernel.changed))]
