@@ -173,10 +173,7 @@ void keep(const runtime::BinaryStore& store, const std::vector<Job>& jobs) {
   }
 }
 
-bool is_checked(const CheckedKernel& kernel) {
-  const KernelRow& row = kernel_row(kernel.id);
-  return row.on_tensor_cores() && row.operation != KernelOperation::k_pack && tolerance_of(kernel) > 0;
-}
+bool is_checked(const CheckedKernel& kernel) { return tolerance_of(kernel) > 0; }
 
 /// Calls `visit` for each hand-written kernel that a group launches.
 void for_each_launch(const schedule::Group& group, const std::function<void(const schedule::TemplateLaunch&)>& visit) {
@@ -193,7 +190,7 @@ std::vector<Job> jobs_of(const runtime::Device& device, const schedule::Schedule
   std::set<Which> sampled;  // A launch of these is like no case.
   const auto visit = [&](const schedule::TemplateLaunch& launch) {
     const KernelRow& launched = kernel_row(launch.kernel);
-    if (!launched.on_tensor_cores() || launched.operation == KernelOperation::k_pack) return;
+    if (!launched.is_checked()) return;
     const KernelType type = schedule::type_of(launch);
     bool any = false;
     for (const KernelRow& row : kernel_rows()) {  // The row itself, and forms of it that other macros select.

@@ -65,11 +65,12 @@ void pass(Archive& archive, Plan& plan) {
 std::string key_of(const std::string& graph_key, const runtime::Device& device, const PlanOptions& options) {
   const Caps& caps = device.caps();
   std::string all = "plan " + build_id() + ' ' + graph_key;
-  // What the name and the driver of a device do not determine: a container may have fewer cores, or less memory.
+  // What the name and the driver of a device do not determine: a container may have fewer cores, or less memory, and
+  // processors of one name differ in their instructions.
   for (const int64_t number :
-       {int64_t{caps.units}, static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(caps.global_bytes))),
-        int64_t{options.most_kept_bytes > 0}, int64_t{options.vector_floats}, int64_t{options.units},
-        int64_t{options.schedule.fuse}, int64_t{options.tuned}})
+       {int64_t{caps.units}, int64_t{caps.kernels.has(KernelId::k_gemm_pairs_item)},
+        static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(caps.global_bytes))), int64_t{options.most_kept_bytes > 0},
+        int64_t{options.vector_floats}, int64_t{options.units}, int64_t{options.schedule.fuse}, int64_t{options.tuned}})
     all += ' ' + std::to_string(number);
   all += ' ' + options.kernel_family + '\0' + options.disable;
   if (options.tuned) {

@@ -79,6 +79,10 @@ bool KernelRow::is_required() const {
          (operation == KernelOperation::k_attention && !on_tensor_cores());
 }
 
+bool KernelRow::is_checked() const {
+  return std::any_of(types.begin(), types.end(), [](const Checked& checked) { return checked.tolerance > 0; });
+}
+
 const std::vector<KernelRow>& kernel_rows() {
 #define TENSOR(tf32, fp32, bf16, fp16)                                                                           \
   {                                                                                                              \
@@ -100,6 +104,12 @@ const std::vector<KernelRow>& kernel_rows() {
   {                                                                        \
     {KernelType::kFp32, 0}, {KernelType::kBf16, 0}, {KernelType::kFp16, 0} \
   }
+#define BF16(tolerance)            \
+  {                                \
+    {                              \
+      KernelType::kBf16, tolerance \
+    }                              \
+  }
 #define FP32 \
   { {KernelType::kFp32, 0} }
 #define FILES(...) {__VA_ARGS__}
@@ -119,6 +129,7 @@ const std::vector<KernelRow>& kernel_rows() {
 #undef OCL_KERNEL
 #undef FILES
 #undef FP32
+#undef BF16
 #undef FLOATS
 #undef HALVES
 #undef TENSOR_FP32
@@ -197,8 +208,8 @@ bool KernelSet::has(KernelLevel level) const {
 const KernelSet& portable_kernels() {
   static const KernelSet set = [] {
     KernelSet portable;
-    portable.add(KernelLevel::k_item);
-    portable.add(KernelLevel::k_group);
+    for (const KernelRow& row : kernel_rows())
+      if (!row.on_tensor_cores() && !row.is_checked()) portable.add(row.name);
     return portable;
   }();
   return set;

@@ -7,6 +7,7 @@
 #include "csrc/runtime/matrix_probes.h"
 #include "csrc/runtime/tensor_core_probes.h"
 #include "csrc/support/os.h"
+#include "csrc/support/processor.h"
 
 namespace ocl::runtime {
 namespace {
@@ -97,6 +98,8 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     caps.prefetch = width > 1;
     caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
     caps.keeps_negations = false;
+    // The check of the kernel finds out whether the compiler reaches the instruction.
+    if (width >= 16 && multiplies_bf16_pairs()) caps.kernels.add("gemm_pairs_item");
     return caps;
   }
   caps.vector_floats = 4;

@@ -12,11 +12,11 @@ from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 
 
-def product(m: int, n: int, k: int, **caps: Any) -> list[str]:
+def product(m: int, n: int, k: int, dtype: torch.dtype = torch.float32, **caps: Any) -> list[str]:
     """Returns the texts of the kernels of an m x k by k x n product."""
     graphs: list[ir.Graph] = []
     with torch.no_grad():
-        compiled(torch.mm, graphs, dynamic=False)(torch.randn(m, k), torch.randn(k, n))
+        compiled(torch.mm, graphs, dynamic=False)(torch.randn(m, k, dtype=dtype), torch.randn(k, n, dtype=dtype))
     rendered = _C.exec.render(graphs[0], CAPS["cpu16"] | caps, True)
     return [kernel["text"] for kernel in rendered["kernels"]]
 
@@ -50,3 +50,22 @@ def test_prefetch_is_a_capability():
     for sizes in ((1024, 256, 256), (256, 1024, 1024)):
         text = product(*sizes, prefetch=False)[-1]
         assert "#define PREFETCHES 1" not in text and "#define PREFETCH_A 1" not in text
+
+
+PAIRS = {"kernels": "gemm_pairs_item"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "caps", "pairs"),
+    [
+        (17, torch.bfloat16, PAIRS, True),
+        (16, torch.bfloat16, PAIRS, False),
+        (17, torch.bfloat16, {}, False),
+        (17, torch.float16, PAIRS, False),
+        (17, torch.float32, PAIRS, False),
+    ],
+)
+def test_pairs_of_bf16(rows, dtype, caps, pairs):
+    """Products of pairs are for bf16, on processors that have the instruction."""
+    [text] = product(rows, 64, 64, dtype, **caps)
+    assert ("#define B_LAYOUT" in text) == pairs

@@ -62,8 +62,8 @@ def test_rows(name: str) -> None:
     row = ROWS[name]
     assert name.endswith("_" + row["level"]) and row["base"] in ROWS
     assert ROWS[row["base"]]["level"] == row["level"]
-    on_tensor_cores = row["level"] in ("subgroup_matrix", "warp", "warpgroup")
-    assert all((tolerance > 0) == on_tensor_cores for tolerance in row["types"].values())
+    checked = row["level"] in ("subgroup_matrix", "warp", "warpgroup") or name == "gemm_pairs_item"
+    assert all((tolerance > 0) == checked for tolerance in row["types"].values())
 
 
 # ---- the reference of the checks ----
@@ -158,7 +158,7 @@ def attention_gradient(case: Case) -> torch.Tensor:
 
 CHECKED = [
     (gemm, "gemm_warp", "fp32", 3), (gemm, "gemm_warpgroup", "bf16", 0), (gemm, "gemm_wide_warpgroup", "fp16", 1),
-    (gemm, "gemm_subgroup_matrix", "fp16", 1),
+    (gemm, "gemm_subgroup_matrix", "fp16", 1), (gemm, "gemm_pairs_item", "bf16", 1),
     (conv, "conv_subgroup_matrix", "bf16", 0), (conv, "conv_subgroup_matrix", "fp16", 1),
     (conv_weight, "conv_weight_subgroup_matrix", "fp16", 1),
     (conv, "conv_warp", "fp32", 0), (conv, "conv_warp", "bf16", 1), (conv, "conv_warpgroup", "tf32", 0),
@@ -183,9 +183,9 @@ def test_the_reference_is_what_torch_computes(function: Any, kernel: str, kind: 
     torch.testing.assert_close(got[: len(want)], want, rtol=1e-9, atol=1e-9)
 
 
-def test_every_kernel_on_tensor_cores_has_cases() -> None:
+def test_every_checked_kernel_has_cases() -> None:
     for row in ROWS.values():
-        if row["level"] in ("subgroup_matrix", "warp", "warpgroup"):
-            for kind in row["types"]:
+        for kind, tolerance in row["types"].items():
+            if tolerance > 0:
                 [case] = _C.exec.check_cases(row["name"], kind, only=0)
                 assert max(case["sizes"]) > 0, row["name"]

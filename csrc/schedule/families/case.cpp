@@ -55,7 +55,7 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
 
 Offer CheckSubject::offer(ir::Graph graph, const std::string& choice) const {
   Caps caps;
-  caps.is_cpu = false;
+  caps.is_cpu = row.level == KernelLevel::k_item;
   caps.units = 3;
   caps.matrix = matrix;
   caps.kernels = {};

@@ -1,4 +1,4 @@
-// csrc/schedule/families/gemm/cases.cpp: check cases of matrix products on tensor cores.
+// csrc/schedule/families/gemm/cases.cpp: check cases of matrix products on tensor cores and of pairs on CPUs.
 #include <algorithm>
 
 #include "csrc/ir/builder.h"
@@ -15,20 +15,17 @@ ir::Shape strides(int rows, int columns, bool by_rows) {
   return {pitch * (by_rows ? rows : columns), by_rows ? pitch : 1, by_rows ? 1 : pitch};
 }
 
-/// Makes a product. boxes: whether tensor maps describe the operands; a_depth, b_depth: whether the inner dimension is
-/// contiguous in A, in B.
-CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, bool boxes, bool a_depth, bool b_depth,
+/// Makes a product of M x N. choice: of the kernel's parameters; a_depth, b_depth: whether the inner dimension is contiguous in
+/// A, in B.
+CheckCase product_case(const CheckSubject& subject, const std::string& choice, int M, int N, bool a_depth, bool b_depth,
                        int offset) {
-  // With an offset, rows of the output do not begin at multiples of 16 bytes either.
-  const int M = std::max(128, tile.rows) + 4, N = std::max(128, tile.columns) + (offset == 0 ? 16 : 10);
   const ir::Shape a_strides = strides(M, K, a_depth), b_strides = strides(K, N, !b_depth);
   ir::Builder builder;
   const ir::DType type = storage_of(subject.type);
   const ir::Value a = builder.input(type, {kBatch, M, K}, a_strides, false, false),
                   b = builder.input(type, {kBatch, K, N}, b_strides, false, false);
   builder.output(builder.contract(a, b, ir::DType::kF32), ir::contiguous_strides({kBatch, M, N}));
-  CheckCase check = case_of(
-      subject.offer(builder.finish(), "tile=" + tile.name() + " splits=1 copies=" + (boxes ? "boxes" : "chunks")), offset);
+  CheckCase check = case_of(subject.offer(builder.finish(), choice), offset);
   check.fill = [=](CheckCase& c) {
     const auto at = [offset](const ir::Shape& steps, int i, int row, int column) {
       return static_cast<size_t>(offset + i * steps[0].constant() + row * steps[1].constant() + column * steps[2].constant());
@@ -45,9 +42,21 @@ CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, 
   return check;
 }
 
+/// boxes: whether tensor maps describe the operands.
+CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, bool boxes, bool a_depth, bool b_depth,
+                       int offset) {
+  // With an offset, rows of the output do not begin at multiples of 16 bytes either.
+  return product_case(subject, "tile=" + tile.name() + " splits=1 copies=" + (boxes ? "boxes" : "chunks"),
+                      std::max(128, tile.rows) + 4, std::max(128, tile.columns) + (offset == 0 ? 16 : 10), a_depth, b_depth,
+                      offset);
+}
+
 }  // namespace
 
 std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
+  if (subject.row.level == KernelLevel::k_item)
+    return {product_case(subject, "tile=6x4 run=8", 53, 130, true, true, 0),
+            product_case(subject, "tile=6x4 run=8", 53, 130, false, false, 1)};
   const KernelOperation form = subject.row.operation;
   const bool packed = form == KernelOperation::k_gemm_packed, boxes = form == KernelOperation::k_gemm_boxes,
              wide = form == KernelOperation::k_gemm_wide || boxes;

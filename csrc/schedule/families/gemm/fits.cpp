@@ -46,6 +46,19 @@ Refused why_not_gemm_item(const Draft& draft) {
   return first_refusal(rows, draft);
 }
 
+Refused why_not_gemm_pairs_item(const Draft& draft) {
+  static const Fit rows[] = {
+      kLoadable,
+      {[](const Draft& d) { return d.buffer(d.node().operands[0].buffer).dtype == ir::DType::kBF16; },
+       [](const Draft& d) {
+         return std::string("the operands are ") + ir::name(d.buffer(d.node().operands[0].buffer).dtype) + ", not bf16";
+       }},
+      // With few rows, reading B takes as long as the products.
+      {[](const Draft& d) { return !d.node().sizes[1].is_const() || d.node().sizes[1].constant() > 16; },
+       [](const Draft& d) { return "M = " + std::to_string(sizes(d).rows) + " is below 17: reading B takes the time"; }}};
+  return first_refusal(rows, draft);
+}
+
 Refused why_not_gemm_group(const Draft& draft) { return why_not_gemm_item(draft); }
 
 Refused why_not_gemm_tensor_core(const Draft& draft) {

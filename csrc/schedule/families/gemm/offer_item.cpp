@@ -1,5 +1,5 @@
 // csrc/schedule/families/gemm/offer_item.cpp: offers kernels/gemm/item.cl, matrix products on CPUs. For few rows and a
-// weight [N][K], it offers gemm/dot_item.cl.
+// weight [N][K], it offers gemm/dot_item.cl, and for bf16 gemm/pairs_item.cl.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -13,6 +13,7 @@ using ir::IndexExpr;
 
 // With up to this many row tiles, a work-item packs B for itself. With more, a launch packs B first.
 constexpr int kMostTiles = 48;
+constexpr int kMostPackedTiles = 32;  // The same for a work-item that also packs A.
 // A matrix B with up to this many floats stays in the L2 cache, so every work-item reads it in place.
 constexpr int64_t kL2Floats = 1 << 18;
 constexpr int64_t kPageFloats = 1024;  // Floats in a page of 4 KB.
@@ -25,13 +26,14 @@ struct Product {
   Matrices a, b;
 };
 
-Product product_of(Draft& draft) {
+/// pairs: for the kernel of pairs, which needs rows or columns of A that are contiguous.
+Product product_of(Draft& draft, bool pairs = false) {
   const ir::Node& node = draft.node();
   Product p{node.sizes[0], node.sizes[1], node.sizes[2], node.reduce_sizes[0], inner_batch(draft), 0, 0, 0, {}, {}};
   p.rows = typical(p.M, 512), p.columns = typical(p.N, 512), p.batches = typical(p.batch, 8);
   std::optional<Matrices> a = matrices_in_place(draft, node.operands[0], p.inner),
                           b = matrices_in_place(draft, node.operands[1], p.inner);
-  const bool slow = a && !a->col.is_const(1) && !a->row.is_const(1) && p.columns >= 32;
+  const bool slow = a && !a->col.is_const(1) && !a->row.is_const(1) && (pairs || p.columns >= 32);
   p.a = a && !slow ? *a : dense_matrices(draft, node.operands[0], p.inner);
   p.b = b ? *b : dense_matrices(draft, node.operands[1], p.inner);
   return p;
@@ -118,7 +120,45 @@ Layout lay_out_b(Draft& draft, Product& p, const ItemTile& tile, int sums_along_
   return layout;
 }
 
+/// The layout of A: rows in place, columns in place, or any strides.
+int layout_of_a(const Matrices& a) { return a.col.is_const(1) ? 0 : a.row.is_const(1) ? 1 : 2; }
+
+void set_tile(TemplateLaunch& launch, const ItemTile& tile, int tiles_per_item) {
+  launch.stores.vectors = Stores::Vectors::kSteps;
+  launch.stores.plain = true;
+  define(launch, "MR", tile.rows);
+  define(launch, "NV", tile.vectors);
+  define(launch, "MT", tiles_per_item);
+}
+
+void pass_product(TemplateLaunch& launch, const Product& p) {
+  launch.buffers({{"a", p.a.input}, {"b", p.b.input}});
+  launch.args({{"M", p.M}, {"N", p.N}, {"K", p.K}, {"inner", p.inner}});
+  pass_matrix(launch, "a", p.a);
+  pass_matrix(launch, "b", p.b);
+}
+
 }  // namespace
+
+void offer_gemm_pairs_item(Draft& draft) {
+  const int vw = draft.caps.vector_floats;
+  const Product p = product_of(draft, true);
+  TemplateLaunch& launch = draft.launch();
+  launch.kind = "gemm";
+  define_types(draft, launch, vw);
+  store_along(launch, 2, vw, 3);
+  const ItemTile tile = choose_item_tile(draft, p.rows, p.columns);
+  const int64_t width = static_cast<int64_t>(tile.vectors) * vw, panels = (p.columns + width - 1) / width * p.batches;
+  const int a_layout = layout_of_a(p.a);
+  const int tiles_per_item =
+      choose_tiles_per_item(draft, (p.rows + tile.rows - 1) / tile.rows, panels, a_layout == 0 ? kMostTiles : kMostPackedTiles);
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " in pairs";
+  set_tile(launch, tile, tiles_per_item);
+  define(launch, "A_LAYOUT", a_layout);
+  define(launch, "B_LAYOUT", p.b.col.is_const(1) ? 0 : p.b.row.is_const(1) ? 1 : 2);
+  pass_product(launch, p);
+  launch.groups = {ir::ceildiv(p.M, tile.rows * tiles_per_item), ir::ceildiv(p.N, width), p.batch};
+}
 
 void offer_gemm_item(Draft& draft) {
   const Caps& caps = draft.caps;
@@ -136,15 +176,11 @@ void offer_gemm_item(Draft& draft) {
 
   const auto [tile, sums_along_k] = tile_for(draft, p);
   const int width = tile.vectors * vw;
-  const int a_layout = p.a.col.is_const(1) ? 0 : p.a.row.is_const(1) ? 1 : 2;
+  const int a_layout = layout_of_a(p.a);
   const Layout layout = lay_out_b(draft, p, tile, sums_along_k, width);
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (layout.b_in_place == 0 ? " packed" : " in place");
   launch.stores.width = vw;
-  launch.stores.vectors = Stores::Vectors::kSteps;
-  launch.stores.plain = true;
-  define(launch, "MR", tile.rows);
-  define(launch, "NV", tile.vectors);
-  define(launch, "MT", layout.tiles_per_item);
+  set_tile(launch, tile, layout.tiles_per_item);
   define(launch, "A_COL_MAJOR", a_layout);
   define(launch, "B_IN_PLACE", layout.b_in_place);
   define(launch, "WHOLE_VECTORS", p.N.is_const() && p.columns % vw == 0);
@@ -153,10 +189,7 @@ void offer_gemm_item(Draft& draft) {
   const bool unforeseen = p.rows > tile.rows && (short_rows || a_layout == 1);
   if (caps.prefetch && (unforeseen || layout.b_in_place == 1)) define(launch, "PREFETCHES", 1);
   if (caps.prefetch && unforeseen) define(launch, "PREFETCH_A", 1);
-  launch.buffers({{"a", p.a.input}, {"b", p.b.input}});
-  launch.args({{"M", p.M}, {"N", p.N}, {"K", p.K}, {"inner", p.inner}});
-  pass_matrix(launch, "a", p.a);
-  pass_matrix(launch, "b", p.b);
+  pass_product(launch, p);
   launch.groups = {ir::ceildiv(p.M, tile.rows * layout.tiles_per_item), ir::ceildiv(p.N, width), p.batch};
 }
 

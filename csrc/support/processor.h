@@ -1,0 +1,9 @@
+// csrc/support/processor.h: instructions of the host's processor. A CPU device runs on the same one.
+#pragma once
+
+namespace ocl {
+
+/// True if the processor adds products of pairs of bf16 to floats, 16 at a time (AVX-512 BF16).
+bool multiplies_bf16_pairs() noexcept;
+
+}  // namespace ocl

@@ -1,0 +1,106 @@
+"""tests/device/test_templates_pairs.py: gemm/pairs_item.cl alone, on processors that multiply pairs of bf16, against fp64."""
+
+import pytest
+import torch
+from cl_binding import Long, devices
+
+from torch_ocl_compile import _C, explain
+
+KNOWN = any(
+    kernel == "gemm_pairs_item" for i in range(torch.ocl.device_count()) for kernel, *_ in _C.exec.kernels_to_check(i)
+)
+DEVICES = devices() if KNOWN else []
+pytestmark = [pytest.mark.skipif(not DEVICES, reason="no such processor"), pytest.mark.sampled(first=5)]
+
+
+def ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+@pytest.fixture(params=DEVICES, ids=repr)
+def device(request):
+    return request.param
+
+
+def gemm(device, a, b, **macros):
+    """Multiplies a [B, M, K] and b [B, K, N], and compares with fp64. Their strides decide the layouts."""
+    m = dict(MR=6, NV=4, MT=4) | macros
+    (batch, M, K), N = a.shape, b.shape[2]
+    a_layout = 0 if a.stride(2) == 1 else 1
+    b_layout = 0 if b.stride(2) == 1 else 1 if b.stride(1) == 1 else 2
+    y = torch.full((batch, M, N), float("nan"))
+    k = device.build("base/pairs.cl gemm/pairs_item.cl", "gemm_pairs_item", A_LAYOUT=a_layout, B_LAYOUT=b_layout, **m)
+    k(
+        (ceil(M, m["MR"] * m["MT"]), ceil(N, m["NV"] * 16), batch),
+        whole(a),
+        whole(b),
+        M,
+        N,
+        K,
+        1,
+        Long(a.stride(0)),
+        Long(0),
+        a.stride(1),
+        a.stride(2),
+        Long(b.stride(0)),
+        Long(0),
+        b.stride(1),
+        b.stride(2),
+        y,
+    )
+    assert not y.isnan().any(), "not every element was written"
+    torch.testing.assert_close(y.double(), a.double() @ b.double(), rtol=0, atol=4e-7 * (K + 8))
+
+
+def whole(x: torch.Tensor) -> torch.Tensor:
+    """Returns all elements of the storage, as the integers that the binding can pass."""
+    return torch.as_strided(x, (x.untyped_storage().size() // 2,), (1,), 0).view(torch.int16)
+
+
+def matrix(*shape: int, padding: int = 0) -> torch.Tensor:
+    return torch.randn(*shape[:-1], shape[-1] + padding).bfloat16()[..., : shape[-1]]
+
+
+@pytest.mark.parametrize("M", [1, 6, 7, 24, 25, 100])
+@pytest.mark.parametrize("N", [1, 15, 63, 64, 65, 129])
+def test_sizes(device, M, N):
+    for K in (1, 2, 3, 33, 64):
+        gemm(device, matrix(1, M, K), matrix(1, K, N))
+        gemm(device, matrix(2, K, M).mT, matrix(2, N, K).mT, MT=8)
+
+
+@pytest.mark.parametrize("K", [511, 512, 513, 1031])
+@pytest.mark.parametrize("a_layout", [0, 1])
+def test_long_k(device, K, a_layout):
+    a = matrix(1, K, 31, padding=3).mT if a_layout else matrix(1, 31, K, padding=1)
+    gemm(device, a, matrix(1, K, 70, padding=5))
+    gemm(device, a, matrix(1, 70, K, padding=3).mT)
+    gemm(device, a, matrix(1, K, 150)[:, :, ::2], PLAIN_STORES=1)
+
+
+@pytest.mark.parametrize("MR, NV", [(6, 4), (8, 3), (12, 2), (12, 1)])
+def test_tiles(device, MR, NV):
+    gemm(device, matrix(3, 50, 40), matrix(1, 40, 100).expand(3, -1, -1), MR=MR, NV=NV, MT=2)
+    gemm(device, matrix(1, 40, 50).mT.expand(3, -1, -1), matrix(3, 100, 40).mT, MR=MR, NV=NV, MT=3)
+
+
+def test_values_beyond_the_numbers(device):
+    """inf and nan are those of fp32, and an odd depth does not read beyond a row."""
+    a, b = matrix(1, 7, 5, padding=1), matrix(1, 5, 64)
+    torch.as_strided(a, (7, 6), (6, 1))[:, 5] = float("nan")
+    gemm(device, a, b)
+
+
+def test_networks_use_it():
+    """A linear layer in bf16, and its gradients."""
+    layer = torch.nn.Linear(200, 150, bias=False, device="ocl", dtype=torch.bfloat16)
+    x = torch.randn(70, 200, device="ocl", dtype=torch.bfloat16, requires_grad=True)
+    [product] = explain(layer, x).graphs[0].kernels
+    assert product.variant.startswith("gemm_pairs_item ")
+    dy = torch.randn(70, 150, device="ocl", dtype=torch.bfloat16)
+    x.grad = layer.weight.grad = None  # explain may have computed some
+    y = torch.compile(layer, backend="ocl")(x)
+    y.backward(dy)
+    a, w, g = (t.detach().cpu().double() for t in (x, layer.weight, dy))
+    for got, want in ((y, a @ w.T), (x.grad, g @ w), (layer.weight.grad, g.T @ a)):
+        torch.testing.assert_close(got.detach().cpu().double(), want, rtol=2**-8, atol=1e-4)
