@@ -42,7 +42,7 @@ CONSIDERED = 64  # The number of samples of an entry among which a plain run cho
 ON_THE_HOST = {"tensor_split"}  # Entries whose integer tensors PyTorch requires on the CPU, whatever the device.
 # Entries whose result vectors are unique only up to their sign (for equal values, up to a rotation). PyTorch's samples
 # come with a function that computes the unique part of the result; it is compared in the forward direction as well.
-UP_TO_SIGN = {"svd", "svd_lowrank", "pca_lowrank", "linalg.svd", "linalg.eigh"}
+UP_TO_SIGN = {"svd", "svd_lowrank", "pca_lowrank", "linalg.svd", "linalg.eig", "linalg.eigh"}
 MEMORY_ONLY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 
 

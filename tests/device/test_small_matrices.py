@@ -1,4 +1,4 @@
-# tests/device/test_small_matrices.py: ops whose steps depend on the data, each one kernel: rotations, running sums of exponentials.
+# tests/device/test_small_matrices.py: ops whose steps depend on the data, each one kernel: rotations, QR steps, sums of exponentials.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import torch
 
 COMPLEX = (torch.complex64, torch.complex128)
 TYPES = (torch.float32, torch.float64, *COMPLEX)
+INF, NAN = float("inf"), float("nan")
 
 
 def hermitian(x: torch.Tensor) -> torch.Tensor:
@@ -76,6 +77,73 @@ def test_gradient_of_pinv(ocl_device: str) -> None:
     assert torch.autograd.gradcheck(lambda a: function(a)[:2, :2], (ours,), fast_mode=True)
 
 
+GENERAL: dict[str, Callable[[torch.dtype], torch.Tensor]] = {
+    "random": lambda dtype: torch.randn(6, 5, 5, dtype=dtype),
+    "of many rows": lambda dtype: torch.randn(2, 32, 32, dtype=dtype),
+    "of two rows": lambda dtype: torch.randn(40, 2, 2, dtype=dtype),
+    "number": lambda dtype: torch.randn(3, 1, 1, dtype=dtype),
+    "identity": lambda dtype: torch.eye(4, dtype=dtype),
+    "rotation of places": lambda dtype: torch.eye(6, dtype=dtype).roll(1, 0),
+    "upper triangular": lambda dtype: torch.randn(6, 6, dtype=dtype).triu(),
+    "lower triangular": lambda dtype: torch.randn(6, 6, dtype=dtype).tril(),
+    "Jordan block": lambda dtype: torch.eye(5, dtype=dtype) + torch.eye(6, dtype=dtype)[1:, :5].mT,
+    "tiny": lambda dtype: 1e-25 * torch.randn(4, 4, dtype=dtype),
+    "huge": lambda dtype: 1e25 * torch.randn(4, 4, dtype=dtype),
+    "of rows of many sizes": lambda dtype: torch.randn(6, 6, dtype=dtype) * torch.logspace(-3, 3, 6).to(dtype),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda d: str(d).removeprefix("torch."))
+@pytest.mark.parametrize("name", GENERAL)
+def test_eigenvalues_of_general_matrices(name: str, dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
+    """The vectors are eigenvectors of length 1, and those of a pair of values of a real matrix are each other's conjugates."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    x = GENERAL[name](dtype)
+    before = torch.ocl.fallback_counts()
+    function = torch.compile(torch.linalg.eig, backend="ocl") if compiled else torch.linalg.eig
+    values, vectors = (y.cpu() for y in function(x.to(ocl_device)))
+    assert torch.ocl.fallback_counts() == before
+    assert values.dtype == vectors.dtype == dtype.to_complex()
+    values, vectors, wide = (y.to(torch.complex128) for y in (values, vectors, x))
+    unit = torch.finfo(dtype).eps
+    rest = wide @ vectors - vectors * values[..., None, :]
+    assert rest.abs().max() <= 8 * x.shape[-1] * unit * wide.abs().max()
+    assert (vectors.norm(dim=-2) - 1).abs().max() <= 16 * unit
+    assert (values.sum(-1) - wide.diagonal(dim1=-2, dim2=-1).sum(-1)).abs().max() <= 40 * x.shape[
+        -1
+    ] * unit * wide.abs().max()
+    if not dtype.is_complex:
+        first = values.imag > 0
+        assert torch.equal(values[first], values[first.roll(1, -1)].conj())
+        assert torch.equal(vectors.mT[first], vectors.mT[first.roll(1, -1)].conj())
+
+
+def test_eigenvalues_alone(ocl_device: str) -> None:
+    x = torch.randn(3, 7, 7, dtype=torch.float64)
+    before = torch.ocl.fallback_counts()
+    ours = torch.linalg.eigvals(x.to(ocl_device)).cpu()
+    assert torch.ocl.fallback_counts() == before
+    apart = (ours[..., None] - torch.linalg.eigvals(x)[..., None, :]).abs()
+    assert apart.amin(-1).max() < 1e-12 and apart.amin(-2).max() < 1e-12
+
+
+def test_eigenvalues_of_nan(ocl_device: str) -> None:
+    values = torch.linalg.eigvals(torch.full((8, 8), NAN, device=ocl_device))
+    assert values.isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=lambda d: str(d).removeprefix("torch."))
+def test_gradient_of_eig(dtype: torch.dtype, ocl_device: str) -> None:
+    def function(x: torch.Tensor) -> list[torch.Tensor]:
+        values, vectors = torch.linalg.eig(x)
+        return [values, vectors.abs()]
+
+    x = torch.randn(4, 4, dtype=dtype, device=ocl_device, requires_grad=True)
+    assert torch.autograd.gradcheck(torch.compile(function, backend="ocl"), (x,), fast_mode=True)
+
+
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("dtype", COMPLEX, ids=lambda d: str(d).removeprefix("torch."))
 @pytest.mark.parametrize("dim", [0, 1, -1])
@@ -90,9 +158,6 @@ def test_logcumsumexp_of_a_long_row(ocl_device: str) -> None:
     x = torch.randn(2, 30000, dtype=torch.complex64)
     ours, exact = torch.logcumsumexp(x.to(ocl_device), 1), torch.logcumsumexp(x.to(torch.complex128), 1)
     torch.testing.assert_close(ours.cpu().to(torch.complex128), exact, rtol=1e-5, atol=1e-4)
-
-
-INF, NAN = float("inf"), float("nan")
 
 
 @pytest.mark.parametrize("special", [complex(-INF, 2), complex(INF, 2), complex(NAN, 2)], ids=str)

@@ -195,6 +195,27 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
     return values * scale, _reordered(v, order)
 
 
+def eig(a: Tensor) -> Any:
+    """Elements that are infinite or NaN give NaN."""
+    if not fits(a):
+        return NotImplemented
+    n, is_complex = a.shape[-1], a.is_complex()
+    kind = a.dtype.to_complex()
+    if a.numel() == 0:
+        return a.new_zeros(a.shape[:-1], dtype=kind), a.new_zeros(a.shape, dtype=kind)
+    a, scale = _scaled(a)
+    a = a.contiguous()
+    parts = (torch.view_as_real(a) if is_complex else a[..., None]).reshape(-1, n, n, 1 + is_complex)
+    values, vectors, _ = torch.ops.ocl.eig(parts)
+    values, vectors = (torch.view_as_complex(x).reshape(*a.shape[:-2], *x.shape[1:-1]) for x in (values, vectors))
+    return values * scale, vectors
+
+
+def eigvals(a: Tensor) -> Any:
+    made = eig(a)
+    return made if made is NotImplemented else made[0]
+
+
 def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
     """Returns V S^-1 (A V S^-1)^H, where the columns of A V are orthogonal and have the lengths S. It needs no basis of the null space."""
     if not fits(a, LARGEST_SWEPT):
@@ -247,6 +268,8 @@ torch.library.register_fake(
 SPECTRAL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._linalg_svd.default: svd,
     aten._linalg_eigh.default: eigh,
+    aten.linalg_eig.default: eig,
+    aten._linalg_eigvals.default: eigvals,
     aten.linalg_pinv.atol_rtol_tensor: pinv,
     aten.allclose.default: allclose,
 }
