@@ -6,7 +6,7 @@ python -m tests.conformance keep     results.json ...     keeps what is publishe
 python -m tests.conformance table                         writes docs/conformance.md, README.md and docs/limits.md from there
 python -m tests.conformance supported                     writes docs/supported.md from what is expected
 
-A run has complex64 only where --dtypes names it; nothing is expected of it yet.
+A run has complex64 only where --dtypes names it.
 
 Results name their date, commit, driver and versions. `keep` joins results of one runtime, for example of different types.
 A run that is interrupted, or stopped by --minutes or --seconds (exit status 3), continues where it stopped when it is called again,

@@ -23,7 +23,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 from tests.conformance import positions
-from tests.conformance.judge import difference, tensors
+from tests.conformance.judge import difference, real_parts, tensors
 
 DTYPES = (
     *(torch.float32, torch.float16, torch.bfloat16, torch.float64),
@@ -268,17 +268,20 @@ def widened(x: Any) -> Any:
 
 
 def nudged(pattern: int) -> Callable[[Any], Any]:
-    """Returns a function that moves every element of a leaf by one ulp of its dtype, up or down.
+    """Returns a function that moves every element of a leaf, or both of its parts, by one ulp of its dtype, up or down.
 
     The change of the result shows how precise a result can be.
     """
 
     def move(x: Any) -> Any:
         wide = widened(x)
-        if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+        if not isinstance(x, torch.Tensor) or not (x.is_floating_point() or x.is_complex()):
             return wide
-        sign = (torch.arange(x.numel(), dtype=torch.float64).view(x.shape) * (2.4 + pattern) + pattern).sin().sign()
-        return (wide.detach() * (1 + torch.finfo(x.dtype).eps * sign)).requires_grad_(x.requires_grad)
+        numbers = real_parts(wide.detach()) if x.is_complex() else wide.detach()
+        places = torch.arange(numbers.numel(), dtype=torch.float64).view(numbers.shape)
+        sign = (places * (2.4 + pattern) + pattern).sin().sign()
+        made = numbers * (1 + torch.finfo(x.dtype).eps * sign)
+        return (torch.view_as_complex(made) if x.is_complex() else made).requires_grad_(x.requires_grad)
 
     return move
 

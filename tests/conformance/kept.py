@@ -15,7 +15,8 @@ from tests.conformance.expected import failure_of, op_name, where
 
 FOLDER = Path(__file__).parent / "results"
 FIELDS = ("when", "commit", "torch", "runtime", "driver", "opencl")
-DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool")
+DTYPES = ("float32", "complex64", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool")
+LISTED = ("float32", "complex64")  # The types whose entries with ops on the CPU are listed.
 Outcome = dict[str, Any]
 
 
@@ -123,9 +124,10 @@ def grouped(outcomes: Iterable[Outcome], reason: Callable[[Outcome], str]) -> li
 
 
 def on_cpu(outcomes: list[Outcome]) -> list[list[Any]]:
-    """Returns the entries that pass in float32 with ops on the CPU, and these ops."""
-    found: dict[str, set[str]] = {}
+    """Returns the entries that pass with ops on the CPU, in the types of LISTED: the entry, the type and these ops."""
+    found: dict[tuple[str, str], set[str]] = {}
     for o in outcomes:
-        if o["status"] == "pass" and o["eager"] and o["case"].endswith(":float32"):
-            found.setdefault(o["case"].split(":")[1], set()).update(map(op_name, o["eager"]))
-    return [[entry, sorted(ops)] for entry, ops in sorted(found.items())]
+        _, entry, dtype = o["case"].split(":")
+        if o["status"] == "pass" and o["eager"] and dtype in LISTED:
+            found.setdefault((entry, dtype), set()).update(map(op_name, o["eager"]))
+    return [[entry, dtype, sorted(ops)] for (entry, dtype), ops in sorted(found.items())]

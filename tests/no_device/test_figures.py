@@ -116,7 +116,9 @@ def test_kept_results_are_counted_and_joined(tmp_path, monkeypatch):
         {"kind": "op", "dtype": "float32", "number": 3, "forward": [3, 3], "backward": [0, 1], "both": 2, "device": 1},
         {"kind": "op", "dtype": "bool", "number": 1, "forward": [1, 1], "backward": [0, 0], "both": 1, "device": 1},
     ]
-    assert found["failing"] == [["a", "float32 backward", "wrong values"]] and found["on_cpu"] == [["c", ["aten.sort"]]]
+    assert found["failing"] == [["a", "float32 backward", "wrong values"]] and found["on_cpu"] == [
+        ["c", "float32", ["aten.sort"]]
+    ]
     text = table.page([found])
     assert "| 2026-11-25 06:00 | abc1234 | 2.13.0 | 1.2 | OpenCL 3.0 |" in text
     assert "| op_db | float32 | 3 | 3 (100.0 %) | 0 (0.0 %) | 2 (66.7 %) | 1 (33.3 %) |" in text
