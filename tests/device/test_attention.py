@@ -65,6 +65,27 @@ SIZES = [
 ]
 
 
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-6), (torch.bfloat16, 4e-3), (torch.float16, 5e-4)])
+@pytest.mark.parametrize(("queries", "size", "masked"), [(1, 64, True), (8, 40, False), (3, 20, True)])
+def test_few_queries(ocl_device, dtype, bound, queries, size, masked):
+    """As in decoding: the keys are a part of a cache, and the mask hides its end."""
+    torch.manual_seed(queries)
+    q = torch.randn(2, 4, queries, size)
+    cache = torch.randn(2, 2, 2, 700, size)
+    mask = (torch.arange(650) < 601).expand(1, 1, queries, 650) if masked else None
+
+    def attend(q: Tensor, cache: Tensor, mask: Tensor | None) -> Tensor:
+        return sdpa(q, cache[0, :, :, :650], cache[1, :, :, :650], mask, enable_gqa=True)
+
+    given = [q.to(dtype), cache.to(dtype)]
+    want = attend(*(x.double() for x in given), mask)
+    with torch.no_grad():
+        got = compiled(attend, "group")(
+            *(x.to(ocl_device) for x in given), None if mask is None else mask.to(ocl_device)
+        )
+    assert ((got.cpu().double() - want).square().mean() / want.square().mean()).sqrt() < bound
+
+
 @pytest.mark.sampled(first=2, every=12)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("q", "keys", "heads", "v", "causal"), SIZES, ids=str)

@@ -1,5 +1,5 @@
 """tests/device/test_templates_group_attention.py: attention/group.cl alone, with each tile, its default epilogue macros and
-both values of FEW_REGISTERS, against fp64. Dropout is tested in test_attention.py."""
+both values of FEW_REGISTERS, and attention/few_rows_group.cl, against fp64. Dropout is tested in test_attention.py."""
 
 import pytest
 import torch
@@ -7,6 +7,7 @@ from cl_binding import Long
 from test_templates_group import DEVICES, ceil, compare
 
 FILES = "base/philox.cl attention/parameters.cl attention/dense_output.cl attention/group_tiles.cl attention/group.cl"
+FEW_ROWS = "attention/parameters.cl attention/dense_output.cl attention/few_rows_group.cl"
 # rows, columns, STEP, FEW_REGISTERS
 TILES = [
     (64, 64, 16, 0),
@@ -33,11 +34,10 @@ def strides(x: torch.Tensor) -> list[Long]:
     return [Long(s) for s in x.stride()[:3]]
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_attention_group(device, case, tile):
+def problem(case):
+    """Returns the operands of a case, the results in fp64 (output, sums, gradients of q, k and v), and what a kernel gets of
+    the mask."""
     batch, heads, kv_heads, queries, keys, depth, depth2, causal, mask_kind = case
-    rows, columns, step, few = tile
     torch.manual_seed(0)
     q, k = torch.randn(batch, heads, queries, depth), torch.randn(batch, kv_heads, keys, depth)
     v, dout = torch.randn(batch, kv_heads, keys, depth2), torch.randn(batch, heads, queries, depth2)
@@ -55,10 +55,36 @@ def test_attention_group(device, case, tile):
     want = scores.softmax(-1) @ grouped[1]
     gradients = torch.autograd.grad(want, wide, dout.double())
     largest = scores.detach().amax(-1)
-    want_sums = torch.stack([largest, (scores.detach() - largest[..., None]).exp().sum(-1)])
-
+    sums = torch.stack([largest, (scores.detach() - largest[..., None]).exp().sum(-1)])
     tail = [] if mask is None else [mask.view(torch.uint8) if mask_kind == 1 else mask]
     mask_strides = [] if mask is None else [Long(mask.stride(0)), Long(0), Long(mask.stride(2)), Long(mask.stride(3))]
+    return (q, k, v, dout), (want.detach(), sums, gradients), (tail, mask_strides)
+
+
+@pytest.mark.parametrize(("items", "held"), [(256, 8), (128, 4)])
+@pytest.mark.parametrize("case", [*CASES, (2, 4, 2, 3, 517, 64, 64, 0, 3), (1, 2, 2, 1, 300, 8, 8, 0, 1)], ids=str)
+def test_attention_few_rows(device, case, items, held):
+    _, heads, kv_heads, queries, keys, depth, depth2, causal, mask_kind = case
+    (q, k, v, _), (want, want_sums, _), (tail, mask_strides) = problem(case)
+    kernel = device.build(FEW_ROWS, "attend", KERNEL_NAME="attend", DEPTH=depth, DEPTH2=depth2, WIDTH=depth2, CAUSAL=causal,
+        MASK=mask_kind, VW=4, GROUP_SIZE=items, MOST_HELD=held, WHOLE_PARTS=int(depth % 4 == 0 and depth2 % 4 == 0))  # fmt: skip
+    out, sums = torch.full(want.shape, torch.nan), torch.full(want_sums.shape, torch.nan)
+    call = kernel.bind([queries * items, heads, len(q)], q, k, v, *tail, heads, heads // kv_heads, queries, keys, *strides(q),
+        *strides(k), *strides(v), *mask_strides, out, sums, queries, local_size=[items, 1, 1])  # fmt: skip
+    call()
+    device.finish()
+    kernel.read(call, out)
+    kernel.read(call, sums)
+    compare(out, want, keys + depth)
+    compare(sums / want_sums.abs().clamp_min(1), want_sums / want_sums.abs().clamp_min(1), keys + depth)
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_attention_group(device, case, tile):
+    batch, heads, kv_heads, queries, keys, depth, depth2, causal, mask_kind = case
+    rows, columns, step, few = tile
+    (q, k, v, dout), (want, want_sums, gradients), (tail, mask_strides) = problem(case)
     items = rows * columns // 16
 
     def run(pass_: int, inputs: list[torch.Tensor], others: list[Long], y: torch.Tensor, y1: torch.Tensor) -> None:
@@ -75,7 +101,7 @@ def test_attention_group(device, case, tile):
 
     out, sums = torch.full(want.shape, torch.nan), torch.full((2, batch, heads, queries), torch.nan)
     run(0, [q, k, v], [*strides(q), *strides(k), *strides(v)], out, sums)
-    compare(out, want.detach(), keys + depth)
+    compare(out, want, keys + depth)
     compare(sums / want_sums.abs().clamp_min(1), want_sums / want_sums.abs().clamp_min(1), keys + depth)
 
     delta = (dout * out).sum(-1)

@@ -66,6 +66,18 @@ def test_attention_on_warp_tensor_cores(dtype: torch.dtype, name: str, size: int
     assert "attention_warpgroup" in log[0]
 
 
+@pytest.mark.parametrize(
+    "queries, name", [(1, "attention_few_rows_group"), (8, "attention_few_rows_group"), (9, "attention_group")]
+)
+def test_few_queries(queries: int, name: str) -> None:
+    graphs: list[ir.Graph] = []
+    q, k, v = (torch.randn(2, 4, n, 64).bfloat16() for n in (queries, 300, 300))
+    with torch.no_grad():
+        compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
+    log = [x for x in _C.exec.render(graphs[0], CAPS["warpgroup"], True)["log"] if "attention" in x]
+    assert f"{name} " in log[0]
+
+
 def test_attention_in_tf32_on_warp_tensor_cores() -> None:
     torch.set_float32_matmul_precision("high")
     assert attention(torch.float32, (2, 3, 100, 64), "warp")[0][0].endswith(" tf32")

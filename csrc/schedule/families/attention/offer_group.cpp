@@ -1,4 +1,5 @@
-// csrc/schedule/families/attention/offer_group.cpp: offers kernels/attention/group.cl, attention on GPUs.
+// csrc/schedule/families/attention/offer_group.cpp: offers the portable kernels of attention on GPUs,
+// kernels/attention/group.cl and few_rows_group.cl.
 #include "csrc/schedule/families/attention/operands.h"
 
 namespace ocl::schedule {
@@ -38,15 +39,55 @@ std::vector<Tile> tiles_for(const Caps& caps, const AttentionParts& parts) {
   return found;
 }
 
+/// Adds rows of operands to a launch, and collects their sizes and strides.
+struct RowsOf {
+  Draft& draft;
+  std::vector<IndexExpr> sizes = {};
+  void add(const char* name, const ir::View* view) {
+    if (!view) return;
+    const Operand operand = attention_rows(draft, *view, 1);
+    add_rows_arguments(draft, name, operand);
+    sizes.insert(sizes.end(), operand.strides.begin(), operand.strides.begin() + 3);
+    sizes.push_back(view->sizes[3]);
+  }
+};
+
 }  // namespace
+
+int few_rows_items(const Caps& caps) { return std::min(caps.max_group_size, 256); }
+
+int few_rows_part(const Draft& draft) {
+  return draft.buffer(draft.node().operands[0].buffer).dtype == ir::DType::kF32 ? 4 : 8;  // 16 bytes
+}
+
+void offer_attention_few_rows(Draft& draft) {
+  const AttentionParts parts = attention_parts(draft);
+  const int items = few_rows_items(draft.caps), part = few_rows_part(draft);
+  TemplateLaunch& launch = draft.launch();
+  launch.variant = std::to_string(items) + " work-items";
+  launch.stores.width = 4;
+  launch.local = {items, 1, 1};
+  define_types(draft, launch, part);
+  define(launch, "GROUP_SIZE", items);
+  if (few_registers(draft.caps)) define(launch, "MOST_HELD", 4);
+  define_attention(draft, parts);
+  RowsOf rows{draft};
+  rows.add("a", parts.a);
+  rows.add("b", parts.b);
+  rows.add("w", parts.w);
+  add_mask_arguments(draft, parts);
+  add_blocks_arguments(draft, parts);
+  define(launch, "WHOLE_PARTS", multiples(draft, part, rows.sizes));
+  launch.groups = {parts.queries, parts.heads, parts.batch};
+}
 
 void offer_attention_group(Draft& draft) {
   const AttentionParts parts = attention_parts(draft);
   const Caps& caps = draft.caps;
-  const int64_t rows = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
+  const int64_t count = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   const std::vector<Tile> tiles = tiles_for(caps, parts);
   const Tile &most = tiles.front(), &least = tiles.back();
-  const bool large = rows > least.rows && (rows + most.rows - 1) / most.rows * others >= caps.units;
+  const bool large = count > least.rows && (count + most.rows - 1) / most.rows * others >= caps.units;
   const Tile& first = large ? most : least;
   const Tile& other = large ? least : most;
   const Tile& tile = draft.choices().pick("tile", {first.rows, other.rows}) == most.rows ? most : least;
@@ -65,26 +106,19 @@ void offer_attention_group(Draft& draft) {
   }
   define_attention(draft, parts);
 
-  std::vector<IndexExpr> rows_of;
-  const auto add_rows = [&](const char* name, const ir::View* view) {
-    if (!view) return;
-    const Operand operand = attention_rows(draft, *view, 1);
-    add_rows_arguments(draft, name, operand);
-    rows_of.insert(rows_of.end(), operand.strides.begin(), operand.strides.begin() + 3);
-    rows_of.push_back(view->sizes[3]);
-  };
-  add_rows("a", parts.a);
-  add_rows("b", parts.b);
-  add_rows("w", parts.w);
+  RowsOf rows{draft};
+  rows.add("a", parts.a);
+  rows.add("b", parts.b);
+  rows.add("w", parts.w);
   if (parts.pass > 0) {
-    add_rows("a2", parts.a2);
-    add_rows("b2", parts.b2);
+    rows.add("a2", parts.a2);
+    rows.add("b2", parts.b2);
     add_statistics_arguments(draft, parts);
   }
-  add_rows("w2", parts.w2);
+  rows.add("w2", parts.w2);
   add_mask_arguments(draft, parts);
   add_blocks_arguments(draft, parts);
-  define(launch, "QUADS", multiples(draft, 4, rows_of));
+  define(launch, "QUADS", multiples(draft, 4, rows.sizes));
   launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
 }
 

@@ -22,6 +22,13 @@ struct AttentionParts {
   ir::IndexExpr row_heads() const { return pass == 2 ? ir::floordiv(heads, heads_per_kv) : heads; }
 };
 
+/// The most queries for which a work-group of the portable kernels has one query, and not a tile of them.
+constexpr int64_t kFewQueries = 8;
+/// Returns the work-items of such a work-group.
+int few_rows_items(const Caps& caps);
+/// Returns the elements of a row that a work-item of it reads at once.
+int few_rows_part(const Draft& draft);
+
 /// The condition that the head sizes are known.
 extern const Fit kKnownHeads;
 /// Returns the operands of the node, whose head sizes must be known. They point into the graph.
