@@ -2,6 +2,7 @@
 #include "csrc/checks/device_check.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <set>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "csrc/checks/check_text.h"
+#include "csrc/runtime/background.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/build_progress.h"
 #include "csrc/support/error.h"
@@ -36,7 +38,9 @@ constexpr char kGood[] = "right", kBad[] = "wrong";
 
 struct Verdicts {
   std::mutex mutex;
-  std::set<std::string> right;  // Keys of jobs.
+  std::condition_variable ended;             // A job has left `running`.
+  std::set<std::string> right, running;      // Keys of jobs.
+  std::map<std::string, std::string> wrong;  // Key of a job -> its fault.
   // The first fault of each kernel and type, by the device's index.
   std::map<std::tuple<int, KernelId, KernelType>, std::string> faults;
 };
@@ -121,6 +125,7 @@ std::string fault_here(const runtime::Device& device, const Job& job) {
 
 /// Runs the jobs and sets their faults.
 void run(const runtime::Device& device, std::vector<Job>& jobs) {
+  if (jobs.empty()) return;
   const size_t workers = std::min(runtime::most_workers(device), jobs.size());
   runtime::BuildProgress progress("checked", jobs.size(), workers);
   const auto done = [&](size_t) { progress.add(1); };
@@ -129,6 +134,7 @@ void run(const runtime::Device& device, std::vector<Job>& jobs) {
   for (size_t i = 0; i < jobs.size(); ++i) {
     jobs[i].fault = found[i].fault;
     if (found[i].known) continue;
+    runtime::check_not_ending();
     if (found[i].death.empty()) {
       jobs[i].fault = fault_here(device, jobs[i]);
       done(i);
@@ -151,7 +157,7 @@ void add_fault(const runtime::Device& device, const Job& job) {
                   device.describe() + ", other kernels are: " + job.fault);
 }
 
-/// Removes the jobs that are known to be right. Sets the fault of a job whose stored verdict is bad.
+/// Removes the jobs that are known to be right. Sets the fault of a job whose verdict is bad.
 void take_known(const runtime::BinaryStore& store, std::vector<Job>& jobs) {
   Verdicts& all = verdicts();
   const std::lock_guard lock(all.mutex);
@@ -159,6 +165,7 @@ void take_known(const runtime::BinaryStore& store, std::vector<Job>& jobs) {
     if (all.right.count(job.key)) return true;
     const std::string stored = store.find ? store.find(job.key) : "";
     if (stored == kBad) job.fault = "an earlier check found it wrong";
+    if (const auto wrong = all.wrong.find(job.key); stored.empty() && wrong != all.wrong.end()) job.fault = wrong->second;
     if (stored == kGood) all.right.insert(job.key);
     return stored == kGood;
   });
@@ -168,9 +175,39 @@ void keep(const runtime::BinaryStore& store, const std::vector<Job>& jobs) {
   Verdicts& all = verdicts();
   const std::lock_guard lock(all.mutex);
   for (const Job& job : jobs) {
-    if (job.fault.empty()) all.right.insert(job.key);
+    if (job.fault.empty())
+      all.right.insert(job.key);
+    else
+      all.wrong[job.key] = job.fault;
     if (store.store && job.stays) store.store(job.key, job.fault.empty() ? kGood : kBad);
   }
+}
+
+/// Splits off the jobs that another thread runs. The others count as running until end_running.
+std::vector<Job> take_running(std::vector<Job>& jobs) {
+  Verdicts& all = verdicts();
+  const std::lock_guard lock(all.mutex);
+  std::vector<Job> own, others;
+  for (Job& job : jobs) (all.running.insert(job.key).second ? own : others).push_back(std::move(job));
+  jobs = std::move(own);
+  return others;
+}
+
+void end_running(const std::vector<Job>& jobs) {
+  Verdicts& all = verdicts();
+  {
+    const std::lock_guard lock(all.mutex);
+    for (const Job& job : jobs) all.running.erase(job.key);
+  }
+  all.ended.notify_all();
+}
+
+/// Waits until no other thread runs one of the jobs.
+void wait_for_others(const std::vector<Job>& jobs) {
+  Verdicts& all = verdicts();
+  std::unique_lock lock(all.mutex);
+  all.ended.wait(lock,
+                 [&] { return std::ranges::none_of(jobs, [&](const Job& job) { return all.running.contains(job.key); }); });
 }
 
 bool is_checked(const CheckedKernel& kernel) { return tolerance_of(kernel) > 0; }
@@ -246,11 +283,25 @@ Caps unfailed_kernels(const runtime::Device& device, Caps caps) {
   return caps;
 }
 
+size_t fault_count() {
+  Verdicts& all = verdicts();
+  const std::lock_guard lock(all.mutex);
+  return all.faults.size();
+}
+
 struct LaunchChecks::Work {
   runtime::Device& device;
-  const runtime::BinaryStore& store;
-  std::vector<CheckJob> jobs;
-  std::future<void> running;
+  runtime::BinaryStore store;
+  std::vector<CheckJob> jobs, others;  // `others`: what the checks of another schedule run.
+
+  void run_jobs() {
+    struct End {
+      const std::vector<CheckJob>& jobs;
+      ~End() { end_running(jobs); }
+    } end{jobs};
+    run(device, jobs);
+    keep(store, jobs);
+  }
 };
 
 LaunchChecks::LaunchChecks(runtime::Device& device, const runtime::BinaryStore& store, const schedule::Schedule& schedule)
@@ -258,16 +309,24 @@ LaunchChecks::LaunchChecks(runtime::Device& device, const runtime::BinaryStore& 
   take_known(store, work_->jobs);
   const bool failed = std::ranges::any_of(work_->jobs, [](const Job& job) { return !job.fault.empty(); });
   // Where a check failed earlier, the graph is scheduled again, and may need other kernels.
-  if (failed || work_->jobs.empty()) return;
-  work_->running = std::async(std::launch::async, [work = work_.get()] { run(work->device, work->jobs); });
+  if (failed) return;
+  work_->others = take_running(work_->jobs);
+  if (!work_->jobs.empty()) running_ = runtime::run_in_background([work = work_] { work->run_jobs(); });
 }
 
-LaunchChecks::~LaunchChecks() = default;
-
 bool LaunchChecks::passed() {
-  if (work_->running.valid()) {
-    work_->running.get();
-    keep(work_->store, work_->jobs);
+  const runtime::WaitsForBuilds waits;
+  if (running_.valid()) running_.get();
+  if (!work_->others.empty()) {
+    wait_for_others(work_->others);
+    take_known(work_->store, work_->others);
+    // A check without a verdict was given up, for example because memory ran out.
+    std::vector<Job> again;
+    for (Job& job : work_->others) (job.fault.empty() ? again : work_->jobs).push_back(std::move(job));
+    work_->others.clear();
+    run(work_->device, again);
+    keep(work_->store, again);
+    for (Job& job : again) work_->jobs.push_back(std::move(job));
   }
   bool passed = true;
   for (const Job& job : work_->jobs)

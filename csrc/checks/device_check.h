@@ -18,13 +18,15 @@ namespace ocl::checks {
 /// kernel does.
 Caps unfailed_kernels(const runtime::Device& device, Caps caps);
 
+/// Returns how many kernels, each with a type and a device, have failed a check in this process.
+size_t fault_count();
+
 /// The checks that a schedule needs. They run in build workers, and in a thread of this process only where there are none. A
-/// verdict is kept in the process and in `store`.
+/// verdict is kept in the process and in `store`. Schedules that need the same check at the same time share it.
 class LaunchChecks {
  public:
   /// Starts the checks of the tensor core kernels in the schedule that have no verdict yet, all at once.
   LaunchChecks(runtime::Device& device, const runtime::BinaryStore& store, const schedule::Schedule& schedule);
-  ~LaunchChecks();
   LaunchChecks(const LaunchChecks&) = delete;
   LaunchChecks& operator=(const LaunchChecks&) = delete;
   /// Waits for the verdicts. Returns false if a kernel does not build, does not end or gives wrong results. unfailed_kernels()
@@ -33,7 +35,8 @@ class LaunchChecks {
 
  private:
   struct Work;
-  std::unique_ptr<Work> work_;
+  std::shared_ptr<Work> work_;  // The thread has it, too.
+  std::future<void> running_;
 };
 
 /// A tensor core kernel with one of its types.

@@ -166,12 +166,21 @@ void describe_plan(Plan& plan, runtime::Device& device, const PlanOptions& optio
 
 bool fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                const PlanOptions& options) {
+  schedule_plan(plan, std::move(graph), device, options);
+  return build_plan(plan, device, store, options);
+}
+
+void schedule_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const PlanOptions& options) {
   describe_plan(plan, device, options);
   const std::string text = options.dump_dir.empty() ? "" : graph.str();
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   const Caps caps = checks::unfailed_kernels(device, caps_for(device, options));
   make_schedule(plan, std::move(graph), caps, options);
   add_intervals(plan);
+}
+
+bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore& store, const PlanOptions& options) {
+  const Caps caps = checks::unfailed_kernels(device, caps_for(device, options));
   const double check_start = seconds();
   checks::LaunchChecks checks(device, store, plan.schedule);
   plan.check_seconds = seconds() - check_start;

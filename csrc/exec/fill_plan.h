@@ -11,6 +11,9 @@ namespace ocl::exec {
 /// schedule and the launches. Call make_plan (make_plan.h), which handles both.
 bool fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                const PlanOptions& options);
+/// The two halves of fill_plan. build_plan needs no more than what schedule_plan has filled in, and may run in another thread.
+void schedule_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const PlanOptions& options);
+bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore& store, const PlanOptions& options);
 
 /// Sets the device of a plan, and its names in messages.
 void describe_plan(Plan& plan, runtime::Device& device, const PlanOptions& options);

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "csrc/exec/fill_plan.h"
 #include "csrc/kernels/kernels.h"
@@ -70,11 +71,16 @@ bool avoid_crash(const Plan& plan, CompilerCrash& crash, PlanOptions& options) {
 }  // namespace
 
 std::unique_ptr<const Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
-                                      const PlanOptions& options) {
+                                      const PlanOptions& options, StartedPlan* started) {
   PlanOptions simpler = options;
   for (;;) {
     auto plan = std::make_unique<Plan>();
     try {
+      if (StartedPlan* first = std::exchange(started, nullptr)) {
+        if (!first->finish(plan)) continue;
+        describe_plan(*plan, device, options);
+        return plan;
+      }
       if (fill_plan(*plan, graph, device, store, simpler)) return plan;
     } catch (CompilerCrash& crash) {
       // Tuning asks whether this candidate can be built.

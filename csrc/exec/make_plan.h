@@ -5,6 +5,7 @@
 
 #include "csrc/exec/plan.h"
 #include "csrc/exec/plan_options.h"
+#include "csrc/exec/started_plan.h"
 
 namespace ocl::exec {
 
@@ -13,7 +14,8 @@ namespace ocl::exec {
 /// If the compiler ends on a kernel, also without optimisation, the plan is made again with simpler kernels in its place, and a
 /// warning: first a kernel without vectors for each node, then no hand-written kernel. If nothing simpler is left,
 /// CompilerCrash is thrown, with the ops of that kernel.
+/// `started`: the first plan to try. It was begun for this graph with equal options.
 std::unique_ptr<const Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
-                                      const PlanOptions& options);
+                                      const PlanOptions& options, StartedPlan* started = nullptr);
 
 }  // namespace ocl::exec

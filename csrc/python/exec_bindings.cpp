@@ -105,7 +105,8 @@ py::dict live_counts() {
 }
 
 std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::object>& calls,
-                                const py::dict& options, const std::string& graph_key) {
+                                const py::dict& options, const std::string& graph_key,
+                                const std::shared_ptr<exec::StartedPlan>& started) {
   auto result = std::make_shared<PyPlan>();
   const exec::PlanOptions plan_options = result->options = plan_options_from(options);
   runtime::Device& device = aten::device_at(device_index);
@@ -113,7 +114,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
   const py::gil_scoped_release release;
   const runtime::BinaryStore store = exec::binary_store(settings().cache);
   result->executor = std::make_unique<exec::Executor>(
-      graph_key.empty() ? exec::make_plan(graph, device, store, plan_options)
+      graph_key.empty() ? exec::make_plan(graph, device, store, plan_options, started.get())
                         : exec::find_or_make_plan(graph, graph_key, device, store, plan_options));
   return result;
 }
@@ -136,23 +137,6 @@ std::vector<at::Tensor> run(PyPlan& self, const py::list& args) {
   }
   const py::gil_scoped_release release;
   return aten::run_plan(*self.executor, self.calls, symbols, inputs);
-}
-
-std::vector<std::vector<int64_t>> output_strides(PyPlan& self) {
-  std::vector<std::vector<int64_t>> strides;
-  for (const ir::Output& output : self.plan().schedule.graph.outputs) {
-    std::vector<int64_t> concrete;
-    for (const ir::IndexExpr& stride : output.strides) {
-      if (!stride.is_const()) {
-        // The strides are symbolic, so the caller gets none for this output.
-        concrete.clear();
-        break;
-      }
-      concrete.push_back(stride.constant());
-    }
-    strides.push_back(std::move(concrete));
-  }
-  return strides;
 }
 
 py::dict kernel_dict(const codegen::KernelSource& source) {
@@ -406,12 +390,13 @@ void bind_exec(py::module_& m) {
   e.def("launches_skipped", &exec::launches_skipped);
   bind_cache(e);
   bind_check(e);
+  bind_started(e);
   bind_user_kernels(e);
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("build_counters", &build_counters);
   e.def("live_counts", &live_counts);
   e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"),
-        py::arg("graph_key") = "");
+        py::arg("graph_key") = "", py::arg("started") = nullptr);
   e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true,
         py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>());
   e.def("kernels", &kernels);
@@ -438,7 +423,7 @@ void bind_exec(py::module_& m) {
       .def("describe", &describe)
       .def("report", [](PyPlan& self) { return plan_report(*self.executor); })
       .def("timings", &timings)
-      .def("output_strides", &output_strides)
+      .def("output_strides", [](PyPlan& self) { return strides_of(self.plan().schedule.graph); })
       .def("schedule", [](PyPlan& self) { return schedule::str(self.whole().schedule); })
       .def_property_readonly("log", [](PyPlan& self) { return self.whole().schedule.log; })
       .def_property_readonly("arena_bytes", [](PyPlan& self) { return self.executor->state.memory.arena_bytes; })

@@ -26,4 +26,7 @@ struct PyPlan {
 /// Returns calls of a plan: launches of users' kernels and Python functions.
 std::vector<aten::EagerCall> eager_calls(const std::vector<pybind11::object>& calls);
 
+/// Returns the strides of each output of a scheduled graph; none if they are symbolic.
+std::vector<std::vector<int64_t>> strides_of(const ir::Graph& scheduled);
+
 }  // namespace ocl::python

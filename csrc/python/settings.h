@@ -24,6 +24,7 @@ exec::PlanOptions plan_options_from(const pybind11::dict& options);
 
 void bind_cache(pybind11::module_& exec);
 void bind_check(pybind11::module_& exec);
+void bind_started(pybind11::module_& exec);
 void bind_user_kernels(pybind11::module_& exec);
 
 }  // namespace ocl::python

@@ -10,9 +10,11 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <thread>
 
+#include "csrc/runtime/background.h"
 #include "csrc/runtime/build_worker.h"
 #include "csrc/runtime/device.h"
 #include "csrc/support/child.h"
@@ -47,6 +49,7 @@ struct WorkerPool {
   std::map<int, std::string> unusable;      // Device index -> why no worker can be started for it.
   std::map<int, size_t> busy;               // Device index -> threads that have a worker or start one.
   std::condition_variable freed;            // A thread gave its worker back.
+  std::set<os::Child*> asked;               // The workers that start or have a request.
 };
 
 /// Returns the pool of this process. A forked child gets a pool of its own, because its parent's workers are not its children.
@@ -92,6 +95,37 @@ bool mark_unusable(const Device& device, const std::string& problem) {
   return !known;
 }
 
+/// Kills the workers that are at work, because the process is ending. There are no new ones then.
+void stop_workers() noexcept {
+  WorkerPool& all = worker_pool();
+  {
+    const std::lock_guard lock(all.mutex);
+    for (os::Child* child : all.asked) child->kill();
+  }
+  all.freed.notify_all();
+}
+
+/// While it lives, stop_workers kills the worker.
+class Asked {
+ public:
+  explicit Asked(os::Child* child) : child_(child), pool_(worker_pool()) {
+    set_stop(stop_workers);
+    const std::lock_guard lock(pool_.mutex);
+    pool_.asked.insert(child_);
+    if (is_ending()) child_->kill();
+  }
+  ~Asked() {
+    const std::lock_guard lock(pool_.mutex);
+    pool_.asked.erase(child_);
+  }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+
+ private:
+  os::Child* child_;
+  WorkerPool& pool_;
+};
+
 /// Starts a worker for the device. Returns nullptr if that fails, with one warning per reason.
 std::unique_ptr<os::Child> start(const Device& device) {
   const BuildPoolSettings settings = build_pool_settings();
@@ -103,6 +137,7 @@ std::unique_ptr<os::Child> start(const Device& device) {
     os::Message message = {device.build_options(), device.platform_name(), device.name(), device.driver()};
     for (const std::string& library : vendor_libraries()) message.push_back(library);
     os::Message answer;
+    const Asked asked(child.get());
     if (!child->channel().send(message) || child->channel().receive(answer, kLongestStart) != os::Received::kMessage)
       problem = path + " does not start: " + child->end();
     else if (answer.size() != 1 || !answer[0].empty())
@@ -135,7 +170,10 @@ enum class Outcome { kAnswered, kDied, kNoWorker };
 
 Outcome ask(Worker& worker, const Request& request, Reply& reply) {
   os::Received state = os::Received::kEnded;
-  if (worker.child->channel().send(request.message)) state = worker.child->channel().receive(reply.answer, request.longest);
+  {
+    const Asked asked(worker.child.get());
+    if (worker.child->channel().send(request.message)) state = worker.child->channel().receive(reply.answer, request.longest);
+  }
   reply.answered = state == os::Received::kMessage && reply.answer.size() == request.answers;
   if (reply.answered) return Outcome::kAnswered;
   const std::string end = worker.child->end();
@@ -148,6 +186,7 @@ Outcome ask(Worker& worker, const Request& request, Reply& reply) {
 /// Sends a request to an idle worker or a new one. If the worker dies, `worker` is empty afterwards.
 Outcome ask_any(const Device& device, std::optional<Worker>& worker, const Request& request, Reply& reply) {
   for (;;) {
+    if (is_ending()) return Outcome::kNoWorker;
     if (!worker) worker = take_idle(device);
     if (!worker) {
       std::unique_ptr<os::Child> child = start(device);
@@ -174,13 +213,13 @@ bool serve(const Device& device, std::optional<Worker>& worker, const Request& r
   return outcome != Outcome::kNoWorker;
 }
 
-/// One of the places for workers of a device. The constructor waits for it.
+/// One of the places for workers of a device. The constructor waits for it, unless the place is `urgent`.
 class Place {
  public:
-  explicit Place(const Device& device) : device_(device.index()), pool_(worker_pool()) {
+  Place(const Device& device, bool urgent) : device_(device.index()), pool_(worker_pool()) {
     const size_t most = std::max<size_t>(most_workers(device), 1);
     std::unique_lock lock(pool_.mutex);
-    pool_.freed.wait(lock, [&] { return pool_.busy[device_] < most; });
+    pool_.freed.wait(lock, [&] { return pool_.busy[device_] < most || (urgent && most > 1) || is_ending(); });
     ++pool_.busy[device_];
   }
   ~Place() {
@@ -203,9 +242,10 @@ class Place {
 void serve_all(const Device& device, size_t count, size_t workers, const std::function<Request(size_t)>& make,
                const std::function<void(size_t, Reply)>& done, const std::function<bool(const Reply&)>& is_last) {
   std::atomic<size_t> next{0};
+  const bool urgent = std::min(workers, count) == 1 && !in_background();
   const auto work = [&] {
     try {
-      const Place place(device);
+      const Place place(device, urgent);
       std::optional<Worker> worker;
       for (size_t i = next++; i < count; i = next++) {
         Reply reply;
@@ -255,6 +295,21 @@ size_t most_workers(const Device& device) {
   if (const int64_t free = os::available_memory_bytes()) workers = std::min(workers, free / kHostBytesPerWorker);
   if (!device.info().is_cpu) workers = std::min(workers, device.caps().global_bytes / kDeviceBytesPerWorker);
   return static_cast<size_t>(std::max<int64_t>(workers, 0));
+}
+
+void start_workers(const Device& device, size_t count) {
+  size_t idle = 0;
+  {
+    WorkerPool& all = worker_pool();
+    const std::lock_guard lock(all.mutex);
+    idle = all.idle[device.index()].size();
+  }
+  for (size_t i = idle; i < std::min(count, most_workers(device)); ++i)
+    run_in_background([&device] {
+      const Place place(device, false);
+      if (is_ending()) return;
+      if (std::unique_ptr<os::Child> child = start(device)) give_back(device, Worker{std::move(child), Clock::now(), true});
+    });
 }
 
 size_t workers_for(const Device& device, size_t kernels) {

@@ -30,6 +30,9 @@ size_t workers_for(const Device& device, size_t kernels);
 /// Returns the largest number of workers that a device has at the same time. 0: there are no workers.
 size_t most_workers(const Device& device);
 
+/// Starts up to `count` workers in other threads, for kernels that come soon. Counts those that are idle.
+void start_workers(const Device& device, size_t count);
+
 /// The result of compiling one program text.
 struct WorkerResult {
   // True if a worker answered; then `status`, `log` and `binary` are valid. Otherwise `death` says how the compiler
@@ -43,7 +46,8 @@ struct WorkerResult {
 bool is_caused_by_text(const std::string& death);
 /// Compiles the texts, the longest first. If the system kills the compiler's process, a text is tried up to `tries` times. A
 /// text that caused the process's end is not tried again. Calls `done` with the position of each text that was built, from
-/// several threads. Thread-safe. Calls that overlap share most_workers(); a call waits for a worker that another one uses.
+/// several threads. Thread-safe. Calls that overlap share most_workers(); a call waits for a worker that another one uses. Only
+/// a call outside of run_in_background that has work for one worker does not wait: it gets one more.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
                                            int tries, bool wants_log, const std::function<void(size_t)>& done = {});
 

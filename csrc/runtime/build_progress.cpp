@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "csrc/runtime/background.h"
 #include "csrc/support/os.h"
 
 namespace ocl::runtime {
@@ -22,6 +23,7 @@ constexpr char kErase[] = "\r\033[K";  // to the start of the line, and clear it
 
 std::atomic<bool> g_enabled{true};
 std::atomic<bool> g_busy{false};  // True if some batch has the line.
+std::atomic<int> g_waiting{0};    // Number of WaitsForBuilds.
 
 void write_line(const std::string& text) {
   std::fputs(text.c_str(), stderr);
@@ -32,9 +34,13 @@ void write_line(const std::string& text) {
 
 void show_build_progress(bool shown) { g_enabled = shown; }
 
+WaitsForBuilds::WaitsForBuilds() noexcept { ++g_waiting; }
+WaitsForBuilds::~WaitsForBuilds() { --g_waiting; }
+
 struct BuildProgress::Line {
   const char* what;
   size_t kernels, processes;
+  bool background = in_background();
   std::atomic<size_t> done{0};
   std::mutex mutex;
   std::condition_variable changed;
@@ -54,11 +60,12 @@ struct BuildProgress::Line {
     std::string shown;
     do {
       // A line that is as long as the terminal is wide would wrap, and could not be erased.
-      const std::string now = text().substr(0, static_cast<size_t>(os::terminal_columns() - 1));
+      const bool wanted = !background || g_waiting > 0;
+      const std::string now = wanted ? text().substr(0, static_cast<size_t>(os::terminal_columns() - 1)) : "";
       if (now != shown) write_line(kErase + now);
       shown = now;
     } while (!changed.wait_for(lock, kBetween, [this] { return ended; }));
-    write_line(kErase);
+    if (!shown.empty()) write_line(kErase);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "csrc/kernels/profile.h"
 #include "csrc/runtime/address_range.h"
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/background.h"
 #include "csrc/runtime/caps.h"
 #include "csrc/runtime/device_list.h"
 #include "csrc/runtime/event.h"
@@ -229,7 +230,9 @@ class DeviceTable {
 namespace {
 
 void wait_for_all() noexcept {
-  if (runtimes_usable()) DeviceTable::instance().finish_before(std::chrono::steady_clock::now() + kPatience);
+  if (!runtimes_usable()) return;
+  end_background(std::chrono::steady_clock::now() + kPatience);
+  DeviceTable::instance().finish_before(std::chrono::steady_clock::now() + kPatience);
 }
 
 }  // namespace

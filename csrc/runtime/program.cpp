@@ -5,15 +5,15 @@
 #include <chrono>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 
+#include "csrc/runtime/background.h"
 #include "csrc/runtime/batches.h"
 #include "csrc/runtime/build_error.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/build_progress.h"
+#include "csrc/runtime/claims.h"
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/compiler_crash.h"
 #include "csrc/runtime/compiles_at_launch.h"
@@ -39,13 +39,12 @@ using Clock = std::chrono::steady_clock;
 // A process that has claimed a kernel may be suspended. Other processes build the kernel themselves if they see no progress for
 // this long.
 constexpr std::chrono::seconds kMostWait{120};
-constexpr std::chrono::milliseconds kPollTime{20};
 
 struct Shared {
   KnownPrograms programs;
   std::mutex mutex;  // Guards `counters`.
   BuildCounters counters;
-  std::mutex building;  // Held while building, so that equal texts of two threads are built once.
+  std::mutex building;  // Held while this process compiles: a driver serialises that anyway.
 };
 
 Shared& shared() {
@@ -81,18 +80,15 @@ class Build {
         prefix_(store_prefix(device)),
         programs_(texts.size()),
         keys_(std::move(keys)),
+        claims_(device.index(), store),
         crashes_(device, texts, keys_, store) {}
-  ~Build() { release_claims(); }
   Build(const Build&) = delete;
   Build& operator=(const Build&) = delete;
 
   std::vector<std::shared_ptr<Program>> run() {
     if (!find_in_memory()) {
-      std::lock_guard lock(shared().building);
-      if (!find_in_memory()) {
-        load_stored(missing());
-        build_missing();
-      }
+      load_stored(missing());
+      build_missing();
     }
     crashes_.raise(failed_dir_);
     if (store_.complete) store_found();
@@ -101,10 +97,7 @@ class Build {
 
   /// Returns the programs without building any; none if one is missing.
   std::vector<std::shared_ptr<Program>> find() {
-    if (!find_in_memory()) {
-      std::lock_guard lock(shared().building);
-      if (!find_in_memory()) load_stored(missing());
-    }
+    if (!find_in_memory()) load_stored(missing());
     std::vector<std::shared_ptr<Program>> found = result();
     return std::ranges::count(found, nullptr) == 0 ? found : decltype(found)();
   }
@@ -157,40 +150,33 @@ class Build {
     }
   }
 
-  /// Builds what is missing. If another process is building a kernel, waits for it. Processes that start at the same time thus
-  /// build each kernel once.
+  /// Builds what is missing. Waits for the kernels that another thread or process is building. Threads and processes that start
+  /// at the same time thus build each kernel once.
   void build_missing() {
     Indices pending = missing();
     if (pending.empty()) return;
-    if (!store_.find || !store_.claim || !store_.release || compiles_at_launch()) return build(pending);
+    const bool asks_processes = store_.find && store_.claim && store_.release && !compiles_at_launch();
     auto patience = Clock::now() + kMostWait;
     while (!pending.empty()) {
       Indices claimed;
       const bool waits = Clock::now() < patience;
       for (size_t i : pending)
-        if (claim(i) || !waits) claimed.push_back(i);
-      load_stored(claimed);  // Another process may have stored them before it ended its claim.
-      std::erase_if(claimed, [&](size_t i) { return programs_[i] != nullptr || crashes_.contains(i); });
+        if (claims_.claim(keys_[i], asks_processes) || !waits) claimed.push_back(i);
+      find_in_memory();  // Others may have built them before they ended their claims.
+      const auto is_found = [&](size_t i) { return programs_[i] != nullptr || crashes_.contains(i); };
+      std::erase_if(claimed, is_found);
+      if (asks_processes) load_stored(claimed);
+      std::erase_if(claimed, is_found);
       build(claimed);
-      release_claims();
+      claims_.release_all();
+      check_not_ending();
       const Indices left = missing();
       if (left.size() < pending.size())
         patience = Clock::now() + kMostWait;
       else
-        std::this_thread::sleep_for(kPollTime);
+        Claims::wait();
       pending = left;
     }
-  }
-
-  bool claim(size_t index) {
-    if (!store_.claim(keys_[index])) return false;
-    claimed_.insert(index);
-    return true;
-  }
-
-  void release_claims() {
-    for (size_t i : claimed_) store_.release(keys_[i]);
-    claimed_.clear();
   }
 
   void build(const Indices& pending) {
@@ -214,6 +200,7 @@ class Build {
   }
 
   void build_here(const std::vector<Indices>& batches) {
+    const std::lock_guard lock(shared().building);
     std::vector<std::string> sources;
     for (const Indices& batch : batches) sources.push_back(batch_source(texts_, batch));
     // CPU compilers serialise threads. A GPU's compiler gains a little from threads.
@@ -248,6 +235,7 @@ class Build {
     std::vector<WorkerResult> results =
         build_in_workers(device_, sources, workers, singles ? 2 : 1, log_enabled(LogLevel::kDebug),
                          [&](size_t b) { progress.add(batches[b].size()); });
+    check_not_ending();
     for (size_t b = 0; b < batches.size(); ++b) {
       WorkerResult& result = results[b];
       const bool here = !result.answered && result.death.empty();  // No worker could be started.
@@ -375,15 +363,13 @@ class Build {
     for (size_t i : batch) all_keys += keys_[i];
     const std::string program_key = prefix_ + hash_hex(all_keys);
     store_.store(program_key, binary);
-    for (size_t i : batch) {
-      store_.store(keys_[i], kReference + program_key);
-      if (claimed_.erase(i) > 0) store_.release(keys_[i]);  // A process that waits for this batch goes on.
-    }
+    for (size_t i : batch) store_.store(keys_[i], kReference + program_key);
   }
 
   void keep(size_t index, const std::shared_ptr<Program>& program) {
     programs_[index] = program;
     shared().programs.keep(device_.index(), keys_[index], program);
+    claims_.release(keys_[index]);  // Who waits for this kernel goes on.
   }
 
   Device& device_;
@@ -393,7 +379,7 @@ class Build {
   const std::string prefix_;  // Beginning of all keys.
   std::vector<std::shared_ptr<Program>> programs_;
   std::vector<std::string> keys_;
-  std::set<size_t> claimed_;                       // Kernels that other processes wait for.
+  Claims claims_;
   std::unordered_map<std::string, size_t> first_;  // Key -> index of the first text with that key.
   CompilerCrashes crashes_;
 };

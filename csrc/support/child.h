@@ -55,6 +55,8 @@ class Child {
   Channel& channel() { return channel_; }
   /// True until the process has ended.
   bool is_running() const noexcept;
+  /// Kills the process, which does not free its id: a thread that waits for a message from it goes on.
+  void kill() noexcept;
   /// Kills the process and says how it ended: "signal 11", "exit status 3", and on Windows "exception 0xC0000005" or "killed".
   std::string end() noexcept;
 

@@ -103,10 +103,14 @@ bool Child::is_running() const noexcept {
   return waitid(P_PID, static_cast<id_t>(process_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
 }
 
+void Child::kill() noexcept {
+  if (process_ > 0) ::kill(static_cast<pid_t>(process_), SIGKILL);
+}
+
 std::string Child::end() noexcept {
   if (process_ <= 0) return "gone";
   const auto process = static_cast<pid_t>(process_);
-  kill(process, SIGKILL);
+  kill();
   int status = 0;
   pid_t reaped = 0;
   do reaped = waitpid(process, &status, 0);

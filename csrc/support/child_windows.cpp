@@ -190,11 +190,15 @@ std::unique_ptr<Child> Child::start(const std::string& path, bool loud, std::str
 
 bool Child::is_running() const noexcept { return process_ != 0 && WaitForSingleObject(handle_of(process_), 0) == WAIT_TIMEOUT; }
 
+void Child::kill() noexcept {
+  if (process_ != 0) TerminateProcess(handle_of(process_), kKilled);  // Does nothing if the process has ended.
+}
+
 std::string Child::end() noexcept {
   if (process_ == 0) return "gone";
+  kill();
   const OwnedHandle process(handle_of(process_));
   process_ = 0;
-  TerminateProcess(process.get(), kKilled);  // Does nothing if the process has ended.
   WaitForSingleObject(process.get(), INFINITE);
   DWORD code = 0;
   if (!GetExitCodeProcess(process.get(), &code)) return "gone";

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/background.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/program.h"
@@ -147,6 +148,37 @@ TEST_CASE("workers build what is missing, and their binaries are stored") {
     const BuildCounters counters = build_counters();
     check_values(device, build_programs(device, texts, store.functions(), ""), texts);
     CHECK(build_counters().built == counters.built);
+  });
+}
+
+#if defined(__linux__)
+TEST_CASE("workers that were started before there are kernels build them") {
+  for_each_with_binaries([](Device& device) {
+    const WithPool pool(2);
+    start_workers(device, 1);
+    while (children().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::vector<int> started = children();
+    start_workers(device, 9);  // No more than two in all.
+    while (children().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const auto texts = fresh_texts(20);
+    check_values(device, build_programs(device, texts, Store().functions(), ""), texts);
+    CHECK(children().size() == 2);
+    CHECK(std::ranges::count(children(), started[0]) == 1);
+  });
+}
+#endif
+
+TEST_CASE("a kernel is built while the background waits for its workers") {
+  const WithPool pool(2, "hang", std::chrono::milliseconds(4000));
+  for_each_with_binaries([](Device& device) {
+    Store store;
+    const auto slow = fresh_texts(8, "deadly"), other = fresh_texts(1);
+    std::future<void> background =
+        run_in_background([&] { CHECK_THROWS_AS(build_programs(device, slow, store.functions(), ""), CompilerCrash); });
+    Store own;
+    check_values(device, build_programs(device, other, own.functions(), ""), other);
+    CHECK(background.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+    background.wait();
   });
 }
 

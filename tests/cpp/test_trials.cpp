@@ -353,3 +353,29 @@ TEST_CASE("a kernel that fails its check is left out, and its verdict is stored"
   });
   set_log_sink({});
 }
+
+TEST_CASE("two schedules that need the same checks at the same time share them") {
+  const WithPool pool(2);
+  set_log_sink([](LogLevel, const char*, const std::string&) {});
+  for_each_device([](Device& device) {
+    if (device.caps().kernels.has(KernelLevel::k_warp)) return;  // There the kernels pass.
+    const schedule::Schedule made = product(gpu(KernelLevel::k_warp), ir::DType::kF16, true, false, 256);
+    std::map<std::string, int> stored;
+    std::mutex mutex;
+    const BinaryStore store = {[](const std::string&) { return std::string(); },
+                               [&](const std::string& key, const std::string&) {
+                                 const std::lock_guard lock(mutex);
+                                 ++stored[key];
+                               },
+                               {},
+                               {}};
+    {
+      checks::LaunchChecks first(device, store, made), second(device, store, made);
+      CHECK(!second.passed());
+      CHECK(!first.passed());
+    }
+    CHECK(!stored.empty());
+    for (const auto& [key, times] : stored) CHECK(times == 1);
+  });
+  set_log_sink({});
+}

@@ -1,6 +1,6 @@
 # tests/device/crashing_worker.py: a build worker whose compiler ends with signal 11 on chosen kernels.
 """It passes all messages between its parent and a real worker, the program TEST_REAL_WORKER. A program text that matches
-the regular expression CRASH ends it, as a driver's compiler that crashes ends a worker."""
+the regular expression CRASH ends it, as a driver's compiler that crashes ends a worker. With HOW=hang, the worker waits instead."""
 
 import os
 import re
@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 
 def main() -> None:
@@ -30,6 +31,8 @@ def main() -> None:
                 sys.exit(worker.wait())
             request = request + piece if is_request else b""
             if is_request and crash.search(request):
+                if os.environ.get("HOW") == "hang":
+                    time.sleep(1000)
                 os.kill(os.getpid(), signal.SIGSEGV)
             other.sendall(piece)
 

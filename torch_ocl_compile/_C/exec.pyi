@@ -42,9 +42,27 @@ def live_counts() -> dict[str, int]: ...  # Numbers of live plans, eager_plans a
 
 # Compiles a graph. `options`: options of scope "compile" in config.py, and "label".
 # `graph_key`: equal for equal graphs only. The plan may come from the cache under this key, and is kept there.
+# `started`: a plan of the same graph and options.
 def compile(
-    graph: ir.Graph, device_index: int, calls: Sequence[EagerCall], options: Mapping[str, object], graph_key: str = ""
+    graph: ir.Graph,
+    device_index: int,
+    calls: Sequence[EagerCall],
+    options: Mapping[str, object],
+    graph_key: str = "",
+    started: StartedPlan | None = None,
 ) -> Plan: ...
+
+# Begins a plan in another thread (csrc/exec/started_plan.h). None: that is impossible for this device or with these options.
+def start(
+    graph: ir.Graph, device_index: int, options: Mapping[str, object], scheduled_at_once: bool
+) -> StartedPlan | None: ...
+
+class StartedPlan:
+    def fits(self, graph: ir.Graph) -> bool: ...  # Whether compile would make the same plan of this graph now.
+    def output_strides(self) -> list[list[int]]: ...  # As of a Plan. Only if it was scheduled at once.
+
+# Starts up to `count` build workers in other threads.
+def start_workers(device_index: int, count: int) -> None: ...
 
 # Schedule and kernels as text, for a device with these capabilities. No device is needed. `choices`, `disabled`: see set_measured.
 def render(

@@ -24,10 +24,12 @@ from torch_ocl_compile.compile import (
     times,
 )
 from torch_ocl_compile.compile.bodies import PlanBody
+from torch_ocl_compile.compile.boundaries import boundaries, restride
 from torch_ocl_compile.compile.call import eager_call
 from torch_ocl_compile.compile.float_arguments import float_arguments
 from torch_ocl_compile.compile.graph import Task, compile_or_run, eager_graph
 from torch_ocl_compile.compile.joint_graph import ocl_partition
+from torch_ocl_compile.compile.plan import result_strides
 from torch_ocl_compile.compile.stored_plan import CompiledGraph
 from torch_ocl_compile.decompositions.table import LateTable
 from torch_ocl_compile.errors import ConfigError
@@ -141,59 +143,10 @@ def compile_or_raise(
     return CompiledGraph(body.boxed(), kind=kind, body=body)
 
 
-def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Gives the placeholders the tensors of `example_inputs`. A saved tensor has the strides that the forward graph
-    chose. AOTAutograd updates them in the inputs but not in the nodes."""
-    for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True):
-        if isinstance(fake, torch.Tensor):
-            node.meta["val"] = fake
-
-
-def boundaries(kind: str) -> dict[str, Any]:
-    """Returns what AOTAutograd knows of a graph: the positions of parameters and donated inputs, results that are views
-    of arguments, and the position at which saved tensors begin.
-    """
-    from torch._functorch._aot_autograd.schemas import OutputType
-
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
-    if metadata is None:
-        return {}
-    # Tokens belong to ops with effects. They are first among inputs and results, but the metadata does not count them.
-    tokens = len(metadata.tokens)
-    if kind == "backward":
-        donated = list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []
-        # Gradients become .grad of several tensors, and later calls add to them in place, so each gradient
-        # needs memory of its own.
-        return {"donated": donated, "separate_views": True}
-    # The first results are the arguments that AOTAutograd writes back itself. The results of the user follow.
-    written = metadata.mutated_inp_runtime_indices
-    first = tokens + len(written)
-    aliases = [
-        first + i for i, info in enumerate(metadata.output_info) if info.output_type is OutputType.alias_of_input
-    ]
-    found: dict[str, Any] = {
-        "parameters": [tokens + i for i in metadata.static_input_indices or ()],
-        "aliases": aliases,
-        "written_back": {tokens + k: tokens + i for k, i in enumerate(written)},
-    }
-    if kind == "forward":
-        found["saved_from"] = tokens + metadata.num_forward
-    return found
-
-
 def report_strides(plan: Any, lowered: Lowered) -> None:
     """Tells AOTAutograd the strides of the saved tensors, before it compiles the backward graph."""
     context = torch._guards.TracingContext.try_get()
     if context is None or context.output_strides is None:
         return
-    strides: list[Any] = plan.output_strides()
     tokens = 0 if context.fw_metadata is None else len(context.fw_metadata.tokens)
-    for result, fake in list(zip(lowered.recipe.results, lowered.traced, strict=False))[tokens:]:
-        chosen: Any = None
-        if isinstance(fake, torch.Tensor) and result.kind == "output":
-            chosen = tuple(strides[result.index])
-            if len(chosen) != fake.dim():
-                # The strides are symbolic, so the plan keeps the traced strides.
-                chosen = None
-        context.output_strides.append(chosen)
+    context.output_strides.extend(result_strides(lowered, plan)[tokens:])

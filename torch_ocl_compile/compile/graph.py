@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from torch_ocl_compile.compile import debug, times
+from torch_ocl_compile.compile import ahead, debug, times
 from torch_ocl_compile.compile.bodies import Body, CutBody, EagerBody, PlanBody, Step, note_cut
 from torch_ocl_compile.compile.control_flow import ControlBody, branch_of
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
@@ -69,7 +69,7 @@ def compile_plan(task: Task, lowered: Lowered | None = None) -> PlanBody:
         if task.kind != "inference":  # In training, weights change at each step.
             settings = {**settings, "kept_weights_mb": 0}
         try:
-            plan = make_plan(lowered, settings, task.label)
+            plan = make_plan(lowered, settings, task.label, started=_started(task, lowered, settings))
             break
         except CompilerCrashError as error:
             if settings.get("fallback") == "error":
@@ -84,6 +84,12 @@ def compile_plan(task: Task, lowered: Lowered | None = None) -> PlanBody:
     return PlanBody(
         kind=task.kind, fx_nodes=fx_nodes, lowered=lowered, settings=settings, strides=plan.output_strides(), plan=plan
     )
+
+
+def _started(task: Task, lowered: Lowered, settings: dict[str, Any]) -> Any:
+    if task.kind == "forward":
+        return ahead.start(task.gm, lowered, settings, task.label)
+    return ahead.take_backward(task.gm, lowered, settings) if task.kind == "backward" else None
 
 
 def lower(task: Task, crashing: set[tuple[str, str]] | None = None) -> Lowered:

@@ -14,6 +14,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx.node import map_arg
 from torch.utils.checkpoint import CheckpointPolicy
 
+from torch_ocl_compile.compile import ahead
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 from torch_ocl_compile.lowering.random import functionalise, own_attention
 
@@ -45,7 +46,9 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     cross_entropy(joint)
     keep_overwritten(joint)
     with saves_are_kept(joint):
-        return min_cut_rematerialization_partition(joint, joint_inputs, **settings)
+        forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **settings)
+    ahead.note(forward, backward)
+    return forward, backward
 
 
 @contextmanager

@@ -29,11 +29,36 @@ def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:
         measure.tune_graph(lowered.graph, device_index(lowered), settings)
 
 
+def start_plan(lowered: Lowered, settings: dict[str, Any], label: str, *, scheduled_at_once: bool) -> Any:
+    """Begins a plan in another thread, for make_plan with the same settings. Returns None if that is impossible."""
+    config.configure_core()
+    index = device_index(lowered)
+    table.follow(index)
+    return _C.exec.start(lowered.graph, index, {**settings, "label": label}, scheduled_at_once)
+
+
+def result_strides(lowered: Lowered, plan: Any) -> list[tuple[int, ...] | None]:
+    """Returns the strides of each result of a graph. None: it is no result of the plan, or has symbolic strides, so that it
+    keeps its traced strides."""
+    strides: list[list[int]] = plan.output_strides()
+    chosen: list[tuple[int, ...] | None] = []
+    for result, fake in zip(lowered.recipe.results, lowered.traced, strict=False):
+        known = isinstance(fake, torch.Tensor) and result.kind == "output" and len(strides[result.index]) == fake.dim()
+        chosen.append(tuple(strides[result.index]) if known else None)
+    return chosen
+
+
 def make_plan(
-    lowered: Lowered, settings: dict[str, Any], label: str, graph: ir.Graph | None = None, key: str = ""
+    lowered: Lowered,
+    settings: dict[str, Any],
+    label: str,
+    graph: ir.Graph | None = None,
+    key: str = "",
+    started: Any = None,
 ) -> Any:
     """Makes a plan. `settings`: options of scope "compile". `label` names the plan in dumps and records. `graph`: runs in
     place of the lowered one. `key`: equal for equal graphs only; the plan may come from the cache then, and is kept there.
+    `started`: a plan that was started with these settings (compile/ahead.py).
     """
     config.configure_core()
     graph, index = graph or lowered.graph, device_index(lowered)
@@ -44,7 +69,8 @@ def make_plan(
 
         check.install()
     try:
-        return _C.exec.compile(graph, index, bound_calls(lowered.calls, index), {**settings, "label": label}, key)
+        calls, options = bound_calls(lowered.calls, index), {**settings, "label": label}
+        return _C.exec.compile(graph, index, calls, options, key, started)
     except OclError:
         debug.dump(label, "failed_graph.txt", graph.str)
         raise

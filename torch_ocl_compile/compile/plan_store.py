@@ -18,9 +18,9 @@ import logging
 import pickle
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompil
 from torch._inductor.codecache import FxGraphHashDetails
 
 from torch_ocl_compile import _C, config, identity
-from torch_ocl_compile.compile import cache_key, stored_plan
+from torch_ocl_compile.compile import ahead, cache_key, stored_plan
 from torch_ocl_compile.compile.stored_plan import CompiledGraph
 from torch_ocl_compile.errors import OclError
 
@@ -55,6 +55,7 @@ class _Lookup(threading.local):
 
     key = ""
     prefix = ""
+    missed: Callable[[], None] = staticmethod(lambda: None)  # called if the cache has no such graph
 
 
 _lookup = _Lookup()
@@ -75,17 +76,18 @@ def lookup(gm: torch.fx.GraphModule, settings: dict[str, Any], inputs: Sequence[
             reason = str(error)
     if reason:
         log.info("graphs are neither stored nor loaded: %s", reason)
+        ahead.expect_kernels(gm, inputs)
         yield False
         return
-    before = _lookup.key, _lookup.prefix
-    _lookup.key, _lookup.prefix = key, prefix
+    before = _lookup.key, _lookup.prefix, _lookup.missed
+    _lookup.key, _lookup.prefix, _lookup.missed = key, prefix, partial(ahead.expect_kernels, gm, inputs)
     inductor: Any = torch._inductor.config
     cacheable = {**inductor.unsafe_marked_cacheable_functions, **dict.fromkeys(_CACHEABLE, "")}
     try:
         with inductor.patch(unsafe_marked_cacheable_functions=cacheable):
             yield True
     finally:
-        _lookup.key, _lookup.prefix = before
+        _lookup.key, _lookup.prefix, _lookup.missed = before
 
 
 def _reason_against(settings: dict[str, Any], inputs: Sequence[Any]) -> str:
@@ -150,7 +152,10 @@ def _candidates(key: str) -> Iterator[tuple[Any, bytes, bool]]:
     """Yields (entry, its pickle, True) for each stored entry, latest first. True says that the entry comes from this
     machine.
     """
-    for content in _contents(key):
+    contents = _contents(key)
+    if not contents:
+        _lookup.missed()
+    for content in contents:
         try:
             entry = pickle.loads(content)
             # torch forbids retain_graph=True if backward overwrites what was saved. CompiledGraph has a second plan for
