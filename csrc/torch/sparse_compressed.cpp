@@ -1,8 +1,10 @@
 // csrc/torch/sparse_compressed.cpp: compressed tensors (CSR, CSC): their indices, and ops that torch computes on the CPU or
 // CUDA.
+#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <vector>
 
 #include "csrc/torch/sparse.h"
@@ -109,6 +111,28 @@ void add_compressed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::push(*stack, out);
 }
 
+/// Sums a CSR matrix over its rows, its columns or both. Only how many sums there are is read back.
+at::Tensor sum_compressed(const at::Tensor& self, at::IntArrayRef dims, bool keepdim, std::optional<at::ScalarType> dtype) {
+  TORCH_CHECK(self.layout() == at::kSparseCsr, "_sparse_csr_sum: expected a CSR tensor, got ", self.layout());
+  TORCH_CHECK(keepdim, "reduction operations on CSR tensors with keepdim=False is unsupported");
+  TORCH_CHECK(self.dim() == 2 && self.dense_dim() == 0, "_sparse_csr_sum: expected a matrix");
+  bool over[2] = {dims.empty(), dims.empty()};
+  for (const int64_t d : dims) over[at::maybe_wrap_dim(d, 2)] = true;
+  const at::ScalarType usual = at::isIntegralType(self.scalar_type(), /*includeBool=*/true) ? at::kLong : self.scalar_type();
+  const at::Tensor values = self.values().to(dtype.value_or(usual)), columns = self.col_indices();
+  const int64_t rows = over[0] ? 1 : self.size(0);
+  const at::Tensor place = over[1] && over[0] ? at::zeros_like(columns)
+                           : over[1]          ? expanded(self.crow_indices(), columns.size(0))
+                                              : columns;
+  const int64_t places = over[1] ? rows : self.size(1);
+  const at::Tensor sums = coo_tensor(place.to(at::kLong).unsqueeze(0), values, {places}, false).coalesce();
+  const at::Tensor kept = sums._indices()[0].to(columns.scalar_type());
+  const at::Tensor begins = over[1] ? compressed(kept, rows) : at::arange(2, columns.options()) * kept.size(0);
+  return at::_sparse_compressed_tensor_unsafe(begins.to(columns.scalar_type()), over[1] ? at::zeros_like(kept) : kept,
+                                              sums._values(), {rows, over[1] ? 1 : self.size(1)},
+                                              values.options().layout(at::kSparseCsr));
+}
+
 }  // namespace
 
 at::Tensor compressed(const at::Tensor& indices, int64_t size) {
@@ -134,6 +158,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
   for (const char* op : {"_to_sparse_csr", "_to_sparse_csc"}) m.impl(op, torch::CppFunction::makeFromBoxedFunction<&flip>());
   m.impl("add.out", torch::CppFunction::makeFromBoxedFunction<&add_compressed>());
+  m.impl("_sparse_csr_sum.dim_dtype", sum_compressed);
 }
 
 }  // namespace ocl::aten

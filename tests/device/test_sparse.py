@@ -16,6 +16,11 @@ PLACES, VALUES = torch.tensor([[0, 1, 1, 2, 0], [2, 0, 2, 1, 2]]), torch.tensor(
 COO = torch.sparse_coo_tensor(PLACES, VALUES, (3, 3))  # The last element has the index of the first.
 HYBRID = torch.sparse_coo_tensor(PLACES[:1], torch.arange(10.0).view(5, 2), (4, 2))
 DENSE = torch.arange(9.0).view(3, 3) - 4
+CUBE = torch.sparse_coo_tensor(
+    torch.randint(0, 3, (3, 12), generator=torch.Generator().manual_seed(0)),
+    torch.arange(24.0).view(12, 2).sin(),
+    (3, 3, 3, 2),
+)
 WIDE = torch.tensor([[0.0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 4, 5]])
 
 
@@ -64,6 +69,14 @@ COO_OPS: dict[str, Case] = {
         to(COO).index_select(0, to(torch.tensor([2, 0, 0]))),
         to(HYBRID).index_select(1, to(torch.tensor([1]))),
     ],
+    "softmax": lambda to: [
+        f(to(x), dim)
+        for f in (torch.sparse.softmax, torch.sparse.log_softmax)
+        for x, dims in ((COO, (0, -1)), (HYBRID, (0, 1)), (CUBE, (0, 1, 2)), (COO * 0, (1,)))
+        for dim in dims
+    ],
+    "softmax of no elements": lambda to: torch.sparse.softmax(to(torch.zeros(2, 3)).to_sparse(), 1),
+    "softmax of another type": lambda to: torch.sparse.softmax(to(COO), 1, dtype=torch.float64),
     "mask": lambda to: [to(DENSE).sparse_mask(to(COO).coalesce()), to(COO).sparse_mask(to(DENSE.relu().to_sparse()))],
 }
 
@@ -118,13 +131,48 @@ def test_gradients(ocl_device: str) -> None:
     torch.testing.assert_close(grads(ocl_device), grads("cpu"))
 
 
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_gradients_of_softmax(name: str, dim: int, ocl_device: str) -> None:
+    """The gradient has other elements than the result."""
+    torch.manual_seed(0)
+    x, weights = CUBE.double().coalesce(), torch.randn(3, 3, 3, 2, dtype=torch.float64)
+    places = torch.ones(3, 3, 3, 2).to_sparse(3).coalesce()
+
+    def grads(device: str) -> list[Tensor]:
+        values = x.values().to(device).requires_grad_()
+        made = getattr(torch.sparse, name)(torch.sparse_coo_tensor(x.indices().to(device), values, x.shape), dim)
+        some = made.detach().to_dense() * weights.to(device)
+        loss = (made * some).to_dense().sum() + torch.sparse.sum(made.sparse_mask(places.to(device)) * made).square()
+        return [g.cpu() for g in torch.autograd.grad(loss, [values])]
+
+    torch.ocl.reset_fallback_counts()
+    ours = grads(ocl_device)
+    assert torch.ocl.fallback_counts() == {}
+    torch.testing.assert_close(ours, grads("cpu"))
+
+
+def test_partial_gradient_of_softmax(ocl_device: str) -> None:
+    """Elements that the gradient does not have count as 0."""
+    x = CUBE.coalesce()
+    for back, made in (
+        (torch.ops.aten._sparse_softmax_backward_data, torch.sparse.softmax),
+        (torch.ops.aten._sparse_log_softmax_backward_data, torch.sparse.log_softmax),
+    ):
+        for dim in range(3):
+            y = made(x, dim)
+            grad = torch.sparse_coo_tensor(x.indices()[:, ::2], x.values()[::2] + 1, x.shape).coalesce()
+            ours = back(grad.to(ocl_device), y.to(ocl_device), dim, x.to(ocl_device))
+            same(ours, back(grad, y, dim, x), ocl_device)
+
+
 def test_what_has_no_kernel_runs_on_the_cpu(ocl_device: str) -> None:
     torch.ocl.reset_fallback_counts()
-    have = torch.sparse.log_softmax(COO.to(ocl_device), 1)
-    assert have.device == torch.device(ocl_device) and list(torch.ocl.fallback_counts()) == [
-        "aten::_sparse_log_softmax"
-    ]
-    torch.testing.assert_close(have.cpu().to_dense(), torch.sparse.log_softmax(COO, 1).to_dense())
+    x = WIDE.to_sparse_csr()
+    have = torch._sparse_csr_prod(x.to(ocl_device), 1, True)
+    assert have.device == torch.device(ocl_device)
+    assert list(torch.ocl.fallback_counts()) == ["aten::_sparse_csr_prod.dim_dtype"]
+    torch.testing.assert_close(have.cpu().to_dense(), torch._sparse_csr_prod(x, 1, True).to_dense())
 
 
 def test_bad_arguments(ocl_device: str) -> None:

@@ -59,6 +59,16 @@ CASES: dict[str, Case] = {
         torch.addmv(to(torch.ones(3)), to(CSR), to(RIGHT)[:, 0], alpha=2),
     ],
     "bmm": lambda to: torch.bmm(to(BATCH), to(torch.stack([DENSE, DENSE + 1]))),
+    "csr sums": lambda to: [
+        torch._sparse_csr_sum(to(x), dim, True, dtype=dtype)
+        for x, dims in (
+            (CSR, (0, 1, [0, 1])),
+            (WIDE.int().to_sparse_csr(), (0, [0, 1])),
+            ((WIDE * 0).to_sparse_csr(), (0, 1)),
+        )
+        for dim in dims
+        for dtype in (None, torch.float64)
+    ],
     "no elements": lambda to: [to(CSR * 0).to_dense().to_sparse_csr() @ to(RIGHT), to(CSR) @ to(RIGHT[:, :0])],
     "integers": lambda to: [to(COO.long()) @ to(DENSE.long()), to(COO.int()) @ to(DENSE.int())],
     "doubles": lambda to: to(CSR.double()) @ to(RIGHT.double()),
