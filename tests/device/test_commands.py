@@ -124,7 +124,7 @@ def test_explain_a_function(ocl_device, run):
 def test_explain_says_what_ran_on_the_cpu(ocl_device, run, tmp_path):
     (tmp_path / "falls_back.py").write_text(
         "import sys, torch\n"
-        "x = torch.eye(20, device=sys.argv[1])\n"
+        "x = torch.eye(40, device=sys.argv[1])\n"
         "torch.compile(lambda x: torch.linalg.eigvals(x).real + 1, backend='ocl')(x)\n"
     )
     status, out, _ = run("explain", "--json", "falls_back.py", ocl_device)

@@ -53,13 +53,14 @@ def test_warn_fallback(ocl_device):
 
 def test_fallback_reaches_eager_ops(ocl_device):
     x = torch.ones(2, 2, dtype=torch.complex64, device=ocl_device)
+    large = torch.eye(40, dtype=torch.complex64, device=ocl_device)
     torch.ocl.reset_fallback_counts()
     with config.override(fallback="error", eager="compile", warn_fallback=False):
         with pytest.raises(
             FallbackError,
-            match=r"(?s)aten::linalg_eig\S* on \(complex64\[2, 2\].*fallback=error.*why: +aten.linalg_eig.*do: ",
+            match=r"(?s)aten::linalg_eig\S* on \(complex64\[40, 40\].*fallback=error.*why: +aten.linalg_eig.*do: ",
         ):
-            torch.linalg.eig(x)
+            torch.linalg.eig(large)
         with pytest.raises(FallbackError, match=r"(?s)aten::native_batch_norm.*why: +.*native_batch_norm.*no lowering"):
             torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
         with pytest.raises(FallbackError, match=r"(?s)aten::bincount.*why: +aten.bincount.default: no lowering\n"):
@@ -71,13 +72,13 @@ def test_fallback_reaches_eager_ops(ocl_device):
         assert not isinstance(raised.value, FallbackError)
     assert torch.ocl.fallback_counts() == {}
     with config.override(fallback="eager", warn_fallback=False):
-        torch.linalg.eig(x)
+        torch.linalg.eig(large)
     assert torch.ocl.fallback_counts(), "without the option it runs on the CPU"
 
 
 def test_fallback_in_the_environment(ocl_device):
     status, _, err = run_python(
-        f"import torch; torch.linalg.eig(torch.ones(2, 2, dtype=torch.complex64, device='{ocl_device}'))",
+        f"import torch; torch.linalg.eig(torch.eye(40, dtype=torch.complex64, device='{ocl_device}'))",
         TORCH_OCL_FALLBACK="error",
     )
     assert status == 1 and "FallbackError: aten::linalg_eig" in err, err
