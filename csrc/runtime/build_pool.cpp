@@ -144,6 +144,7 @@ std::unique_ptr<os::Child> start(const Device& device) {
       problem = path + ": " + (answer.empty() ? "no answer" : answer[0]);
   }
   if (problem.empty()) return child;
+  if (is_ending()) return nullptr;  // stop_workers has killed it.
   if (mark_unusable(device, problem))
     log_message(LogLevel::kWarning, "runtime",
                 "kernels are compiled in this process, which can take several times as long: " + problem +
