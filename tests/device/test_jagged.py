@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
+from torch_ocl_compile.device import jagged_attention
+
 LENGTHS = ([2, 5, 3], [4, 1, 7])  # Rows of the sequences of each call.
 WIDTH = 8
 
@@ -72,6 +74,38 @@ def test_attention(ocl_device, causal, compiled):
         (got * weights.float().to(ocl_device)).sum().backward()
         assert_close(got.detach().cpu(), wanted.detach().float(), rtol=1e-5, atol=1e-5)
         assert_close(x.grad.values().cpu(), torch.cat([r.grad for r in rows]).float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "keys, heads, causal", [(None, 4, False), (None, 2, True), ([30, 70, 1, 2], 4, False)], ids=str
+)
+def test_attention_without_padding(ocl_device, monkeypatch, keys, heads, causal):
+    """Where lengths differ much, nothing is padded: queries have other lengths than keys, and heads share keys."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(jagged_attention, "_padded", None)
+    function = torch.compile(F.scaled_dot_product_attention, backend="ocl", options={"fallback": "error"})
+    for lengths in ([100, 3, 0, 7], [5, 90, 17, 1]):
+        generator = torch.Generator().manual_seed(sum(lengths))
+        of_keys = keys or lengths
+        parts = [torch.randn(sum(n), h, WIDTH, generator=generator, dtype=torch.float64).requires_grad_()
+                 for n, h in ((lengths, 4), (of_keys, heads), (of_keys, heads))]  # fmt: skip
+        split = [
+            [x.transpose(0, 1) for x in rows.split(n)]
+            for rows, n in zip(parts, (lengths, of_keys, of_keys), strict=True)
+        ]
+        wanted = torch.cat([F.scaled_dot_product_attention(*qkv, is_causal=causal, enable_gqa=heads != 4).transpose(0, 1)
+                            for qkv in zip(*split, strict=True)])  # fmt: skip
+        weights = torch.linspace(-1, 1, wanted.numel(), dtype=torch.float64).view(wanted.shape)
+        exact = [wanted, *torch.autograd.grad((wanted * weights).sum(), parts)]
+
+        offsets = [torch.tensor([0, *n]).cumsum(0).to(ocl_device) for n in (lengths, of_keys)]
+        rows = [x.detach().float().to(ocl_device).requires_grad_() for x in parts]
+        given = [torch.nested.nested_tensor_from_jagged(x, offsets[0] if keys is None or x is rows[0] else offsets[1], min_seqlen=0,
+                                                        max_seqlen=100).transpose(1, 2) for x in rows]  # fmt: skip
+        got = function(*given, is_causal=causal, enable_gqa=heads != 4).transpose(1, 2).values()
+        found = [got, *torch.autograd.grad((got * weights.float().to(ocl_device)).sum(), rows)]
+        for a, b in zip(found, exact, strict=True):
+            assert_close(a.detach().cpu(), b.detach().float(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", BODIES)

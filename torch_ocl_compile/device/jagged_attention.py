@@ -1,15 +1,21 @@
 # torch_ocl_compile/device/jagged_attention.py: scaled_dot_product_attention of jagged tensors on ocl devices.
-"""torch chooses among CUDA's and the CPU's kernels for jagged tensors. On ocl, the sequences are padded to the longest one, with a mask
-over the padding of the keys, and the result is packed again."""
+"""torch chooses among CUDA's and the CPU's kernels for jagged tensors. On ocl there are two ways:
+
+- The rows of all sequences are one long sequence, and a mask hides the others' rows. Kernels skip blocks of it. In compiled code, where
+  this mask has no more elements than there are scores of padded sequences: where lengths differ much.
+- The sequences are padded to the longest one, with a mask over the padding of the keys, and the result is packed again."""
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from torch_ocl_compile._C import ir
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -52,6 +58,8 @@ def _attention(
 
     query, key, value, attn_mask = _autocast(query, key, value, attn_mask)
     _validate_sdpa_input(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    if torch.compiler.is_compiling() and _is_shorter_together(query, key):
+        return _together(query, key, value, dropout_p, is_causal, scale)
     q, k, v = (_padded(x) for x in (query, key, value))
     rows, keys = q.shape[-2], k.shape[-2]
     mask = None
@@ -65,6 +73,45 @@ def _attention(
         q, k, v, mask, dropout_p, is_causal and mask is None, scale=scale, enable_gqa=enable_gqa
     )
     return _packed(out, query)
+
+
+def _is_shorter_together(query: Any, key: Any) -> bool:
+    """True if all rows together have no more scores, hidden ones included, than the padded sequences."""
+    together = query.values().shape[1] * key.values().shape[1]
+    return bool(together <= query.shape[0] * query._get_max_seqlen() * key._get_max_seqlen())
+
+
+def _together(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:
+    """Attention of all rows as one sequence each of queries and keys, [1, heads, total, width]."""
+    q, k, v = (x.transpose(1, 2).values().transpose(0, 1)[None] for x in (query, key, value))
+    rows, keys = (_Sequence.of(x) for x in (query, key))
+    mask = rows.number[:, None] == keys.number
+    seen = (rows.first[:, None] <= keys.last) & (keys.first <= rows.last[:, None])
+    if is_causal:
+        mask = mask & (keys.place <= rows.place[:, None])
+    settings = (dropout_p, False, False, scale, seen[None, None])
+    out = torch.ops.ocl.attention(q, k, v, mask[None, None], None, *settings)[0]
+    return _with_sequences(out[0].transpose(0, 1), query)
+
+
+@dataclass
+class _Sequence:
+    """The rows of a jagged tensor, int64: the number of each one's sequence and its place there, and the numbers of the sequences of the
+    first and the last row of each block of a mask."""
+
+    number: Tensor
+    place: Tensor
+    first: Tensor
+    last: Tensor
+
+    @staticmethod
+    def of(x: Any) -> _Sequence:
+        offsets, total = x.offsets(), x.values().shape[1]
+        row = torch.arange(total, device=offsets.device)
+        number = torch.bucketize(row, offsets[1:], right=True)
+        begin = torch.arange((total + ir.MASK_BLOCK - 1) // ir.MASK_BLOCK, device=offsets.device) * ir.MASK_BLOCK
+        last = (begin + ir.MASK_BLOCK - 1).clamp(max=total - 1)
+        return _Sequence(number, row - offsets[number], number[begin], number[last])
 
 
 def _padded(x: Any) -> Tensor:
@@ -109,10 +156,15 @@ class _Sequences(torch.autograd.Function):
 
 def _packed(out: Tensor, like: Any) -> Any:
     """Returns [batch, heads, rows, width] as a jagged tensor with the sequences of `like`."""
-    from torch.nested._internal.nested_tensor import nested_view_from_values_offsets
-
     heads, width = out.shape[1], out.shape[3]
     total = like.values().shape[1]
     values: Any = _Rows.apply(out.transpose(1, 2).flatten(2), like.offsets(), total)  # type: ignore[no-untyped-call]
+    return _with_sequences(values.view(-1, heads, width), like)
+
+
+def _with_sequences(values: Tensor, like: Any) -> Any:
+    """Returns the rows [total, heads, width] as a jagged tensor [batch, heads, rows, width] with the sequences of `like`."""
+    from torch.nested._internal.nested_tensor import nested_view_from_values_offsets
+
     bounds = {"min_seqlen": like._maybe_min_seqlen, "max_seqlen": like._maybe_max_seqlen}
-    return nested_view_from_values_offsets(values.view(-1, heads, width), like.offsets(), **bounds).transpose(1, 2)
+    return nested_view_from_values_offsets(values, like.offsets(), **bounds).transpose(1, 2)
