@@ -1,4 +1,6 @@
 # tests/device/distributed_collectives.py: checks of each collective, compared with gloo on CPU tensors.
+import time
+
 import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
@@ -275,6 +277,9 @@ def check_wait_does_not_block_the_host(me):
         doubled = x * 2
         torch.distributed.distributed_c10d._get_default_store().set("ocl/test/enqueued", "1")
         assert doubled[0].item() == 2 * me.size
+        until = time.monotonic() + 10
+        while not work.is_completed() and time.monotonic() < until:  # A thread of the host sees the end.
+            time.sleep(0.01)
         assert work.is_completed()
     else:
         torch.distributed.distributed_c10d._get_default_store().wait(["ocl/test/enqueued"])

@@ -32,7 +32,7 @@ def planted(kind: str | None, pattern: str, by: str, graph: str = "") -> Iterato
     real: Callable[..., Any] = _C.exec.compile
     found: list[str] = []
 
-    def compile_(ir_graph: Any, device: int, calls: Any, options: dict[str, Any], key: str = "") -> Any:
+    def compile_(ir_graph: Any, device: int, calls: Any, options: dict[str, Any], *_: Any) -> Any:
         if not options["label"].startswith(graph):
             return real(ir_graph, device, calls, options)
         plain = real(ir_graph, device, calls, {**options, "check": False, "debug": False})

@@ -122,7 +122,7 @@ def run(device: str, folder: Path, how: str, backward: str) -> tuple[str, float]
     begin = time.monotonic()
     status, out, err = run_python(
         PROGRAM, TEST_DEVICE=device, TEST_WORKER=str(worker), TEST_REAL_WORKER=build_worker(), CRASH=r"= cos\(", HOW=how,
-        TEST_BACKWARD=backward, TORCH_OCL_CACHE_DIR=str(folder / "cache"), TORCH_OCL_BUILD_WORKERS="1",
+        TEST_BACKWARD=backward, TORCH_OCL_CACHE_DIR=str(folder / "cache"), TORCH_OCL_BUILD_WORKERS="2",
     )  # fmt: skip
     assert status == 0, err[-3000:]
     found = json.loads(out.splitlines()[-1])

@@ -317,9 +317,9 @@ def test_gradients_of_attention_are_tuned_on_statistics_that_a_row_may_have(inde
     kernels that take their logarithm give NaN."""
     compile_plan, cases = _C.exec.compile, []
 
-    def compiling(graph, position, calls, options, key):
+    def compiling(graph, position, calls, options, *rest):
         cases.extend(_C.exec.tuning_cases(graph, position, dict(options)))
-        return compile_plan(graph, position, calls, options, key)
+        return compile_plan(graph, position, calls, options, *rest)
 
     q, k, v = (torch.randn(1, 2, 64, 32, device=f"ocl:{index}", requires_grad=True) for _ in range(3))
     attend = torch.compile(torch.nn.functional.scaled_dot_product_attention, backend="ocl", dynamic=False)

@@ -38,14 +38,14 @@ Refused why_not_attention_item(const Draft& draft) {
 Refused why_not_attention_few_rows(const Draft& draft) {
   static const Fit rows[] = {
       {[](const Draft& d) { return d.node().attention.kind == ir::AttentionKind::kForward; },
-       [](const Draft&) { return std::string("it is a gradient"); }},
+       [](const Draft&) { return std::string("a gradient has 2 products of scores, and this kernel computes 1"); }},
       {[](const Draft& d) { return typical(d.node().operands[0].sizes[2], 512) <= kFewQueries; },
        [](const Draft& d) {
          return "it has " + std::to_string(typical(d.node().operands[0].sizes[2], 512)) + " queries, more than " +
                 std::to_string(kFewQueries);
        }},
       {[](const Draft& d) { return d.node().attention.dropout == 0; },
-       [](const Draft&) { return std::string("it has dropout"); }},
+       [](const Draft& d) { return "it drops weights with probability " + std::to_string(d.node().attention.dropout); }},
       {[](const Draft& d) { return head_size(d) <= few_rows_items(d.caps) * few_rows_part(d); },
        [](const Draft& d) { return "a work-group is too small for heads of " + std::to_string(head_size(d)); }}};
   const Refused refused = why_not_attention_item(draft);
