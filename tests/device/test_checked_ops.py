@@ -45,3 +45,16 @@ def test_same_error(name: str, ocl_device: str) -> None:
     with pytest.raises(type(expected.value)) as ours:
         CASES[name](x.to(ocl_device))
     assert str(ours.value) == str(expected.value)
+
+
+def test_ctc_loss_beside_a_compiled_graph(ocl_device):
+    """Lengths on the host break the graph, and the op runs between its parts. Dynamo traces none of our own code."""
+    torch._dynamo.reset()
+    targets, times, lengths = torch.tensor([[1, 2], [2, 1]]), torch.full((2,), 5), torch.tensor([2, 1])
+
+    def loss(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.ctc_loss((x * 2).log_softmax(2), targets, times, lengths) + 1
+
+    x = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0))
+    got = torch.compile(loss, backend="ocl", dynamic=True)(x.to(ocl_device), targets.to(ocl_device))
+    torch.testing.assert_close(got.cpu(), loss(x.double(), targets).float())

@@ -12,6 +12,8 @@ import torch_ocl_compile.lowering.user_kernel  # noqa: F401  (it defines ocl.ctc
 from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
 
 
+# A compiled function that breaks its graph at ctc_loss calls this, and Dynamo would trace it, and the launch of the kernel in it.
+@torch._dynamo.disable  # type: ignore[untyped-decorator]
 def run(name: str, *args: Any) -> Any:
     """Runs an overload of aten ("_ctc_loss.default"). Arguments that it does not take go to PyTorch, which raises its error."""
     packet, overload = name.split(".")
