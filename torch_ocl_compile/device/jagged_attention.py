@@ -8,14 +8,13 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from torch_ocl_compile._C import ir
+from torch_ocl_compile.compile.flex_attention import seen_blocks
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -84,34 +83,22 @@ def _is_shorter_together(query: Any, key: Any) -> bool:
 def _together(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:
     """Attention of all rows as one sequence each of queries and keys, [1, heads, total, width]."""
     q, k, v = (x.transpose(1, 2).values().transpose(0, 1)[None] for x in (query, key, value))
-    rows, keys = (_Sequence.of(x) for x in (query, key))
-    mask = rows.number[:, None] == keys.number
-    seen = (rows.first[:, None] <= keys.last) & (keys.first <= rows.last[:, None])
+    (rows, place), (keys, key_place) = (_sequences(x) for x in (query, key))
+    mask = rows[:, None] == keys
     if is_causal:
-        mask = mask & (keys.place <= rows.place[:, None])
-    settings = (dropout_p, False, False, scale, seen[None, None])
-    out = torch.ops.ocl.attention(q, k, v, mask[None, None], None, *settings)[0]
+        mask = mask & (key_place <= place[:, None])
+    mask = mask[None, None]
+    settings = (dropout_p, False, False, scale, seen_blocks(mask))
+    out = torch.ops.ocl.attention(q, k, v, mask, None, *settings)[0]
     return _with_sequences(out[0].transpose(0, 1), query)
 
 
-@dataclass
-class _Sequence:
-    """The rows of a jagged tensor, int64: the number of each one's sequence and its place there, and the numbers of the sequences of the
-    first and the last row of each block of a mask."""
-
-    number: Tensor
-    place: Tensor
-    first: Tensor
-    last: Tensor
-
-    @staticmethod
-    def of(x: Any) -> _Sequence:
-        offsets, total = x.offsets(), x.values().shape[1]
-        row = torch.arange(total, device=offsets.device)
-        number = torch.bucketize(row, offsets[1:], right=True)
-        begin = torch.arange((total + ir.MASK_BLOCK - 1) // ir.MASK_BLOCK, device=offsets.device) * ir.MASK_BLOCK
-        last = (begin + ir.MASK_BLOCK - 1).clamp(max=total - 1)
-        return _Sequence(number, row - offsets[number], number[begin], number[last])
+def _sequences(x: Any) -> tuple[Tensor, Tensor]:
+    """Returns for each row of a jagged tensor the number of its sequence and its place there, int64 [total]."""
+    offsets = x.offsets()
+    row = torch.arange(x.values().shape[1], device=offsets.device)
+    number = torch.bucketize(row, offsets[1:], right=True)
+    return number, row - offsets[number]
 
 
 def _padded(x: Any) -> Tensor:
