@@ -95,12 +95,15 @@ typedef struct {
 // Producers give registers to the consumers. With 256 producers and two consumers, or 128 and three, each work-item has
 // 128 registers, too few for the sums. With 128 producers and two consumers it has 168, too few for 128 sums and a long
 // epilogue.
+#ifndef STAGING_REGISTERS
+#define STAGING_REGISTERS 56  // of each of 128 producers beside two consumers, whose work-items share the rest
+#endif
 #if PRODUCERS == 256 && CONSUMERS == 2
 #define PRODUCERS_BEGIN() SHRINK_REGISTERS(80)
 #define CONSUMERS_BEGIN() GROW_REGISTERS(168)
 #elif PRODUCERS == 128 && CONSUMERS == 2 && TILE_N > 128
-#define PRODUCERS_BEGIN() SHRINK_REGISTERS(56)
-#define CONSUMERS_BEGIN() GROW_REGISTERS(224)
+#define PRODUCERS_BEGIN() SHRINK_REGISTERS(STAGING_REGISTERS)
+#define CONSUMERS_BEGIN() GROW_REGISTERS(252 - STAGING_REGISTERS / 2)
 #elif PRODUCERS == 128 && CONSUMERS == 3
 #define PRODUCERS_BEGIN() SHRINK_REGISTERS(56)
 #define CONSUMERS_BEGIN() GROW_REGISTERS(152)
