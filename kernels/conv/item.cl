@@ -43,7 +43,8 @@
 //   STORE1(value, which, slice, k) and STORE1V along k: mean (which 0), m2 (1, the sum of squared distances from the
 //   mean) and count (2). The slice is PIXELS_ID.
 //   BIAS 1: bias[k], k over all groups, is added to each sum.
-//   Each macro has one call site, in a loop: an epilogue may be long, and building MR*NV copies of it took seconds.
+//   Unless SHORT_STORES is 1, each macro has one call site, in a loop: an epilogue may be long, and building MR*NV copies
+//   of it took seconds.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_item
 #endif
@@ -75,6 +76,9 @@
 #endif
 #ifndef BIAS
 #define BIAS 0  // see above
+#endif
+#ifndef SHORT_STORES
+#define SHORT_STORES 0  // 1: the epilogue macros are short, so they may have many call sites
 #endif
 #ifndef CHANNELS_FIRST
 #define CHANNELS_FIRST 0  // see above
@@ -134,24 +138,24 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 
   for (int tap0 = 0; tap0 < taps; tap0 += tap_block) {
     const int tap1 = min(tap0 + tap_block, taps);
+    // image, row and column (within the phase) of the next pixel
+    int n_at = first / (rows_h * rows_w), h_at = first / rows_w % rows_h, w_at = first % rows_w;
     for (int t = 0; t < MT; ++t) {
       const int m = first + t * MR;
       if (m >= pixels) break;
       const int rows = min(MR, pixels - m);
-      // image, row and column (within the phase) of each output pixel; beyond the last pixel it is repeated
-      int image[MR], qh[MR], qw[MR];
-      int n_at = m / (rows_h * rows_w), h_at = m / rows_w % rows_h, w_at = m % rows_w;
-      OCL_NO_UNROLL for (int i = 0; i < MR; ++i) {
+      int image[MR], qh[MR], qw[MR];  // of the tile's pixels; beyond the last pixel it is repeated
+      OCL_UNROLL for (int i = 0; i < MR; ++i) {
         image[i] = n_at;
         qh[i] = h_at;
         qw[i] = w_at;
-        if (i + 1 < rows && ++w_at == rows_w) {
-          w_at = 0;
-          if (++h_at == rows_h) {
-            h_at = 0;
-            ++n_at;
-          }
-        }
+        w_at += i + 1 < rows || i + 1 == MR;
+        const int next_row = w_at == rows_w;
+        w_at = next_row ? 0 : w_at;
+        h_at += next_row;
+        const int next_image = h_at == rows_h;
+        h_at = next_image ? 0 : h_at;
+        n_at += next_image;
       }
 #ifdef PREFETCHV
       if (tap1 == taps) {
@@ -171,16 +175,14 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 #else
         const int shift_h = tap * dilation_h, shift_w = 0;
 #endif
-        __global const IN_T* start[MR];
-        OCL_NO_UNROLL for (int i = 0; i < MR; ++i) {
+        __global const IN_T* row[MR];
+        OCL_UNROLL for (int i = 0; i < MR; ++i) {
           const int ih = qh[i] * IN_STEP_H + shift_h, iw = qw[i] * IN_STEP_W + shift_w;
-          start[i] = x + (image[i] * x_n + (long)ih * x_h + (long)iw * x_w);
+          row[i] = x + (image[i] * x_n + (long)ih * x_h + (long)iw * x_w);
 #if RUN == 0
-          if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) start[i] = zeros;
+          if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) row[i] = zeros;
 #endif
         }
-        __global const IN_T* row[MR];
-        OCL_UNROLL for (int i = 0; i < MR; ++i) row[i] = start[i];
         __global const IN_T* panel = w + (long)tap * run * PANEL;
         for (int j = 0; j < run; ++j) {
           VEC bv[NV];
@@ -191,7 +193,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
           }
         }
       }
-      float* tile = sums + t * (MR * TN);
+      float* tile = sums + (STATISTICS || tap_block < taps ? t * (MR * TN) : 0);
       if (tap0 > 0) {
         OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
             VLOAD(tile + i * TN + v * VW);
@@ -202,10 +204,17 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             VLOAD(biases + v * VW);
       }
 #endif
+      const int width = min(TN, K - k0), k_out = group * K + k0;
+#if SHORT_STORES && !STATISTICS
+      if (tap1 == taps && rows == MR && width == TN) {
+        OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
+            STOREV(acc[i][v], image[i], k_out + v * VW, OUT_H(qh[i]), OUT_W(qw[i]));
+        continue;
+      }
+#endif
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
           VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (tap1 < taps) continue;
-      const int width = min(TN, K - k0), k_out = group * K + k0;
       OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
         int k = 0;
         OCL_NO_UNROLL for (; k + VW <= width; k += VW) {

@@ -1,5 +1,5 @@
-# tests/no_device/test_conv_item.py: the order in which a convolution on a CPU writes its result, and what it
-# prefetches.
+# tests/no_device/test_conv_item.py: the tile of a convolution on a CPU, the order in which it writes its result, and what
+# it prefetches.
 from __future__ import annotations
 
 import re
@@ -14,10 +14,10 @@ from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 
 
-def convolution(channels: tuple[int, int], kernel: int, **caps: Any) -> str:
+def convolution(channels: tuple[int, int], kernel: int, size: int = 12, **caps: Any) -> str:
     """Returns the text of a convolution to which a tensor and a bias are added."""
     graphs: list[ir.Graph] = []
-    x, w = torch.randn(2, channels[0], 12, 12), torch.randn(channels[1], channels[0], kernel, kernel)
+    x, w = torch.randn(2, channels[0], size, size), torch.randn(channels[1], channels[0], kernel, kernel)
     x = x.contiguous(memory_format=torch.channels_last)
     with torch.no_grad():
         result = F.conv2d(x, w, stride=2)
@@ -47,3 +47,20 @@ def test_without_the_instruction_nothing_is_prefetched():
 def test_channels_come_first_if_the_caches_keep_the_filters():
     assert "#define CHANNELS_FIRST 1" in convolution((64, 256), 1)
     assert "#define CHANNELS_FIRST 0" in convolution((256, 512), 3)
+
+
+def test_a_short_epilogue_is_called_from_registers():
+    assert "#define SHORT_STORES 1" in convolution((64, 64), 1)
+
+
+def test_short_sums_have_many_tiles_in_a_work_item():
+    def tiles(channels: int) -> int:
+        text = convolution((channels, 64), 1, size=64, units=1)
+        return int(re.search(r"#define MT (\d+)", text)[1])  # type: ignore[index]
+
+    assert tiles(16) > tiles(64) > tiles(320)
+
+
+def test_24_channels_fill_a_tile_with_8_wide_vectors():
+    text = convolution((144, 24), 1, vector_floats=8)
+    assert "#define NV 3\n" in text and "#define MR 4\n" in text

@@ -12,6 +12,10 @@ namespace {
 
 constexpr int64_t kFiltersInCache = 512 << 10;  // Bytes of filters that stay in the L2 cache of a CPU's core.
 
+/// Returns the most tiles of a work-item for sums of `depth` products. With short sums, starting a work-item would take
+/// a large part of its time.
+int tiles_for_depth(int64_t depth) { return depth < 64 ? 32 : depth <= 256 ? 16 : 8; }
+
 /// The image that the kernel reads: in place or a copy, its height and width, and the padding that the kernel must
 /// apply.
 struct Image {
@@ -72,8 +76,8 @@ void offer_conv_item(Draft& draft) {
   const IndexExpr& pixels = window.pixels;
   const int64_t panels = (K + width - 1) / width * conv.groups * window.phases;
   const int64_t typical_pixels = typical(pixels, 6272);
-  const int mt =
-      choose_tiles_per_item(draft, (typical_pixels + tile.rows - 1) / tile.rows, panels, typical_pixels > 1000000 ? 16 : 8);
+  const int most_tiles = std::max(tiles_for_depth(taps * run_length), typical_pixels > 1000000 ? 16 : 8);
+  const int mt = choose_tiles_per_item(draft, (typical_pixels + tile.rows - 1) / tile.rows, panels, most_tiles);
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
@@ -102,6 +106,7 @@ void offer_conv_item(Draft& draft) {
   const bool channels_first = C * K * R.constant() * S.constant() * 4 <= kFiltersInCache;
   define(launch, "CHANNELS_FIRST", channels_first);
   if (channels_first) std::swap(launch.groups[0], launch.groups[1]);
+  launch.stores.brief = true;
   launch.stores.prefetch = caps.prefetch;
   define(launch, "PREFETCHES", caps.prefetch);
   store_along(launch, 1, vw);
