@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from torch_ocl_compile import _C
 from torch_ocl_compile.reference.scalar_ops import operation
 
 COUNT = (1 << 17) + 7
@@ -132,5 +133,8 @@ def test_short_functions(ocl_device, name, dtype):
     exact = function(x.double())
     bits, least = (8, 1e-6) if dtype is torch.bfloat16 else (11, 2.0**-14)
     spacing = 2.0 ** (torch.floor(torch.log2(exact.abs().clamp_min(least))) - bits + 1)
+    # The native functions that these use are less exact on a CPU: Intel's native_exp2 has a relative error of 7e-5 where the
+    # processor has no AVX-512.
+    native = 1e-4 if _C.device_properties(torch.device(ocl_device).index or 0)["is_cpu"] else 0.0
     # The slope crosses zero, where its absolute error counts.
-    assert ((got - exact).abs() <= 0.6 * spacing + 5e-6 * (name == "slope of gelu")).all()
+    assert ((got - exact).abs() <= 0.6 * spacing + native * exact.abs() + 5e-6 * (name == "slope of gelu")).all()
