@@ -251,8 +251,7 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   if (launch.stores.plain && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
   double cost = 0;
   for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[id]);
-  if (launch.stores.brief && cost < kLongStores) defines.line("#define SHORT_STORES 1");
-  if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
+  if (cost >= kLongStores) defines.line("#define LONG_STORES 1");
 
   launch.check_arguments();
   KernelSource source;

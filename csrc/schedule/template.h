@@ -24,7 +24,6 @@ struct Stores {
   Vectors vectors = Vectors::kAnywhere;
   bool prefetch = false;    // The kernel uses PREFETCHV, if the device has the instruction.
   bool plain = false;       // The kernel has a variant for epilogues that only store (PLAIN_STORES).
-  bool brief = false;       // The kernel has a variant for short epilogues (SHORT_STORES).
   int dim = 0;              // The loop of the node along which STOREV stores vectors.
   int dim1 = ir::kNone;     // The dimension of the second output along which STORE1V stores vectors. kNone: `dim`.
   std::vector<int> coords;  // The loop i* of the node for each coordinate argument of STORE, in order. gemm: {0, 1, 2}.

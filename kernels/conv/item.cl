@@ -43,8 +43,7 @@
 //   STORE1(value, which, slice, k) and STORE1V along k: mean (which 0), m2 (1, the sum of squared distances from the
 //   mean) and count (2). The slice is PIXELS_ID.
 //   BIAS 1: bias[k], k over all groups, is added to each sum.
-//   Unless SHORT_STORES is 1, each macro has one call site, in a loop: an epilogue may be long, and building MR*NV copies
-//   of it took seconds.
+//   With LONG_STORES, each macro has one call site, in a loop: building MR*NV copies of a long epilogue took seconds.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_item
 #endif
@@ -77,8 +76,8 @@
 #ifndef BIAS
 #define BIAS 0  // see above
 #endif
-#ifndef SHORT_STORES
-#define SHORT_STORES 0  // 1: the epilogue macros are short, so they may have many call sites
+#ifndef LONG_STORES
+#define LONG_STORES 0  // 1: the epilogue macros are long, so each has one call site
 #endif
 #ifndef CHANNELS_FIRST
 #define CHANNELS_FIRST 0  // see above
@@ -205,7 +204,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       }
 #endif
       const int width = min(TN, K - k0), k_out = group * K + k0;
-#if SHORT_STORES && !STATISTICS
+#if !LONG_STORES && !STATISTICS
       if (tap1 == taps && rows == MR && width == TN) {
         OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
             STOREV(acc[i][v], image[i], k_out + v * VW, OUT_H(qh[i]), OUT_W(qw[i]));

@@ -197,13 +197,15 @@ def test_convolution(device, case):
     conv(device, x, w, **common)
     conv(device, x, w, tap_block=2, MT=2, **common)
     conv(device, x, w, MR=12, NV=2, **common)
-    conv(device, x, w, MR=4, NV=1, MT=3, SHORT_STORES=1, **common)
+    for long in (0, 1):
+        conv(device, x, w, MR=4, NV=1, MT=3, LONG_STORES=long, **common)
     if dil == 1 and groups == 1:
         conv(device, x, w, RUN=1, tap_block=3, **common)
     dy = nhwc(torch.randn_like(F.conv2d(x, w, None, stride, pad, dil, groups)))
     conv(device, dy, w, gradient=True, out_hw=(h, w_), **common)
     conv(device, dy, w, gradient=True, out_hw=(h, w_), tap_block=2, MT=1, **common)
-    conv(device, dy, w, gradient=True, out_hw=(h, w_), tap_block=2, MR=4, NV=1, SHORT_STORES=1, **common)
+    for long in (0, 1):
+        conv(device, dy, w, gradient=True, out_hw=(h, w_), tap_block=2, MR=4, NV=1, LONG_STORES=long, **common)
 
 
 @pytest.mark.parametrize("VW", WIDTHS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,15 +15,21 @@ from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 
 
-def convolution(channels: tuple[int, int], kernel: int, size: int = 12, **caps: Any) -> str:
-    """Returns the text of a convolution to which a tensor and a bias are added."""
+def convolution(
+    channels: tuple[int, int], kernel: int, size: int = 12, function: Callable[[Any], Any] = F.relu, **caps: Any
+) -> str:
+    """Returns the text of a convolution to which a tensor and a bias are added, and then a function is applied."""
     graphs: list[ir.Graph] = []
     x, w = torch.randn(2, channels[0], size, size), torch.randn(channels[1], channels[0], kernel, kernel)
     x = x.contiguous(memory_format=torch.channels_last)
+
+    def layer(x: Any, w: Any, b: Any, r: Any) -> Any:
+        return function(F.conv2d(x, w, stride=2) + b[:, None, None] + r)
+
     with torch.no_grad():
         result = F.conv2d(x, w, stride=2)
         given = [x, w, torch.randn(channels[1]), torch.randn_like(result, memory_format=torch.channels_last)]
-        compiled(lambda x, w, b, r: F.conv2d(x, w, stride=2) + b[:, None, None] + r, graphs, dynamic=False)(*given)
+        compiled(layer, graphs, dynamic=False)(*given)
     rendered = _C.exec.render(graphs[0], CAPS["cpu16"] | caps, True)
     return next(k["text"] for k in rendered["kernels"] if "kernels/conv/item.cl" in k["text"])
 
@@ -49,8 +56,9 @@ def test_channels_come_first_if_the_caches_keep_the_filters():
     assert "#define CHANNELS_FIRST 0" in convolution((256, 512), 3)
 
 
-def test_a_short_epilogue_is_called_from_registers():
-    assert "#define SHORT_STORES 1" in convolution((64, 64), 1)
+def test_only_a_short_epilogue_is_called_from_registers():
+    assert "#define LONG_STORES 1" not in convolution((64, 64), 1)
+    assert "#define LONG_STORES 1" in convolution((64, 64), 1, function=F.gelu)
 
 
 def test_short_sums_have_many_tiles_in_a_work_item():

@@ -106,7 +106,6 @@ void offer_conv_item(Draft& draft) {
   const bool channels_first = C * K * R.constant() * S.constant() * 4 <= kFiltersInCache;
   define(launch, "CHANNELS_FIRST", channels_first);
   if (channels_first) std::swap(launch.groups[0], launch.groups[1]);
-  launch.stores.brief = true;
   launch.stores.prefetch = caps.prefetch;
   define(launch, "PREFETCHES", caps.prefetch);
   store_along(launch, 1, vw);
