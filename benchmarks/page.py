@@ -2,11 +2,11 @@
 """python benchmarks/page.py            writes the page, and what other pages quote of it
 python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/device/test_docs.py)
 
-A result file is what `--save` of `torch-ocl bench` and of the programs of this folder writes; `title` and `notes` may be
-added by hand. A file without date, commit, device, driver, torch or the settings of a side is refused. Older files have
-`old`, a sentence that says what is wrong with them: they are shown at the end, and no mean contains them. `published` is the
-commit that published their numbers, and its date. `tables` holds numbers that other programs measured: a title, the columns,
-the rows, and `mean_columns`, the columns whose geometric mean is added.
+A result file is what `--save` of `torch-ocl bench` and of the programs of this folder writes; `title`, `notes` and
+`device`, a better name of the device, may be added by hand. A file without date, commit, device, driver, torch or the
+settings of a side is refused. Older files have `old`, a sentence that says what is wrong with them: they are shown at the
+end, and no mean contains them. `published` is the commit that published their numbers, and its date. `tables` holds numbers
+that other programs measured: a title, the columns, the rows, and `mean_columns`, the columns whose geometric mean is added.
 """
 
 from __future__ import annotations
