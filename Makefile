@@ -11,6 +11,8 @@ SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.tom
 # The folder in which the extension and the C++ tests are built. CI turns warnings into errors: make test WERROR=ON.
 BUILD := build/make
 WERROR ?= OFF
+# More options of pytest: make test OPTIONS=--until=TIME.
+OPTIONS ?=
 
 # RECORD=FILE adds the result of a long run to FILE (tests/long_runs.json), for the table in docs/testing.md.
 RECORD ?=
@@ -24,7 +26,7 @@ demo: build
 
 test: tests_setup build $(VENV)/.cpp_tests
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j 2
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(OPTIONS) tests
 
 # Every case on every device; `make test` takes samples on all but the first.
 sweep: tests_setup build
@@ -81,7 +83,7 @@ fuzz: tests_setup build
 # 300 programs of a new seed, as CI runs them. Up to TOLERATE failing programs are a warning with their scripts (docs/testing.md).
 TOLERATE ?= 3
 fresh: tests_setup build
-	$(BIN)/python -m tests.fuzz --count 300 --seed fresh --device $(DEVICE) --jobs $(JOBS) --minutes 8 --shrink 3 --shrink-seconds 20 \
+	$(BIN)/python -m tests.fuzz --count 300 --seed fresh --device $(DEVICE) --jobs $(JOBS) --minutes 4 --shrink 3 --shrink-seconds 20 \
 	  --tolerate $(TOLERATE) --out build/fuzz
 
 # Runs every portable kernel template under Oclgrind, which reports data races, accesses out of bounds and uninitialised

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -32,10 +33,9 @@ import pytest
 from tests.coverage import Counting
 
 NO_DEVICE = "no OpenCL device selected or found: pip install torch-ocl-compile[cpu]"
-# Unless a mark says otherwise, the first device runs half of the cases of functions that have more than MANY / 2, a quarter of
-# more than MANY and an eighth of more than three times as many; the other devices run one case in OTHERS. What runs on no device
-# runs whole.
-MANY, OTHERS = 8, 12
+# Unless a mark says otherwise, the first device runs one case in n of functions with more than MANY[n] cases, the other devices
+# one case in OTHERS. What runs on no device runs whole.
+MANY, OTHERS = {16: 24, 8: 12, 4: 4, 2: 2}, 24
 # The names that `pytest.mark.needs(...)` accepts, and whether a device with these properties fulfils them.
 NEEDS = {
     "cpu": lambda device: device.is_cpu,
@@ -51,6 +51,10 @@ def torch_has_cuda():
 
     return torch.cuda.is_available()
 
+
+# Cases begin for at least these seconds, whatever `--until` says: on no machine may a run end without having tested anything.
+LEAST_SECONDS = 600
+TIME_IS_UP = "time is up (--until)"
 
 # Names that `needs` accepts besides: the programs that the machine must have.
 PROGRAMS = {"wine": ("x86_64-w64-mingw32-g++", "wine"), "qemu": ("aarch64-linux-gnu-g++", "qemu-aarch64")}
@@ -68,9 +72,17 @@ def pytest_addoption(parser):
     parser.addoption(
         "--sweep", action="store_true", help="every sample on every device, where a plain run takes some (make sweep)"
     )
+    parser.addoption(
+        "--until",
+        type=int,
+        metavar="SECONDS",
+        help="no case begins after this time (seconds since 1970), so that a run on a slow machine ends; the last line says how many"
+        " were left out",
+    )
 
 
 def pytest_configure(config):
+    _begin(config)
     config.pluginmanager.register(Counting(), "counting")
     config.addinivalue_line(
         "markers",
@@ -80,7 +92,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers",
         "sampled(first=n, every=m, keep=pattern): on the first device every n-th case, on the others every m-th (0: none), and those"
-        f" that match; all by --sweep. Without it: on the first device fewer of more than {MANY // 2}; one in {OTHERS} on others",
+        f" that match; all by --sweep. Without it: on the first device fewer of more than {min(MANY.values())}; one in {OTHERS} on others",
     )
 
 
@@ -113,8 +125,26 @@ def pytest_collection_modifyitems(config, items):
         items[:] = kept
 
 
+def _begin(config):
+    if config.getoption("--until"):
+        config.option.until = max(config.option.until, int(time.time()) + LEAST_SECONDS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    until = item.config.getoption("--until")
+    if until and time.time() > until:
+        pytest.skip(TIME_IS_UP)
+
+
+def pytest_terminal_summary(terminalreporter):
+    late = sum(TIME_IS_UP in str(report.longrepr) for report in terminalreporter.stats.get("skipped", []))
+    if late:
+        terminalreporter.write_line(f"{late} cases did not run: {TIME_IS_UP}", yellow=True)
+
+
 def _one_in(cases):
-    return 1 if cases <= MANY // 2 else 2 if cases <= MANY else 4 if cases <= 3 * MANY else 8
+    return next((one_in for one_in, more_than in MANY.items() if cases > more_than), 1)
 
 
 def _function_and_device(item):

@@ -65,6 +65,7 @@ def assert_warm(second: dict[str, Any], first: dict[str, Any]) -> None:
     assert second["loaded"] == first["compiled"]
 
 
+@pytest.mark.sampled()
 def test_artifact_in_a_process_with_an_empty_cache(ocl_device: str, tmp_path: Path) -> None:
     """The second process builds no kernel and lowers no graph. The artifact that it saves works in a third process."""
     first = run(ocl_device, tmp_path / "a", save=str(tmp_path / "artifact"))

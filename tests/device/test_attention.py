@@ -86,7 +86,7 @@ def test_few_queries(ocl_device, dtype, bound, queries, size, masked):
     assert ((got.cpu().double() - want).square().mean() / want.square().mean()).sqrt() < bound
 
 
-@pytest.mark.sampled(first=2, every=12)
+@pytest.mark.sampled(first=4, every=24)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("q", "keys", "heads", "v", "causal"), SIZES, ids=str)
 def test_sizes(ocl_device, family, q, keys, heads, v, causal):
@@ -96,7 +96,7 @@ def test_sizes(ocl_device, family, q, keys, heads, v, causal):
     as_exact_as_torch(attend, family, tensors_of(q, keys, heads, v), ocl_device)
 
 
-@pytest.mark.sampled(every=9)
+@pytest.mark.sampled(first=2, every=18)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("mask", ["bool", "float", "rows"])
 def test_masks(ocl_device, family, mask):
@@ -108,7 +108,7 @@ def test_masks(ocl_device, family, mask):
     as_exact_as_torch(sdpa, family, [*tensors_of((2, 2, 33, 16), 70), given], ocl_device)
 
 
-@pytest.mark.sampled(every=9)
+@pytest.mark.sampled(first=2, every=18)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["f16", "bf16"])
 def test_halves(ocl_device, family, dtype):
@@ -121,7 +121,7 @@ def test_halves(ocl_device, family, dtype):
         assert (b.double() - a).abs().max() <= 2 * eps * a.abs().max()
 
 
-@pytest.mark.sampled(every=6)
+@pytest.mark.sampled(first=2, every=12)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_dropout(ocl_device, family):
     """With v = 1 each result is the share of its row that dropout kept; with v = identity it shows the dropped
@@ -153,7 +153,7 @@ def test_dropout(ocl_device, family):
     assert torch.equal(function(*moved).detach().cpu(), out.detach().cpu())
 
 
-@pytest.mark.sampled(every=6)
+@pytest.mark.sampled(first=2, every=12)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients_under_dropout(ocl_device, family):
     """Compares with the formula, using the mask that the kernel drew."""

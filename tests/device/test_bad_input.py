@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
 
-pytestmark = pytest.mark.sampled(every=8)
+pytestmark = pytest.mark.sampled(every=24)
 R, L = torch.randn, torch.tensor
 X = lambda: (R(2, 3),)  # noqa: E731
 IMAGE = lambda: (R(1, 3, 8, 8), R(4, 3, 3, 3))  # noqa: E731

@@ -62,7 +62,7 @@ def test_a_line_while_kernels_are_built(ocl_device: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("how", ["pipe", "option", "dumb terminal"])
-@pytest.mark.sampled()
+@pytest.mark.sampled(first=3)
 def test_no_line(ocl_device: str, tmp_path: Path, how: str) -> None:
     env = {"pipe": {}, "option": {"TORCH_OCL_PROGRESS": "0"}, "dumb terminal": {"TERM": "dumb"}}[how]
     written = run_on_terminal(ocl_device, tmp_path, terminal=how != "pipe", **env)

@@ -71,7 +71,7 @@ def fresh() -> None:
     torch._dynamo.utils.counters.clear()
 
 
-@pytest.mark.sampled(first=3, every=12)
+@pytest.mark.sampled(first=6, every=24)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_groups_with_a_schedule(name: str, schedule: str, ocl_device: str) -> None:

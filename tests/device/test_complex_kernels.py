@@ -181,7 +181,7 @@ def by_least_squares(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ..
 @pytest.mark.parametrize(
     "function", [by_cholesky, by_lu, by_qr, from_the_right, by_eigenvalues, by_singular_values, by_least_squares]
 )
-@pytest.mark.sampled(first=2, every=6)
+@pytest.mark.sampled(first=4, every=48)
 def test_factorisations(function: Any, compiled: bool, ocl_device: str) -> None:
     """Values and gradients of batches, in complex128."""
     torch._dynamo.reset()

@@ -66,6 +66,7 @@ def test_an_unknown_kernel_is_refused(ocl_device):
     assert "no kernel gemm_nothing is checked for fp32" in found["problem"]
 
 
+@pytest.mark.needs("sweep")
 def test_the_whole_way_in_short(ocl_device, tmp_path):
     """The process of the device starts, answers, and ends in time. Steps that do not fit are named."""
     path, index = tmp_path / "report.txt", torch.device(ocl_device).index

@@ -73,6 +73,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sampled(first=3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_survivors_learn_which_rank_is_missing(fault, tmp_path):
     program = f"if rank == 2:\n    {FAULTS[fault]}\n" + SURVIVE
@@ -288,6 +289,7 @@ def test_no_memory_for_staging_fails_the_collective(tmp_path):
         assert "no host memory left for 134217728 bytes of pinned memory" in output, output
 
 
+@pytest.mark.needs("sweep")
 def test_example_with_torchrun():
     command = [
         sys.executable,

@@ -31,6 +31,7 @@ def settings_stay():
     torch.set_float32_matmul_precision(precision)
 
 
+@pytest.mark.sampled(first=2)
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 @pytest.mark.usefixtures("selected_devices")
 def test_page(page, tmp_path, monkeypatch, settings_stay):

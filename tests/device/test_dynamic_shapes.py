@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_map
 
 from torch_ocl_compile.compile import debug
 
-pytestmark = pytest.mark.sampled(first=2, keep="mlp batch-training")
+pytestmark = pytest.mark.sampled(first=4, keep="mlp batch-training")
 SIZES = [4, 7, 2, 16, 33, 64, 17, 3]
 
 

@@ -142,6 +142,7 @@ def test_lightning(ocl_device, tmp_path):
     assert shown[0] == pytest.approx(shown[1], abs=0.01)
 
 
+@pytest.mark.needs("sweep")
 @pytest.mark.usefixtures("selected_devices")
 def test_generated_text(tmp_path):
     skip_without("transformers")

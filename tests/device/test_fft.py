@@ -13,7 +13,7 @@ from torch_ocl_compile.lowering import fourier
 PRIMES = [67, 71, 73, 79, 83, 89, 97, 101]
 SIZES = [*range(1, 65), *PRIMES, 256, 360, 1000, 1001, 1024, 4096]
 LONG = [4099, 8192, 2 * 3 * 5 * 7 * 11 * 13, 1 << 16, 1 << 18, 1 << 20]
-EVERY = pytest.mark.sampled(first=8, every=8)
+EVERY = pytest.mark.sampled(first=16, every=24)
 
 
 def error(got: torch.Tensor, exact: torch.Tensor) -> float:

@@ -47,7 +47,7 @@ def numbers() -> dict[torch.dtype, torch.Tensor]:
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["copy", "compiled"])
-@pytest.mark.sampled(first=1, every=1)
+@pytest.mark.sampled(first=1, every=2)
 def test_conversions_are_those_of_the_cpu(ocl_device: str, compiled: bool) -> None:
     def convert(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return x.to(dtype)

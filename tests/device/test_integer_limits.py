@@ -171,7 +171,7 @@ def check(got, want, how):
         assert not wrong.any(), (how, name, int(wrong.sum()), got[name].cpu()[wrong][:4], value[wrong][:4])
 
 
-@pytest.mark.sampled(first=12, every=24)
+@pytest.mark.sampled(first=24, every=48)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("family", ["", "item", "group", "eager"])

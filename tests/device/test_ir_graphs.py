@@ -15,7 +15,7 @@ from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.reference import philox
 
 FAMILIES = pytest.mark.parametrize("family", ["item", "group"])
-EVERY = pytest.mark.sampled(first=3, every=12)
+EVERY = pytest.mark.sampled(first=6, every=24)
 
 
 def with_results(text):
@@ -58,7 +58,7 @@ WITH_POLES = ("digamma", "trigamma")  # at 0 and the negative integers
 
 
 @FAMILIES
-@pytest.mark.sampled(first=6, every=12)
+@pytest.mark.sampled(first=12, every=24)
 @pytest.mark.parametrize("dtype", IR_DTYPES, ids=str)
 def test_every_scalar_op(ocl_device, family, dtype):
     """Eight ops a graph, because a graph of all would take the driver's compiler long. Recurrences of a large degree overflow on

@@ -76,6 +76,7 @@ def test_attention(ocl_device, causal, compiled):
         assert_close(x.grad.values().cpu(), torch.cat([r.grad for r in rows]).float(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(first=3)
 @pytest.mark.parametrize(
     "keys, heads, causal", [(None, 4, False), (None, 2, True), ([30, 70, 1, 2], 4, False)], ids=str
 )

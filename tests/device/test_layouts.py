@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from exact import assert_as_exact
 from torch import nn
 
-pytestmark = pytest.mark.sampled(first=6, every=24)
+pytestmark = pytest.mark.sampled(first=12, every=48)
 # Name -> (function, shape of the input, shape of the weight)
 CONVOLUTIONS = {
     "conv2d": (F.conv2d, (2, 6, 9, 8), (4, 6, 3, 3)),

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 from whole_models import check
 
-pytestmark = pytest.mark.sampled(first=2, keep="vae")
+pytestmark = pytest.mark.sampled(first=4, keep="vae")
 
 
 class Recurrent(nn.Module):

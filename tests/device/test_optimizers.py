@@ -80,7 +80,7 @@ def argument_share(device: str) -> int:
     return 2 if torch.ocl.get_device_properties(device).platform_name.startswith("Portable") else 1
 
 
-@pytest.mark.sampled(first=4, every=18)
+@pytest.mark.sampled(first=8, every=36)
 @pytest.mark.parametrize(
     ("name", "settings", "mode"),
     [
@@ -134,7 +134,7 @@ def test_fused_with_grad_scaler(name: str, ocl_device: str) -> None:
         assert scale_a == scale_b
 
 
-@pytest.mark.sampled(first=4, every=18)
+@pytest.mark.sampled(first=8, every=36)
 @pytest.mark.parametrize(("name", "settings"), COMPILED, ids=[n for n, _ in COMPILED])
 def test_compiled(name: str, settings: dict[str, Any], ocl_device: str) -> None:
     if not hasattr(torch.optim, name):

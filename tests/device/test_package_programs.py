@@ -63,6 +63,7 @@ def test_classify(makers, tmp_path, ocl_device):
     assert bad.returncode == 1 and "is no package" in bad.stderr
 
 
+@pytest.mark.needs("sweep")
 def test_generate(makers, tmp_path, ocl_device):
     makers.generate(tmp_path, False)
     done = run(build("generate.cpp", tmp_path / "generate"), tmp_path / "generate.ocl", "OpenCL runs", 20)

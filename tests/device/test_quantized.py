@@ -70,7 +70,7 @@ FUNCTIONS = [int8_weight, scaled_result, int4_stacked, int4_halves, int4_words, 
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.sampled(first=1, every=3)
+@pytest.mark.sampled(first=3, every=12)
 def test_a_packed_weight_is_read_as_it_is(ocl_device: str, function: Callable[..., Any], rows: int) -> None:
     torch._dynamo.reset()
     weight, scales = weights(function)

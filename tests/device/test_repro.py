@@ -139,6 +139,7 @@ sys.meta_path.insert(0, Finder)
 """
 
 
+@pytest.mark.needs("sweep")
 @pytest.mark.parametrize(
     "mistake, level",
     [

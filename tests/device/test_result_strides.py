@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.sampled(first=3)
+pytestmark = pytest.mark.sampled(first=6)
 
 
 def transposed(x):

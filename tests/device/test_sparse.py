@@ -131,6 +131,7 @@ def test_gradients(ocl_device: str) -> None:
     torch.testing.assert_close(grads(ocl_device), grads("cpu"))
 
 
+@pytest.mark.sampled(first=4, every=0)
 @pytest.mark.parametrize("dim", [0, 1, 2])
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_gradients_of_softmax(name: str, dim: int, ocl_device: str) -> None:

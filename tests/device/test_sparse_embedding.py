@@ -45,6 +45,7 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
+@pytest.mark.sampled(first=2, every=0)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name: str, ocl_device: str) -> None:
     for bag in (False, True):

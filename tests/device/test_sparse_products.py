@@ -146,6 +146,7 @@ def test_gradients(name: str, ocl_device: str) -> None:
     torch.testing.assert_close(grads(ocl_device), grads("cpu"))
 
 
+@pytest.mark.sampled(first=4, every=0)
 @pytest.mark.needs("fp64")
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
 def test_numerical_gradients(reduce: str, ocl_device: str) -> None:

@@ -12,7 +12,7 @@ from cl_binding import Kernel, Long, devices
 from test_templates_item import transformed_filters
 
 DEVICES = devices(cpu_only=False)
-pytestmark = pytest.mark.sampled(first=5)
+pytestmark = pytest.mark.sampled(first=10)
 torch.manual_seed(0)
 
 
@@ -150,7 +150,7 @@ def conv(device, x, packed, out_shape, case, data=0, **defines):
     return out.permute(0, 3, 1, 2)
 
 
-@pytest.mark.sampled(first=10)
+@pytest.mark.sampled(first=20)
 @pytest.mark.parametrize("flat", (0, 1))
 @pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize("tiles", CONV_TILES)
@@ -176,7 +176,7 @@ def test_conv_data(device, tiles, name, flat):
     compare(got, want, weight[:, 0].numel())
 
 
-@pytest.mark.sampled(first=10)
+@pytest.mark.sampled(first=20)
 @pytest.mark.parametrize("channels_last", (1, 0))
 @pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize("tiles", WEIGHT_TILES)

@@ -22,7 +22,7 @@ TILES = [
 CASES = [(2, 2, 1, 70, 65, 16, 16, 0, 0), (1, 3, 3, 33, 130, 64, 40, 0, 3), (1, 2, 1, 100, 100, 20, 68, 1, 0),
          (1, 1, 1, 65, 90, 128, 128, 0, 1), (1, 1, 1, 17, 300, 200, 256, 1, 0), (1, 2, 2, 1, 66, 33, 31, 0, 0)]  # fmt: skip
 
-pytestmark = pytest.mark.sampled(first=5)
+pytestmark = pytest.mark.sampled(first=10)
 
 
 @pytest.fixture(params=DEVICES, ids=repr)

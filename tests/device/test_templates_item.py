@@ -7,7 +7,7 @@ from cl_binding import Long, devices
 
 DEVICES = devices()
 WIDTHS = [16, 8, 4]  # Values of the macro VW.
-pytestmark = [pytest.mark.skipif(not DEVICES, reason="no OpenCL CPU device"), pytest.mark.sampled(first=5)]
+pytestmark = [pytest.mark.skipif(not DEVICES, reason="no OpenCL CPU device"), pytest.mark.sampled(first=10)]
 
 
 def ceil(a: int, b: int) -> int:

@@ -110,6 +110,7 @@ def by_sweep(names, but):
     return [pytest.param(name, marks=() if name in but else pytest.mark.needs("sweep")) for name in names]
 
 
+@pytest.mark.sampled(first=2)
 @pytest.mark.parametrize("name", by_sweep(MODELS, PLAIN_RUN))
 def test_training(ocl_device, name):
     check(MODELS[name], ocl_device)

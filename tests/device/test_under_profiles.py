@@ -129,6 +129,7 @@ def test_errors_of_users(ocl_device):
     assert "aten.add.Tensor computes in float64" in computed and "BuildError" not in computed
 
 
+@pytest.mark.sampled(first=4)
 @pytest.mark.parametrize("profile", SMALLEST)
 def test_training_steps(ocl_device, profile):
     """The training steps of `torch-ocl doctor`, in fp32 and fp16."""

@@ -13,7 +13,7 @@ from torch_ocl_compile import _C
 from torch_ocl_compile.errors import BuildError, ConfigError, UnsupportedError
 from torch_ocl_compile.user_kernel import messages, registry, signature
 
-pytestmark = pytest.mark.sampled(every=4)
+pytestmark = pytest.mark.sampled(first=2, every=12)
 
 SOURCE = """
 /* Several kernels
@@ -342,6 +342,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.needs("sweep")
 @pytest.mark.usefixtures("selected_devices")
 def test_stored_graphs_follow_the_source(tmp_path):
     """A second process loads the stored graph. If the kernel, or a number that its gradient uses, has changed, it

@@ -38,6 +38,7 @@ def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x), y, ignore_index=3)
 
 
+@pytest.mark.sampled(first=4)
 @pytest.mark.parametrize("family", ["auto", "group"])
 @pytest.mark.parametrize("autocast", [False, True])
 def test_training(ocl_device: str, family: str, autocast: bool) -> None:

@@ -47,7 +47,7 @@ def worker_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
 
 
 # A program that showed a fault runs on the first device; some run on each.
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(first=2, every=16)
 @pytest.mark.parametrize("row", CORPUS, ids=lambda row: row.name)
 def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
     outcome = worker_for(ocl_device).ask({"program": row.program.as_dict(), "oracle": False})[0]

@@ -17,7 +17,7 @@ from torch_ocl_compile import _C
 
 pytestmark = [
     pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
-    pytest.mark.sampled(first=24),
+    pytest.mark.sampled(first=48),
 ]
 GUARD = 64  # The number of floats before and behind the results, which a kernel must not change.
 

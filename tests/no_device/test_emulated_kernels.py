@@ -28,7 +28,7 @@ EMULATED = {
 FILES = {row["name"]: row["files"] for row in _C.exec.kernels()}
 pytestmark = [
     pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
-    pytest.mark.sampled(first=16),
+    pytest.mark.sampled(first=32),
 ]
 
 # (tile, types of the operands, K contiguous in A and B, (M, N, K, padded stride, offset, groups))

@@ -78,7 +78,7 @@ def cases() -> list[Any]:
             op,
             d,
             id=f"{op.name}-{str(d).removeprefix('torch.')}",
-            marks=pytest.mark.sampled(first=8 if position else 1),
+            marks=pytest.mark.sampled(first=16 if position else 1),
         )
         for op in INTERPRETED
         for position, d in enumerate(op.dtypes)

@@ -44,7 +44,7 @@ def wrong(kernels: list[Kernel], chips: tuple[str, ...]) -> list[str]:
     return failed + summary.faults(worsts, summary.allowed())
 
 
-@pytest.mark.sampled(first=5)
+@pytest.mark.sampled(first=10)
 @pytest.mark.parametrize("problem, type, chips", SAMPLE, ids=lambda x: "-".join(x) if isinstance(x, tuple) else x)
 def test_kernels_need_no_more_than_allowed(problem: str, type: str, chips: tuple[str, ...]) -> None:
     one_of_a_row = {(kernel.limits, kernel.row): kernel for kernel in rows.render(problem, type)}
@@ -83,6 +83,7 @@ def large(values: int) -> str:
     return text.replace("STORED", " ".join(f"x[at + {i} * step] = v{i};" for i in range(values)))
 
 
+@pytest.mark.sampled(first=4)
 @pytest.mark.parametrize("chip", (*AMD, *INTEL))
 def test_reports(chip: str) -> None:
     """A kernel with few values fits into registers, and one with many does not."""

@@ -8,7 +8,7 @@ from tests.no_device.test_offline import compilers as compilers  # The fixture, 
 from tests.offline.compilers import CHIPS, compile_text
 from torch_ocl_compile import _C
 
-pytestmark = pytest.mark.sampled(first=12)
+pytestmark = pytest.mark.sampled(first=24)
 
 CASES = [
     (f"{kernel}_subgroup_matrix", matrix, chip, kind, number)

@@ -131,7 +131,7 @@ def found_in(graphs: list[ir.Graph], every_choice: bool, fp64: bool = False) -> 
 PORTABLE = [name for name in PROBLEMS if not name.startswith("pack")]
 
 
-@pytest.mark.sampled(first=3)
+@pytest.mark.sampled(first=6)
 @pytest.mark.parametrize("type", ["fp32", pytest.param("fp16", marks=SWEPT)])
 @pytest.mark.parametrize("problem", PORTABLE)
 def test_hand_written_kernels(problem, type):

@@ -52,6 +52,23 @@ def test_samples():
     assert conftest._in_sample("test_op[lstm]", False, keep="lstm") and not conftest._in_sample("x", False)
 
 
+def test_no_case_begins_when_time_is_up(monkeypatch):
+    def config(until):
+        options = SimpleNamespace(until=until)
+        return SimpleNamespace(option=options, getoption=lambda name: getattr(options, name.removeprefix("--")))
+
+    now = 1_000_000
+    monkeypatch.setattr(conftest.time, "time", lambda: now)
+    for until, end in ((None, None), (now - 5, now + conftest.LEAST_SECONDS), (now + 9999, now + 9999)):
+        given = config(until)
+        conftest._begin(given)
+        assert given.option.until == end
+    conftest.pytest_runtest_setup(SimpleNamespace(config=config(now + 1)))
+    conftest.pytest_runtest_setup(SimpleNamespace(config=config(None)))
+    with pytest.raises(pytest.skip.Exception, match="time is up"):
+        conftest.pytest_runtest_setup(SimpleNamespace(config=config(now - 1)))
+
+
 def test_every_test_file_is_in_one_group():
     files = [p.relative_to(coverage.ROOT / "tests").as_posix() for p in (coverage.ROOT / "tests").rglob("test_*.py")]
     assert files and all(any(re.match(pattern, file) for pattern in coverage.GROUPS.values()) for file in files)

@@ -278,7 +278,7 @@ def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
         assert done.returncode == 0, done.stderr[:2000]
 
 
-@pytest.mark.sampled(first=6)
+@pytest.mark.sampled(first=12)
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("bias", [False, True])
@@ -306,7 +306,7 @@ def test_statistics(tmp_path: Path, level: str, groups: int, bias: bool, dtype: 
         assert not any("#define STATISTICS 1" in macros(k) for k in rendered)
 
 
-@pytest.mark.sampled(first=3)
+@pytest.mark.sampled(first=6)
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("precision", ["highest", "high"])
