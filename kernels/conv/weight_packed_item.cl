@@ -5,41 +5,42 @@
 // A task is a split of the pixels, a tap (r, s), CB channels c and KB channels k. A work-item takes several tasks. For
 // each task it goes through the split in blocks of PIXEL_BLOCK pixels:
 //     x  --copy, shifted by the tap--> V[PIXEL_BLOCK][CB] --+
-//     dy --copy----------------------> D[PIXEL_BLOCK][KB] --+--> U[CB][KB] += V' D --> stores
+//     dy --copy----------------------> D[PIXEL_BLOCK][KB] --+--> U[KB][CB] += D' V --> stores
 //                                      `-- scratch of a work-item, in L1 and L2 --'
 // The pixels are copied because, in a tensor, the pixels of a narrow tile lie a power of two apart and compete for a
 // few sets of the L1 cache. Rows of the copies are VW floats longer to avoid this. Products are computed in MR x TN
-// register tiles. The sum over a block is made in registers before it is added to U. So sums stay short, and the
-// results are the same in each run.
+// register tiles, whose vectors run along c: in the usual layouts of dw, neighbours along c are closer than along k. The
+// sum over a block is made in registers before it is added to U. So sums stay short, and the results are the same in
+// each run.
 //
-// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*dy_n + h*dy_h + w*dy_w + k]; C % VW == 0, K % VW == 0, C % MR == 0;
+// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*dy_n + h*dy_h + w*dy_w + k]; C % VW == 0, K % VW == 0, K % MR == 0;
 //   zeros: C zeros; scratch: float, PIXEL_BLOCK*(CB + KB + 2*VW) + CB*KB elements for each work-item
 // Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
 //   out_h, out_w, R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, x_h, x_w, dy_h, dy_w, splits, long
 //   x_n, dy_n, EPILOGUE_PARAMS
 // Global size: (items, 1, 1), local (1, 1, 1).
-// Epilogue macros: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an
+// Epilogue macros: STORE unused, STOREV(acc, k, c, r, s) along c; k = split*K + channel. With splits > 1 an
 //   ordinary reduction adds the splits in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_packed_item
 #endif
 #ifndef MR
-#define MR 8  // channels c of a register tile; MR*NV + NV + 1 <= number of vector registers
+#define MR 8  // channels k of a register tile; MR*NV + NV + 1 <= number of vector registers
 #endif
 #ifndef NV
-#define NV 2  // vectors (of VW floats) of k in a register tile
+#define NV 2  // vectors (of VW floats) of c in a register tile
 #endif
 #define TN (NV * VW)
 #ifndef CB
-#define CB 128  // channels c of a task, a multiple of VW and MR
+#define CB 128  // channels c of a task, a multiple of TN
 #endif
 #ifndef KB
-#define KB 128  // channels k of a task, a multiple of TN
+#define KB 128  // channels k of a task, a multiple of VW and MR
 #endif
 #ifndef PIXEL_BLOCK
 #define PIXEL_BLOCK 64  // pixels of dy in a block
 #endif
-#ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
+#ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
 #define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S
 OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
@@ -49,8 +50,10 @@ OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value
 }
 #define Y_AT(k, c, r, s) (y + y_offset + ((((ulong)(k) * y_C + (c)) * y_R + (r)) * y_S + (s)))
 #define STORE(acc, k, c, r, s) (*Y_AT(k, c, r, s) = (acc))
-#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)y_C * y_R * y_S, acc)
+#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)y_R* y_S, acc)
 #endif
+#define LINE 16  // floats of a cache line
+#define PIXELS_AHEAD 8  // the copy prefetches the pixel that it needs so many pixels later, about 200 ns
 #define PITCH_C (CB + VW)
 #define PITCH_K (KB + VW)
 
@@ -89,11 +92,16 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
         const int ih = oh * stride_h - pad_h + tap_r * dilation_h, iw = ow * stride_w - pad_w + tap_s * dilation_w;
         __global const IN_T* from = x + (n * x_n + (long)ih * x_h + (long)iw * x_w + c_first);
         if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) from = zeros;
-        for (int c = 0; c < cols_c; c += VW) VSTORE(LOADV(from, c), V + t * PITCH_C + c);
-        from = dy + (n * dy_n + (long)oh * dy_h + (long)ow * dy_w + k_first);
         // beyond the last vector of columns it reads the last one again
-        for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW)
-          VSTORE(LOADV(from, min(k, cols_k - VW)), D + t * PITCH_K + k);
+        for (int c = 0; c < (cols_c + TN - 1) / TN * TN; c += VW) {
+          if (c % LINE == 0) PREFETCH(from + PIXELS_AHEAD * (long)stride_w * x_w + c);
+          VSTORE(LOADV(from, min(c, cols_c - VW)), V + t * PITCH_C + c);
+        }
+        from = dy + (n * dy_n + (long)oh * dy_h + (long)ow * dy_w + k_first);
+        for (int k = 0; k < cols_k; k += VW) {
+          if (k % LINE == 0) PREFETCH(from + PIXELS_AHEAD * (long)dy_w + k);
+          VSTORE(LOADV(from, k), D + t * PITCH_K + k);
+        }
         if (++ow == out_w) {
           ow = 0;
           if (++oh == out_h) {
@@ -102,32 +110,33 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
           }
         }
       }
-      for (int c = 0; c < cols_c; c += MR)
-        for (int k = 0; k < cols_k; k += TN) {
-          __global const float* a = V + c;
-          __global const float* b = D + k;
+      // TN columns of V stay in the L1 cache, while the rows of D pass by.
+      for (int c = 0; c < cols_c; c += TN)
+        for (int k = 0; k < cols_k; k += MR) {
+          __global const float* a = D + k;
+          __global const float* b = V + c;
           VEC acc[MR][NV];
           OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
           for (int t = 0; t < count; ++t) {
             VEC bv[NV];
-            OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(b + t * PITCH_K + v * VW);
+            OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(b + t * PITCH_C + v * VW);
             OCL_UNROLL for (int i = 0; i < MR; ++i) {
-              const VEC av = (VEC)(a[t * PITCH_C + i]);
+              const VEC av = (VEC)(a[t * PITCH_K + i]);
               OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
             }
           }
-          __global float* sum = U + c * KB + k;
+          __global float* sum = U + k * CB + c;
           if (block > block_begin) {
             OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
-                VLOAD(sum + i * KB + v * VW);
+                VLOAD(sum + i * CB + v * VW);
           }
           OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
-              VSTORE(acc[i][v], sum + i * KB + v * VW);
+              VSTORE(acc[i][v], sum + i * CB + v * VW);
         }
     }
-    for (int c = 0; c < cols_c; ++c)
-      for (int k = 0; k < cols_k; k += VW) {
-        const VEC value = VLOAD(U + c * KB + k);
+    for (int k = 0; k < cols_k; ++k)
+      for (int c = 0; c < cols_c; c += VW) {
+        const VEC value = VLOAD(U + k * CB + c);
         STOREV(value, split * K + k_first + k, c_first + c, tap_r, tap_s);
       }
   }

@@ -7,38 +7,38 @@
 // KB channels of dy. A work-item takes several tasks. For each task it goes through the slice in blocks of TILE_BLOCK
 // tiles:
 //     x (4x4 patches)  --B'dB--> V[16][TILE_BLOCK][CB] --+
-//     dy (2x2 pixels)  -AdyA'--> D[16][TILE_BLOCK][KB] --+--> U[16][CB][KB] += V[xi]' D[xi] --G'UG--> stores
+//     dy (2x2 pixels)  -AdyA'--> D[16][TILE_BLOCK][KB] --+--> U[16][KB][CB] += D[xi]' V[xi] --G'UG--> stores
 //                                `-- scratch of a work-item, in L2: 64*(TILE_BLOCK*(CB + KB) + CB*KB) bytes --'
-// Products are computed in MR x TN register tiles. The sum over a block is made in registers before it is added to U.
-// So sums stay short, and the results are the same in each run.
+// Products are computed in MR x TN register tiles, whose vectors run along c, as in conv/weight_packed_item.cl. The sum
+// over a block is made in registers before it is added to U. So sums stay short, and the results are the same in each run.
 //
-// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*dy_n + h*dy_h + w*dy_w + k]; C % VW == 0, K % VW == 0, C % MR == 0;
+// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*dy_n + h*dy_h + w*dy_w + k]; C % VW == 0, K % VW == 0, K % MR == 0;
 //   zeros: max(C, K) zeros; scratch: float, 16*(TILE_BLOCK*(CB + KB) + CB*KB) elements for each work-item
 // Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
 //   out_h, out_w, pad_h, pad_w, x_h, x_w, dy_h, dy_w, splits, long x_n, dy_n, EPILOGUE_PARAMS
 // Global size: (items, 1, 1), local (1, 1, 1).
-// Epilogue macros: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an
+// Epilogue macros: STORE unused, STOREV(acc, k, c, r, s) along c; k = split*K + channel. With splits > 1 an
 //   ordinary reduction adds the splits in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME winograd_weight_item
 #endif
 #ifndef MR
-#define MR 8  // channels c of a register tile; MR*NV + NV + 1 <= number of vector registers
+#define MR 8  // channels k of a register tile; MR*NV + NV + 1 <= number of vector registers
 #endif
 #ifndef NV
-#define NV 2  // vectors (of VW floats) of k in a register tile
+#define NV 2  // vectors (of VW floats) of c in a register tile
 #endif
 #define TN (NV * VW)
 #ifndef CB
-#define CB 64  // channels c of a task, a multiple of VW and MR
+#define CB 64  // channels c of a task, a multiple of TN
 #endif
 #ifndef KB
-#define KB 64  // channels k of a task, a multiple of TN
+#define KB 64  // channels k of a task, a multiple of VW and MR
 #endif
 #ifndef TILE_BLOCK
 #define TILE_BLOCK 64  // tiles of 2x2 pixels of dy in a block
 #endif
-#ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
+#ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C
 #define EPILOGUE_PASS , y, y_offset, y_C
 OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
@@ -47,8 +47,7 @@ OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value
   for (int l = 0; l < VW; ++l) to[l * step] = lanes[l];
 }
 #define STORE(acc, k, c, r, s) (y[y_offset + (((ulong)(k) * y_C + (c)) * 3 + (r)) * 3 + (s)] = (acc))
-#define STOREV(acc, k, c, r, s) \
-  store_lanes(y + y_offset + ((((ulong)(k) * y_C + (c)) * 3 + (r)) * 3 + (s)), (long)y_C * 9, acc)
+#define STOREV(acc, k, c, r, s) store_lanes(y + y_offset + ((((ulong)(k) * y_C + (c)) * 3 + (r)) * 3 + (s)), 9, acc)
 #endif
 
 // o = B' d
@@ -140,14 +139,14 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             ++n;
           }
         }
-        for (int c = 0; c < cols_c; c += VW) put_patch(V + t * CB + c, TILE_BLOCK * CB, patch, c);
         // beyond the last vector of columns it reads the last one again
-        for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW) {
-          const int from = min(k, cols_k - VW);
+        for (int c = 0; c < (cols_c + TN - 1) / TN * TN; c += VW)
+          put_patch(V + t * CB + c, TILE_BLOCK * CB, patch, min(c, cols_c - VW));
+        for (int k = 0; k < cols_k; k += VW) {
           VEC half_done[4][2];  // A d
           OCL_UNROLL for (int s = 0; s < 2; ++s) {
             VEC d[2], o[4];
-            OCL_UNROLL for (int r = 0; r < 2; ++r) d[r] = LOADV(pixel[r * 2 + s], from);
+            OCL_UNROLL for (int r = 0; r < 2; ++r) d[r] = LOADV(pixel[r * 2 + s], k);
             transform_gradient(d, o);
             OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
           }
@@ -159,35 +158,35 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
         }
       }
       for (int xi = 0; xi < 16; ++xi)
-        for (int c = 0; c < cols_c; c += MR)
-          for (int k = 0; k < cols_k; k += TN) {
-            __global const float* a = V + xi * (TILE_BLOCK * CB) + c;
-            __global const float* b = D + xi * (TILE_BLOCK * KB) + k;
+        for (int c = 0; c < cols_c; c += TN)
+          for (int k = 0; k < cols_k; k += MR) {
+            __global const float* a = D + xi * (TILE_BLOCK * KB) + k;
+            __global const float* b = V + xi * (TILE_BLOCK * CB) + c;
             VEC acc[MR][NV];
             OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
             for (int t = 0; t < count; ++t) {
               VEC bv[NV];
-              OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(b + t * KB + v * VW);
+              OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(b + t * CB + v * VW);
               OCL_UNROLL for (int i = 0; i < MR; ++i) {
-                const VEC av = (VEC)(a[t * CB + i]);
+                const VEC av = (VEC)(a[t * KB + i]);
                 OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
               }
             }
-            __global float* sum = U + (xi * CB + c) * KB + k;
+            __global float* sum = U + (xi * KB + k) * CB + c;
             if (block > block_begin) {
               OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
-                  VLOAD(sum + i * KB + v * VW);
+                  VLOAD(sum + i * CB + v * VW);
             }
             OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
-                VSTORE(acc[i][v], sum + i * KB + v * VW);
+                VSTORE(acc[i][v], sum + i * CB + v * VW);
           }
     }
-    for (int c = 0; c < cols_c; ++c)
-      for (int k = 0; k < cols_k; k += VW) {
+    for (int k = 0; k < cols_k; ++k)
+      for (int c = 0; c < cols_c; c += VW) {
         VEC half_done[3][4];  // G' U
         OCL_UNROLL for (int s = 0; s < 4; ++s) {
           VEC d[4], o[3];
-          OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = VLOAD(U + ((r * 4 + s) * CB + c) * KB + k);
+          OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = VLOAD(U + ((r * 4 + s) * KB + k) * CB + c);
           transform_sums(d, o);
           OCL_UNROLL for (int r = 0; r < 3; ++r) half_done[r][s] = o[r];
         }

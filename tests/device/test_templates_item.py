@@ -311,7 +311,7 @@ def test_winograd_weight_gradient(device, case):
     winograd_weight(device, x, dy, pad)
     winograd_weight(device, x, dy, pad, splits=2, items=3, CB=32, KB=96, TILE_BLOCK=4)
     for VW in WIDTHS:
-        winograd_weight(device, x, dy, pad, VW=VW, MR=4, CB=16, KB=32)
+        winograd_weight(device, x, dy, pad, VW=VW, MR=4, CB=32, KB=16)
 
 
 def conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, splits=1, items=2, **macros):
@@ -338,7 +338,7 @@ def test_packed_weight_gradient(device, case):
     conv_weight_packed(device, x, dy, w_shape, stride, pad, dil)
     conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, splits=2, items=3, CB=32, KB=96, PIXEL_BLOCK=4)
     for VW in WIDTHS:
-        conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, VW=VW, MR=4, CB=16, KB=32)
+        conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, VW=VW, MR=4, CB=32, KB=16)
 
 
 # ---- depthwise ----

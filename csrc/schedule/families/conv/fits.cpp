@@ -81,7 +81,7 @@ Refused why_not_conv_weight_packed_item(const Draft& draft) {
                              {[](const Draft& d) {
                                 const Window w(d.node());
                                 const int vw = d.caps.vector_floats, rows = vw == 8 ? 4 : 8;
-                                return w.C.constant() % vw == 0 && w.C.constant() % rows == 0 && w.K.constant() % vw == 0;
+                                return w.C.constant() % vw == 0 && w.K.constant() % rows == 0 && w.K.constant() % vw == 0;
                               },
                               [](const Draft& d) {
                                 const Window w(d.node());

@@ -58,8 +58,8 @@ void offer_conv_weight_packed_item(Draft& draft) {
   // A task computes cb x kb sums of one tap. The more sums it has, the less often pixels are copied. 128 KB of sums
   // leave room in the L2 cache for the copies of a block.
   const int64_t width = static_cast<int64_t>(nv) * vw, block = 64;
-  const int64_t cb = std::min<int64_t>(C, C >= 256 ? 256 : 128),
-                kb = std::min<int64_t>((K + width - 1) / width * width, C >= 256 ? 128 : 256);
+  const int64_t cb = std::min<int64_t>((C + width - 1) / width * width, C >= 256 ? 256 : 128),
+                kb = std::min<int64_t>(K, C >= 256 ? 128 : 256);
   const int64_t batch = typical(dy.sizes[0], 8), out = batch * typical(dy.sizes[2], 28) * typical(dy.sizes[3], 28),
                 in = batch * typical(x.sizes[2], 28) * typical(x.sizes[3], 28);
   const int64_t blocks = (out + block - 1) / block, parts = (C + cb - 1) / cb * ((K + kb - 1) / kb) * R * S;
@@ -79,6 +79,7 @@ void offer_conv_weight_packed_item(Draft& draft) {
   define(launch, "CB", cb);
   define(launch, "KB", kb);
   define(launch, "PIXEL_BLOCK", block);
+  define(launch, "PREFETCHES", caps.prefetch);
   launch.buffers({{"x", input.input}, {"dy", gradient.input}, {"zeros", zero_row(draft, C)}});
   launch.scratch_elements = items * (block * (cb + kb + 2 * vw) + cb * kb);
   pass_sizes(draft, window, C);
@@ -86,8 +87,8 @@ void offer_conv_weight_packed_item(Draft& draft) {
   pass_image(launch, "x", input, false);
   pass_image(launch, "dy", gradient, false);
   launch.groups = {items, 1, 1};
-  store_along(launch, 0, vw);
-  if (splits > 1) split_output(draft, splits, {2, 3, 1, 0});
+  store_along(launch, 1, vw);
+  if (splits > 1) split_output(draft, splits, {2, 3, 0, 1});
 }
 
 }  // namespace ocl::schedule

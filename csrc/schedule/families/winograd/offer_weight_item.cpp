@@ -42,8 +42,8 @@ void offer_winograd_weight_item(Draft& draft) {
   pass_image(launch, "x", input, false);
   pass_image(launch, "dy", gradient, false);
   launch.groups = {items, 1, 1};
-  store_along(launch, 0, vw);
-  if (splits > 1) split_output(draft, splits, {2, 3, 1, 0});
+  store_along(launch, 1, vw);
+  if (splits > 1) split_output(draft, splits, {2, 3, 0, 1});
 }
 
 }  // namespace ocl::schedule
