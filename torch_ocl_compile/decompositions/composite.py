@@ -246,6 +246,15 @@ def _roll_along(x: Tensor, shift: Any, dim: int) -> Tensor:
     return rolled.contiguous(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
 
 
+def channel_shuffle(x: Tensor, groups: int) -> Tensor:
+    """Returns x with the channels of its groups interleaved. The result is new memory, as in eager PyTorch on the CPU.
+
+    PyTorch's own decomposition gives a view of x, where the channels stay in their order.
+    """
+    made: Tensor = torch._refs.nn.functional.channel_shuffle(x, groups)
+    return made if x.numel() == 0 else made.clone()
+
+
 # Embedding tables and indices
 
 
@@ -349,6 +358,8 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.as_strided_scatter.default: as_strided_scatter,
     aten.resize.default: resize,
     aten.roll.default: roll,
+    aten.channel_shuffle.default: channel_shuffle,
+    aten.native_channel_shuffle.default: channel_shuffle,
     aten.embedding_renorm.default: embedding_renorm,
     aten.index_fill.int_Scalar: index_fill,
     aten.index_fill.int_Tensor: index_fill,

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp.decompositions import _weight_norm_interface as torch_weight_norm
 from torch._decomp.decompositions import native_group_norm_backward, pw_cast_for_opmath
 from torch._ops import OpOverload
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -107,11 +108,25 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
     return from_x, from_h, grad_hy * z, *biases
 
 
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
+    """Returns (v * g / norms, norms), with norms over all dimensions but `dim`.
+
+    PyTorch's own decomposition takes one norm of a vector, whose elements are rows of their own.
+    """
+    if v.dim() > 1:
+        return torch_weight_norm(v, g, dim)
+    norms = v.abs().to(torch.float32 if g.dtype == torch.bfloat16 else v.dtype)
+    return v * (g / norms.to(g.dtype)), norms
+
+
+NN_DECOMPOSITIONS[aten._weight_norm_interface.default] = weight_norm
+
+
 @decompose(aten._weight_norm_interface_backward.default)
 def weight_norm_backward(grad_w: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> Any:
     """Computes the gradients of v and g for w = v * g / norm(v). The norm is over all dimensions but `dim`."""
     others = [d for d in range(v.dim()) if d != dim % v.dim()]
-    along = (grad_w * v).sum(others, keepdim=True) / norms
+    along = grad_w * v / norms if v.dim() == 1 else (grad_w * v).sum(others, keepdim=True) / norms
     return g / norms * (grad_w - v * (along / norms)), along
 
 

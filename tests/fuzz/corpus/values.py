@@ -361,4 +361,19 @@ PROGRAMS = [
         ["v0 = torch.stack([a0, a0], -2)", "a0.tanh_()", "v1 = v0.flatten()[:6].view((2, 1))"],
         ["v1", "v0"],
     ),
+    named(
+        "weight_norm_of_a_vector",
+        "an empty list of dimensions meant all: each element of a vector is a row of its own",
+        [f32(4) + ".requires_grad_()", f32(4, seed=2) + ".requires_grad_()"],
+        ["v0 = torch._weight_norm(a0, a1, 0)"],
+        ["v0"],
+        gradient=True,
+    ),
+    named(
+        "channel_shuffle_that_moves_nothing",
+        "the result was a view of the argument",
+        [f32(2, 4, 1, 3)],
+        ["v0 = torch.channel_shuffle(a0, 1)", "v1 = torch.channel_shuffle(a0, 4)"],
+        ["v0", "v1"],
+    ),
 ]
