@@ -50,7 +50,7 @@ OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value
 }
 #define Y_AT(k, c, r, s) (y + y_offset + ((((ulong)(k) * y_C + (c)) * y_R + (r)) * y_S + (s)))
 #define STORE(acc, k, c, r, s) (*Y_AT(k, c, r, s) = (acc))
-#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)y_R* y_S, acc)
+#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)(y_R * y_S), acc)
 #endif
 #define LINE 16  // floats of a cache line
 #define PIXELS_AHEAD 8  // the copy prefetches the pixel that it needs so many pixels later, about 200 ns
