@@ -82,7 +82,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    _begin(config)
+    _extend_until(config)
     config.pluginmanager.register(Counting(), "counting")
     config.addinivalue_line(
         "markers",
@@ -125,7 +125,7 @@ def pytest_collection_modifyitems(config, items):
         items[:] = kept
 
 
-def _begin(config):
+def _extend_until(config):
     if config.getoption("--until"):
         config.option.until = max(config.option.until, int(time.time()) + LEAST_SECONDS)
 

@@ -74,7 +74,7 @@ def test_operations_are_compiled(ocl_device):
 
 
 @pytest.mark.needs("sweep")
-@pytest.mark.parametrize("mode", [pytest.param("inference", marks=pytest.mark.needs("sweep")), "training"])
+@pytest.mark.parametrize("mode", ["inference", "training"])
 def test_the_parts_of_a_peak_add_up(ocl_device, mode):
     row = measure_side("ocl", "lenet", mode, settings_for(ocl_device, batch=64))
     parts = row["parts"]

@@ -77,14 +77,14 @@ FIRST = {op.name for op in {family(op): op for op in reversed(OPS)}.values()}  #
 
 
 def one_in(op: Op, position: int) -> int:
-    """A plain run takes half of the rows that are the first of a family, and a tenth of the others."""
+    """A plain run takes half of the first rows of families and of families of two, and a tenth of the others."""
     if position:
         return 48
     return 2 if op.name in FIRST or FAMILIES[family(op)] <= 2 else 10
 
 
 def cases() -> list[Any]:
-    """A plain run has rows of most families in their first dtype on the first device, and samples of the other dtypes."""
+    """A plain run has rows of half of the families in their first dtype on the first device, and samples of the other dtypes."""
     return [
         pytest.param(
             op,

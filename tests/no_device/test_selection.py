@@ -61,7 +61,7 @@ def test_no_case_begins_when_time_is_up(monkeypatch):
     monkeypatch.setattr(conftest.time, "time", lambda: now)
     for until, end in ((None, None), (now - 5, now + conftest.LEAST_SECONDS), (now + 9999, now + 9999)):
         given = config(until)
-        conftest._begin(given)
+        conftest._extend_until(given)
         assert given.option.until == end
     conftest.pytest_runtest_setup(SimpleNamespace(config=config(now + 1)))
     conftest.pytest_runtest_setup(SimpleNamespace(config=config(None)))
