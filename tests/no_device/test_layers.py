@@ -116,6 +116,7 @@ LATE_IMPORTS = {
     "eager.stored": "only the option check needs the compiler",
     "device.artifacts": "archives are made of caches when the user asks for them",
     "device.current": "Dynamo traces this file",
+    "device.default_backend": "Inductor compiles graphs on the CPU without our compiler",
     "report.explanation": "the page needs packages that the rest does without",
     "device.torch_ocl": "the times of compiled graphs are in the compiler, which is imported when it is used",
     "device.registration": "`import torch` ends with it; it loads the extension itself, and the compiler at the first op",

@@ -75,6 +75,7 @@ def register() -> None:
     _when_imported("torch._dynamo.backends.distributed", _keep_ddp_graphs_whole)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
     _when_imported("torch._dynamo.variables.optimizer", _register_optimizers)
+    _when_imported("torch._inductor.compile_fx", _register_default_backend)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
     _when_imported("torch.nn.attention.flex_attention", _allow_flex_attention)
     _when_imported("torch.nested._internal.ops", _register_jagged_attention)
@@ -191,6 +192,12 @@ def _register_with_dynamo(module: ModuleType) -> None:
 
 def _register_optimizers(module: ModuleType) -> None:
     from torch_ocl_compile.device.compiled_optimizers import register
+
+    register(module)
+
+
+def _register_default_backend(module: ModuleType) -> None:
+    from torch_ocl_compile.device.default_backend import register
 
     register(module)
 
