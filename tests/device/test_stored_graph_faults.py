@@ -7,8 +7,10 @@ import sqlite3
 
 import pytest
 import torch
-from stored_graphs import messages, one_graph, own_cache  # noqa: F401  (a fixture)
+import torch.nn.functional as F
+from stored_graphs import Counted, messages, one_graph, own_cache  # noqa: F401  (a fixture)
 
+from tests.fuzz import edited
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.compile import cache_key, debug, plan_store
 from torch_ocl_compile.tuning import table
@@ -192,3 +194,54 @@ def test_other_backends_keep_their_cache(ocl_device, tmp_path, monkeypatch):
     assert _C.exec.cache_find("graphs", "a_key") == b""
     assert list(AOTAutogradCache.iterate_over_candidates(True, None, "a_key")) == [({"not": "ours"}, content, True)]
     assert [path.name for path in (tmp_path / "inductor").iterdir()] == ["aotautograd"]
+
+
+FLOATS = {
+    "clamp": lambda x, k: ((x * k) - 9).clamp(min=-k).exp(),
+    "alpha": lambda x, k: torch.add(x * 0.9**k, x, alpha=k),
+    "slope": lambda x, k: F.leaky_relu(x * -k, k * 0.1),
+    "exponent": lambda x, k: (x * k) ** k,
+    "quantile": lambda x, k: (x * k).quantile(k / 10),
+    "product": lambda x, k: x * k,
+}
+
+
+@pytest.mark.sampled(every=0)
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_float_that_changes(ocl_device, name):
+    """Each call computes with its own number, with stored graphs of other numbers in the cache, too."""
+    for numbers in ((1.5, 2.0, 3.0, 4.0), (1.25, 3.0, 2.5, 2.0)):
+        torch._dynamo.reset()
+        compiled = torch.compile(FLOATS[name], backend="ocl")
+        for k in numbers:
+            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+            y = x.detach().to(ocl_device).requires_grad_()
+            expected, found = FLOATS[name](x, k), compiled(y, k)
+            expected.sum().backward()
+            found.sum().backward()
+            torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(y.grad.cpu(), x.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_float_that_changes_is_loaded(ocl_device):
+    """An entry serves each number of an op that takes any, and the same numbers of an op that needs their values."""
+    for name, others in (("product", 2), ("clamp", 1)):
+        for numbers, loaded in (
+            ((1.5, 2.0, 3.0), 0),
+            ((1.5, 2.0, 3.0), 3 if name == "clamp" else 2),
+            ((1.5, 2.5), others),
+        ):
+            torch._dynamo.reset()
+            compiled = torch.compile(FLOATS[name], backend="ocl")
+            with Counted() as counted:
+                for k in numbers:
+                    compiled(torch.ones(3).to(ocl_device), k)
+            assert counted.loaded == loaded, (name, numbers)
+
+
+@pytest.mark.sampled(every=0)
+@pytest.mark.parametrize("seed", [100007, 100018, 100021])
+def test_an_edited_program(ocl_device, tmp_path, seed):
+    """Pairs of programs for which graphs of the first one were used in the second one (tests/fuzz/edited.py)."""
+    fine, _ = edited.run_pair(seed, ocl_device, str(tmp_path))
+    assert fine

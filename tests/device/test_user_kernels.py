@@ -10,8 +10,9 @@ import torch
 
 import torch_ocl_compile
 from torch_ocl_compile import _C
+from torch_ocl_compile.compile import foreign_ops, python_code
 from torch_ocl_compile.errors import BuildError, ConfigError, UnsupportedError
-from torch_ocl_compile.user_kernel import messages, registry, signature
+from torch_ocl_compile.user_kernel import messages, signature
 
 pytestmark = pytest.mark.sampled(first=2, every=12)
 
@@ -365,4 +366,4 @@ def test_stored_graphs_follow_the_source(tmp_path):
 def test_what_cannot_be_compared_is_not_stored():
     held = object()
     with pytest.raises(UnsupportedError, match="cannot be compared"):
-        list(registry._described(lambda x: (x, held), "op", set()))
+        python_code.digest([lambda x: (x, held)], "op", foreign_ops.describe_op)

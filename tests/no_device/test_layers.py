@@ -59,7 +59,7 @@ PYTHON_LAYERS = {
     "reference": {"_C", "dtypes"},
     "fx": {"_C", "errors", "reference"},
     "decompositions": {"fx"},
-    "user_kernel": {"_C", "errors", "config", "identity"},
+    "user_kernel": {"_C", "errors", "config"},
     "lowering": {"_C", "errors", "dtypes", "fx", "decompositions", "user_kernel"},
     "tuning": {"_C", "errors", "dtypes", "config"},
     "cache_file": {"_C", "errors", "identity", "tuning"},

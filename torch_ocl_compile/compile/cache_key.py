@@ -6,31 +6,32 @@ part of the key: a stored graph is scheduled when it is loaded, with the choices
 from __future__ import annotations
 
 import hashlib
-import marshal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_symbols
 
 from torch_ocl_compile import identity
-from torch_ocl_compile.compile import overlaps
+from torch_ocl_compile.compile import foreign_ops, overlaps, python_code
+from torch_ocl_compile.compile.float_guards import floats_of
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.context import allows_tf32
 from torch_ocl_compile.lowering.registry import LOWERINGS
-from torch_ocl_compile.user_kernel import registry
 
 
 def key(gm: torch.fx.GraphModule, settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
     """Returns the key. `settings`: options of scope "compile". UnsupportedError if something has no name that other
     processes know."""
+    foreign_ops.check_inputs(inputs)
     parts = [
         of_code(),
         sorted(settings.items()),
         [identity.of_device(index) for index in devices(inputs)],
         torch_settings(),
-        registry.identity_of(gm),
+        foreign_ops.identity_of(gm),
+        size_bounds(inputs),
         overlaps.overlaps_of(inputs),
         foreign_functions([torch._decomp.decomposition_table, inductors_table(), LOWERINGS]),
     ]
@@ -95,18 +96,24 @@ def devices(inputs: Iterable[Any]) -> list[int]:
     return [*sorted(found), *([] if current in found else [current])]
 
 
+def size_bounds(inputs: Iterable[Any]) -> list[str]:
+    """Returns what is known of symbolic sizes and floats before a graph is traced: ranges, and conditions of the frame. A plan may
+    rely on them, and a stored graph brings them along."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
+        return []
+    values = list(inputs)
+    symbols = {s for value in [*values, *floats_of(values)] for s in free_symbols(value)}
+    env = context.fake_mode.shape_env
+    guards = {str(guard.expr) for guard in env.guards if guard.expr.free_symbols <= symbols}
+    return [*sorted(f"{s} in {env.var_to_range.get(s)}" for s in symbols), *sorted(guards)]
+
+
 def foreign_functions(tables: Iterable[Mapping[Any, Any]]) -> list[tuple[str, str]]:
-    """Returns (op, hash of its function's code) for decompositions and lowerings that come neither from torch nor from
-    this package.
-    """
-    found = []
-    for op, function in (row for table in tables for row in table.items()):
-        if identity.covers(function):
-            continue
-        while isinstance(function, partial):
-            function = function.func
-        code = getattr(function, "__code__", None)
-        if code is None or function.__closure__:
-            raise UnsupportedError(f"{function!r}, which compiles {op}, has no code that can be compared")
-        found.append((str(op), hashlib.sha256(marshal.dumps(code)).hexdigest()))
-    return sorted(found)
+    """Returns (op, digest of its function) for decompositions and lowerings that come neither from torch nor from this package."""
+    return sorted(
+        (str(op), python_code.digest([function], f"the function that compiles {op}", foreign_ops.describe_op))
+        for table in tables
+        for op, function in table.items()
+        if not identity.covers(function)
+    )

@@ -30,7 +30,7 @@ from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompil
 from torch._inductor.codecache import FxGraphHashDetails
 
 from torch_ocl_compile import _C, config, identity
-from torch_ocl_compile.compile import ahead, cache_key, stored_plan
+from torch_ocl_compile.compile import ahead, cache_key, float_guards, stored_plan
 from torch_ocl_compile.compile.stored_plan import CompiledGraph
 from torch_ocl_compile.errors import OclError
 
@@ -109,6 +109,9 @@ def install() -> str:
         function = getattr(owner, name, None)
         if function is None or (expected and list(inspect.signature(function).parameters) != expected):
             return f"torch {torch.__version__} has no {owner.__name__}.{name} that is known"
+    unknown = float_guards.install(lambda: bool(_lookup.key))
+    if unknown:
+        return unknown
     describe, find, write, make = (getattr(owner, name) for owner, name, _ in _WRAPPED)
 
     def describe_graph(self: Any, gm: Any, example_inputs: Any, fx_kwargs: Any, inputs_to_check: Any) -> None:
