@@ -5,6 +5,8 @@ In compiled mode, Dynamo raises TorchRuntimeError (a RuntimeError) with the mess
 eager mode.
 """
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -233,6 +235,23 @@ def test_index_out_of_range(ocl_device, name):
     torch.compile(function, backend="ocl")(x, i)
     torch.ocl.synchronize()
     assert torch.equal(around.cpu(), before)
+
+
+@pytest.mark.parametrize(
+    "function, where",
+    [
+        (nn.CrossEntropyLoss(), "module CrossEntropyLoss"),
+        (lambda x, i: F.cross_entropy(x, i), r'File ".*test_bad_input\.py", line \d+, in <lambda>'),
+        (F.cross_entropy, r'called from File ".*test_bad_input\.py"'),
+    ],
+    ids=["module of torch", "line", "function of torch"],
+)
+def test_where_an_index_is_out_of_range(ocl_device, function, where):
+    """Code that is all torch's has no line of the model, so the module or the call is named."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", options={"debug": True})
+    error = raised(compiled, R(2, 3, device=ocl_device), L([0, 7], device=ocl_device))
+    assert isinstance(error, IndexError) and re.search(rf"where:\n    .*{where}", str(error)), repr(error)
 
 
 def test_scatter_outside_in_place(ocl_device):

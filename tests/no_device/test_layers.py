@@ -78,7 +78,7 @@ PYTHON_LAYERS = {
     },
     "eager": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning", "compile"},
     "package": {"_C", "errors", "fx", "decompositions", "lowering", "compile", "eager"},
-    "device": {"_C", "errors", "config", "identity", "cache_file", "decompositions", "compile", "eager"},
+    "device": {"_C", "fx", "errors", "config", "identity", "cache_file", "decompositions", "compile", "eager"},
     "report": {"_C", "errors", "compile", "device"},
     "__init__": {"compile", "device", "report", "user_kernel"},
     "lightning": {"device"},

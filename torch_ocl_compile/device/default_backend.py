@@ -5,10 +5,8 @@ code, where a user cannot add it. So a graph with ocl tensors goes on to the ocl
 from __future__ import annotations
 
 import functools
-import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.fx.origin import user_frame
 
 _warned = False
 
@@ -54,17 +53,6 @@ def _hand_over(module: ModuleType, model: Any, inputs: Sequence[Any], patches: d
         warnings.warn(
             "Inductor, the default backend of torch.compile, has no code for ocl devices, so the ocl backend compiles this graph. "
             'To choose it and its options: torch.compile(..., backend="ocl")',
-            stacklevel=_user_frame(),
+            stacklevel=user_frame()[1],
         )
     return ocl(model, inputs, mode="max-autotune" if patches.get("max_autotune") else None)
-
-
-def _user_frame() -> int:
-    """Returns the `stacklevel`, seen from the caller, of the first frame outside of torch and this package."""
-    own = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
-    frame: Any = sys._getframe(1)
-    level = 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
-        frame = frame.f_back
-        level += 1
-    return level

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -13,12 +16,18 @@ from torch_ocl_compile._C import ir
 
 def source_line(node: torch.fx.Node) -> str:
     """Returns the line of the user's code, such as "model.py:61". "" if unknown."""
-    found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    found = [frame for frame in found if not frame[0].endswith("torch/nn/attention/flex_attention.py")] or found
-    if not found:
-        return ""
-    path, line = found[-1]
-    return f"{path.rsplit('/', 1)[-1]}:{line}"
+    found = _frames(node)
+    return f"{found[-1][0].rsplit('/', 1)[-1]}:{found[-1][1]}" if found else ""
+
+
+def _frames(node: torch.fx.Node) -> list[tuple[str, str, str, str]]:
+    """Returns (path, number, function, text) of the lines of the user's code that made the node, the outermost first. Code that
+    torch has made is left out."""
+    found: list[tuple[str, str, str, str]] = re.findall(
+        r'File "([^"]+)", line (\d+)(?:, in (.*))?\n?(?!\s*File ")(.*)', node.meta.get("stack_trace") or ""
+    )
+    found = [f for f in found if not f[0].startswith("<eval_with_key>")]
+    return [f for f in found if not f[0].endswith("torch/nn/attention/flex_attention.py")] or found
 
 
 def module_name(node: torch.fx.Node) -> str:
@@ -56,7 +65,23 @@ def describe(node: torch.fx.Node) -> str:
         return f"[{', '.join(text(x) for x in a)}]" if isinstance(a, (list, tuple)) else repr(a)
 
     listed = [text(a) for a in node.args] + [f"{k}={text(v)}" for k, v in node.kwargs.items()]
-    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
-    last = max((i for i, line in enumerate(trace) if line.lstrip().startswith("File ")), default=len(trace))
-    where = "\n".join("    " + line.strip() for line in trace[last : last + 2]) or "    (unknown)"
+    where = f"    {module_name(node) or _call_in_progress() or '(unknown)'}"
+    for path, line, function, code in _frames(node)[-1:]:
+        where = f'    File "{path}", line {line}, in {function}\n    {code.strip()}'
     return f"  op:    {node.target}({', '.join(listed)})\n  where:\n{where}"
+
+
+def _call_in_progress() -> str:
+    """Returns the line of the user's code that called what is being compiled; "" in autograd's thread."""
+    frame, _ = user_frame()
+    return f'called from File "{frame.f_code.co_filename}", line {frame.f_lineno}' if frame is not None else ""
+
+
+def user_frame() -> tuple[FrameType | None, int]:
+    """Returns the innermost frame outside of torch and this package, and its `stacklevel` if the caller warns."""
+    own = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_code.co_filename.startswith((*own, "<eval_with_key>", "<frozen")):
+        frame, level = frame.f_back, level + 1
+    return frame, level
