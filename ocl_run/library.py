@@ -32,7 +32,13 @@ class Value(ctypes.Structure):
 class Options(ctypes.Structure):
     """ocl_options"""
 
-    _fields_ = (("device", c_char_p), ("cache", c_char_p), ("trust_binaries", c_int), ("kept_bytes", c_int64))
+    _fields_ = (
+        ("size", c_size_t),
+        ("device", c_char_p),
+        ("cache", c_char_p),
+        ("trust_binaries", c_int),
+        ("kept_bytes", c_int64),
+    )
 
 
 class Info(ctypes.Structure):
@@ -47,6 +53,7 @@ class _Status(c_int):
 
 
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "ocl_version": (c_char_p,),
     "ocl_error": (c_char_p,),
     "ocl_add_runtime": (_Status, c_char_p),
     "ocl_device_count": (c_int,),
@@ -60,6 +67,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ocl_result_count": (c_int, c_void_p, c_int),
     "ocl_argument_info": (_Status, c_void_p, c_int, c_int, POINTER(Info)),
     "ocl_result_info": (_Status, c_void_p, c_int, c_int, POINTER(Info)),
+    "ocl_condition_count": (c_int, c_void_p, c_int),
+    "ocl_condition_text": (c_char_p, c_void_p, c_int, c_int),
     "ocl_result_structure": (c_char_p, c_void_p, c_int),
     "ocl_prepare": (_Status, c_void_p, c_int),
     "ocl_call": (_Status, c_void_p, c_int, POINTER(Value), c_int, POINTER(Value), c_int),
@@ -76,7 +85,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-_NAME = "ocl_run.dll" if sys.platform == "win32" else "libocl_run.so"
+_NAME = "ocl_run.dll" if sys.platform == "win32" else "libocl_run.so.0"
 
 
 def folder() -> Path:

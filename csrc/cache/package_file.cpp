@@ -107,6 +107,8 @@ PackageFile::PackageFile(std::string path) : path_(std::move(path)), state_(std:
   sqlite3_exec(state_->db, "PRAGMA cell_size_check=ON; BEGIN", nullptr, nullptr, nullptr);
   int found = SQLITE_OK;
   const int64_t id = scalar(state_->db, "PRAGMA application_id", found);
+  // A file that is shorter than its first page says is SQLITE_CORRUPT.
+  if (found == SQLITE_CORRUPT || found == SQLITE_IOERR) damaged(path_, "it is cut off, or its beginning was changed");
   if (found != SQLITE_OK || id != kPackageId)
     fail(ErrorKind::kConfig, path_ + " is no package\n  do: make one with torch_ocl_compile.package.save()");
   const int64_t version = scalar(state_->db, "PRAGMA user_version", found);

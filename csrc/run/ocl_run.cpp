@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -104,7 +105,7 @@ Described described(const Argument& argument) {
   d.name = argument.name;
   d.kind = argument.is_tensor ? OCL_TENSOR : OCL_INTEGER;
   d.dtype = static_cast<ocl_dtype>(argument.dtype);
-  if (argument.is_tensor) d.sizes = ocl::package::describe_sizes(argument.sizes);
+  d.sizes = argument.is_tensor ? ocl::package::describe_sizes(argument.sizes) : argument.sizes[0].str();
   return d;
 }
 
@@ -131,6 +132,7 @@ Described described(const Result& result, const Method& method, const Model& mod
     }
     case Result::Kind::kInteger:
       d.kind = OCL_INTEGER;
+      d.sizes = result.integer.str();
       break;
     case Result::Kind::kReal:
       d.kind = OCL_REAL;
@@ -186,6 +188,19 @@ ocl_value value_of(Value&& value, std::vector<std::unique_ptr<ocl_tensor>>& made
   return result;
 }
 
+/// Returns the options that a program has given. It may have been compiled with a header that has more members or fewer.
+ocl_options options_of(const ocl_options* given) {
+  ocl_options options{};
+  if (!given) return options;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  expect(given->size > 0, "ocl_options: the member size is 0; set it to sizeof(ocl_options)");
+  const size_t known = std::min(given->size, sizeof options);
+  expect(std::all_of(bytes + known, bytes + given->size, [](unsigned char byte) { return byte == 0; }),
+         "ocl_options: an option is set that this version of the library does not have");
+  std::memcpy(&options, given, known);
+  return options;
+}
+
 /// Makes exit() wait for kernels that still run. It must come after the runtimes have registered what they do at exit, so after
 /// kernels were built.
 void wait_at_exit() {
@@ -196,6 +211,8 @@ void wait_at_exit() {
 }  // namespace
 
 extern "C" {
+
+const char* ocl_version(void) { return OCL_VERSION; }
 
 const char* ocl_error(void) { return g_error.c_str(); }
 
@@ -231,7 +248,7 @@ const char* ocl_device_name(int device) {
 ocl_status ocl_open(const char* path, const ocl_options* options, ocl_model** model) {
   return guarded([&] {
     expect(path != nullptr && model != nullptr, "ocl_open needs a path and a place for the model");
-    const ocl_options given = options ? *options : ocl_options{};
+    const ocl_options given = options_of(options);
     ocl::package::ModelOptions model_options;
     model_options.device = given.device ? given.device : "";
     model_options.cache = given.cache ? given.cache : "";
@@ -280,6 +297,16 @@ ocl_status ocl_argument_info(const ocl_model* model, int method, int argument, o
 ocl_status ocl_result_info(const ocl_model* model, int method, int result, ocl_info* info) {
   const DescribedMethod* found = method_of(model, method);
   return info_of(found ? &found->results : nullptr, result, info);
+}
+
+int ocl_condition_count(const ocl_model* model, int method) {
+  return method_of(model, method) ? static_cast<int>(model->model.methods()[static_cast<size_t>(method)].conditions.size())
+                                  : -1;
+}
+
+const char* ocl_condition_text(const ocl_model* model, int method, int condition) {
+  if (condition < 0 || condition >= ocl_condition_count(model, method)) return nullptr;
+  return model->model.methods()[static_cast<size_t>(method)].conditions[static_cast<size_t>(condition)].message.c_str();
 }
 
 const char* ocl_result_structure(const ocl_model* model, int method) {
@@ -347,10 +374,12 @@ ocl_status ocl_tensor_create(ocl_model* model, ocl_dtype dtype, int dims, const 
   });
 }
 
-ocl_dtype ocl_tensor_dtype(const ocl_tensor* tensor) { return static_cast<ocl_dtype>(tensor->tensor.dtype); }
-int ocl_tensor_dims(const ocl_tensor* tensor) { return static_cast<int>(tensor->tensor.sizes.size()); }
-const int64_t* ocl_tensor_sizes(const ocl_tensor* tensor) { return tensor->tensor.sizes.data(); }
-size_t ocl_tensor_bytes(const ocl_tensor* tensor) { return tensor->tensor.bytes(); }
+ocl_dtype ocl_tensor_dtype(const ocl_tensor* tensor) {
+  return tensor ? static_cast<ocl_dtype>(tensor->tensor.dtype) : OCL_BOOL;
+}
+int ocl_tensor_dims(const ocl_tensor* tensor) { return tensor ? static_cast<int>(tensor->tensor.sizes.size()) : -1; }
+const int64_t* ocl_tensor_sizes(const ocl_tensor* tensor) { return tensor ? tensor->tensor.sizes.data() : nullptr; }
+size_t ocl_tensor_bytes(const ocl_tensor* tensor) { return tensor ? tensor->tensor.bytes() : 0; }
 
 ocl_status ocl_tensor_read(const ocl_tensor* tensor, void* data, size_t bytes) {
   return guarded([&] {

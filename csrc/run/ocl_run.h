@@ -42,8 +42,9 @@ typedef struct {
   double real;        /* OCL_REAL */
 } ocl_value;
 
-/* Set all members to 0 for the defaults. */
+/* Set all other members to 0 for the defaults: ocl_options options = {sizeof(ocl_options)}; */
 typedef struct {
+  size_t size;        /* sizeof(ocl_options), by which a later library knows which members there are. */
   const char* device; /* Number of the device in ocl_device_name, or a part of its name. NULL: the first device. */
   const char* cache;  /* File in which built kernels are kept for later processes. NULL: none are kept. Kernels are native code,
                          so the folder must be yours alone. */
@@ -56,8 +57,12 @@ typedef struct {
   const char* name;
   ocl_kind kind;     /* OCL_TENSOR or OCL_INTEGER; of results also OCL_REAL, OCL_NOTHING. */
   ocl_dtype dtype;   /* Of a tensor. */
-  const char* sizes; /* Of a tensor: "[s0, 3, 224, 224]". s0, s1, ... are sizes that each call chooses. */
+  const char* sizes; /* Of a tensor: "[s0, 3, 224, 224]". s0, s1, ... are sizes and integers that each call chooses, see
+                        ocl_condition_text. Of an integer: its expression, such as "s1", or "3" if it must be 3. */
 } ocl_info;
+
+/* Returns the version of the library, such as "0.1.0". */
+OCL_API const char* ocl_version(void);
 
 /* Returns the message of the last error of this thread, or "". */
 OCL_API const char* ocl_error(void);
@@ -84,7 +89,12 @@ OCL_API int ocl_argument_count(const ocl_model* model, int method);
 OCL_API int ocl_result_count(const ocl_model* model, int method);
 OCL_API ocl_status ocl_argument_info(const ocl_model* model, int method, int argument, ocl_info* info);
 OCL_API ocl_status ocl_result_info(const ocl_model* model, int method, int result, ocl_info* info);
-/* Returns how the results belong together: "value", "tuple", "list" or "dict" (the names of the results are its keys). */
+/* Return how many conditions the arguments of a method must fulfil (-1 if there is no such method), and one of them: "the size
+   of dimension 0 of x must be at most 64"; NULL if there is no such condition. */
+OCL_API int ocl_condition_count(const ocl_model* model, int method);
+OCL_API const char* ocl_condition_text(const ocl_model* model, int method, int condition);
+/* Returns how the results belong together: "value", "tuple", "list" or "dict" (the names of the results are its keys). For
+   containers in containers it is a text with the number of each result in its place: "{'a': [0, 1], 'b': (2, 3)}". */
 OCL_API const char* ocl_result_structure(const ocl_model* model, int method);
 
 /* Makes the plan of a method and builds its kernels. The first ocl_call does this otherwise. */
@@ -103,6 +113,7 @@ OCL_API ocl_status ocl_synchronize(ocl_model* model);
    values do not matter. It may change as soon as the function returns. */
 OCL_API ocl_status ocl_tensor_create(ocl_model* model, ocl_dtype dtype, int dims, const int64_t* sizes, const void* data,
                                      ocl_tensor** tensor);
+/* For NULL, these return OCL_BOOL, -1, NULL and 0. */
 OCL_API ocl_dtype ocl_tensor_dtype(const ocl_tensor* tensor);
 OCL_API int ocl_tensor_dims(const ocl_tensor* tensor);
 OCL_API const int64_t* ocl_tensor_sizes(const ocl_tensor* tensor);

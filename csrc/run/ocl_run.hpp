@@ -27,18 +27,28 @@ inline void check(ocl_status status) {
   if (status != OCL_OK) throw Error(status);
 }
 
-/// Returns the ocl_dtype of a C++ type.
+/// Returns the ocl_dtype of a C++ type. Integers are told apart by their size and sign, so that `long long` is OCL_I64 too.
 template <class T>
 constexpr ocl_dtype dtype_of() {
+  constexpr bool is_signed = std::is_integral_v<T> && std::is_signed_v<T>;
+  constexpr bool is_byte = std::is_integral_v<T> && sizeof(T) == 1;
+  constexpr bool is_real = std::is_same_v<T, float> || std::is_same_v<T, double>;
+  static_assert(is_signed || is_byte || is_real,
+                "packages have tensors of bool, uint8_t, int8_t, int16_t, int32_t, int64_t, float and double; "
+                "for 16-bit floats, give the ocl_dtype and use uint16_t");
+  if constexpr (is_real) return sizeof(T) == sizeof(float) ? OCL_F32 : OCL_F64;
   if constexpr (std::is_same_v<T, bool>) return OCL_BOOL;
-  if constexpr (std::is_same_v<T, uint8_t>) return OCL_U8;
-  if constexpr (std::is_same_v<T, int8_t>) return OCL_I8;
-  if constexpr (std::is_same_v<T, int16_t>) return OCL_I16;
-  if constexpr (std::is_same_v<T, int32_t>) return OCL_I32;
-  if constexpr (std::is_same_v<T, int64_t>) return OCL_I64;
-  if constexpr (std::is_same_v<T, double>) return OCL_F64;
-  if constexpr (std::is_same_v<T, float>) return OCL_F32;
-  static_assert(std::is_arithmetic_v<T>, "packages have no tensors of this type");
+  if constexpr (is_byte) return is_signed ? OCL_I8 : OCL_U8;
+  return sizeof(T) == 2 ? OCL_I16 : sizeof(T) == 4 ? OCL_I32 : OCL_I64;
+}
+
+/// Returns whether memory with elements of T can be that of a tensor. The bits of 16-bit floats are uint16_t.
+template <class T>
+constexpr bool holds(ocl_dtype dtype) {
+  if constexpr (std::is_same_v<T, uint16_t>)
+    return dtype == OCL_F16 || dtype == OCL_BF16;
+  else
+    return dtype == dtype_of<T>();
 }
 
 /// A tensor on a device. Copies share it.
@@ -51,12 +61,18 @@ class Tensor {
     const int64_t* first = ocl_tensor_sizes(get());
     return {first, first + ocl_tensor_dims(get())};
   }
-  /// Waits for the tensor and returns its elements in row-major order.
+  /// Waits for the tensor and returns its elements in row-major order. std::logic_error if they have another type; uint16_t
+  /// takes the bits of 16-bit floats.
   template <class T>
   std::vector<T> read() const {
-    std::vector<T> data(ocl_tensor_bytes(get()) / sizeof(T));
+    if (!holds<T>(dtype())) throw std::logic_error("read<T>(): the tensor has elements of another type, see dtype()");
+    using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;  // The elements of vector<bool> are no array.
+    std::vector<Stored> data(ocl_tensor_bytes(get()) / sizeof(T));
     check(ocl_tensor_read(get(), data.data(), data.size() * sizeof(T)));
-    return data;
+    if constexpr (std::is_same_v<T, bool>)
+      return {data.begin(), data.end()};
+    else
+      return data;
   }
 
  private:
@@ -94,19 +110,32 @@ class Value {
 /// An open package on a device.
 class Model {
  public:
-  explicit Model(const std::string& path, const ocl_options& options = {}) {
+  explicit Model(const std::string& path, ocl_options options = {}) {
     ocl_model* opened = nullptr;
+    options.size = sizeof options;
     check(ocl_open(path.c_str(), &options, &opened));
     model_.reset(opened);
   }
   ocl_model* get() const { return model_.get(); }
+  /// Makes a tensor on the model's device.
   template <class T>
   Tensor tensor(const std::vector<int64_t>& sizes, const std::vector<T>& data) const {
+    return tensor(sizes, data, dtype_of<T>());
+  }
+  /// Makes a tensor from memory of a type that C++ lacks: OCL_F16 or OCL_BF16 from their bits as uint16_t.
+  template <class T>
+  Tensor tensor(const std::vector<int64_t>& sizes, const std::vector<T>& data, ocl_dtype dtype) const {
+    if (!holds<T>(dtype)) throw std::logic_error("tensor(): the data has elements of another type than the dtype");
     int64_t elements = 1;
     for (const int64_t size : sizes) elements *= size;
     if (elements != static_cast<int64_t>(data.size())) throw std::logic_error("the sizes do not fit the number of elements");
     ocl_tensor* made = nullptr;
-    check(ocl_tensor_create(get(), dtype_of<T>(), static_cast<int>(sizes.size()), sizes.data(), data.data(), &made));
+    if constexpr (std::is_same_v<T, bool>) {
+      const std::vector<uint8_t> bytes(data.begin(), data.end());  // The elements of vector<bool> are no array.
+      check(ocl_tensor_create(get(), dtype, static_cast<int>(sizes.size()), sizes.data(), bytes.data(), &made));
+    } else {
+      check(ocl_tensor_create(get(), dtype, static_cast<int>(sizes.size()), sizes.data(), data.data(), &made));
+    }
     return Tensor(made);
   }
   /// Enqueues a call and returns its results. It waits for nothing.

@@ -1,13 +1,16 @@
 // tests/cpp/test_ocl_run.cpp: the C functions of the shared library: results, errors and threads, on every device.
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "csrc/run/ocl_run.h"
+#include "csrc/run/ocl_run.hpp"
 #include "csrc/support/path.h"
 #include "tests/cpp/runtime_devices.h"
 #include "tests/cpp/temporary_folder.h"
@@ -32,7 +35,7 @@ struct Fixture {
     for (int i = 0; i < ocl_device_count(); ++i) {
       CAPTURE(ocl_device_name(i));
       const std::string number = std::to_string(i);
-      const ocl_options options{number.c_str(), cache.c_str(), 0, 0};
+      const ocl_options options{sizeof options, number.c_str(), cache.c_str(), 0, 0};
       ocl_model* model = nullptr;
       REQUIRE_MESSAGE(ocl_open(path.c_str(), &options, &model) == OCL_OK, ocl_error());
       body(model);
@@ -76,6 +79,9 @@ TEST_CASE_FIXTURE(Fixture, "a package is described and called") {
     REQUIRE(ocl_argument_info(model, 0, 0, &info) == OCL_OK);
     CHECK(std::string(info.sizes) == "[s0, 8]");
     CHECK(ocl_result_count(model, 0) == 4);
+    REQUIRE(ocl_condition_count(model, 0) == 1);
+    CHECK(std::string(ocl_condition_text(model, 0, 0)).find("at least 1") != std::string::npos);
+    CHECK(ocl_condition_text(model, 0, 1) == nullptr);
     for (const int64_t rows : {3, 1, 64}) CHECK_MESSAGE(is_right(model, rows), ocl_error());
   });
 }
@@ -107,4 +113,66 @@ TEST_CASE_FIXTURE(Fixture, "several threads call one model") {
     for (std::thread& thread : threads) thread.join();
     for (const int count : right) CHECK(count == 8);
   });
+}
+
+TEST_CASE("getters take NULL, and the library says its version") {
+  CHECK(std::string(ocl_version()).find('.') != std::string::npos);
+  CHECK(ocl_tensor_dtype(nullptr) == OCL_BOOL);
+  CHECK(ocl_tensor_dims(nullptr) == -1);
+  CHECK(ocl_tensor_sizes(nullptr) == nullptr);
+  CHECK(ocl_tensor_bytes(nullptr) == 0);
+  CHECK(ocl_method_count(nullptr) == 0);
+  CHECK(ocl_method_name(nullptr, 0) == nullptr);
+  CHECK(ocl_argument_count(nullptr, 0) == -1);
+  CHECK(ocl_condition_count(nullptr, 0) == -1);
+  CHECK(ocl_result_structure(nullptr, 0) == nullptr);
+}
+
+TEST_CASE_FIXTURE(Fixture, "options of programs with another header") {
+  struct {
+    ocl_options known;
+    int64_t further;
+  } later{{sizeof later, nullptr, nullptr, 0, 0}, 0};
+  ocl_options earlier{offsetof(ocl_options, kept_bytes), nullptr, nullptr, 0, -1}, unset{};
+  const auto open = [&](const ocl_options* options) {
+    ocl_model* model = nullptr;
+    const ocl_status status = ocl_open(path.c_str(), options, &model);
+    ocl_close(model);
+    return status;
+  };
+  if (ocl_device_count() > 0) {
+    CHECK(open(&later.known) == OCL_OK);
+    CHECK(open(&earlier) == OCL_OK);
+  }
+  later.further = 1;
+  CHECK(open(&later.known) == OCL_BAD_INPUT);
+  CHECK(std::string(ocl_error()).find("does not have") != std::string::npos);
+  CHECK(open(&unset) == OCL_BAD_INPUT);
+  CHECK(std::string(ocl_error()).find("sizeof(ocl_options)") != std::string::npos);
+}
+
+static_assert(ocl_run::dtype_of<long long>() == OCL_I64 &&
+              ocl_run::dtype_of<long>() == (sizeof(long) == 8 ? OCL_I64 : OCL_I32));
+static_assert(ocl_run::dtype_of<char>() == (std::is_signed_v<char> ? OCL_I8 : OCL_U8) && ocl_run::dtype_of<bool>() == OCL_BOOL);
+
+TEST_CASE_FIXTURE(Fixture, "C++ tensors of each type come back, and are not read as another type") {
+  if (ocl_device_count() == 0) return;
+  const ocl_run::Model model(path);
+  const auto same = [&](auto data) {
+    using T = typename decltype(data)::value_type;
+    const ocl_run::Tensor tensor = model.tensor({2}, data);
+    CHECK(tensor.dtype() == ocl_run::dtype_of<T>());
+    CHECK((tensor.read<T>() == data));
+    CHECK_THROWS_AS((void)(tensor.read<std::conditional_t<std::is_same_v<T, float>, int64_t, float>>()), std::logic_error);
+  };
+  same(std::vector<bool>{true, false});
+  same(std::vector<uint8_t>{200, 1});
+  same(std::vector<signed char>{-3, 1});
+  same(std::vector<short>{-3, 1});
+  same(std::vector<int>{-3, 1});
+  same(std::vector<long long>{-3, 1LL << 40});
+  same(std::vector<float>{-0.5f, 1});
+  const std::vector<uint16_t> halves{0x3c00, 0xc000};  // 1 and -2
+  CHECK((model.tensor({2}, halves, OCL_F16).read<uint16_t>() == halves));
+  CHECK_THROWS_AS((void)(model.tensor({2}, halves, OCL_F32)), std::logic_error);
 }

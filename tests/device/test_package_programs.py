@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import ocl_run
+import torch_ocl_compile
 from ocl_run.library import folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +26,7 @@ def makers():
 
 
 def build(source, target):
-    compiler, language = ("g++", "-std=c++17") if source.endswith(".cpp") else ("gcc", "-std=c11")
+    compiler, language = ("g++", "-std=c++17") if str(source).endswith(".cpp") else ("gcc", "-std=c11")
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", language, f"-I{folder()}", f"-L{folder()}", f"-Wl,-rpath,{folder()}"]
     subprocess.run([compiler, *flags, str(EXAMPLES / source), "-locl_run", "-o", str(target)], check=True)
     return target
@@ -33,6 +34,28 @@ def build(source, target):
 
 def run(*command, text=""):
     return subprocess.run([str(c) for c in command], input=text, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", ["unsigned", "unsigned long", "long double", "char*"])
+def test_types_that_packages_do_not_have(tmp_path, name):
+    """The compiler's first error is the sentence of the header."""
+    source = f'#include "ocl_run.hpp"\nint main() {{ return ocl_run::dtype_of<{name}>(); }}\n'
+    (tmp_path / "main.cpp").write_text(source)
+    done = run("g++", "-std=c++17", "-fsyntax-only", f"-I{folder()}", tmp_path / "main.cpp")
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    assert done.returncode != 0 and len(errors) == 1 and "packages have tensors of bool, uint8_t" in errors[0], (
+        done.stderr
+    )
+
+
+def test_the_library_has_a_version(tmp_path):
+    """Programs ask for this version when they start, and a header compiles alone as C and C++."""
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "ocl_run.h"\nint main(void) { puts(ocl_version()); return ocl_tensor_dims(NULL) != -1; }\n'
+    )
+    program = build(tmp_path / "main.c", tmp_path / "main")
+    assert b"libocl_run.so.0\0" in program.read_bytes()
+    assert run(program).stdout.strip() == torch_ocl_compile.__version__
 
 
 def test_digits(makers, tmp_path, ocl_device):
