@@ -1,11 +1,12 @@
 # ocl_run/model.py: an open package as a Python object whose methods are called with arrays or tensors.
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import weakref
 from collections.abc import Sequence
-from ctypes import byref, c_int64, c_void_p
+from ctypes import byref, c_int64, c_void_p, sizeof
 from typing import Any
 
 from ocl_run.library import DTYPES, INTEGER, REAL, TENSOR, Info, Options, PackageError, Value, library
@@ -40,7 +41,7 @@ class Model:
     ) -> None:
         self._library = library()
         kept = os.fsencode(_cache_file() if cache is None else cache)
-        options = Options(str(device).encode(), kept, int(trust_binaries), 0)
+        options = Options(sizeof(Options), str(device).encode(), kept, int(trust_binaries), 0)
         handle = c_void_p()
         self._library.ocl_open(os.fsencode(path), byref(options), byref(handle))
         self._handle = handle
@@ -87,7 +88,8 @@ class Model:
 
 
 class Method:
-    """A method of a package. `arguments`: (name, description) of each, such as ("x", "float32 [s0, 3, 224, 224]")."""
+    """A method of a package. `arguments`: (name, description) of each, such as ("x", "float32 [s0, 3, 224, 224]"). `conditions`: what
+    sizes and integers must fulfil, such as "the size of dimension 0 of x must be at most 64"."""
 
     def __init__(self, model: Model, number: int) -> None:
         self._model, self._number, self._library = weakref.ref(model), number, model._library
@@ -95,12 +97,18 @@ class Method:
         self.structure: str = self._library.ocl_result_structure(model._handle, number).decode()
         self.arguments = self._described("argument", model)
         self.results = self._described("result", model)
+        conditions = range(self._library.ocl_condition_count(model._handle, number))
+        self.conditions: list[str] = [
+            self._library.ocl_condition_text(model._handle, number, i).decode() for i in conditions
+        ]
 
     def _described(self, what: str, model: Model) -> list[tuple[str, str]]:
         listed, info = [], Info()
         for i in range(getattr(self._library, f"ocl_{what}_count")(model._handle, self._number)):
             getattr(self._library, f"ocl_{what}_info")(model._handle, self._number, i, byref(info))
-            text = {TENSOR: f"{DTYPES[info.dtype]} {info.sizes.decode()}", INTEGER: "int", REAL: "float"}
+            sizes = info.sizes.decode()
+            number = f"int, always {sizes}" if sizes.lstrip("-").isdigit() else f"int {sizes}"
+            text = {TENSOR: f"{DTYPES[info.dtype]} {sizes}", INTEGER: number, REAL: "float"}
             listed.append((info.name.decode(), text.get(info.kind, "None")))
         return listed
 
@@ -124,11 +132,14 @@ class Method:
             for value in (*given, *results):
                 if value.kind == TENSOR:
                     self._library.ocl_tensor_release(value.tensor)
-        if self.structure == "value":
-            return values[0]
-        if self.structure == "dict":
-            return dict(zip((name for name, _ in self.results), values, strict=True))
-        return values if self.structure == "list" else tuple(values)
+        match self.structure:
+            case "value":
+                return values[0]
+            case "dict":
+                return dict(zip((name for name, _ in self.results), values, strict=True))
+            case "list" | "tuple":
+                return values if self.structure == "list" else tuple(values)
+        return _placed(ast.literal_eval(self.structure), values)
 
     def _open(self) -> Model:
         model = self._model()
@@ -163,6 +174,15 @@ class Method:
         if torch is None and dtype == "bfloat16":
             return (made.astype("uint32") << 16).view("float32")
         return made
+
+
+def _placed(containers: Any, values: list[Any]) -> Any:
+    """Returns containers with values in place of their numbers."""
+    if isinstance(containers, dict):
+        return {key: _placed(inside, values) for key, inside in containers.items()}
+    if isinstance(containers, (list, tuple)):
+        return type(containers)(_placed(inside, values) for inside in containers)
+    return values[containers]
 
 
 def _memory_of(argument: Any) -> tuple[str, Sequence[int], int, Any]:

@@ -1,6 +1,5 @@
 # tests/device/test_package.py: a packaged model computes what PyTorch does, refuses wrong arguments, and keeps its state.
 import copy
-import os
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from torch import nn
 import ocl_run
 from torch_ocl_compile import _C, package
 from torch_ocl_compile.cli import main
-from torch_ocl_compile.errors import ConfigError, UnsupportedError
 
 BATCH = torch.export.Dim("batch", min=2, max=64)
 
@@ -92,8 +90,15 @@ def test_results(saved, index):
 
 def test_description(saved, index):
     forward = load(saved, index).forward
-    assert forward.arguments == [("x", "float32 [s0, 16]"), ("image", "float32 [2, 3, 8, 8]"), ("factor", "int")]
+    assert forward.arguments == [
+        ("x", "float32 [s0, 16]"),
+        ("image", "float32 [2, 3, 8, 8]"),
+        ("factor", "int, always 3"),
+    ]
     assert [name for name, _ in forward.results] == ["a", "calls", "image", "x", "n"]
+    assert forward.results[-1] == ("n", "int s0*2")
+    bounds = [f"the size of dimension 0 of x must be at {bound}" for bound in ("least 2", "most 64")]
+    assert forward.conditions == bounds
     assert forward.results[0][1] == "float32 [1, 32, s0]"
 
 
@@ -307,33 +312,6 @@ def test_stored_plans(tmp_path, ocl_device, index):
     np.testing.assert_allclose(found("kernels are missing"), 2 * x + x.sum(0))
 
 
-class Host(nn.Module):
-    def forward(self, x):
-        return torch.linalg.eigvals(x)
-
-
-class Writes(nn.Module):
-    def forward(self, x):
-        return x.add_(1)
-
-
-@pytest.mark.parametrize(
-    "module, args, error, message",
-    [
-        (Host(), (torch.eye(40),), UnsupportedError, "method forward cannot be packaged"),
-        (Writes(), (torch.ones(2),), UnsupportedError, "writes into its argument x"),
-        (nn.Linear(2, 2).train(), (torch.ones(2),), ConfigError, r"training mode\n  do: model.eval\(\)"),
-    ],
-)
-def test_models_that_cannot_be_packaged(tmp_path, module, args, error, message):
-    if error is UnsupportedError:
-        module = module.eval()
-    with pytest.raises(Exception, match=message) as raised:
-        package.save(tmp_path / "no.ocl", module, args)
-    assert isinstance(raised.value, (error, UnsupportedError)) or "FallbackError" in type(raised.value).__name__
-    assert os.listdir(tmp_path) == []
-
-
 @pytest.mark.parametrize(
     "sql, message",
     [
@@ -366,7 +344,7 @@ def test_other_files(tmp_path, saved, index):
         ("missing", None, "cannot be opened"),
         ("text", b"this is no SQLite file" * 100, "is no package"),
         ("empty", b"", "is no package"),
-        ("half", saved.read_bytes()[: saved.stat().st_size // 2], "is damaged|is no package"),
+        ("half", saved.read_bytes()[: saved.stat().st_size // 2], "is damaged: it is cut off"),
     ):
         if data is not None:
             (tmp_path / name).write_bytes(data)
@@ -384,7 +362,8 @@ def test_commands(tmp_path, ocl_device, monkeypatch, capsys):
     finally:
         sys.modules.pop("model_of_test_package", None)
     assert main(["package", "--describe", "linear.ocl", "--json"]) == 0
-    assert '"float32 [2, 6]"' in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert '"float32 [2, 6]"' in shown and '"conditions": []' in shown
     np.save("x.npy", np.ones((2, 6), "float32"))
     assert main(["run", "linear.ocl", "--input", "x.npy", "--output", "y.npy", "--repeat", "3"]) == 0
     assert "a call takes" in capsys.readouterr().out

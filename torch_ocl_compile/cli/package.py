@@ -58,9 +58,12 @@ def _describe(path: Path, as_json: bool) -> int:
     except ocl_run.PackageError as error:
         raise ToolError(str(error)) from error
     if as_json:
-        print_json({m.name: {"arguments": m.arguments, "results": m.results} for m in methods})
+        fields = ("arguments", "conditions", "results")
+        print_json({m.name: {field: getattr(m, field) for field in fields} for m in methods})
         return 0
     for method in methods:
         rows = [("takes", *argument) for argument in method.arguments] + [("returns", *r) for r in method.results]
         print_table(["", "name", "type"], rows, title=method.name)
+        for condition in method.conditions:
+            say(condition)
     return 0

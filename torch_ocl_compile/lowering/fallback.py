@@ -26,6 +26,7 @@ REMEDY = (
     "  do:    leave the option out (the op then runs on the CPU and is counted in torch.ocl.fallback_counts()),\n"
     "         use other ops, or add a lowering: docs/adding_an_op.md"
 )
+REMEDY_WITHOUT_FALLBACK = "  do:    use other ops, or add a lowering: docs/adding_an_op.md"
 
 
 def refused(op: str, reason: str) -> _C.Refused:

@@ -32,7 +32,7 @@ from torch_ocl_compile.lowering.complex_value import (
     with_bits,
 )
 from torch_ocl_compile.lowering.context import Context, allows_tf32, ir_dtype
-from torch_ocl_compile.lowering.fallback import REMEDY, lower_call, reason_for, record, refused
+from torch_ocl_compile.lowering.fallback import REMEDY, REMEDY_WITHOUT_FALLBACK, lower_call, reason_for, record, refused
 from torch_ocl_compile.lowering.floats8 import refuse_arithmetic
 from torch_ocl_compile.lowering.host_constants import host_constant, packed_dtype
 from torch_ocl_compile.lowering.in_place import Environment, may_overwrite, scatters_into_inputs, views
@@ -290,7 +290,8 @@ class _Lowering:
             self.builder.origin = origin(node)
             return self.apply(node, args, kwargs)
         except FallbackError as error:
-            raise FallbackError(f"{error}\n{describe(node)}\n{REMEDY}", error.reason) from error
+            remedy = REMEDY if self.fallback == "error" else REMEDY_WITHOUT_FALLBACK
+            raise FallbackError(f"{error}\n{describe(node)}\n{remedy}", error.reason) from error
         except BadArguments:
             raise
         except UnsupportedError as error:

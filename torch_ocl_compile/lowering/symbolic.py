@@ -54,6 +54,8 @@ class Symbols:
     exprs: dict[Any, ir.IndexExpr] = field(default_factory=dict)
     sources: list[Recipe.Symbol] = field(default_factory=list)
     names: list[Any] = field(default_factory=list)
+    # Symbol b -> (i, factor, rest), if si = factor * b + rest and no input is b itself.
+    derived: dict[Any, tuple[int, int, int]] = field(default_factory=dict)
     # A size that is an expression -> whether the guards imply that it is 1.
     ones: dict[Any, bool] = field(default_factory=dict)
 
@@ -72,16 +74,33 @@ class Symbols:
                 for dim, size in enumerate(fake.stride() if is_stride else fake.shape):
                     if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
                         self._bind(size.node.expr, size.node.shape_env, Recipe.Symbol(leaf, dim, is_stride))
+        for leaf, fake in tensors:
+            for dim, size in enumerate(fake.shape):
+                if isinstance(size, torch.SymInt):
+                    self._derive(size.node.expr, size.node.shape_env, Recipe.Symbol(leaf, dim))
 
-    def _bind(self, expr: Any, shape_env: Any, source: Recipe.Symbol) -> None:
+    def _bind(self, expr: Any, shape_env: Any, source: Recipe.Symbol, factor: int = 1) -> None:
         if expr in self.exprs or expr.is_number:
             return
         known = symbol_range(expr, shape_env)
         if known is None:
             return
-        self.exprs[expr] = self.builder.size_symbol(known)
+        self.exprs[expr] = self.builder.size_symbol(ir.Range(known.low, known.high, factor))
         self.sources.append(source)
         self.names.append(expr)
+
+    def _derive(self, expr: Any, shape_env: Any, source: Recipe.Symbol) -> None:
+        """Binds a size such as 2*b + 1, if no input provides b. torch.export makes such sizes."""
+        unknown = expr.free_symbols - self.exprs.keys()
+        if len(expr.free_symbols) != 1 or not unknown:
+            return
+        (symbol,) = unknown
+        factor, rest = expr.coeff(symbol), expr.coeff(symbol, 0)
+        if not (factor.is_Integer and rest.is_Integer and factor > 0 and expr == factor * symbol + rest):
+            return
+        self.derived[symbol] = (len(self.names), int(factor), int(rest))
+        self._bind(expr, shape_env, source, math.gcd(int(factor), int(rest)))
+        self.exprs[symbol] = ir.floordiv(self.exprs[expr] - int(rest), int(factor))
 
     def size(self, x: Any) -> ir.IndexExpr:
         """Returns an int, SymInt, sympy expression or IndexExpr as an IndexExpr."""
@@ -132,7 +151,10 @@ class Symbols:
             expr = expr.node.expr
         names = [f"s_{i}" for i in range(len(self.names))]
         symbols = [sympy.Symbol(n, integer=True) for n in names]
-        renamed = sympy.sympify(expr).xreplace(dict(zip(self.names, symbols, strict=True)))
+        values = dict(zip(self.names, symbols, strict=True))
+        for symbol, (i, factor, rest) in self.derived.items():
+            values[symbol] = FloorDiv(symbols[i] - rest, factor)
+        renamed = sympy.sympify(expr).xreplace(values)
         if unknown := renamed.free_symbols - set(symbols):
             raise UnsupportedError(f"{expr} depends on the data: no input of the graph gives {unknown.pop()}")
         unpack = f"({', '.join(names)},) = s; " if names else ""

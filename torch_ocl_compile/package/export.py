@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.export.passes import move_to_device_pass
-from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_unflatten
 
 from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.compile import constant_masks, gelu_pattern
@@ -25,6 +25,7 @@ from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.random import functionalise
 from torch_ocl_compile.lowering.symbolic import Number, Symbols
+from torch_ocl_compile.package.refusals import refuse_decisions
 
 aten = torch.ops.aten
 # Kinds of results that are the new values of tensors.
@@ -69,6 +70,7 @@ class Exported:
         with torch.no_grad():
             self.program = _on_device(program, device).run_decompositions(ocl_decomp_table())
         self.gm = self.program.graph_module
+        refuse_decisions(self.gm.graph)
         self.placeholders = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
         specs = list(self.program.graph_signature.input_specs)
         self.kinds = [spec.kind for spec in specs]
@@ -142,8 +144,15 @@ class Exported:
         owned = [i for i, kind in enumerate(self.kinds) if kind in kept]
         parameters = [i for i in owned if not self.tensors.is_written(self.owned[self.targets[i]])]
         lowered = lower_module(self.gm, parameters=parameters, fallback="none")
-        if lowered.after is not None or lowered.calls:
-            raise UnsupportedError(f"method {self.made.name} computes a result on the CPU, which needs PyTorch")
+        for node in lowered.graph.nodes:
+            if node.kind == "call":
+                raise UnsupportedError(
+                    f"{node.origin.op} runs outside of compiled graphs, which needs PyTorch\n  where: {node.origin.source}"
+                )
+        if lowered.after is not None:
+            function: Any = lowered.after[0]
+            first = next(n for n in function.graph.nodes if n.op == "call_function")
+            raise UnsupportedError(f"it computes a result on the CPU, which needs PyTorch\n{describe(first)}")
         return lowered
 
     # Rows
@@ -161,8 +170,8 @@ class Exported:
                 self.made.arguments.append((node.name, "integer", "i64", self.shape([value])))
             else:
                 raise UnsupportedError(
-                    f"argument {node.name} of method {self.made.name} is {value!r}; arguments of a package are tensors and "
-                    "integers\n  do: make it a constant of the model, or a tensor"
+                    f"argument {node.name} is {value!r}; arguments of a package are tensors and integers\n"
+                    "  do: make it a constant of the model, or a tensor"
                 )
         for symbol in lowered.recipe.symbols:
             if symbol.is_stride or symbol.leaf not in self.users:
@@ -188,6 +197,13 @@ class Exported:
                 self.condition(size - int(bounds.lower), f"{place(symbol)} must be at least {bounds.lower}")
             if bounds.upper.is_Integer and bounds.upper < 2**62:
                 self.condition(int(bounds.upper) - size, f"{place(symbol)} must be at most {bounds.upper}")
+        for index, factor, rest in self.symbols.derived.values():
+            if factor > 1:
+                size = ir.IndexExpr.size(index)
+                form = f"{factor} * n" + (f" {'+' if rest > 0 else '-'} {abs(rest)}" if rest else "")
+                self.condition(
+                    -ir.mod(size - rest, ir.IndexExpr(factor)), f"{place(self.symbols.names[index])} must be {form}"
+                )
         for node in self.gm.graph.nodes:
             if node.target is aten._assert_scalar.default and isinstance(node.args[0], torch.fx.Node):
                 checked = node.args[0].meta.get("val")
@@ -211,7 +227,7 @@ class Exported:
                 case "moved":
                     self.made.inputs.append(self.host_input(source.index, lowered))
                 case _:
-                    raise UnsupportedError(f"method {self.made.name} computes a number from sizes on the CPU")
+                    raise UnsupportedError("it computes a number from sizes on the CPU")
 
     def owned_number(self, position: int) -> int:
         target = str(self.targets[position])
@@ -236,7 +252,11 @@ class Exported:
     def result(self, node: Any, result: Recipe.Result, lowered: Lowered) -> tuple[str, str]:
         match result.kind:
             case "output":
-                ir_name(node.meta["val"].dtype)  # A package has no type for complex results.
+                if node.meta["val"].is_complex():
+                    raise UnsupportedError(
+                        f"it returns a tensor of complex numbers, which packages do not have\n{describe(node)}\n"
+                        "  do:    return torch.view_as_real(...) of it"
+                    )
                 return "output", str(result.index)
             case "leaf" if result.index in self.users:
                 return "argument", str(self.users.index(result.index))
@@ -252,7 +272,7 @@ class Exported:
                 return "integer", str(result.expression)
             case "none":
                 return "none", ""
-        raise UnsupportedError(f"method {self.made.name} returns {node}, which is computed on the CPU")
+        raise UnsupportedError(f"it returns {node!r}; results of a package are tensors and numbers")
 
 
 def ir_name(dtype: torch.dtype) -> str:
@@ -277,16 +297,29 @@ def _on_device(program: ExportedProgram, device: torch.device) -> ExportedProgra
 
 
 def _structure(program: ExportedProgram) -> tuple[list[str], str]:
-    """Returns the names of the results and how they belong together."""
+    """Returns the names of the results and how they belong together: a word, or a Python literal that has the number of each
+    result in its place, for containers in containers."""
     spec = program.call_spec.out_spec
     assert spec is not None
-    paths, _ = tree_flatten_with_path(torch.utils._pytree.tree_unflatten(range(spec.num_leaves), spec))
-    names = [keystr(path).strip("[]'.") for path, _ in paths]
+    numbered = tree_unflatten(range(spec.num_leaves), spec)
     if spec.is_leaf():
         return ["result"], "value"
-    kind = {tuple: "tuple", list: "list"}.get(spec.type, "dict" if _is_mapping(spec) else "tuple")
-    return names, kind
+    names = [".".join(map(_key, path)) for path, _ in tree_flatten_with_path(numbered)[0]]
+    containers = _containers(numbered)
+    inside = containers.values() if isinstance(containers, dict) else containers
+    return names, type(containers).__name__ if all(isinstance(i, int) for i in inside) else repr(containers)
 
 
-def _is_mapping(spec: Any) -> bool:
-    return isinstance(spec.type, type) and issubclass(spec.type, dict)
+def _key(entry: Any) -> str:
+    """Returns a key of a pytree's path: that of a mapping, the index of a sequence, or the name of an attribute."""
+    return str(next(getattr(entry, name) for name in ("key", "idx", "name") if hasattr(entry, name)))
+
+
+def _containers(value: Any) -> Any:
+    """Returns a pytree as dicts, lists and tuples of numbers and words."""
+    if isinstance(value, dict):
+        return {k if isinstance(k, int) else str(k): _containers(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        inside = [_containers(v) for v in value]
+        return inside if isinstance(value, list) else tuple(inside)
+    return value if isinstance(value, int) else tuple(tree_leaves(value))

@@ -3,21 +3,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
-from torch_ocl_compile.errors import ConfigError, OclError
+from torch_ocl_compile.errors import ConfigError
 from torch_ocl_compile.package import binaries
-from torch_ocl_compile.package.export import Exported
+from torch_ocl_compile.package.export import Exported, MethodRows
+from torch_ocl_compile.package.refusals import naming
 from torch_ocl_compile.package.writer import Weights, write
-
-_T = TypeVar("_T")
 
 
 @dataclass
@@ -57,8 +55,8 @@ def save(
     with warnings.catch_warnings():
         # torch.export copies specs of its own in a way that torch itself deprecates.
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
-        exported = {name: _named(name, partial(_export, name, method, weights)) for name, method in methods.items()}
-    rows = [_named(name, method.rows) for name, method in exported.items()]
+        exported = [_export(name, method, weights) for name, method in methods.items()]
+    rows = [_rows(method) for method in exported]
     target = Path(path)
     unfinished = target.with_name(target.name + f".{os.getpid()}.part")
     try:
@@ -72,17 +70,16 @@ def save(
 
 def _export(name: str, method: Method, weights: Weights) -> Exported:
     module = method.module
-    if not isinstance(module, ExportedProgram):
-        if any(part.training and not any(part.children()) for part in module.modules()):
-            raise ConfigError("the model is in training mode\n  do: model.eval()")
-        with torch.no_grad():
-            module = torch.export.export(module, method.args, dict(method.kwargs), dynamic_shapes=method.dynamic_shapes)
-    return Exported(name, module, torch.device("ocl", 0), weights)
+    with naming(name):
+        if not isinstance(module, ExportedProgram):
+            if any(part.training and not any(part.children()) for part in module.modules()):
+                raise ConfigError("the model is in training mode\n  do: model.eval()")
+            with torch.no_grad():
+                shapes = method.dynamic_shapes
+                module = torch.export.export(module, method.args, dict(method.kwargs), dynamic_shapes=shapes)
+        return Exported(name, module, torch.device("ocl", 0), weights)
 
 
-def _named(name: str, make: Callable[[], _T]) -> _T:
-    """Returns make(). Its errors name the method."""
-    try:
-        return make()
-    except OclError as error:
-        raise type(error)(f"method {name} cannot be packaged: {error}") from error
+def _rows(method: Exported) -> MethodRows:
+    with naming(method.made.name):
+        return method.rows()
