@@ -33,7 +33,7 @@ from page_tables import (
 )
 
 from torch_ocl_compile.bench.origin import missing
-from torch_ocl_compile.bench.results import FORMAT
+from torch_ocl_compile.bench.results import FORMAT, READABLE, expanded
 from torch_ocl_compile.bench.sides import PRECISIONS, is_ours
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,10 +82,11 @@ KEYS = list(NAMES)
 
 def read(path: Path) -> Row:
     content: Row = json.loads(path.read_text(encoding="utf-8"))
-    if content.get("format") != FORMAT:
+    if content.get("format") not in READABLE:
         raise SystemExit(
             f"{path}: format {content.get('format')!r}, expected {FORMAT}; write it with `torch-ocl bench models --save`"
         )
+    content = expanded(content)
     lacking = [] if content.get("old") else missing(content)
     if lacking:
         raise SystemExit(f"{path} does not say: {', '.join(lacking)}\n  do: measure again with --save")

@@ -73,6 +73,19 @@ def test_the_page_names_what_a_file_lacks(page, tmp_path, name):
     assert page.read(path)["old"]
 
 
+def test_a_file_has_one_line_a_row_and_settings_once(tmp_path):
+    rows = [network(model, name, 1.5) for model in ("a", "b", "c") for name in ("eager", "ocl")]
+    content = file_with(rows, notes=["é"])
+    path = tmp_path / "run.json"
+    results.write(content, path)
+    text = path.read_text(encoding="utf-8")
+    assert text.count('"driver"') == 2 and sum('"side"' in line for line in text.splitlines()) == len(rows)
+    assert results.expanded(json.loads(text)) == content
+    # Files of format 1, which have the settings in each row.
+    path.write_text(json.dumps(content | {"format": 1}))
+    assert results.read(path)["networks"] == rows
+
+
 def test_the_page_says_where_another_side_is_faster(page):
     rows = [network("fast", "eager", 4.0), network("fast", "inductor", 8.0), network("fast", "ocl", 2.0)]
     rows += [network("slow", "eager", 4.0), network("slow", "inductor", 1.0), network("slow", "ocl", 2.0)]

@@ -14,7 +14,10 @@ from torch_ocl_compile.errors import ToolError
 
 Rows = list[dict[str, Any]]
 
-FORMAT = 1
+# Format 2: the settings that rows share are written once, in `row_settings`; a row has their place in that list. Files of
+# format 1, whose rows have their settings in full, are read too.
+FORMAT = 2
+READABLE = (1, FORMAT)
 NAN = float("nan")
 
 
@@ -109,9 +112,10 @@ def read(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ToolError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") not in READABLE:
         found = repr(content.get("format")) if isinstance(content, dict) else "none"
         raise ToolError(f"{path} is no result of `bench models --save` (format {found}, expected {FORMAT})")
+    content = expanded(content)
     for section in ("networks", "operations"):
         content[section] = [{k: NAN if v is None else v for k, v in row.items()} for row in content[section]]
     return content
@@ -126,8 +130,50 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
+def shared(content: dict[str, Any]) -> dict[str, Any]:
+    """Returns the content with the settings of its rows in `row_settings`, each once."""
+    pool: list[dict[str, Any]] = []
+    made = {key: value for key, value in content.items() if key not in SECTIONS} | {"row_settings": pool}
+    for section in SECTIONS:
+        if section in content:
+            made[section] = rows = [dict(row) for row in content[section]]
+            for row in rows:
+                if row.get("settings"):
+                    if row["settings"] not in pool:
+                        pool.append(row["settings"])
+                    row["settings"] = pool.index(row["settings"])
+    return made
+
+
+def expanded(content: dict[str, Any]) -> dict[str, Any]:
+    """Undoes shared()."""
+    made = {key: value for key, value in content.items() if key != "row_settings"}
+    for section in SECTIONS:
+        if section in content:
+            made[section] = [
+                row | {"settings": content["row_settings"][row["settings"]]}
+                if isinstance(row.get("settings"), int)
+                else row
+                for row in content[section]
+            ]
+    return made
+
+
+def text_of(content: dict[str, Any]) -> str:
+    """Returns the text of a result file: one line for each row, and for each field that is no list."""
+
+    def text(value: Any) -> str:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False)
+
+    fields = []
+    for key, value in plain(shared(content)).items():
+        lines = ",".join(f"\n  {text(item)}" for item in value) if isinstance(value, list) else ""
+        fields.append(f" {text(key)}: " + (f"[{lines}\n ]" if lines else text(value)))
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
 def write(content: dict[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(plain(content), indent=1, allow_nan=False), encoding="utf-8")
+    path.write_text(text_of(content), encoding="utf-8")
 
 
 def result(origin: dict[str, Any], settings: dict[str, Any], **sections: list[dict[str, Any]]) -> dict[str, Any]:
