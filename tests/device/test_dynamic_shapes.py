@@ -179,6 +179,10 @@ DATA_DEPENDENT = {
     "tolist": lambda x: x * sum((x > 0).sum(0).tolist()),
     "unique": lambda x: x.round().unique() + 1,
     "repeat_interleave": lambda x: x.repeat_interleave((x[:, 0] > 0).long() + 1, 0) + 1,
+    "number as a size and a value": lambda x: (lambda n: x.new_zeros(n).fill_(float(n)))(
+        int(x.abs().sum().item()) % 5 + 2
+    ),
+    "number in a new tensor": lambda x: x + torch.tensor(x.mean().item(), device=x.device),
 }
 
 

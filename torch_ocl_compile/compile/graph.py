@@ -25,6 +25,7 @@ from torch_ocl_compile.fx.host_part import TRANSFERS, graph_device
 from torch_ocl_compile.fx.origin import describe, source_line
 from torch_ocl_compile.fx.split import Piece, Split, is_view, operator_name, split
 from torch_ocl_compile.lowering.fallback import REMEDY
+from torch_ocl_compile.lowering.float_arguments import tensors_to_floats
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.random import functionalise
@@ -257,6 +258,7 @@ def eager_graph(task: Task, reason: str) -> EagerBody:
 
 
 def _whole_graph(task: Task, cut: debug.Cut | None) -> EagerBody:
+    tensors_to_floats(task.gm)
     output = next(iter(reversed(task.gm.graph.nodes)))
     return EagerBody(function=task.gm, strides=[None] * len(output.args[0]), cut=cut)
 

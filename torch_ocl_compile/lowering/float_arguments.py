@@ -16,6 +16,7 @@ from torch_ocl_compile.fx.host_part import tensors_of
 from torch_ocl_compile.lowering.registry import find
 
 aten = torch.ops.aten
+_MADE = "ocl_float"  # In the meta of a node that floats_to_tensors has made.
 
 
 @graph_pass
@@ -30,15 +31,29 @@ def floats_to_tensors(graph_module: GraphModule, changes: Changes) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.SymFloat):
             continue
-        users = [user for user in node.users if find(user.target) is not None]
+        users = [user for user in node.users if find(user.target) is not None and _computes_on_device(user)]
         if not users:
             continue
         with graph.inserting_after(node):
             made = graph.call_function(aten.scalar_tensor.default, (node,), {"dtype": dtype})
         with tensors[0].fake_mode:  # type: ignore[attr-defined]
             made.meta["val"] = torch.empty((), dtype=dtype)
+        made.meta[_MADE] = True
         for user in users:
             _read(user, made, node)
+
+
+def tensors_to_floats(graph_module: GraphModule) -> None:
+    """Undoes floats_to_tensors, for a graph that runs op by op: torch's ops take numbers where lowerings take tensors."""
+    for node in list(graph_module.graph.nodes):
+        if _MADE in node.meta:
+            node.replace_all_uses_with(node.args[0])
+            graph_module.graph.erase_node(node)
+    graph_module.recompile()
+
+
+def _computes_on_device(node: Node) -> bool:
+    return any(t.device.type != "cpu" for t in tensors_of(node.meta.get("val")))
 
 
 def _read(user: Node, new: Node, old: Node) -> None:
