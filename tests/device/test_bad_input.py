@@ -194,47 +194,126 @@ def test_mixed_devices(ocl_device):
 
 # Indices out of range
 
-OUTSIDE = {
+
+def pooled_backward(x, i):
+    """The positions of a pooling come as data into its gradient."""
+    positions = i.reshape(1, 1, 1, 2)
+    return torch.ops.aten.max_pool2d_with_indices_backward(
+        x[:1, None, None, :2], x[3:, None].reshape(1, 1, 2, 3), [2, 2], [1, 1], [0, 0], [1, 1], False, positions
+    )
+
+
+def bags(mode, **settings):
+    return lambda x, i: F.embedding_bag(i, x, torch.zeros_like(i[:1]), mode=mode, **settings)
+
+
+def losses(**settings):
+    return lambda x, i: F.cross_entropy(x[3:], i, **settings)
+
+
+# Functions of x [5, 3] and indices [2] into dimension 0 of x, or into its three columns.
+ROWS = {
     "index": lambda x, i: x[i],
-    "index negative": lambda x, i: x[-i],
+    "two indices": lambda x, i: x[i, i - i],
     "index_select": lambda x, i: x.index_select(0, i),
     "gather": lambda x, i: x.gather(0, i[:, None].expand(2, 3)),
     "embedding": lambda x, i: F.embedding(i, x),
-    "cross_entropy": lambda x, i: F.cross_entropy(x[:2], i),
-    "take": lambda x, i: x.take(i * 9),
+    "bag sum": bags("sum"),
+    "bag mean": bags("mean"),
+    "bag max": bags("max"),
+    "weighted bag": lambda x, i: F.embedding_bag(i[None], x, per_sample_weights=x[4:, :2], mode="sum"),
+    "take": lambda x, i: x.take(i * 3),
     "index_put": lambda x, i: x.index_put((i,), x[:2]),
+    "index_put accumulate": lambda x, i: x.index_put((i,), x[:2], accumulate=True),
+    "put": lambda x, i: x.put(i * 3, x[0, :2]),
     "index_add": lambda x, i: x.index_add(0, i, x[:2]),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:2]),
+    "index_fill": lambda x, i: x.index_fill(0, i, 2.0),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[:2], "amax"),
     "scatter": lambda x, i: x.scatter(0, i[:, None].expand(2, 3), x[:2]),
+    "scatter value": lambda x, i: x.scatter(0, i[:, None].expand(2, 3), 3.0),
     "scatter_add": lambda x, i: x.scatter_add(0, i[:, None].expand(2, 3), x[:2]),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None].expand(2, 3), x[:2], "amax"),
 }
+COLUMNS = {
+    "cross_entropy": losses(),
+    "cross_entropy without reduction": losses(reduction="none"),
+    "cross_entropy label_smoothing": losses(label_smoothing=0.1),
+    "cross_entropy weight": lambda x, i: F.cross_entropy(x[3:], i, weight=x[4].detach()),
+    "cross_entropy 2d": lambda x, i: F.cross_entropy(x[3:, :, None], i[:, None]),
+    "cross_entropy no batch": lambda x, i: F.cross_entropy(x[4], i[1]),
+    "nll_loss": lambda x, i: F.nll_loss(x[3:], i),
+    "nll_loss weight": lambda x, i: F.nll_loss(x[3:], i, weight=x[4].detach()),
+    "nll_loss 2d": lambda x, i: F.nll_loss(x[3:, :, None, None], i[:, None, None]),
+    "searchsorted": lambda x, i: torch.searchsorted(x[4, :2], x[0], sorter=i),
+}
+# No index of these is reported in debug mode: they are neither gathers, scatters, embeddings nor losses of one label.
+UNREPORTED = {
+    "take_along_dim": lambda x, i: x.take_along_dim(i[:, None].expand(2, 3), 0),
+    "ctc_loss": lambda x, i: F.ctc_loss(
+        x[3:, None].log_softmax(2), i[None], torch.full_like(i[:1], 2), torch.full_like(i[:1], 2)
+    ),
+    "bag offsets": lambda x, i: F.embedding_bag(torch.zeros_like(i), x, i),
+    "max_unpool2d": lambda x, i: F.max_unpool2d(
+        x[None, :1, :2, None], i.reshape(1, 1, 2, 1), (2, 2), output_size=(4, 2)
+    ),
+    "max_pool2d backward": pooled_backward,
+    "lu_unpack": lambda x, i: torch.lu_unpack(x[3:, :2], i.int())[0],
+    "lu_solve": lambda x, i: torch.linalg.lu_solve(x[3:, :2] + 3, i.int(), x[:2]),
+    "segment_reduce": lambda x, i: torch.segment_reduce(x, "sum", offsets=i, axis=0, unsafe=True),
+    "padded": lambda x, i: torch.ops.aten._jagged_to_padded_dense_forward(x.detach(), [i], [4]),
+    "grid_sample": lambda x, i: F.grid_sample(
+        x[None, None], i.float().reshape(1, 1, 1, 2) * 2, align_corners=True, padding_mode="border"
+    ),
+    "fractional_max_pool2d": lambda x, i: F.fractional_max_pool2d(
+        x[None, None], 2, output_size=2, _random_samples=i.float().reshape(1, 1, 2)
+    ),
+}
+OUTSIDE = {**ROWS, **COLUMNS, **UNREPORTED}
+# Negative indices count from the end.
+FROM_END = (
+    *("index", "two indices", "take", "index_put", "index_put accumulate", "put", "index_fill"),
+    *("index_add", "index_copy"),
+)
+
+
+def outcome(function, device, beside, wrong):
+    """Returns (results and gradient, what lies around x) of a function of x and the indices [0, wrong]. `beside` lies around x."""
+    around = torch.full((64, 3), beside, device=device)
+    torch.manual_seed(0)
+    around[30:35] = torch.randn(5, 3)
+    x = around[30:35].detach().requires_grad_()
+    result = function(x, torch.tensor([0, wrong], device=device))
+    made = [result.detach()]
+    if result.requires_grad:
+        result.float().sum().backward()
+        made.append(x.grad)
+    return [m.cpu() for m in made], around.cpu()
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_index_out_of_range(ocl_device, name):
-    """In debug mode, an IndexError names op, line and index.
+    """No memory outside of x is read or written: what lies there changes no result. Compiled functions and single ops agree.
 
-    Without debug mode, no memory outside of the tensor is written, and the device stays usable.
+    In debug mode, an IndexError names op, line and index.
     """
     function = OUTSIDE[name]
-    torch.manual_seed(0)
-    around = torch.full((64, 3), 7.0, device=ocl_device)
-    x = around[30:35]
-    x.copy_(torch.randn(5, 3))
-    before = around.cpu()
-    i = torch.tensor([0, 9], device=ocl_device)
+    size = 3 if name in COLUMNS else 5
     torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl")
     checked = torch.compile(function, backend="ocl", options={"debug": True})
-    error = raised(checked, x, i)
-    assert isinstance(error, IndexError) and "out of bounds" in str(error), repr(error)
-    assert "aten." in str(error) and "test_bad_input.py" in str(error)
-    fine = torch.zeros_like(i)
-    # These ops do not define which of two values is written to the same place.
-    if name not in ("index_put", "scatter"):
-        torch.testing.assert_close(checked(x, fine).cpu(), function(x.cpu(), fine.cpu()))
-    torch._dynamo.reset()
-    torch.compile(function, backend="ocl")(x, i)
-    torch.ocl.synchronize()
-    assert torch.equal(around.cpu(), before)
+    for wrong in (-1, size, 10**9):
+        first, around = outcome(compiled, ocl_device, 7.0, wrong)
+        outside = torch.cat([around[:30], around[35:]])
+        assert torch.equal(outside, torch.full_like(outside, 7.0))
+        for way, beside in ((compiled, -1e30), (function, 7.0), (function, -1e30)):
+            again, _ = outcome(way, ocl_device, beside, wrong)
+            torch.testing.assert_close(again, first, equal_nan=True, msg=lambda m, i=wrong: f"{name}, {i}: {m}")
+        if name in UNREPORTED or (wrong == -1 and name in FROM_END):
+            continue
+        error = raised(checked, *(v.to(ocl_device) for v in (torch.randn(5, 3), torch.tensor([0, wrong]))))
+        assert isinstance(error, IndexError) and "out of bounds" in str(error), repr(error)
+        assert "aten." in str(error) and "test_bad_input.py" in str(error)
 
 
 @pytest.mark.parametrize(

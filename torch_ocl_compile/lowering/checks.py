@@ -58,6 +58,11 @@ def embedding(weight: Tensor, indices: Tensor, *_: Any) -> bool:
     return weight.dim() != 2 or indices.dtype not in (torch.int32, torch.int64) or _into_nothing(weight, 0, indices)
 
 
+@check("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default")
+def nll_loss(x: Tensor, target: Tensor, *_: Any) -> bool:
+    return _into_nothing(x, 1 if x.dim() > 1 else 0, target)
+
+
 @check("aten.sort.default", "aten.sort.stable", "aten.argsort.default", "aten.argsort.stable")
 def sort(x: Tensor, dim: int = -1, *_: Any, **settings: Any) -> bool:
     rank = max(x.dim(), 1)

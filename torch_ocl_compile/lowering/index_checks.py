@@ -63,7 +63,7 @@ def size_of(x: ir.Value, dim: int) -> ir.IndexExpr:
     return x.sizes[dim % len(x.sizes)] if x.sizes else ir.IndexExpr(1)
 
 
-@rule("aten.embedding.default")
+@rule("aten.embedding.default", "aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
 def embedding(weight: ir.Value, index: ir.Value, *_: Any) -> list[Bound]:
     return [Bound(index, 0, size_of(weight, 0))]
 
@@ -96,6 +96,11 @@ def flat(x: ir.Value, index: ir.Value, *_: Any, **__: Any) -> list[Bound]:
 def nll_loss(x: ir.Value, target: ir.Value, weight: Any, reduction: int, ignored: int) -> list[Bound]:
     dim = 1 if len(x.sizes) > 1 else 0
     return [Bound(target, dim, size_of(x, dim), ignored=ignored)]
+
+
+@rule("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
+def searchsorted(edges: ir.Value, *_: Any, sorter: ir.Value | None = None, **__: Any) -> list[Bound]:
+    return [] if sorter is None else [Bound(sorter, len(edges.sizes) - 1, edges.sizes[-1])]
 
 
 def find_outside(c: Context, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[Bound, ir.Value]]:

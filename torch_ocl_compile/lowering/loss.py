@@ -10,6 +10,7 @@ import torch
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.indexing import inside
 from torch_ocl_compile.lowering.normalization import row_sums
 from torch_ocl_compile.lowering.registry import lower
 from torch_ocl_compile.lowering.term import Nest, Term
@@ -18,15 +19,20 @@ aten = torch.ops.aten
 NONE, MEAN, SUM = 0, 1, 2  # The values of at::Reduction.
 
 
+def _label(nest: Nest, target: ir.Value, at: list[Any], classes: ir.IndexExpr, ignore: int) -> tuple[Term, Term]:
+    """Returns (the class of a target, moved to the nearest valid one, whether the target counts)."""
+    label = nest.load(target, at).cast(ir.DType.kI64)
+    return inside(label, classes), label.ne(ignore)
+
+
 def _sample(nest: Nest, x: ir.Value, target: ir.Value, weight: ir.Value | None, ignore: int, at: list[Any]) -> Any:
     """Returns (-x[class] * weight[class], weight[class], whether the target counts) of one target.
 
     The first two are 0 if the class is `ignore`. `at` are the coordinates of the target: [], [n] or [n, h, w]. The
     class is dimension 1 of x, or dimension 0 without a batch.
     """
-    chosen = nest.load(target, at).cast(ir.DType.kI64)
-    valid = chosen.ne(ignore)
-    index = t.where(valid, chosen, 0).as_index()
+    label, valid = _label(nest, target, at, x.sizes[1 if len(x.sizes) > 1 else 0], ignore)
+    index = label.as_index()
     value = -nest.load(x, [*at[:1], index, *at[1:]], valid)
     w = nest.constant(1.0, value.dtype) if weight is None else nest.load(weight, [index], valid).cast(value.dtype)
     return value * w if weight is not None else value, t.where(valid, w, 0.0), valid
@@ -57,8 +63,8 @@ def _backward(
     nest = Nest(c.builder, x.sizes)
     axis = 1 if len(x.sizes) > 1 else 0
     at = [i for d, i in enumerate(nest.i) if d != axis]
-    chosen = nest.load(target, at).cast(ir.DType.kI64)
-    valid = chosen.ne(ignore) & chosen.eq(nest.index(nest.i[axis]))
+    label, valid = _label(nest, target, at, x.sizes[axis], ignore)
+    valid = valid & label.eq(nest.index(nest.i[axis]))
     value: Term = -nest.load(grad, at if reduction == NONE and grad.sizes else [])
     if weight is not None:
         value = value * nest.load(weight, [nest.i[axis]]).cast(value.dtype)
@@ -81,16 +87,15 @@ def cross_entropy_backward(
     nest = Nest(c.builder, x.sizes)
     at = [nest.i[0], *nest.i[2:]]
     row: list[Any] = [nest.i[0], 0, *nest.i[2:]]
-    chosen = nest.load(target, at).cast(ir.DType.kI64)
-    counts = chosen.ne(ignore)
+    label, counts = _label(nest, target, at, x.sizes[1], ignore)
     value: Term = nest.load(grad, at if reduction == NONE else [])
     if weight is not None:
-        value = value * nest.load(weight, [t.where(counts, chosen, 0).as_index()], counts).cast(value.dtype)
+        value = value * nest.load(weight, [label.as_index()], counts).cast(value.dtype)
     if reduction == MEAN:
         value = value / nest.load(total_weight, []).cast(value.dtype)
     value = t.where(counts, value, 0.0)
     p = t.exp(nest.load(x, nest.i) - nest.load(largest, row)) / nest.load(total, row)
-    hit = t.where(chosen.eq(nest.index(nest.i[1])), 1.0, 0.0)
+    hit = t.where(label.eq(nest.index(nest.i[1])), 1.0, 0.0)
     return nest.store(((p - hit) * value, c.dtype))[0]
 
 

@@ -20,6 +20,7 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering import scan
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.indexing import inside
 from torch_ocl_compile.lowering.registry import lower
 from torch_ocl_compile.lowering.term import Nest, Term
 
@@ -403,7 +404,7 @@ def _search_sorted(
     keys = c.nest(edges.sizes)
     at = list(keys.i)
     if order is not None:
-        at[-1] = keys.load(order, keys.i).as_index()
+        at[-1] = inside(keys.load(order, keys.i), length).as_index()
     edge = keys.load(edges, at).cast(ir.compute_type(common))
     key = key_of(edge)
     # An edge that is NaN orders below everything.
