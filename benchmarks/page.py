@@ -1,12 +1,10 @@
-# benchmarks/page.py: writes docs/performance.md, and the means in README.md and docs/comparison.md, from benchmarks/results/*.json.
-"""python benchmarks/page.py            writes the page, and what other pages quote of it
-python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/device/test_docs.py)
+# benchmarks/page.py: writes docs/performance.md, docs/performance/*.md, and the means in README.md, from benchmarks/results/*.json.
+"""python benchmarks/page.py            writes the pages, and what other pages quote of them
+python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/no_device/test_figures.py)
 
 A result file is what `--save` of `torch-ocl bench` and of the programs of this folder writes; `title`, `notes` and
 `device`, a better name of the device, may be added by hand. A file without date, commit, device, driver, torch or the
-settings of a side is refused. Older files have `old`, a sentence that says what is wrong with them: they are shown at the
-end, and no mean contains them. `published` is the commit that published their numbers, and its date. `tables` holds numbers
-that other programs measured: a title, the columns, the rows, and `mean_columns`, the columns whose geometric mean is added.
+settings of a side is refused. Where something else was typed or changed by hand, `by_hand` says what; the pages show it.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from page_tables import (
     all_rows,
     comparison_tables,
     comparisons,
-    hand_table,
     mean,
     notes,
+    number,
     overlap_table,
     side_lines,
     table,
@@ -42,26 +40,39 @@ PAGE = ROOT / "docs" / "performance.md"
 # Pages that quote the means, and how they link to the page.
 QUOTES = {ROOT / "README.md": "docs/performance.md", ROOT / "docs" / "comparison.md": "performance.md"}
 BEGIN, END = "<!-- python benchmarks/page.py -->\n", "<!-- end -->\n"
+WRITTEN = """\
+<!-- Written by `python benchmarks/page.py` from benchmarks/results/*.json. Change those, not this page. -->
+"""
 
-HEAD = """\
+HEAD = f"""\
 # Performance
 
-<!-- Written by `python benchmarks/page.py` from benchmarks/results/*.json. Change those, not this page. -->
-<!-- no-run all: the commands take minutes on the device of their section -->
+{WRITTEN}
+This page lists measured times of whole networks with the backend `ocl`, beside those of PyTorch. Every run has its command,
+its settings and its spread on the pages behind it:
 
-This page lists measured times of the backend `ocl` beside those of PyTorch. Other pages:
-
-- [Measuring](measuring.md): how the numbers are made, and how to add yours.
-- [Fast training](fast_training.md): how to make a training loop fast.
-- [Tuning](tuning.md): how to measure which kernel is best for a device.
+- [Networks, run by run](performance/networks.md), [single operations](performance/operations.md), [start](performance/start.md),
+  [several devices](performance/devices.md).
+- [Where ocl is slower](performance/slower.md): every case in which another side is better.
+- [Measuring](measuring.md): how the numbers are made, and how to add yours. [Fast training](fast_training.md) and
+  [tuning](tuning.md): what to do about them.
 
 Words of the tables:
 
 - **eager** is PyTorch without `torch.compile`. **Inductor** is `torch.compile` with PyTorch's default backend.
   Both run on CUDA where the device is an NVIDIA GPU, and on the CPU elsewhere.
-- Times are milliseconds: the median of the rounds. A training step is forward, cross entropy, backward and a step of Adam.
+- Times are milliseconds: the median of the rounds. A training step of a network is forward, cross entropy, backward and a step of
+  Adam; with several ranks, of SGD.
 - **ratio** is the time of the fastest other side over the time of ocl. Above 1, ocl is faster.
+- A commit ends in `-dirty` if files of the checkout were changed. **By hand** says what of a result file no program wrote.
 """
+# The pages of the folder: their titles, and the sections of result files that they show.
+PARTS = {
+    "networks": ("Networks, run by run", ("networks", "memory", "layers")),
+    "operations": ("Single operations", ("operations", "fft", "flex_attention", "sparse", "decode")),
+    "start": ("Start", ("startup",)),
+    "devices": ("Several devices and streams", ("parallel", "collectives", "copies", "overlap")),
+}
 NAMES = {
     "networks": "Networks",
     "operations": "Operations",
@@ -77,7 +88,8 @@ NAMES = {
     "sparse": "Sparse tensors",
     "decode": "Decoding",
 }
-KEYS = list(NAMES)
+NETWORKS = next(kind for kind in KINDS if kind.section == "networks")
+MODES = ("inference", "training")
 
 
 def read(path: Path) -> Row:
@@ -87,7 +99,7 @@ def read(path: Path) -> Row:
             f"{path}: format {content.get('format')!r}, expected {FORMAT}; write it with `torch-ocl bench models --save`"
         )
     content = expanded(content)
-    lacking = [] if content.get("old") else missing(content)
+    lacking = missing(content)
     if lacking:
         raise SystemExit(f"{path} does not say: {', '.join(lacking)}\n  do: measure again with --save")
     return content
@@ -95,85 +107,157 @@ def read(path: Path) -> Row:
 
 def devices_of(content: Row) -> list[Row]:
     """Returns the settings of the rows of ocl, one for each device and driver."""
-    found = {}
-    for row in all_rows(content):
-        settings = row.get("settings") or {}
-        if row["side"] == "ocl" and settings:
-            found[settings["device"], settings["driver"]] = settings
-    return list(found.values())
+    rows = [row for row in all_rows(content) if row["side"] == "ocl"]
+    return list({(row["settings"]["device"], row["settings"]["driver"]): row["settings"] for row in rows}.values())
 
 
 def device_name(content: Row) -> str:
-    return content.get("device") or ", ".join(s["device"] for s in devices_of(content)) or "not recorded"
+    return content.get("device") or ", ".join(s["device"] for s in devices_of(content))
 
 
 def title_of(content: Row) -> str:
     if content.get("title"):
         return str(content["title"])
-    sections = [NAMES[key] for key in KEYS if content.get(key)]
+    sections = [NAMES[key] for key in NAMES if content.get(key)]
     precisions = list(dict.fromkeys(PRECISIONS[row["precision"]] for row in all_rows(content) if "precision" in row))
     return ", ".join([f"{' and '.join(sections)}: {device_name(content)}", *precisions])
 
 
 def origin_lines(content: Row) -> list[str]:
     """Returns a table of date, commit, device, driver and versions, and the command."""
-    if content.get("old"):
-        published = content.get("published") or {}
-        when = content.get("when") or f"published {published.get('date', 'nowhere')}"
-        commit = content.get("commit") or f"not recorded; published in {published.get('commit', 'no commit')}"
-        cells: list[list[object]] = [[when, commit, device_name(content), content.get("torch") or "not recorded"]]
-        lines = [f"**Old:** {content['old']}", "", *table(["date", "commit", "device", "torch"], cells)]
-    else:
-        rows: list[list[object]] = [[content["when"], content["commit"], s["device"], s["driver"], s["opencl"], content["torch"]]
-                                    for s in devices_of(content)]  # fmt: skip
-        lines = table(["date", "commit", "device", "driver", "OpenCL", "torch"], rows)
-        others = {}
-        for row in all_rows(content):
-            s = row["settings"]
-            versions = ", ".join(
-                f"{name} {s[key]}" for name, key in (("CUDA", "cuda"), ("cuDNN", "cudnn")) if s.get(key)
-            )
-            others[f"{s['device']}, {s['driver']}" + (f", {versions}" if versions else "")] = row["side"]
-        lines += [f"The other sides ran on {text}." for text, side in others.items() if not side.startswith("ocl")]
-        lines += [""]
+    rows: list[list[object]] = [[content["when"], content["commit"], s["device"], s["driver"], s["opencl"], content["torch"]]
+                                for s in devices_of(content)]  # fmt: skip
+    lines = table(["date", "commit", "device", "driver", "OpenCL", "torch"], rows)
+    others = {}
+    for row in all_rows(content):
+        s = row["settings"]
+        versions = ", ".join(f"{name} {s[key]}" for name, key in (("CUDA", "cuda"), ("cuDNN", "cudnn")) if s.get(key))
+        others[f"{s['device']}, {s['driver']}" + (f", {versions}" if versions else "")] = row["side"]
+    lines += [f"The other sides ran on {text}." for text, side in others.items() if not side.startswith("ocl")]
+    lines += [""]
+    if content.get("by_hand"):
+        lines += [f"**By hand:** {content['by_hand']}", ""]
     settings = content["settings"]
     if settings.get("rounds") and settings.get("calls"):
         lines += [f"{settings['rounds']} rounds of {settings['calls']} calls.", ""]
-    if content.get("command"):
-        lines += ["```sh", content["command"], "```", ""]
-    return lines
+    return [*lines, "```text", content["command"], "```", ""]
 
 
-def network_means(content: Row) -> list[list[object]]:
-    """Returns a row of the summary for each precision of whole networks: device, precision, other sides, number of networks,
-    and the geometric means of inference and training."""
-    groups: dict[tuple[str, str], list[Comparison]] = {}
-    kind = next(kind for kind in KINDS if kind.section == "networks")
-    for members in comparisons(content, kind).values():
+Groups = dict[tuple[str, str], list[Comparison]]
+
+
+def network_groups(content: Row) -> Groups:
+    """Returns the compared networks of a file whose inputs stay on the device, by precision and mode."""
+    groups: Groups = {}
+    for members in comparisons(content, NETWORKS).values():
         row = next(iter(members[0].sides.values()))
         if row["protocol"] == "resident":
             groups[row["precision"], row["mode"]] = [member for member in members if member.ratio is not None]
+    return groups
+
+
+def network_means(content: Row) -> list[list[object]]:
+    """Returns a row for each precision of whole networks: device, precision, other sides, and for inference and training the
+    geometric mean and the number of networks; commit and date."""
+    groups = network_groups(content)
     lines = []
     for precision in dict.fromkeys(precision for precision, _ in groups):
-        found = [groups.get((precision, mode), []) for mode in ("inference", "training")]
+        found = [groups.get((precision, mode), []) for mode in MODES]
         sides = {side for members in found for member in members for side in member.sides if not is_ours(side)}
-        against = " and ".join(title_of_side(side) for side in sorted(sides))
-        cells: list[object] = [device_name(content), PRECISIONS[precision], against, max(map(len, found))]
-        lines.append([*cells, *(mean(member.ratio for member in members) for members in found)])
+        cells: list[object] = [
+            device_name(content),
+            PRECISIONS[precision],
+            " and ".join(map(title_of_side, sorted(sides))),
+        ]
+        for members in found:
+            average = mean(member.ratio for member in members)
+            cells.append(f"{number(average)} ({len(members)})" if members else "-")
+        lines.append(
+            [
+                *cells,
+                short(content["commit"]),
+                content["when"][:10],
+            ]
+        )
     return lines
+
+
+def short(commit: str) -> str:
+    number, dirty, _ = commit.partition("-dirty")
+    return number[:8] + dirty
+
+
+SUMMARY = ["device", "precision", "compared with", "inference", "training", "commit", "date"]
 
 
 def summary(files: list[Row]) -> list[str]:
     rows = [row for content in files for row in network_means(content)]
     lines = ["## Summary", ""]
     if not rows:
-        return [*lines, "No run of whole networks with the present code is published.", ""]
-    lines += ["Geometric means over networks of the ratio to the fastest other side, one row for each run:", ""]
-    return lines + table(["device", "precision", "other sides", "networks", "inference", "training"], rows)
+        return [*lines, "No run of whole networks is published.", ""]
+    lines += [
+        "Geometric means over networks of the ratio to the fastest other side, one row for each run. In brackets: how many networks.",
+        "",
+    ]
+    return lines + table(SUMMARY, rows)
 
 
-def slower(files: list[Row]) -> list[str]:
-    """Returns a table of the cases in which another side is better, the worst first."""
+def network_tables(files: list[Row]) -> list[str]:
+    """Returns a table of the networks for each device and precision."""
+    found: dict[str, dict[str, list[list[object]]]] = {}
+    for content in files:
+        groups = network_groups(content)
+        for precision in dict.fromkeys(precision for precision, _ in groups):
+            cases: dict[str, dict[str, Comparison]] = {}
+            for mode in MODES:
+                for member in groups.get((precision, mode), []):
+                    cases.setdefault(member.case, {})[mode] = member
+            rows = [[case, *(cell for mode in MODES for cell in network_cells(modes.get(mode))), content["when"][:10]]
+                    for case, modes in cases.items()]  # fmt: skip
+            found.setdefault(device_name(content), {}).setdefault(PRECISIONS[precision], []).extend(rows)
+    lines = []
+    columns = [
+        "network",
+        *(f"{mode}: {column}" for mode in MODES for column in ("ocl, ms", "best other, ms", "ratio")),
+        "date",
+    ]
+    for device, tables in found.items():
+        lines += [f"## {device}", ""]
+        for precision, rows in tables.items():
+            lines += [f"**{precision}**", "", *table(columns, rows)]
+    return lines
+
+
+def network_cells(member: Comparison | None) -> list[object]:
+    if member is None:
+        return ["", "", ""]
+    assert member.ratio is not None
+    other = f"{number(float(member.sides[member.best]['ms']))} {title_of_side(member.best)}"
+    return [float(member.sides["ocl"]["ms"]), other, round(member.ratio, 2)]
+
+
+def operation_means(files: list[Row]) -> list[str]:
+    """Returns a table of the geometric means of all other tables."""
+    rows: list[list[object]] = []
+    for name in ("operations", "start", "devices"):
+        for content in files:
+            for kind in (kind for kind in KINDS if kind.section in PARTS[name][1]):
+                for title, members in comparisons(content, kind).items():
+                    ratios = [member.ratio for member in members if member.ratio is not None]
+                    if ratios:
+                        behind = sum(round(ratio, 2) < 1 for ratio in ratios)
+                        link = f"[{title}](performance/{name}.md)"
+                        rows.append(
+                            [link, device_name(content), len(ratios), mean(ratios), behind, content["when"][:10]]
+                        )
+    if not rows:
+        return []
+    return ["## Beside networks", "", "Geometric means of the ratio over the cases of a table, and in how many of them ocl is slower:",
+            "", *table(["table", "device", "cases", "ratio", "slower", "date"], rows)]  # fmt: skip
+
+
+def slower(files: list[Row]) -> str:
+    """Returns the page of the cases in which another side is better, the worst first."""
     found = []
     for content in files:
         for kind in KINDS:
@@ -185,39 +269,46 @@ def slower(files: list[Row]) -> list[str]:
                         found.append((member.ratio, [device_name(content), title, member.case, title_of_side(member.best),
                                                      f"{factor:.2f} {word}"]))  # fmt: skip
     rows: list[list[object]] = [list(row) for _, row in sorted(found, key=lambda item: item[0])]
-    lines = ["## Where ocl is slower, or needs more", ""]
-    if not rows:
-        return [*lines, "In no case of the runs above that are not old.", ""] if files else []
-    return [*lines, "All cases in which another side is better, the worst first:", "",
-            *table(["device", "table", "case", "best other side", "ocl has"], rows)]  # fmt: skip
+    lines = ["# Where ocl is slower", "", WRITTEN]
+    if rows:
+        lines += ["All cases in which another side is faster, or needs less memory, the worst first.",
+                  "", *table(["device", "table", "case", "best other side", "ocl has"], rows)]  # fmt: skip
+    else:
+        lines += ["In no case of the published runs.", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def page(files: list[Row]) -> str:
-    current = [content for content in files if not content.get("old")]
-    lines = [HEAD, *summary(current), *slower(current)]
-    for content in [*current, *(content for content in files if content.get("old"))]:
-        lines += [f"## {title_of(content)}", "", *origin_lines(content), *notes(content)]
-        lines += comparison_tables(content) + overlap_table(content) + side_lines(content)
-        for given in content.get("tables", []):
-            lines += hand_table(given)
+    return "\n".join([HEAD, *summary(files), *network_tables(files), *operation_means(files)]).rstrip("\n") + "\n"
+
+
+def details(files: list[Row], part: str) -> str:
+    """Returns a page of all runs of some kinds, with their commands, notes and settings."""
+    title, sections = PARTS[part]
+    lines = [
+        f"# {title}",
+        "",
+        WRITTEN,
+    ]
+    lines += ["[Performance](../performance.md) has the summary, and the meaning of the columns.", ""]
+    for content in files:
+        if next(name for name in NAMES if content.get(name)) in sections:
+            lines += [f"## {title_of(content)}", "", *origin_lines(content), *notes(content)]
+            lines += comparison_tables(content) + overlap_table(content) + side_lines(content)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def headline(files: list[Row], link: str) -> str:
-    """Returns what README.md and docs/comparison.md say: the means of runs against both eager PyTorch and Inductor."""
-    rows = [row for content in files if not content.get("old") for row in network_means(content)]
-    chosen = [
-        [row[0], row[1], row[3], *row[4:]]
-        for row in rows
-        if row[2] == "Inductor and eager" or row[2] == "eager and Inductor"
-    ]
-    if not chosen:
+    """Returns what README.md and docs/comparison.md say: the means of each run."""
+    rows = [row[:-2] for content in files for row in network_means(content)]
+    if not rows:
         return f"[Performance]({link}) has measured times beside those of eager PyTorch and Inductor.\n"
     lines = [
-        "Time of the faster of eager PyTorch and Inductor, divided by the time of this backend. Above 1, this backend is faster;",
-        f"below 1, slower. Geometric means over whole networks; [performance]({link}) has every number with its conditions.",
+        "Time of the fastest side compared with, divided by the time of this backend. Above 1, this backend is faster; below 1,",
+        f"slower. Geometric means over whole networks, their number in brackets, a row for each run; [performance]({link}) has",
+        "every number with its conditions. Where eager PyTorch is not named, it was not measured in that run.",
         "",
-        *table(["device", "precision", "networks", "inference", "training"], chosen),
+        *table(SUMMARY[:-2], rows),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -230,20 +321,25 @@ def with_headline(text: str, made: str) -> str:
     return before + begin + made + end + after
 
 
+def pages(files: list[Row]) -> dict[Path, str]:
+    """Returns the text of each page."""
+    folder = PAGE.with_suffix("")
+    made = {PAGE: page(files), folder / "slower.md": slower(files)}
+    made |= {folder / f"{part}.md": details(files, part) for part in PARTS}
+    for path, link in QUOTES.items():
+        made[path] = with_headline(path.read_text(encoding="utf-8"), headline(files, link))
+    return made
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     args = parser.parse_args()
-    files = [read(path) for path in sorted(RESULTS.glob("*.json"))]
-    # Files with whole networks come first.
-    files.sort(key=lambda content: not content["networks"])
-    made = {PAGE: page(files)}
-    for path, link in QUOTES.items():
-        made[path] = with_headline(path.read_text(encoding="utf-8"), headline(files, link))
-    for path, text in made.items():
+    for path, text in pages([read(path) for path in sorted(RESULTS.glob("*.json"))]).items():
         if not args.check:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        elif path.read_text(encoding="utf-8") != text:
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
             sys.exit(f"{path} is out of date: python benchmarks/page.py")
 
 

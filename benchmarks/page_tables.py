@@ -1,4 +1,4 @@
-# benchmarks/page_tables.py: the tables of docs/performance.md, made from the rows of one result file.
+# benchmarks/page_tables.py: the tables of docs/performance.md and its folder, made from the rows of one result file.
 """Every table compares `ocl` with the best other side: its ratio is above 1 where ocl is better."""
 
 from __future__ import annotations
@@ -203,16 +203,6 @@ def overlap_table(content: Row) -> list[str]:
             ["first graph, ms", "second graph, ms", "both on one stream, ms", "both on two streams, ms"], [cells]
         )
     return lines
-
-
-def hand_table(content: Row) -> list[str]:
-    lines = [f"**{content['title']}**", ""]
-    rows = [list(row) for row in content["rows"]]
-    if content.get("mean_columns"):
-        means = [mean([row[i] for row in rows]) if i in content["mean_columns"] else "" for i in range(len(rows[0]))]
-        rows.append(["geometric mean", *means[1:]])
-    lines += table(content["columns"], rows)
-    return lines + notes(content)
 
 
 def notes(content: Row) -> list[str]:

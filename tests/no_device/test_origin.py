@@ -69,8 +69,6 @@ def test_the_page_names_what_a_file_lacks(page, tmp_path, name):
     path.write_text(json.dumps(content))
     with pytest.raises(SystemExit, match=name):
         page.read(path)
-    path.write_text(json.dumps(content | {"old": "Measured with an older program."}))
-    assert page.read(path)["old"]
 
 
 def test_a_file_has_one_line_a_row_and_settings_once(tmp_path):
@@ -89,18 +87,45 @@ def test_a_file_has_one_line_a_row_and_settings_once(tmp_path):
 def test_the_page_says_where_another_side_is_faster(page):
     rows = [network("fast", "eager", 4.0), network("fast", "inductor", 8.0), network("fast", "ocl", 2.0)]
     rows += [network("slow", "eager", 4.0), network("slow", "inductor", 1.0), network("slow", "ocl", 2.0)]
-    text = page.page([file_with(rows)])
+    text = page.slower([file_with(rows)])
     assert "| a GPU | Inference, fp32 | slow, batch 8 | Inductor | 2.00 times the ms |" in text
     assert "fast, batch 8 | eager |" not in text
+    text = page.details([file_with(rows)], "networks")
     assert "| 2026-11-25 06:00 | abc1234 | a GPU | 1.2 | OpenCL 3.0 | 2.13.0 |" in text
-    assert "| a GPU | fp32 | 2 | 1.00 | - |" in page.headline([file_with(rows)], "performance.md")
+    text = page.page([file_with(rows)])
+    assert "| slow, batch 8 | 2.00 | 1.00 Inductor | 0.50 |  |  |  | 2026-11-25 |" in text
+    assert "| a GPU | fp32 | eager and Inductor | 1.00 (2) | - |" in page.headline([file_with(rows)], "performance.md")
 
 
-def test_old_files_are_in_no_mean(page):
-    rows = [network("a", "eager", 4.0), network("a", "inductor", 8.0), network("a", "ocl", 2.0)]
-    text = page.page([file_with(rows, old="Measured before the flood.")])
-    assert "**Old:** Measured before the flood." in text and "No run of whole networks" in text
-    assert "|" not in page.headline([file_with(rows, old="Measured before the flood.")], "performance.md")
+def test_pages_say_what_no_program_wrote(page):
+    rows = [network("a", "eager", 4.0), network("a", "ocl", 2.0)]
+    files = [file_with(rows, by_hand="The rows were typed.", commit="abc1234-dirty")]
+    assert "**By hand:** The rows were typed." in page.details(files, "networks")
+    assert "| a GPU | fp32 | eager | 2.00 (1) | - | abc1234-dirty | 2026-11-25 |" in page.page(files)
+    assert "No run of whole networks" in page.page([]) and "|" not in page.headline([], "performance.md")
+
+
+def git(*words: str) -> str | None:
+    """Returns what git prints in this checkout. None if it fails or is not installed."""
+    try:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+FILES = [*sorted((BENCHMARKS / "results").glob("*.json")), BENCHMARKS / "packages.json",
+         *sorted((ROOT / "tests" / "conformance" / "results").glob("*.json"))]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_published_file_is_of_a_commit_of_the_history(path):
+    """Its commit is one that everybody can check out. A run with changed files says what was changed."""
+    if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository") != "false":
+        pytest.skip("the history is not here")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    number, dirty, _ = content["commit"].partition("-dirty")
+    assert git("merge-base", "--is-ancestor", number, "HEAD") is not None, f"{number} is not in the history"
+    assert not dirty or content.get("by_hand"), "say in `by_hand` which files were changed"
 
 
 def test_every_section_has_a_table(page):
@@ -123,7 +148,9 @@ def test_every_section_has_a_table(page):
                      for name, rate in (("ocl", 3.0), ("cuda", 4.0))],
     }  # fmt: skip
     assert origin.missing(content) == []
-    text = page.page([content])
+    text = page.slower([content])
+    for part, (_, sections) in page.PARTS.items():
+        text += page.details([content | {key: [] for key in origin.SECTIONS if key not in sections}], part)
     for line in ("| 8x8 | 2.00 | 1.00 | 2.00 | 2.00 | 80% |", "| a, batch 8 | 1.00 | 2.00 | 0.50 |", "| a, batch 8 | 5.00 | 2.50 | 2.00 |",
                  "| conv | 4.00 | 2.00 | 2.00 |", "| 1.00 | 1.00 | 2.00 | 1.50 |", "| 8 bytes | 1.00 | 4.00 | 0.25 |",
                  "| 8 bytes | NCCL (CUDA) | 0.25 times the rate |", "| eager | 2.00 times the MiB |",
