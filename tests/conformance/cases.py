@@ -69,7 +69,7 @@ class Outcome:
     """The outcome of one direction of a case.
 
     `status` is "pass", "fail" or "skip" (PyTorch itself does not run the case). `eager` counts, by name, the ops that
-    did not run on the device. `graphs` is the number of compiled graphs.
+    did not run on the device. `graphs` is the number of compiled graphs. `samples` ran, of `made` that PyTorch has.
     """
 
     case: str
@@ -77,6 +77,7 @@ class Outcome:
     status: str
     reason: str = ""
     samples: int = 0
+    made: int = 0
     graphs: int = 0
     eager: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
@@ -132,14 +133,16 @@ def seed() -> None:
     numpy.random.seed(1234)
 
 
-def samples(case: Case, gradient: bool, most: int | None) -> list[Sample]:
-    """Returns at most `most` of PyTorch's samples, spread evenly over them; all if `most` is None."""
+def samples(case: Case, gradient: bool, most: int | None) -> tuple[list[Sample], int]:
+    """Returns at most `most` of PyTorch's samples, spread evenly over the first ones; all if `most` is None. And how many PyTorch
+    has."""
     seed()
-    make = module_samples if case.kind == "module" else op_samples
-    found = list(itertools.islice(make(case, gradient), None if most is None else CONSIDERED))
+    made = (module_samples if case.kind == "module" else op_samples)(case, gradient)
+    found = list(itertools.islice(made, None if most is None else CONSIDERED))
+    number = len(found) + sum(1 for _ in made)
     if most is None or len(found) <= most:
-        return found
-    return [found[k * (len(found) - 1) // (most - 1)] for k in range(most)]
+        return found, number
+    return [found[k * (len(found) - 1) // (most - 1)] for k in range(most)], number
 
 
 def op_samples(case: Case, gradient: bool) -> Iterator[Sample]:
@@ -371,7 +374,7 @@ def run(case: Case, direction: str, device: str, *, most: int | None = 0) -> Out
 def _run(case: Case, outcome: Outcome, device: str, most: int | None) -> None:
     gradient = outcome.direction == BACKWARD
     try:
-        chosen = samples(case, gradient, most)
+        chosen, outcome.made = samples(case, gradient, most)
     except Exception as error:
         outcome.status, outcome.reason = "skip", f"PyTorch makes no samples: {first_line(error)}"
         return

@@ -1,7 +1,6 @@
 # tests/conformance/kept.py: the published results, one JSON file per runtime in tests/conformance/results.
 """A kept file has what docs/conformance.md, README.md and docs/limits.md say of a run: date, commit, device, driver and
-versions, the counts, and the entries that fail or use the CPU. A result without date, commit or driver is refused, unless
-`old` says why it is shown all the same."""
+versions, the counts, and the entries that fail or use the CPU. A result without date, commit or driver is refused."""
 
 from __future__ import annotations
 
@@ -21,16 +20,16 @@ Outcome = dict[str, Any]
 
 
 def read() -> list[dict[str, Any]]:
-    """Returns the kept results, those of the present code first."""
+    """Returns the kept results."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
     for content in found:
         check_fields(content)
-    return sorted(found, key=lambda content: bool(content.get("old")))
+    return found
 
 
 def check_fields(content: dict[str, Any]) -> None:
     lacking = [name for name in FIELDS if not content.get(name)]
-    if lacking and not content.get("old"):
+    if lacking:
         raise SystemExit(
             f"the results of {content.get('runtime')} lack {', '.join(lacking)}\n  do: run the entries again"
         )
@@ -79,7 +78,8 @@ def condensed(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def counts(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Returns the counts for each kind and type. `forward`, `backward`: how many pass, of how many."""
+    """Returns the counts for each kind and type. `forward`, `backward`: how many pass, of how many. `samples`: for each direction, how
+    many samples ran, of how many that PyTorch has; None if the run did not count those."""
     rows = []
     for kind in ("op", "module"):
         for dtype in DTYPES:
@@ -92,6 +92,12 @@ def counts(outcomes: list[Outcome]) -> list[dict[str, Any]]:
                     o["status"] == "pass" for directions in entries for o in directions if o["direction"] == direction
                 ]
                 row[direction] = [sum(found), len(found)]
+                ran = [o for directions in entries for o in directions if o["direction"] == direction]
+                known = all(o.get("made") for o in ran)
+                row.setdefault("samples", {})[direction] = [
+                    sum(o.get("samples", 0) for o in ran),
+                    sum(o["made"] for o in ran) if known else None,
+                ]
             row["both"], row["device"] = (sum(map(test, entries)) for test in (passes, on_device))
             rows.append(row)
     return rows

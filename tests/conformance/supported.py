@@ -37,7 +37,7 @@ HEAD = """\
 <!-- Written by `python -m tests.conformance supported`, from tests/conformance and the tests of whole networks. -->
 
 This page lists the operators of PyTorch's `op_db`, the modules of `module_db` and the networks that the tests compile. An operator
-stands in one of three lists, by its samples in fp32, forward and backward: **on the device** (it agrees with PyTorch on
+stands in one of three lists, by the samples in fp32 that a run takes, forward and backward: **on the device** (it agrees with PyTorch on
 the CPU, and nothing of it runs there), **partly on the CPU** (it agrees, and some of its samples use the CPU), or **not passing**. An
 operator that this page does not know may still work, because PyTorch decomposes many operators into simpler ones.
 

@@ -18,8 +18,8 @@ QUOTES = {
         "\n[Conformance](conformance.md) lists the entries that fail or use the CPU.",
     ),
 }
-# Parts of the names of the runtimes that are quoted -> what they are called. The one with the latest results of the present
-# code is quoted.
+# Parts of the names of the runtimes that are quoted -> what they are called. The latest result is quoted, one with all samples
+# before others.
 QUOTED = {"Intel(R) OpenCL": "Intel's runtime", "Portable Computing Language": "PoCL"}
 BEGIN, END = "<!-- python -m tests.conformance table -->\n", "<!-- end -->\n"
 HEAD = """\
@@ -27,11 +27,13 @@ HEAD = """\
 
 <!-- Written by `python -m tests.conformance table` from tests/conformance/results. -->
 
-PyTorch describes its operators in `op_db` and its modules in `module_db`. Each entry has sample inputs. Each sample runs
-compiled with `backend="ocl"`, forward and, where PyTorch has a derivative, backward. The result is compared with PyTorch
-on the CPU (`tests/conformance`, `tests/device/test_opinfo.py`). `make conformance` makes the results and writes this page.
+PyTorch describes its operators in `op_db` and its modules in `module_db`. Each entry has sample inputs, some have hundreds. A run
+takes up to 4 of them forward and, where PyTorch has a derivative, up to 3 backward, spread over the first 64; with
+`--all-samples` it takes all. The tables say how many samples ran, of how many that PyTorch has. A sample runs compiled with
+`backend="ocl"`, and the result is compared with PyTorch on the CPU (`tests/conformance`, `tests/device/test_opinfo.py`).
+`make conformance` makes the results and writes this page.
 
-- *passes*: every sample gives PyTorch's dtype, shape and values. Values are compared by `assert_close` with its defaults. A
+- *passes*: every sample that ran gives PyTorch's dtype, shape and values. Values are compared by `assert_close` with its defaults. A
   value outside of these may have at most twice PyTorch's own error against fp64. Random results are compared in dtype and shape.
 - *on the device*: the entry passes, and no op of it ran on the CPU.
 - An entry is not counted if PyTorch's own samples fail on the CPU.
@@ -42,7 +44,7 @@ def pages() -> dict[Path, str]:
     """Returns the text of each page that has counts of the kept results."""
     results = kept.read()
     made = {PAGE: page(results)}
-    quoted = max((r for r in results if runtime(r)), key=lambda r: (not r.get("old"), r["when"]))
+    quoted = max((r for r in results if runtime(r)), key=lambda r: (bool(r["all_samples"]), r["when"]))
     for path, (before, after) in QUOTES.items():
         said = sentence(quoted) if before == "- " else sentence(quoted).replace("\n  ", "\n")
         made[path] = replaced(path.read_text(encoding="utf-8"), f"{before}{said}{after}\n", path.name)
@@ -70,28 +72,38 @@ def sentence(result: dict[str, Any]) -> str:
     row = next(r for r in result["counts"] if (r["kind"], r["dtype"]) == ("op", "float32"))
     both, device = (f"{100 * row[key] / row['number']:.1f} %" for key in ("both", "device"))
     version = ".".join(result["torch"].split(".")[:2])
-    date = ("published " if result.get("old") else "") + result["when"][:10]
+    ran, of = (counted(row["samples"][direction]) for direction in ("forward", "backward"))
     return (
         f"Of the {row['number']} entries of PyTorch's `op_db` in fp32, {both} pass forward and backward, and\n  {device} run entirely "
-        f"on the device (torch {version}, {runtime(result)}, {date})."
+        f"on the device (torch {version}, {runtime(result)}, {result['when'][:10]}).\n"
+        f"  The run took {ran} samples forward and {of} backward."
     )
+
+
+def counted(samples: list[int | None]) -> str:
+    ran, made = samples
+    return f"{ran:,}" if made is None else f"{ran:,} of {made:,}"
 
 
 def page(results: list[dict[str, Any]]) -> str:
     lines = [HEAD]
     for result in results:
         lines += [f"## {result['runtime']}, torch {result['torch']}", "", *origin(result)]
-        if result["all_samples"]:
-            lines += ["With all samples of every entry.", ""]
+        which = (
+            "All samples of each entry ran."
+            if result["all_samples"]
+            else "Up to 4 samples of each entry ran forward, up to 3 backward."
+        )
+        lines += [which, ""]
         lines += [*summary(result), *details(result)]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def origin(result: dict[str, Any]) -> list[str]:
-    cells = [result.get(name) or "not recorded" for name in ("when", "commit", "torch", "driver", "opencl")]
-    old = [f"**Old:** {result['old']}", ""] if result.get("old") else []
+    cells = [result[name] for name in ("when", "commit", "torch", "driver", "opencl")]
+    by_hand = [f"**By hand:** {result['by_hand']}", ""] if result.get("by_hand") else []
     return [
-        *old,
+        *by_hand,
         "| date | commit | torch | driver | OpenCL |",
         "|---|---|---|---|---|",
         f"| {' | '.join(cells)} |",
@@ -101,8 +113,8 @@ def origin(result: dict[str, Any]) -> list[str]:
 
 def summary(result: dict[str, Any]) -> list[str]:
     lines = [
-        "| entries | dtype | number | pass forward | pass backward | pass both | on the device |",
-        "|---|---|--:|--:|--:|--:|--:|",
+        "| entries | dtype | number | pass forward | pass backward | pass both | on the device | samples forward | samples backward |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
 
     def share(count: int, total: int) -> str:
@@ -114,6 +126,7 @@ def summary(result: dict[str, Any]) -> list[str]:
             share(*row["backward"]),
             *(share(row[key], row["number"]) for key in ("both", "device")),
         ]
+        shares += [counted(row["samples"][direction]) for direction in ("forward", "backward")]
         lines.append(f"| {row['kind']}_db | {row['dtype']} | {row['number']} | {' | '.join(shares)} |")
     return [*lines, ""]
 

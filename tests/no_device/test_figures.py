@@ -96,7 +96,8 @@ def test_results_pages():
 
 
 def outcome(case: str, direction: str, status: str = "pass", **more: object) -> dict:
-    return {"case": case, "direction": direction, "status": status, "reason": "wrong values", "eager": {}} | more
+    found = {"status": status, "reason": "wrong values", "eager": {}, "samples": 4, "made": 1500}
+    return {"case": case, "direction": direction} | found | more
 
 
 RUN = {"runtime": "a CPU (Intel(R) OpenCL)", "torch": "2.13.0", "all_samples": False, "when": "2026-11-25 06:00",
@@ -109,20 +110,26 @@ def test_kept_results_are_counted_and_joined(tmp_path, monkeypatch):
         outcome("op:a:float32", "forward"), outcome("op:a:float32", "backward", "fail"), outcome("op:b:float32", "forward"),
         outcome("op:c:float32", "forward", eager={"eager aten::sort: no kernel": 1}),
         outcome("op:d:float32", "forward", "skip")]}  # fmt: skip
-    second = RUN | {"when": "2026-11-25 07:00", "outcomes": [outcome("op:a:bool", "forward")]}
+    second = RUN | {"when": "2026-11-25 07:00", "outcomes": [outcome("op:a:bool", "forward", made=0)]}
     (path,) = kept.keep([first, second], {})
     (found,) = kept.read()
     assert path.name == "intel.json" and found["commit"] == "abc1234"
     assert found["counts"] == [
-        {"kind": "op", "dtype": "float32", "number": 3, "forward": [3, 3], "backward": [0, 1], "both": 2, "device": 1},
-        {"kind": "op", "dtype": "bool", "number": 1, "forward": [1, 1], "backward": [0, 0], "both": 1, "device": 1},
-    ]
+        {"kind": "op", "dtype": "float32", "number": 3, "forward": [3, 3], "backward": [0, 1], "both": 2, "device": 1,
+         "samples": {"forward": [12, 4500], "backward": [4, 1500]}},
+        {"kind": "op", "dtype": "bool", "number": 1, "forward": [1, 1], "backward": [0, 0], "both": 1, "device": 1,
+         "samples": {"forward": [4, None], "backward": [0, 0]}},
+    ]  # fmt: skip
     assert found["failing"] == [["a", "float32 backward", "wrong values"]] and found["on_cpu"] == [
         ["c", "float32", ["aten.sort"]]
     ]
     text = table.page([found])
     assert "| 2026-11-25 06:00 | abc1234 | 2.13.0 | 1.2 | OpenCL 3.0 |" in text
-    assert "| op_db | float32 | 3 | 3 (100.0 %) | 0 (0.0 %) | 2 (66.7 %) | 1 (33.3 %) |" in text
+    assert (
+        "| op_db | float32 | 3 | 3 (100.0 %) | 0 (0.0 %) | 2 (66.7 %) | 1 (33.3 %) | 12 of 4,500 | 4 of 1,500 |" in text
+    )
+    assert "Up to 4 samples of each entry ran forward" in text and "| op_db | bool | 1 | 1 (100.0 %) | - |" in text
+    assert "12 of 4,500 samples forward and 4 of 1,500 backward" in table.sentence(found)
     assert "66.7 % pass forward and backward" in table.sentence(found)
     with pytest.raises(SystemExit, match="differ in commit"):
         kept.keep([first, second | {"commit": "def5678"}], {})
