@@ -18,8 +18,8 @@ The compilers of Intel's and AMD's GPUs run without such a GPU. `make offline` r
 with these compilers, and writes this page. It shows that the kernels build there, and whether they fit into the registers. It cannot
 show that they are right or fast. [Tests](testing.md#kernels-for-gpus-that-you-do-not-have) describes the commands.
 
-Compiled on {day} with {intel} for Intel and {amd} for AMD. The kernels are for GPUs with work-groups of {items} work-items and
-{local} KiB of local memory.
+Compiled on {day} with {intel} for Intel and {amd} for AMD. Kernels that came or changed later are not on this page. All are
+for GPUs with work-groups of {items} work-items and {local} KiB of local memory.
 
 """
 SAMPLE = """The last run was a sample: {compiled:,} of {programs:,} programs, each a kernel for a chip, were compiled. The tables count
