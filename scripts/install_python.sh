@@ -23,4 +23,4 @@ fi
 # Only the tests use torchvision, for network definitions. --no-deps: it must not install another torch.
 "${pip[@]}" --no-deps "${TORCHVISION:-torchvision==0.28.0}"
 # Model definitions for tests, which are skipped without them. --no-deps: timm would install another torchvision.
-"${pip[@]}" "transformers>=4.50" && "${pip[@]}" --no-deps timm safetensors huggingface_hub pyyaml accelerate psutil || echo "transformers or timm not installed: their tests skip"
+"${pip[@]}" "transformers>=4.50" && "${pip[@]}" --no-deps timm safetensors huggingface_hub pyyaml accelerate psutil lightning pytorch-lightning lightning-utilities torchmetrics || echo "transformers or timm not installed: their tests skip"

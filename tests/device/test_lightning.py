@@ -1,5 +1,6 @@
-# tests/device/test_lightning.py: the Trainer takes ocl by itself and by name, in 16 bits and under DDP. OclAccelerator parses
-# devices and refuses a strategy for another device.
+# tests/device/test_lightning.py: the Trainer and Fabric take ocl by themselves and by name, in 16 bits and under DDP, from both
+# packages of Lightning. OclAccelerator parses devices and refuses a strategy for another device.
+import importlib
 import subprocess
 import sys
 
@@ -9,10 +10,10 @@ from own_process import ROOT
 from whole_models import import_models
 
 L = import_models("lightning")
-from lightning.fabric.utilities.exceptions import MisconfigurationException  # noqa: E402
 from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
 from lightning.pytorch.strategies import SingleDeviceStrategy  # noqa: E402
 
+from torch_ocl_compile.errors import ConfigError  # noqa: E402
 from torch_ocl_compile.lightning import OclAccelerator  # noqa: E402
 
 QUIET = {
@@ -59,12 +60,12 @@ def test_devices_are_parsed():
     assert parse(f"{count - 1},") == parse([count - 1]) == [count - 1]
     assert OclAccelerator.get_parallel_devices([0]) == [torch.device("ocl:0")]
     for missing in (count + 1, [count], f"0,{count}"):
-        with pytest.raises(MisconfigurationException, match=f"no device ocl:{count}"):
+        with pytest.raises(ConfigError, match=f"no device ocl:{count}"):
             parse(missing)
 
 
 def test_a_strategy_for_another_device_is_refused(ocl_device):
-    with pytest.raises(MisconfigurationException, match="the strategy runs on 'cpu'"):
+    with pytest.raises(ConfigError, match="the strategy runs on 'cpu'"):
         train(strategy=SingleDeviceStrategy("cpu", OclAccelerator()))
 
 
@@ -114,6 +115,54 @@ def test_mixed_precision(precision, dtype, ocl_device):
     expected = train(accelerator="cpu")
     for trained, exact in zip(model.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(trained, exact, rtol=0.02, atol=0.02)
+
+
+PRECISIONS = {"32-true": torch.float32, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
+
+
+@pytest.mark.parametrize("how", ["nothing", "name", "strategy"])
+@pytest.mark.parametrize("package", ["lightning.fabric", "lightning_fabric"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_fabric(package, precision, how, ocl_device, monkeypatch):
+    fabric = pytest.importorskip(package)
+    monkeypatch.setattr(OclAccelerator, "auto_device_count", staticmethod(lambda: 1))
+    device = torch.device(ocl_device)
+    if how == "strategy":
+        strategies = importlib.import_module(f"{package}.strategies")
+        settings = {"strategy": strategies.SingleDeviceStrategy(device, OclAccelerator())}
+    else:
+        settings = {"accelerator": "ocl", "devices": [device.index]} if how == "name" else {}
+    made = fabric.Fabric(precision=precision, **settings)
+    seen, model = [], torch.nn.Linear(3, 2)
+    model.register_forward_hook(lambda module, inputs, y: seen.append(y.dtype))
+    before = model.weight.detach().clone()
+    model, optimizer = made.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    made.backward(model(made.to_device(torch.ones(4, 3))).square().mean())
+    optimizer.step()
+    assert made.device.type == "ocl" and seen == [PRECISIONS[precision]]
+    # With GradScaler's first scale, the step in fp16 may overflow and be skipped.
+    assert precision == "16-mixed" or not torch.equal(model.weight.cpu(), before)
+
+
+@pytest.mark.usefixtures("selected_devices")
+@pytest.mark.parametrize("how", ["nothing", "strategy"])
+def test_pytorch_lightning(how, monkeypatch):
+    """It has classes of its own."""
+    lightning = pytest.importorskip("pytorch_lightning")
+    monkeypatch.setattr(OclAccelerator, "auto_device_count", staticmethod(lambda: 1))
+    other = type(
+        "Other",
+        (lightning.LightningModule,),
+        {name: vars(Line)[name] for name in ("forward", "training_step", "configure_optimizers")},
+    )
+    model = other()
+    model.layer, model.seen = torch.nn.Linear(3, 2), set()
+    strategy = (
+        {"strategy": lightning.strategies.SingleDeviceStrategy("ocl", OclAccelerator())} if how == "strategy" else {}
+    )
+    trainer = lightning.Trainer(precision="bf16-mixed", **strategy, **QUIET)
+    trainer.fit(model, torch.utils.data.DataLoader(torch.randn(32, 3), batch_size=8))
+    assert model.seen == {("ocl", torch.bfloat16)}
 
 
 DDP = """

@@ -86,7 +86,10 @@ def register() -> None:
     _when_imported("torch.nn.parallel.comm", _register_data_parallel)
     _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
     _when_imported("accelerate.state", _register_accelerate)
-    _when_imported("lightning.pytorch.trainer.connectors.accelerator_connector", _register_lightning)
+    for trainer in ("lightning.pytorch", "pytorch_lightning"):
+        _when_imported(f"{trainer}.trainer.connectors.accelerator_connector", _register_lightning)
+    for fabric in ("lightning.fabric", "lightning_fabric"):
+        _when_imported(f"{fabric}.connector", _register_lightning)
     atexit.register(_end)
     _registered = True
 
