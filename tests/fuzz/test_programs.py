@@ -27,8 +27,6 @@ CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
 COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "100"))
 # TORCH_OCL_FUZZ_SEED=fresh draws a new seed. Of 2,300 new programs three showed a fault.
 SEED = "777"
-# No batch begins after this time if nobody asked for a number of programs. Shrinking two failures takes 30 s more.
-SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +59,13 @@ def test_fresh_programs(selected_devices: list[str], tmp_path: Path, sweep: bool
     asked = "TORCH_OCL_FUZZ_COUNT" in os.environ
     count = COUNT if asked or sweep else COUNT // 4  # CI runs 300 more by `make fresh`.
     print(f"python -m tests.fuzz --seed {seed} --count {count} --device {selected_devices[0]}")
-    run = Run(seed, count, selected_devices[0], 1, tmp_path, seconds=0.0 if asked else SECONDS)
+    run = Run(seed, count, selected_devices[0], 1, tmp_path)
     report = Report(run, shrinks=2, shrink_s=10)
     for outcome in run.outcomes():
         report.take(outcome)
     report.worker.stop()
     print(report.summary())
-    assert report.done > 20, "the machine is too slow to say anything"
+    assert report.done >= count
     scripts = [Path(path).read_text() for _, path, _ in report.files if path]
     assert not report.failed, "\n\n".join([report.summary(), *scripts[:2]])
 
