@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from torch_ocl_compile.compile import debug
+from torch_ocl_compile.lowering import sort
 
 pytestmark = pytest.mark.sampled(first=4, keep="mlp batch-training")
 SIZES = [4, 7, 2, 16, 33, 64, 17, 3]
@@ -197,6 +198,16 @@ def test_sizes_that_data_decide(ocl_device, name, captured):
         for _ in range(3):
             x = torch.randn(6, 5)
             torch.testing.assert_close(run(x.to(ocl_device)).cpu(), function(x))
+
+
+def test_sort_beyond_the_longest_run(ocl_device, monkeypatch):
+    """Rows of a symbolic length have runs of fixed lengths first. Those that are longer merge all of these runs at once."""
+    monkeypatch.setattr(sort, "LONGEST", 1024)
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: x.sort(stable=True), backend="ocl", dynamic=True)
+    for n in (5000, 1030, 300):
+        x = torch.randint(0, 500, (2, n)).float()
+        torch.testing.assert_close(on_cpu(run(x.to(ocl_device))), x.sort(stable=True))
 
 
 def on_cpu(results):

@@ -131,8 +131,11 @@ def welford(c: Context, x: ir.Value, dim: Any, keepdim: bool, dtype: ir.DType) -
         x = c.builder.unsqueeze(x, 0)
         return welford(c, x, [0], False, dtype)
     mean, squares = c.builder.reduce("welford", x, dims_of(dim, len(x.sizes)), keepdim, dtype)[:2]
-    if count(c, x, dim).is_const(0):
+    n = count(c, x, dim)
+    if n.is_const(0):
         mean = c.constant(float("nan"), dtype, mean.sizes)
+    elif n.is_const(1):  # The mean of an infinity is the infinity, but the kernel computes differences of elements.
+        mean = fold(c, "sum", x, dim, keepdim, dtype)
     return mean, squares
 
 

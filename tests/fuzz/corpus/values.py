@@ -18,6 +18,13 @@ PROGRAMS = [
         ["v0", "v1"],
     ),
     named(
+        "mean_of_one_infinity",
+        "the mean was computed from differences, and -inf minus -inf is NaN",
+        [f32(2, 1, 3)],
+        [*filled(f"-{INF}", 0), "v0, v1 = torch.var_mean(a0, 1)"],
+        ["v1"],
+    ),
+    named(
         "gradient_of_a_product_with_a_complex_number",
         "the conjugate of a number on the host lost its conjugate bit",
         [f32(2, 3) + ".requires_grad_()"],
