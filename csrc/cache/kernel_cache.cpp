@@ -431,4 +431,14 @@ CleanupResult KernelCache::prune(int64_t most_bytes, int64_t unused_ms) {
   return s.cleaned(code, deleted, "pruning");
 }
 
+void KernelCache::checkpoint() {
+  std::lock_guard lock(state_->mutex);
+  if (!state_->connection || state_->connection->process != os::process_id()) return;
+  state_->write_touched();
+  sqlite3_busy_timeout(state_->connection->db, 0);
+  // If another process writes at this moment, SQLite moves what it can. That process checkpoints when it ends.
+  sqlite3_wal_checkpoint_v2(state_->connection->db, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  sqlite3_busy_timeout(state_->connection->db, kBusyMs);
+}
+
 }  // namespace ocl::cache

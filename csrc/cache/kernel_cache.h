@@ -60,6 +60,9 @@ class KernelCache {
   /// until the others have at most `most_bytes` bytes. A negative number sets no limit.
   CleanupResult prune(int64_t most_bytes, int64_t unused_ms);
   CacheStats stats();
+  /// Moves what this process has stored from SQLite's log into the file, so that the file alone is the cache. It waits for no
+  /// other process. Does nothing in a forked child.
+  void checkpoint();
 
  private:
   struct State;

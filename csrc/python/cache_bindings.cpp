@@ -98,6 +98,9 @@ void bind_cache(py::module_& e) {
   e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"));
   e.def("cache_stats", [] { return with_cache(&cache_stats); });
   e.def("cache_tables", [] { return with_cache(&cache_tables); });
+  e.def("checkpoint_cache", [] {
+    if (const std::shared_ptr<KernelCache> cache = settings().cache) cache->checkpoint();
+  });
   e.def("cache_clear", [] { with_cache([](KernelCache& cache) { cache.clear(); }); });
   e.def("cache_verify", [] { return dict_of(with_cache([](KernelCache& cache) { return cache.verify(); })); });
   e.def(

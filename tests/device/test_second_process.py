@@ -254,3 +254,19 @@ def test_copies_find_their_kernels(ocl_device: str, tmp_path: Path) -> None:
     first = run(ocl_device, tmp_path, COPIES, fresh=False)
     second = run(ocl_device, tmp_path, COPIES)
     assert first["built"] > 0 and second["built"] == (first["built"] if first["unkept"] else 0)
+
+
+@pytest.mark.parametrize("child", [False, True], ids=["alone", "with a forked child"])
+def test_the_file_alone_has_everything_when_a_process_has_ended(tmp_path: Path, ocl_device: str, child: bool) -> None:
+    """SQLite keeps new entries in a second file. A forked child that ends must not touch its parent's connection."""
+    fork = "import os, sys\nif os.fork() == 0: sys.exit()\nos.wait()" if child else ""
+    program = f"import torch\nx = torch.ones(3, device='{ocl_device}')\n(x + 1).cpu()\n{fork}\n(x * 3).cpu()\n"
+    status, _, err = run_python(program, TORCH_OCL_CACHE_DIR=str(tmp_path))
+    assert status == 0, err
+    log = tmp_path / "cache.sqlite-wal"
+    assert not log.exists() or log.stat().st_size == 0
+    alone = tmp_path / "alone.sqlite"
+    alone.write_bytes((tmp_path / "cache.sqlite").read_bytes())
+    with sqlite3.connect(alone) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert db.execute("SELECT count(*) FROM entries WHERE tab = 'eager'").fetchone()[0] >= 2
