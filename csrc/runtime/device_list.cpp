@@ -85,6 +85,7 @@ std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_li
   for (const cl::Platform& platform : found) add(platform());
   // -1001 means that the loader knows no platform.
   if (status != CL_SUCCESS && status != -1001) problems.push_back(std::string("clGetPlatformIDs: ") + status_name(status));
+  check_listed_runtimes(os::icd_list(), problems);
   std::vector<ListedDevice> devices;
   for (cl_platform_id platform : platforms) add_devices(platform, devices, problems);
   std::stable_sort(devices.begin(), devices.end(),

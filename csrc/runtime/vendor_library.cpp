@@ -25,36 +25,61 @@ std::string library_of(const fs::path& icd) {
   return fs::exists(beside, ignored) ? text_of(fs::weakly_canonical(beside, ignored)) : line;
 }
 
-void add_platforms(const std::string& library_path, std::vector<cl_platform_id>& platforms,
-                   std::vector<std::string>& problems) {
+using Extension = void*(CL_API_CALL*)(const char*);
+using PlatformIds = cl_int(CL_API_CALL*)(cl_uint, cl_platform_id*, cl_uint*);
+
+/// The functions of cl_khr_icd in a runtime's library.
+struct IcdFunctions {
+  PlatformIds platform_ids = nullptr;
+  // A runtime with version 2 of cl_khr_icd lets the loader own a slot in each handle. Such a runtime works only through
+  // the loader.
+  bool needs_loader = false;
+};
+
+/// Opens a runtime's library. A failure adds a line to `problems`, which begins with `label`.
+IcdFunctions open_runtime(const std::string& label, const std::string& library_path, std::vector<std::string>& problems) {
+  IcdFunctions functions;
   std::string problem;
   void* library = os::open_library(library_path, problem);
   if (!library) {
-    problems.push_back(library_path + ": does not open: " + problem);
-    return;
+    problems.push_back(label + ": does not open: " + problem);
+    return functions;
   }
-  using Extension = void*(CL_API_CALL*)(const char*);
-  using PlatformIds = cl_int(CL_API_CALL*)(cl_uint, cl_platform_id*, cl_uint*);
   const auto extension = reinterpret_cast<Extension>(os::library_symbol(library, "clGetExtensionFunctionAddress"));
-  auto platform_ids = reinterpret_cast<PlatformIds>(os::library_symbol(library, "clIcdGetPlatformIDsKHR"));
-  if (!platform_ids && extension) platform_ids = reinterpret_cast<PlatformIds>(extension("clIcdGetPlatformIDsKHR"));
-  if (!platform_ids) {
-    problems.push_back(library_path + ": is no OpenCL runtime (it lacks clIcdGetPlatformIDsKHR)");
-    return;
-  }
-  // A runtime with version 2 of cl_khr_icd lets the loader own a slot in each handle. Such a runtime works only through
-  // the loader.
-  if (extension && extension("clIcdSetPlatformDispatchDataKHR")) {
+  functions.platform_ids = reinterpret_cast<PlatformIds>(os::library_symbol(library, "clIcdGetPlatformIDsKHR"));
+  if (!functions.platform_ids && extension)
+    functions.platform_ids = reinterpret_cast<PlatformIds>(extension("clIcdGetPlatformIDsKHR"));
+  if (!functions.platform_ids) problems.push_back(label + ": is no OpenCL runtime (it lacks clIcdGetPlatformIDsKHR)");
+  functions.needs_loader = extension && extension("clIcdSetPlatformDispatchDataKHR");
+  return functions;
+}
+
+void add_platforms(const std::string& library_path, std::vector<cl_platform_id>& platforms,
+                   std::vector<std::string>& problems) {
+  const IcdFunctions functions = open_runtime(library_path, library_path, problems);
+  if (!functions.platform_ids) return;
+  if (functions.needs_loader) {
     problems.push_back(library_path + ": needs the system's loader; put its .icd file into /etc/OpenCL/vendors");
     return;
   }
   cl_platform_id found[16];
   cl_uint count = 0;
-  const cl_int status = platform_ids(16, found, &count);
+  const cl_int status = functions.platform_ids(16, found, &count);
   if (status != CL_SUCCESS)
     problems.push_back(library_path + ": clIcdGetPlatformIDsKHR: " + status_name(status));
   else
     platforms.insert(platforms.end(), found, found + std::min<cl_uint>(count, 16));
+}
+
+/// Returns the .icd files of a folder in the order of their names, or the file itself.
+std::vector<fs::path> icd_files(const fs::path& given) {
+  std::error_code error;
+  if (!fs::is_directory(given, error)) return {given};
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(given, error))
+    if (entry.path().extension() == ".icd") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace
@@ -64,11 +89,7 @@ std::vector<cl_platform_id> vendor_platforms(const std::string& path, std::vecto
   std::error_code error;
   const fs::path given = path_of(path);
   if (fs::is_directory(given, error)) {
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(given, error))
-      if (entry.path().extension() == ".icd") files.push_back(entry.path());
-    std::sort(files.begin(), files.end());
-    for (const fs::path& file : files) {
+    for (const fs::path& file : icd_files(given)) {
       const std::string library = library_of(file);
       // Packages leave .icd files of parts that are not installed. The linker finds libraries without a path.
       if (path_of(library).is_absolute() && !fs::exists(path_of(library), error))
@@ -84,6 +105,24 @@ std::vector<cl_platform_id> vendor_platforms(const std::string& path, std::vecto
   std::vector<cl_platform_id> platforms;
   for (const std::string& library : libraries) add_platforms(library, platforms, problems);
   return platforms;
+}
+
+void check_listed_runtimes(const std::string& list, std::vector<std::string>& problems) {
+  std::error_code error;
+  if (list.empty() || !fs::exists(path_of(list), error)) return;
+  for (const fs::path& file : icd_files(path_of(list))) {
+    if (file.extension() != ".icd") continue;
+    const std::string library = library_of(file), label = text_of(file) + ": " + library;
+    if (library.empty()) {
+      problems.push_back(text_of(file) + ": is empty; its first line should be the path of a runtime's library");
+      continue;
+    }
+    const IcdFunctions functions = open_runtime(label, library, problems);
+    if (!functions.platform_ids || functions.needs_loader) continue;
+    cl_uint count = 0;
+    const cl_int status = functions.platform_ids(0, nullptr, &count);
+    if (status != CL_SUCCESS || count == 0) problems.push_back(label + ": opens, but finds no device that it can use");
+  }
 }
 
 }  // namespace ocl::runtime

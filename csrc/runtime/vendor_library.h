@@ -14,4 +14,8 @@ namespace ocl::runtime {
 /// `problems`.
 std::vector<cl_platform_id> vendor_platforms(const std::string& path, std::vector<std::string>& problems);
 
+/// Adds a line to `problems` for each runtime in the system's list that the loader leaves out without a word: an empty .icd
+/// file, a library that is missing or does not open, a driver without a device. `list`: os::icd_list().
+void check_listed_runtimes(const std::string& list, std::vector<std::string>& problems);
+
 }  // namespace ocl::runtime

@@ -30,6 +30,10 @@ struct FileNames {
 };
 extern const FileNames kFileNames;
 
+/// Returns the folder or file in which the system's OpenCL loader finds .icd files: that of OCL_ICD_VENDORS, or the usual
+/// folder. "" on Windows, where the loader asks the registry.
+std::string icd_list();
+
 /// Opens a library for the rest of the process. Libraries that it needs are looked for in its own folder too. If that
 /// fails, returns nullptr and puts the reason into `problem`.
 void* open_library(const std::string& path, std::string& problem);

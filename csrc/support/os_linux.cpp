@@ -125,6 +125,11 @@ class Walk {
 
 const FileNames kFileNames = {"libOpenCL.so.1", "libnvidia-ml.so.1", "libcuda.so.1", ""};
 
+std::string icd_list() {
+  const char* given = std::getenv("OCL_ICD_VENDORS");
+  return given && *given ? given : "/etc/OpenCL/vendors";
+}
+
 void* reserve_addresses(size_t bytes) noexcept {
   void* address = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return address == MAP_FAILED ? nullptr : address;

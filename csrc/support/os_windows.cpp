@@ -45,6 +45,8 @@ uint64_t in_file(uint64_t position) { return position & static_cast<uint64_t>(st
 
 const FileNames kFileNames = {"OpenCL.dll", "nvml.dll", "nvcuda.dll", ".exe"};
 
+std::string icd_list() { return ""; }
+
 std::wstring wide(std::string_view text) {
   const int bytes = static_cast<int>(text.size());
   std::wstring result(static_cast<size_t>(MultiByteToWideChar(CP_UTF8, 0, text.data(), bytes, nullptr, 0)), L'\0');

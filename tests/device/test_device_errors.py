@@ -1,5 +1,6 @@
 # tests/device/test_device_errors.py: mistakes in the use of ocl devices; processes that start, fork and end.
 import os
+import re
 import subprocess
 import sys
 
@@ -126,6 +127,26 @@ def test_broken_runtime(tmp_path):
         torch.ones(2).sum()
     """)
     assert status == 0, err
+
+
+def test_runtimes_that_the_loader_leaves_out(tmp_path):
+    """The loader of the system says nothing of a runtime that does not open. The list of devices says why."""
+    garbage = tmp_path / "libgarbage.so"
+    garbage.write_text("not a library")
+    lines = {"dangling": "/nowhere/libgone.so", "garbage": str(garbage), "empty": "", "other": "libm.so.6"}
+    for name, line in lines.items():
+        (tmp_path / f"{name}.icd").write_text(f"{line}\n")
+    status, out, err = run_python(
+        "import torch; print(*torch.ocl.device_problems(), sep='\\n')", OCL_ICD_VENDORS=str(tmp_path)
+    )
+    assert status == 0, err
+    for sentence in (
+        "dangling.icd: /nowhere/libgone.so: does not open: .*No such file",
+        "garbage.icd: .*libgarbage.so: does not open: .*(too short|invalid ELF)",
+        "empty.icd: is empty; its first line should be the path of a runtime's library",
+        "other.icd: libm.so.6: is no OpenCL runtime",
+    ):
+        assert re.search(sentence, out), out
 
 
 def test_autoload_through_the_entry_point(tmp_path):

@@ -7,6 +7,7 @@ runtimes.
 
 from __future__ import annotations
 
+import os
 import site
 import sys
 from importlib import metadata
@@ -25,6 +26,15 @@ def prefixes() -> list[Path]:
         found.append(Path(site.getuserbase()))
     system = {Path("/"), Path("/usr"), Path("/usr/local")}
     return [p for p in dict.fromkeys(found) if p not in system]
+
+
+def closed_gpus(root: Path = Path("/dev")) -> list[str]:
+    """Returns a line if there are GPUs that this user may not open. Their drivers then list no device, without an error."""
+    files = [root / "kfd", *sorted(root.glob("dri/renderD*"))]
+    closed = [str(file) for file in files if file.exists() and not os.access(file, os.R_OK | os.W_OK)]
+    if not closed:
+        return []
+    return [f"you may not open {', '.join(closed)}: run `sudo usermod -aG render,video $USER`, then log in again"]
 
 
 def vendor_libraries() -> list[str]:

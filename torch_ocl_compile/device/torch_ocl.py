@@ -50,6 +50,7 @@ from torch_ocl_compile.device.profile import ProfileRow as ProfileRow
 from torch_ocl_compile.device.profile import profile as profile
 from torch_ocl_compile.device.record import LaunchRecord as LaunchRecord
 from torch_ocl_compile.device.record import record as record
+from torch_ocl_compile.device.runtimes import closed_gpus as _closed_gpus
 
 if TYPE_CHECKING:
     from torch_ocl_compile.compile.times import CompileTimes
@@ -74,8 +75,9 @@ def device_count() -> int:
 
 
 def device_problems() -> list[str]:
-    """Returns the errors that occurred while platforms and devices were listed, one line each."""
-    return _C.device_problems()
+    """Returns the errors that occurred while platforms and devices were listed, one line each, and which runtimes or GPUs of the
+    system cannot be used."""
+    return [*_C.device_problems(), *_closed_gpus()]
 
 
 def is_initialized() -> bool:
