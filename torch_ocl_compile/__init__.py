@@ -29,12 +29,12 @@ def _autoload() -> None:
         from torch_ocl_compile.device import registration
 
         if registration.wanted():
-            registration.register()
-        elif not getattr(__spec__, "_initializing", False):
-            # Then `import torch_ocl_compile` runs this file again, and registers.
-            del sys.modules[__name__]
+            return registration.register()
     except Exception as error:
         warnings.warn(f"the device 'ocl' is not available: {error}", stacklevel=2)
+    if not getattr(__spec__, "_initializing", False):
+        # Then `import torch_ocl_compile` runs this file again, and registers, or raises the error.
+        del sys.modules[__name__]
 
 
 def __getattr__(name: str) -> Any:
@@ -51,6 +51,8 @@ def __getattr__(name: str) -> Any:
         from torch_ocl_compile.device import distributed
 
         return distributed
+    if f"{__name__}.{name}" in sys.modules:  # It was imported before this file ran again, see _autoload.
+        return sys.modules[f"{__name__}.{name}"]
     raise AttributeError(f"module 'torch_ocl_compile' has no attribute {name!r}")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import platformdirs
 
 from torch_ocl_compile.errors import ConfigError
-from torch_ocl_compile.option import Option
+from torch_ocl_compile.option import Option, unknown
 from torch_ocl_compile.option import Value as Value  # for modules that may not import option
 
 _OPTIONS: dict[str, Option] = {}
@@ -93,12 +93,25 @@ option(
     "KernelResultError, which names it and saves its inputs. Calls take many times longer.",
     scope="compile",
 )
+
+
+def _dump_fault(value: str) -> str:
+    """Makes the folder, for this user alone. Returns why files cannot be written into it, or ""."""
+    try:
+        for folder in [*reversed(Path(value).absolute().parents), Path(value)] if value else []:
+            folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        return f"the folder {value!r} cannot be made: {error.strerror}"
+    return "" if not value or os.access(value, os.W_OK) else f"you may not write into the folder {value!r}"
+
+
 option(
     "dump",
     str,
     "",
     "Folder into which every kernel, its graph and its build log are written. Empty: nothing is written.",
     allowed="a path",
+    fault=_dump_fault,
 )
 option(
     "cache_dir",
@@ -319,9 +332,7 @@ def compile_options(given: Mapping[str, object] | None) -> dict[str, Value]:
     values = {name: get(name) for name, row in _OPTIONS.items() if row.scope == "compile"}
     for name, value in (given or {}).items():
         if name not in values:
-            raise ConfigError(
-                f"torch.compile option {name!r} is unknown to the ocl backend; there are {', '.join(sorted(values))}."
-            )
+            raise unknown("the ocl backend's option", name, values)
         values[name] = _OPTIONS[name].parse(value, f"torch.compile option {name!r}")
     return values
 
@@ -432,5 +443,5 @@ _SCOPE_WORDS = {
 
 def _row(name: str) -> Option:
     if name not in _OPTIONS:
-        raise ConfigError(f"option {name!r} is unknown; there are {', '.join(sorted(_OPTIONS))}.")
+        raise unknown("option", name, _OPTIONS)
     return _OPTIONS[name]

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch_ocl_compile.errors import ConfigError
@@ -69,6 +70,14 @@ class Option:
         if self.kind is str:
             return self.allowed
         return _KIND_WORDS[self.kind] + ("" if self.least is None else f" from {self.least:g}")
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """Returns the error for a name that is not one of `known`. It suggests the nearest one."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {near[0]!r}? There are" if near else "there are"
+    return ConfigError(f"{kind} {name!r} is unknown; {hint} {', '.join(names)}.")
 
 
 _KIND_WORDS = {bool: "a switch (0 or 1)", int: "an integer", float: "a number", str: "a text"}

@@ -116,15 +116,12 @@ py::dict profile_dict(const Profile& row) {
 void bind_device(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"), py::arg("profile"));
+  m.def("set_device_fault", &aten::set_device_fault, py::arg("fault"));
   m.def("allow_wrong_runtimes", &runtime::allow_wrong_runtimes, py::arg("allowed"));
   m.def("devices_ready", &aten::devices_ready);
   m.def("end_devices", &runtime::end_devices, Unlocked());
   m.def("device_count", &aten::device_count, Unlocked());
-  m.def("device_problems", [] {
-    // Sets the devices up. If that fails, the error is among the problems.
-    aten::device_count();
-    return runtime::device_problems();
-  });
+  m.def("device_problems", &aten::device_problems, Unlocked());
   m.def("require_device", [](int index) { aten::device_at(index); }, py::arg("index"), Unlocked());
   m.def("device_properties", &device_properties, py::arg("index"));
   m.def("device_probes", &device_probes, py::arg("index"));

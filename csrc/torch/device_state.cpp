@@ -19,7 +19,7 @@ namespace {
 constexpr int kMaxDevices = 64;
 
 std::mutex g_device_mutex;
-std::string g_selection, g_profile;
+std::string g_selection, g_profile, g_fault;
 std::vector<std::string> g_vendor_libraries;
 std::atomic<int> g_count{0};
 std::atomic<bool> g_ready{false}, g_other_threads{false};
@@ -35,6 +35,7 @@ void set_up() {
   if (g_ready.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(g_device_mutex);
   if (g_ready.load(std::memory_order_relaxed)) return;
+  if (!g_fault.empty()) fail(ErrorKind::kConfig, g_fault);
   runtime::configure_devices(g_selection, g_vendor_libraries, g_profile);
   g_count = std::min(runtime::Device::count(), kMaxDevices);
   os::watch_forks();
@@ -50,6 +51,20 @@ bool set_device_sources(std::string selection, std::vector<std::string> vendor_l
   g_vendor_libraries = std::move(vendor_libraries);
   g_profile = std::move(profile);
   return true;
+}
+
+void set_device_fault(std::string fault) {
+  const std::lock_guard lock(g_device_mutex);
+  g_fault = std::move(fault);
+}
+
+std::vector<std::string> device_problems() {
+  device_count();
+  {
+    const std::lock_guard lock(g_device_mutex);
+    if (!g_fault.empty()) return {g_fault};
+  }
+  return runtime::device_problems();
 }
 
 bool devices_ready() noexcept { return g_ready; }

@@ -15,6 +15,10 @@ namespace ocl::aten {
 /// Sets the arguments for configure_devices. That function is called at the first use of a device, so importing the package
 /// loads no OpenCL runtime. Returns false and changes nothing if the devices have already been listed.
 bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries, std::string profile);
+/// Sets an error that the first use of a device throws as ConfigError; "" for none.
+void set_device_fault(std::string fault);
+/// Sets the devices up. Returns the errors that occurred, one line each.
+std::vector<std::string> device_problems();
 bool devices_ready() noexcept;
 
 /// Returns the number of devices. 0 if OpenCL is missing or broken, or after a fork of a process that used a device. Never

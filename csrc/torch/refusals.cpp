@@ -31,6 +31,15 @@ std::string describe(const at::Tensor& t) {
 
 bool is_outside(const Refused& refused) { return refused.place == Refused::Place::kOutside; }
 
+/// Returns whether two refusals are of the same op: "aten::sort.stable" outside is "aten.sort.stable" in a graph, and
+/// "aten::relu" is "aten.relu.default". A graph's refusal is told by its compiler, before the op runs.
+bool is_same_op(const Refused& outside, const Refused& other) {
+  if (is_outside(other)) return other.op == outside.op;
+  std::string name = outside.op;
+  if (const size_t colons = name.find("::"); colons != std::string::npos) name.replace(colons, 2, ".");
+  return other.op == name || other.op == name + ".default";
+}
+
 }  // namespace
 
 int64_t count(const Refused& refused) {
@@ -39,7 +48,7 @@ int64_t count(const Refused& refused) {
   {
     const std::lock_guard lock(g_mutex);
     if (warns)
-      for (const auto& [other, row] : g_rows) warns &= !(is_outside(other) && other.op == refused.op);
+      for (const auto& [other, row] : g_rows) warns &= !is_same_op(refused, other);
     Row& row = g_rows[refused];
     row.latest = ++g_clock;
     times = ++row.count;

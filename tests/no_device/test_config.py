@@ -31,7 +31,11 @@ def test_compile_options():
         (lambda: config.get("nonesuch"), "'nonesuch' is unknown; there are .*cache_dir"),
         (lambda: config.set("cache_size_mb", "much"), "option 'cache_size_mb': 'much' is not an integer"),
         (lambda: config.compile_options({"fallback": "maybe"}), "'fallback': 'maybe' is not one of 'eager', 'error'"),
-        (lambda: config.compile_options({"devices": "0"}), "'devices' is unknown to the ocl backend"),
+        (lambda: config.compile_options({"devices": "0"}), "the ocl backend's option 'devices' is unknown"),
+        (
+            lambda: config.compile_options({"fallbak": "error"}),
+            "'fallbak' is unknown; did you mean 'fallback'. There are check",
+        ),
         (
             lambda: config.compile_options({"disable": "nonsense"}),
             "'disable': 'nonsense' is no execution level, operation or kernel; there are item, .*gemm_warpgroup",

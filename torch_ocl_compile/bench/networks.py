@@ -1,6 +1,8 @@
 # torch_ocl_compile/bench/networks.py: the networks that benchmarks and tests use, by name.
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -93,6 +95,21 @@ class GPT2(nn.Module):
         return self.model(x).logits.flatten(0, 1)  # type: ignore[no-any-return]
 
 
+OWN = ("mlp", "mlp16", "gpt", "gpt2", "lenet")
+
+
+def unknown(names: Iterable[str]) -> str:
+    """Returns what is wrong with the first name that no network has; "" if there is none."""
+    for name in names:
+        if name not in OWN and name not in (known := import_torchvision().models.list_models()):
+            near = difflib.get_close_matches(name, [*OWN, *known], 3)
+            listed = ", ".join([*OWN, *known])
+            return f"no network is called {name!r}" + (
+                f"; did you mean {' or '.join(near)}?" if near else f": there are {listed}"
+            )
+    return ""
+
+
 def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int]:
     """Makes a network. Returns the model with random weights, an input of the given batch and image size, and the
     number of classes. The model gives a row of logits for each image, or for each element of an integer input."""
@@ -113,8 +130,6 @@ def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int
         settings = {"init_weights": False, "aux_logits": name == "googlenet" or size >= 299}
     if name.startswith("vit"):
         settings = {"image_size": size}
-    if name not in models.list_models():
-        raise SystemExit(
-            f"no network is called {name!r}: there are mlp, gpt, gpt2, lenet and those of torchvision.models.list_models()"
-        )
+    if fault := unknown([name]):
+        raise SystemExit(fault)
     return getattr(models, name)(weights=None, **settings), torch.randn(batch, 3, size, size), 1000

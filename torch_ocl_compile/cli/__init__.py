@@ -5,6 +5,7 @@ imported when the command is used. page.py writes docs/command_line.md."""
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import importlib
 import os
@@ -18,6 +19,7 @@ import torch
 
 from torch_ocl_compile import __version__
 from torch_ocl_compile.cli.parts import Command, Session
+from torch_ocl_compile.device import environment
 from torch_ocl_compile.errors import OclError
 
 FINE, FAULT, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
@@ -47,6 +49,14 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"torch_ocl_compile.cli.{cmd_name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = difflib.get_close_matches(args[0], COMMANDS, 1) if args else []
+        if args and args[0] not in COMMANDS and near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -97,6 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(session: Session, arguments: list[str]) -> int:
     # top.main() is not used, because it ends the process with a status of its own when a pipe is closed.
     try:
+        for problem in environment.unknown():
+            print(f"torch-ocl: warning: {problem}", file=sys.stderr)
         with top.make_context("torch-ocl", arguments, obj=session) as context:
             status = top.invoke(context)
     except click.exceptions.Exit as end:  # Raised by --help and --version.

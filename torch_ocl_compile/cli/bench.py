@@ -14,6 +14,7 @@ from torch_ocl_compile.bench import memory, results
 from torch_ocl_compile.bench import models as networks
 from torch_ocl_compile.bench import ops as operations
 from torch_ocl_compile.bench import plot as charts
+from torch_ocl_compile.bench.networks import unknown
 from torch_ocl_compile.bench.results import NAN, Rows
 from torch_ocl_compile.bench.sides import DEFAULT_SIDES, PRECISIONS, SIDES, is_ours
 from torch_ocl_compile.cli.bench_rows import Collector
@@ -81,8 +82,15 @@ def _times(rounds: int, calls: int) -> Callable[[F], F]:
     )  # fmt: skip
 
 
+def _known_networks(ctx: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    chosen = names(ctx, parameter, value)
+    if fault := unknown(chosen):
+        raise click.BadParameter(f"{fault}.")
+    return chosen
+
+
 _networks = _all_of(
-    click.option("--models", default="alexnet,resnet18", show_default=True, callback=names,
+    click.option("--models", default="alexnet,resnet18", show_default=True, callback=_known_networks,
                  help="Networks: mlp, lenet, gpt, gpt2 (needs transformers), or of torchvision.models."),
     click.option("--modes", default="inference,training", show_default=True, callback=names_of(*networks.MODES),
                  help="What to run."),

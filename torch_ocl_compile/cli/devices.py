@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from torch_ocl_compile.cli.parts import Command, json_option, print_json, print_table, say
-from torch_ocl_compile.device import torch_ocl
+from torch_ocl_compile.device import environment, torch_ocl
 
 # pip has a runtime for x86-64 only.
 CPU_RUNTIME = (
@@ -49,5 +49,5 @@ def show_devices() -> None:
             say(f"warning: ocl:{p.index}: {p.known_fault}")
     for problem in torch_ocl.device_problems():
         say(f"problem: {problem}")
-    if not rows:
+    if not rows and not environment.fault():
         say(NO_DEVICE)

@@ -13,6 +13,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def checked_target(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    script, _, function = value.partition(":")
+    if script.endswith(".py") and function.isidentifier() and os.path.isfile(script):
+        module = os.path.splitext(os.path.relpath(script))[0].replace(os.sep, ".")
+        raise click.BadParameter(f"a target is a script, {script}, or a function of a module, {module}:{function}.")
     if not is_function(value):
         if not os.path.exists(value):
             raise click.BadParameter(f"there is no file {value!r}; a target is a script or MODULE:FUNCTION.")

@@ -8,6 +8,7 @@ import importlib.util
 import pkgutil
 import sys
 import time
+import warnings
 from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -30,9 +31,9 @@ def wanted() -> bool:
     backward ("opt_parent_stream INTERNAL ASSERT"). So a torch with CUDA devices keeps CUDA until `import
     torch_ocl_compile` asks for ocl. TORCH_OCL_AUTOLOAD=always or never decides otherwise.
     """
-    from torch_ocl_compile import config
+    from torch_ocl_compile.device import environment
 
-    choice = config.get("autoload")
+    choice = environment.value("autoload")
     if choice != "auto":
         return choice == "always"
     return not (torch.backends.cuda.is_built() and torch.cuda.device_count() > 0)
@@ -40,19 +41,22 @@ def wanted() -> bool:
 
 def register() -> None:
     """Registers the device once. ImportError if the extension does not load. RuntimeError if another plug-in has the
-    private device."""
+    private device. A wrong environment variable is raised by the first use of a device, because `import torch` turns errors into
+    warnings."""
     global _registered
     if _registered:
         return
     from torch_ocl_compile import _C, config, identity  # noqa: F401  (identity records when the package was loaded)
-    from torch_ocl_compile.device import runtimes, torch_ocl
+    from torch_ocl_compile.device import environment, runtimes, torch_ocl
 
-    _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries(), str(config.get("profile")))
+    value = environment.value
+    _C.set_device_fault(environment.fault())
+    _C.set_device_sources(str(value("devices")), runtimes.vendor_libraries(), str(value("profile")))
     _C.set_configure(config.configure_core)
-    _C.allow_wrong_runtimes(bool(config.get("untested")))
-    _C.set_fallback_warnings(bool(config.get("warn_fallback")))
-    _run_eager_ops(str(config.get("eager")))
-    _forbid_fallback(str(config.get("fallback")))
+    _C.allow_wrong_runtimes(bool(value("untested")))
+    _C.set_fallback_warnings(bool(value("warn_fallback")))
+    _run_eager_ops(str(value("eager")))
+    _forbid_fallback(str(value("fallback")))
     config.follow("untested", _C.allow_wrong_runtimes)
     config.follow("warn_fallback", _C.set_fallback_warnings)
     config.follow("fallback", _forbid_fallback)
@@ -97,8 +101,10 @@ def register() -> None:
 def adapt_torch() -> None:
     """Changes settings of torch that concern the whole process. Called when the first tensor gets memory on a device,
     or the backend is loaded, so that a program that only uses the CPU finds torch as it is."""
-    from torch_ocl_compile.device import fx_flag
+    from torch_ocl_compile.device import environment, fx_flag
 
+    for problem in environment.unknown():
+        warnings.warn(problem, stacklevel=2)
     fx_flag.install()
     # The fast paths of nn.TransformerEncoder and MultiheadAttention use an op that only CUDA and the CPU have.
     torch.backends.mha.set_fastpath_enabled(False)
@@ -176,7 +182,7 @@ def _end() -> None:
     """Waits for threads that work for us, because the interpreter is about to end.
 
     Autograd's device thread may still be destroying the last graph, which aborts the process on Python 3.11 with any
-    accelerator. Threads of an OpenCL runtime may still compile or run kernels.
+    accelerator. Threads of an OpenCL runtime may still compile or run kernels. Then the cache is put into one file.
     """
     from torch_ocl_compile import _C
 
@@ -185,6 +191,7 @@ def _end() -> None:
     _C.distributed.end_groups()
     if _C.devices_ready():
         _C.end_devices()
+    _C.exec.checkpoint_cache()
 
 
 def _register_with_dynamo(module: ModuleType) -> None:

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch._dynamo import utils
 
 
@@ -29,7 +31,13 @@ class Breaks:
         new = (
             reasons[self.seen :] if len(reasons) >= self.seen else list(reasons)
         )  # The list was emptied by torch._dynamo.reset().
-        return list(dict.fromkeys(_break(reason) for reason in new))
+        return list(dict.fromkeys(_break(reason) for reason in new if not _is_of_optimizer(reason)))
+
+
+def _is_of_optimizer(reason: Any) -> bool:
+    """True for the break that torch's optimizers make themselves, before each step."""
+    frame = reason.user_stack[-1] if reason.user_stack else None
+    return frame is not None and frame.filename.startswith(str(Path(torch.optim.__file__).parent))
 
 
 def _break(reason: Any) -> Break:

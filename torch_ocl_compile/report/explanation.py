@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.device import torch_ocl
 from torch_ocl_compile.device.record import LaunchRecord, record
-from torch_ocl_compile.errors import ToolError
+from torch_ocl_compile.errors import ConfigError, ToolError
 from torch_ocl_compile.report import roofline
 from torch_ocl_compile.report.breaks import Breaks
 from torch_ocl_compile.report.findings import Choice, Cut, Findings, Graph
@@ -84,6 +84,10 @@ def explain(
 
     `backward`: also computes the gradients of its results' sum, and so compiles the backward graphs. They are dropped; no
     `.grad` changes. What the function itself changes (statistics, an optimizer's step) it changes at every call."""
+    if not callable(function):
+        raise ConfigError(
+            f"explain takes a model or a function, then its inputs; the first argument is {type(function).__name__}"
+        )
     torch._dynamo.reset()
     is_compiled = isinstance(function, OptimizedModule) or hasattr(function, "_torchdynamo_orig_callable")
     compiled = function if is_compiled else torch.compile(function, backend="ocl")
