@@ -74,7 +74,7 @@ py::dict step_dict(const exec::Plan& plan, size_t position) {
     ops.append(py::make_tuple(node.origin.op, node.origin.source));
   }
   d["ops"] = ops;
-  d["nodes"] = group.nodes();
+  d["nodes"] = schedule::nodes_to_evaluate(plan.schedule, group);
   d["reads"] = read;
   d["origin"] = exec::origin_of(plan.schedule, group);
   d["launched"] = step.launch != ir::kNone;

@@ -19,6 +19,7 @@
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/history.h"
+#include "csrc/schedule/dependence.h"
 #include "csrc/schedule/describe.h"
 #include "csrc/schedule/families/offer.h"
 #include "csrc/schedule/pipeline.h"
@@ -248,7 +249,7 @@ py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const s
   py::list kernels, origins, groups;
   for (const codegen::KernelSource& source : rendered.kernels) kernels.append(kernel_dict(source));
   for (const schedule::Group& group : rendered.schedule.groups) origins.append(exec::origin_of(rendered.schedule, group));
-  for (const schedule::Group& group : rendered.schedule.groups) groups.append(group.nodes());
+  for (const schedule::Group& group : rendered.schedule.groups) groups.append(schedule::nodes_to_evaluate(rendered.schedule, group));
   d["kernels"] = kernels;
   d["origins"] = origins;
   d["groups"] = groups;  // The nodes of each launch, in order.

@@ -118,10 +118,11 @@ class Reporter {
     py::list result;
     const auto add = [&](const Group& part) {
       for (const Neighbour& other : part.apart) {
-        if (position_of_[other.node] == own) continue;  // The node is in another member of the same batch.
+        const int position = position_of_[other.node];
+        if (position == own || position < 0) continue;  // In another member of the same batch, or in no group.
         py::dict d;
         d["relation"] = kRelations[static_cast<int>(other.relation)];
-        d["group"] = position_of_[other.node];
+        d["group"] = position;
         d["op"] = graph_.nodes[other.node].origin.op;
         d["buffer"] = other.buffer;
         d["reason"] = other.reason;

@@ -2,6 +2,7 @@
 #include "csrc/schedule/dependence.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "csrc/schedule/body.h"
@@ -31,6 +32,24 @@ std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node
   }
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+std::vector<ir::NodeId> nodes_to_evaluate(const Schedule& schedule, const Group& group) {
+  const std::vector<ir::Node>& all = schedule.graph.nodes;
+  std::set<ir::NodeId> done;  // Nodes that other groups compute, or that are listed.
+  for (const Group& other : schedule.groups)
+    for (const ir::NodeId node : other.nodes()) done.insert(node);
+  std::vector<ir::NodeId> result;
+  const std::function<void(ir::NodeId)> add = [&](ir::NodeId node) {
+    for (const ir::BufferId read : ir::reads(all[node]))
+      for (ir::NodeId i = 0; i < node; ++i) {
+        const std::vector<ir::BufferId> written = ir::writes(all[i]);
+        if (std::find(written.begin(), written.end(), read) != written.end() && done.insert(i).second) add(i);
+      }
+    result.push_back(node);
+  };
+  for (const ir::NodeId node : group.nodes()) add(node);
   return result;
 }
 

@@ -49,7 +49,7 @@ class Fuser {
   void emit() {
     Graph& graph = schedule_.graph;
     std::vector<std::vector<Neighbour>> apart = neighbours();
-    for (const int c : launch_order()) {
+    for (const int c : without_unread(launch_order())) {
       Cluster& cluster = clusters_[c];
       Group group;
       group.reasons = std::move(cluster.reasons);
@@ -278,6 +278,26 @@ class Fuser {
         if (--waiting[next] == 0) push(next);
     }
     return order;
+  }
+
+  /// Leaves out loop nests whose results nothing reads from memory: what a template reads as a copy that computes them again.
+  std::vector<int> without_unread(const std::vector<int>& order) const {
+    std::vector<bool> needed = visible_buffers(schedule_.graph);
+    const auto is_needed = [&](const Member& member) {
+      const Node& node = schedule_.graph.nodes[member.node];
+      const std::vector<BufferId> written = ir::writes(node);
+      return !is_loop_nest(node) || std::any_of(written.begin(), written.end(), [&](BufferId b) { return needed[b]; });
+    };
+    std::vector<int> kept;
+    for (auto c = order.rbegin(); c != order.rend(); ++c) {
+      const std::vector<Member>& members = clusters_[*c].members;
+      if (std::none_of(members.begin(), members.end(), is_needed)) continue;
+      for (const Member& member : members)
+        for (const BufferId b : buffers_read(schedule_, member.node)) needed[b] = true;
+      kept.push_back(*c);
+    }
+    std::reverse(kept.begin(), kept.end());
+    return kept;
   }
 
   Schedule& schedule_;

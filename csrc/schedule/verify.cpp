@@ -50,6 +50,7 @@ struct Facts {
     first_use.assign(s.graph.buffers.size(), -1);
     last_use.assign(s.graph.buffers.size(), -1);
     for (size_t i = 0; i < position.size(); ++i) {
+      if (times[i] == 0) continue;
       const NodeId node = static_cast<NodeId>(i);
       for (const auto& list : {buffers_read(s, node), ir::writes(s.graph.nodes[i])})
         for (const BufferId b : list) {
@@ -120,9 +121,16 @@ std::string each_buffer(const Facts& f, Holds holds) {
   return "";
 }
 
+/// A loop nest is in no group if templates read copies of its results only. reads_have_memory finds other readers.
 std::string nodes_in_one_group(const Facts& f) {
-  for (size_t i = 0; i < f.times.size(); ++i)
-    if (f.times[i] != 1) return node_name(f, static_cast<NodeId>(i));
+  const std::vector<bool> visible = visible_buffers(f.schedule.graph);
+  for (size_t i = 0; i < f.times.size(); ++i) {
+    const Node& node = f.schedule.graph.nodes[i];
+    const std::vector<BufferId> written = ir::writes(node);
+    const bool is_unread = f.times[i] == 0 && is_loop_nest(node) &&
+                           std::none_of(written.begin(), written.end(), [&](BufferId b) { return visible[b]; });
+    if (f.times[i] != 1 && !is_unread) return node_name(f, static_cast<NodeId>(i));
+  }
   return "";
 }
 
@@ -191,6 +199,7 @@ std::string respects_dependences(const Facts& f) {
   std::map<int, Position> calls;
   for (NodeId id = 0; id < static_cast<NodeId>(f.position.size()); ++id) {
     const Position& now = f.when(id);
+    if (now.launch < 0) continue;  // It is in no group.
     const std::vector<BufferId> read = buffers_read(f.schedule, id);
     for (const BufferId b : read)
       if (!uses[b].write.precedes(now)) return node_name(f, id);
@@ -273,6 +282,17 @@ std::string reads_have_memory(const Facts& f) {
   return "";
 }
 
+/// A loop nest that stores nothing would have an empty body. Groups of templates, calls and batches have no phases.
+bool stores_something(const Facts& f, const Group& group) {
+  const auto stores = [&](NodeId id) {
+    const std::vector<BufferId> written = ir::writes(f.node(id));
+    return std::any_of(written.begin(), written.end(),
+                       [&](BufferId b) { return f.placement(b).kind != Placement::Kind::kNowhere; });
+  };
+  const std::vector<NodeId> nodes = group.nodes();
+  return group.phases.empty() || std::any_of(nodes.begin(), nodes.end(), stores);
+}
+
 bool lifetime_covers_uses(const Facts& f, BufferId b) {
   const BufferId memory = memory_of(f, b);
   if (f.first_use[b] < 0 || memory == ir::kNone || f.placement(memory).kind != Placement::Kind::kArena) return true;
@@ -306,7 +326,7 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    {"each node is in one group", ScheduleLevel::kGrouped, nodes_in_one_group},
+    {"each node whose results are read is in one group", ScheduleLevel::kGrouped, nodes_in_one_group},
     {"a group has what its kind needs, and nothing else", ScheduleLevel::kGrouped,
      [](const Facts& f) { return each_group(f, [&](const Group& g) { return has_what_its_kind_needs(f, g); }); }},
     {"the nodes of a group share its loops, and outer phases have Maps alone", ScheduleLevel::kGrouped,
@@ -329,6 +349,8 @@ constexpr Rule kRules[] = {
        return std::string();
      }},
     {"what a group reads and has not stored itself is in memory", ScheduleLevel::kPlaced, reads_have_memory},
+    {"each group of loops stores to memory", ScheduleLevel::kPlaced,
+     [](const Facts& f) { return each_group(f, [&](const Group& g) { return stores_something(f, g); }); }},
     {"a lifetime covers all groups that use the memory", ScheduleLevel::kPlaced,
      [](const Facts& f) { return each_buffer(f, [&](BufferId b) { return lifetime_covers_uses(f, b); }); }},
     {"buffers that share memory are not alive at the same time", ScheduleLevel::kPlaced, aliases_take_turns},

@@ -44,7 +44,8 @@ def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:
 
 
 def launch_order(rendered: dict[str, Any]) -> list[int]:
-    return [node for group in rendered["groups"] for node in group]
+    """Returns the nodes in the order of their launches. What templates read copies of may serve several groups."""
+    return list(dict.fromkeys(node for group in rendered["groups"] for node in group))
 
 
 @dataclass

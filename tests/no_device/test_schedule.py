@@ -4,6 +4,7 @@ and a GPU. The results must be equal."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -280,3 +281,18 @@ def test_unfused_graph_is_the_same() -> None:
     assert len(rendered["groups"]) > len(render(seen[0].graph, "cpu16")["groups"])
     ours = run_graph(rendered["graph"], seen[0].args, (), launch_order(rendered))
     torch.testing.assert_close(ours, run_graph(seen[0].graph, seen[0].args))
+
+
+@pytest.mark.parametrize("caps", ["gpu", "cpu16"])
+@pytest.mark.parametrize("name", ["irfft2", "hfft2", "irfftn", "hfftn"])
+def test_what_only_copies_compute_again_is_not_launched(name: str, caps: str) -> None:
+    """The transform reads packed zeros, so no member of the batch may be left for the zeros themselves."""
+    function = getattr(torch.fft, name)
+    seen: list[Seen] = []
+    x = torch.randn(5, 6, 7)
+    collecting(lambda x: function(x, s=(3, 10), dim=(1, 2), norm="ortho"), seen, dynamic=False)(x)
+    assert_scheduled_equals_unscheduled(seen[0], caps)
+    texts = [kernel["text"] for kernel in render(seen[0].graph, caps)["kernels"] if kernel["kind"] == "batch"]
+    assert texts
+    for text in texts:
+        assert not re.search(r"\{\s*\}", text), text
