@@ -9,6 +9,7 @@ The environment variable of an option is TORCH_OCL_ and the option's name in cap
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,8 +132,8 @@ option(
     "build_workers",
     int,
     -1,
-    "Processes that compile kernels at the same time. -1: as many as cores and memory allow, if many "
-    "kernels are missing. 0: kernels are compiled in this process.",
+    "Processes that compile kernels at the same time. -1: as many as cores and memory allow, on a GPU at most 16, if many "
+    "kernels are missing. 0: kernels are compiled in this process. All processes of a user together have a worker a core.",
     least=-1,
 )
 option(
@@ -356,12 +357,19 @@ def configure_core() -> None:
         str(folder / "failed"),
         str(get("dump")),
     )
-    _C.exec.configure_builds(int(get("build_workers")), 1000 * int(get("build_timeout_s")))
+    _C.exec.configure_builds(int(get("build_workers")), 1000 * int(get("build_timeout_s")), str(build_places()))
     _C.exec.configure_enqueue_threads(str(get("enqueue_threads")))
     _C.exec.show_build_progress(bool(get("progress")))
     if settings != _configured:
         _C.exec.configure(*settings)
         _configured = settings
+
+
+def build_places() -> Path:
+    """Returns the file of the places for build workers. All processes of this user on this machine share it."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(runtime) / "torch_ocl_compile" if runtime else platformdirs.user_cache_path("torch_ocl_compile")
+    return folder / f"build_places_{platform.node()}"
 
 
 def core_settings() -> tuple[int | str, ...] | None:

@@ -373,10 +373,11 @@ void bind_exec(py::module_& m) {
   py::module_ e = m.def_submodule("exec", "Plans: compiled graphs and what they did.");
   e.def(
       "configure_builds",
-      [](int workers, int64_t longest_ms, const std::string& worker) {
-        runtime::set_build_pool({workers, std::chrono::milliseconds(longest_ms), worker});
+      [](int workers, int64_t longest_ms, const std::string& places, const std::string& worker) {
+        runtime::set_build_pool(
+            {.most_workers = workers, .longest = std::chrono::milliseconds(longest_ms), .worker = worker, .places = places});
       },
-      py::arg("workers"), py::arg("longest_ms"), py::arg("worker") = "");
+      py::arg("workers"), py::arg("longest_ms"), py::arg("places") = "", py::arg("worker") = "");
   e.def("show_build_progress", &runtime::show_build_progress, py::arg("shown"));
   e.def(
       "configure_enqueue_threads",

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include <thread>
 
 #include "csrc/runtime/background.h"
+#include "csrc/runtime/build_places.h"
 #include "csrc/runtime/build_worker.h"
 #include "csrc/runtime/device.h"
 #include "csrc/support/child.h"
@@ -31,6 +33,9 @@ constexpr std::chrono::seconds kLongestStart{60};  // Time limit for a worker to
 constexpr std::chrono::seconds kFresh{8};          // A worker that has been idle for longer may be about to end.
 constexpr int64_t kHostBytesPerWorker = int64_t{1} << 30;
 constexpr int64_t kDeviceBytesPerWorker = int64_t{1} << 31;  // A context on a GPU takes some of its memory.
+// Drivers of GPUs make one context after the other, for all processes. More workers would only wait for their contexts, and let
+// other processes wait for theirs.
+constexpr size_t kMostOnGpu = 16;
 // Fewer kernels than this share one worker on a CPU, because the start of a worker takes as long as some kernels. On a GPU they
 // are compiled in this process: there a worker needs a context, which takes longer.
 constexpr size_t kLeastOnCpu = 8, kLeastOnGpu = 3;
@@ -50,6 +55,7 @@ struct WorkerPool {
   std::map<int, size_t> busy;               // Device index -> threads that have a worker or start one.
   std::condition_variable freed;            // A thread gave its worker back.
   std::set<os::Child*> asked;               // The workers that start or have a request.
+  std::shared_ptr<BuildPlaces> places;      // Made when they are needed. nullptr if the settings name no file.
 };
 
 /// Returns the pool of this process. A forked child gets a pool of its own, because its parent's workers are not its children.
@@ -220,7 +226,7 @@ class Place {
   Place(const Device& device, bool urgent) : device_(device.index()), pool_(worker_pool()) {
     const size_t most = std::max<size_t>(most_workers(device), 1);
     std::unique_lock lock(pool_.mutex);
-    pool_.freed.wait(lock, [&] { return pool_.busy[device_] < most || (urgent && most > 1) || is_ending(); });
+    pool_.freed.wait(lock, [&] { return urgent || pool_.busy[device_] < most || is_ending(); });
     ++pool_.busy[device_];
   }
   ~Place() {
@@ -238,17 +244,33 @@ class Place {
   WorkerPool& pool_;
 };
 
+/// Returns the places that processes share, or nullptr.
+std::shared_ptr<BuildPlaces> shared_places() {
+  WorkerPool& all = worker_pool();
+  const std::lock_guard lock(all.mutex);
+  if (!all.places && !all.settings.places.empty())
+    all.places = std::make_shared<BuildPlaces>(all.settings.places, all.settings.patience);
+  return all.places;
+}
+
+size_t places_for(const Device& device) { return device.info().is_cpu ? std::numeric_limits<size_t>::max() : kMostOnGpu; }
+
 /// Serves `count` requests in up to `workers` threads. `make` makes a request by its number, `done` takes its reply; both run
 /// in these threads. A worker whose answer `is_last` holds for is not used again.
 void serve_all(const Device& device, size_t count, size_t workers, const std::function<Request(size_t)>& make,
                const std::function<void(size_t, Reply)>& done, const std::function<bool(const Reply&)>& is_last) {
   std::atomic<size_t> next{0};
   const bool urgent = std::min(workers, count) == 1 && !in_background();
+  const std::shared_ptr<BuildPlaces> places = shared_places();
   const auto work = [&] {
     try {
       const Place place(device, urgent);
       std::optional<Worker> worker;
-      for (size_t i = next++; i < count; i = next++) {
+      for (;;) {
+        std::optional<BuildPlaces::Taken> shared;  // For one request, so that other processes take turns.
+        if (places) shared.emplace(*places, places_for(device), [&] { return next >= count || is_ending(); });
+        const size_t i = next++;
+        if (i >= count) break;
         Reply reply;
         if (!serve(device, worker, make(i), reply)) return;
         if (worker && is_last(reply)) worker.reset();
@@ -277,6 +299,7 @@ void set_build_pool(const BuildPoolSettings& settings) {
   const std::lock_guard lock(all.mutex);
   if (settings == all.settings) return;
   all.settings = settings;
+  all.places.reset();
   all.unusable.clear();
   ended.swap(all.idle);
 }
@@ -292,9 +315,10 @@ size_t most_workers(const Device& device) {
   const std::lock_guard lock(all.mutex);
   if (all.settings.most_workers == 0 || all.unusable.count(device.index())) return 0;
   if (all.settings.most_workers > 0) return static_cast<size_t>(all.settings.most_workers);
-  int64_t workers = std::max(1u, std::thread::hardware_concurrency());
+  int64_t workers = std::max<int64_t>(1, static_cast<int64_t>(os::usable_cores().size()));
   if (const int64_t free = os::available_memory_bytes()) workers = std::min(workers, free / kHostBytesPerWorker);
-  if (!device.info().is_cpu) workers = std::min(workers, device.caps().global_bytes / kDeviceBytesPerWorker);
+  if (!device.info().is_cpu)
+    workers = std::min({workers, static_cast<int64_t>(kMostOnGpu), device.caps().global_bytes / kDeviceBytesPerWorker});
   return static_cast<size_t>(std::max<int64_t>(workers, 0));
 }
 
@@ -308,7 +332,10 @@ void start_workers(const Device& device, size_t count) {
   for (size_t i = idle; i < std::min(count, most_workers(device)); ++i)
     run_in_background([&device] {
       const Place place(device, false);
-      if (is_ending()) return;
+      const std::shared_ptr<BuildPlaces> places = shared_places();
+      std::optional<BuildPlaces::Taken> shared;
+      if (places) shared.emplace(*places, places_for(device));
+      if (is_ending() || (shared && !*shared)) return;  // Other processes have work for all places.
       if (std::unique_ptr<os::Child> child = start(device)) give_back(device, Worker{std::move(child), Clock::now(), true});
     });
 }

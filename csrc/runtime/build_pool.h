@@ -18,7 +18,9 @@ struct BuildPoolSettings {
   // -1: as many as cores and memory allow. 0: compile in this process.
   int most_workers = -1;
   std::chrono::milliseconds longest{300'000};  // Time limit for one program.
-  std::string worker;                          // Path of the worker program. "": next to the library that contains this code.
+  std::string worker{};                        // Path of the worker program. "": next to the library that contains this code.
+  std::string places{};                        // File of the places that processes share (build_places.h). "": none are shared.
+  std::chrono::milliseconds patience{5'000};   // How long a process waits for a shared place.
   bool operator==(const BuildPoolSettings&) const = default;
 };
 void set_build_pool(const BuildPoolSettings& settings);
@@ -47,7 +49,7 @@ bool is_caused_by_text(const std::string& death);
 /// Compiles the texts, the longest first. If the system kills the compiler's process, a text is tried up to `tries` times. A
 /// text that caused the process's end is not tried again. Calls `done` with the position of each text that was built, from
 /// several threads. Thread-safe. Calls that overlap share most_workers(); a call waits for a worker that another one uses. Only
-/// a call outside of run_in_background that has work for one worker does not wait: it gets one more.
+/// a call outside of run_in_background that has work for one worker does not wait for this process: it gets one more.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
                                            int tries, bool wants_log, const std::function<void(size_t)>& done = {});
 

@@ -20,6 +20,9 @@ void* allocate_pages(size_t bytes) noexcept;
 void free_pages(void* address, size_t bytes) noexcept;
 /// Returns how many bytes of memory programs could still allocate, including caches that the system would drop. 0 if unknown.
 int64_t available_memory_bytes() noexcept;
+/// Returns the numbers of the cores on which this process may run. If the system limits its time on them further, as for a
+/// container, returns as many of them as that time keeps busy.
+std::vector<uint64_t> usable_cores();
 
 /// Names of files that differ between systems.
 struct FileNames {

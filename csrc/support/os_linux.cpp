@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +20,7 @@
 #include <deque>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <mutex>
 
 #include "csrc/support/os.h"
@@ -161,6 +164,53 @@ int64_t available_memory_bytes() noexcept {
   while (kib == 0 && std::fgets(line, sizeof(line), file)) (void)std::sscanf(line, "MemAvailable: %lld kB", &kib);
   std::fclose(file);
   return static_cast<int64_t>(kib) << 10;
+}
+
+namespace {
+
+/// Returns how many cores a control group's limit of time keeps busy; 0 if `folder` sets no limit.
+double cores_of_group(const std::string& folder) {
+  double quota = 0, period = 0;
+  if (std::sscanf(first_line(folder + "/cpu.max").c_str(), "%lf %lf", &quota, &period) != 2) {
+    quota = std::atof(first_line(folder + "/cpu.cfs_quota_us").c_str());  // version 1; -1: no limit
+    period = std::atof(first_line(folder + "/cpu.cfs_period_us").c_str());
+  }
+  return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+/// Returns the smallest limit of this process's control group and those around it; 0 if there is none.
+double cores_of_groups() {
+  double least = 0;
+  std::FILE* file = std::fopen("/proc/self/cgroup", "re");
+  char line[4096], controllers[256], path[3072];
+  while (file && std::fgets(line, sizeof(line), file)) {
+    const bool second = std::sscanf(line, "0::%3071s", path) == 1;
+    if (!second && std::sscanf(line, "%*d:%255[^:]:%3071s", controllers, path) != 2) continue;
+    if (!second && ("," + std::string(controllers) + ",").find(",cpu,") == std::string::npos) continue;
+    const std::string root = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+    for (std::string group = path;; group.erase(group.rfind('/'))) {
+      const double cores = cores_of_group(root + group);
+      if (cores > 0 && (least == 0 || cores < least)) least = cores;
+      if (group.rfind('/') == std::string::npos) break;
+    }
+  }
+  if (file) std::fclose(file);
+  return least;
+}
+
+}  // namespace
+
+std::vector<uint64_t> usable_cores() {
+  std::vector<uint64_t> cores;
+  for (size_t most = 1024; cores.empty() && most <= size_t{1} << 20; most *= 4) {  // The system may know more than it is given.
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most), [](cpu_set_t* all) { CPU_FREE(all); });
+    if (!set || sched_getaffinity(0, CPU_ALLOC_SIZE(most), set.get()) != 0) continue;
+    for (size_t core = 0; core < most; ++core)
+      if (CPU_ISSET_S(core, CPU_ALLOC_SIZE(most), set.get())) cores.push_back(core);
+  }
+  if (const double limit = cores_of_groups(); limit > 0 && limit < static_cast<double>(cores.size()))
+    cores.resize(static_cast<size_t>(std::ceil(limit)));
+  return cores;
 }
 
 void* open_library(const std::string& path, std::string& problem) {

@@ -93,6 +93,15 @@ int64_t available_memory_bytes() noexcept {
   return GlobalMemoryStatusEx(&status) ? static_cast<int64_t>(status.ullAvailPhys) : 0;
 }
 
+std::vector<uint64_t> usable_cores() {
+  DWORD_PTR mine = 0, all = 0;
+  std::vector<uint64_t> cores;
+  if (!GetProcessAffinityMask(GetCurrentProcess(), &mine, &all)) return cores;
+  for (uint64_t core = 0; core < sizeof(mine) * 8; ++core)
+    if (mine >> core & 1) cores.push_back(core);
+  return cores;
+}
+
 void* open_library(const std::string& path, std::string& problem) {
   const std::filesystem::path file = path_of(path).make_preferred();
   // A name without a folder is looked for beside the program and in the system's folder, but not in the current folder or in

@@ -16,6 +16,7 @@
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/background.h"
+#include "csrc/runtime/build_places.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/program.h"
@@ -25,6 +26,7 @@
 #include "csrc/support/log.h"
 #include "tests/cpp/other_process.h"
 #include "tests/cpp/runtime_devices.h"
+#include "tests/cpp/temporary_folder.h"
 
 using namespace ocl;
 using namespace ocl::runtime;
@@ -169,17 +171,96 @@ TEST_CASE("workers that were started before there are kernels build them") {
 #endif
 
 TEST_CASE("a kernel is built while the background waits for its workers") {
-  const WithPool pool(2, "hang", std::chrono::milliseconds(4000));
-  for_each_with_binaries([](Device& device) {
-    Store store;
-    const auto slow = fresh_texts(8, "deadly"), other = fresh_texts(1);
-    std::future<void> background =
-        run_in_background([&] { CHECK_THROWS_AS(build_programs(device, slow, store.functions(), ""), CompilerCrash); });
-    Store own;
-    check_values(device, build_programs(device, other, own.functions(), ""), other);
-    CHECK(background.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
-    background.wait();
+  for (const int workers : {1, 2})
+    for_each_with_binaries([&](Device& device) {
+      const WithPool pool(workers, "hang", std::chrono::milliseconds(4000));
+      Store store;
+      const auto slow = fresh_texts(8, "deadly"), other = fresh_texts(1);
+      std::future<void> background =
+          run_in_background([&] { CHECK_THROWS_AS(build_programs(device, slow, store.functions(), ""), CompilerCrash); });
+      Store own;
+      check_values(device, build_programs(device, other, own.functions(), ""), other);
+      CHECK(background.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+      background.wait();
+    });
+}
+
+// Two objects with one file exclude each other as two processes do.
+TEST_CASE("processes together have a place a core, and each has at least one worker") {
+  const std::string folder = new_folder("places"), file = folder + "/places";
+  const auto never = [] { return false; };
+  const auto at_once = [] { return true; };
+  constexpr std::chrono::milliseconds kLong{600'000}, kShort{100};
+  const size_t cores = os::usable_cores().size();
+  REQUIRE(cores > 0);
+  BuildPlaces one(file, kLong), other(file, kShort);
+  std::vector<std::unique_ptr<BuildPlaces::Taken>> all;
+  for (size_t i = 0; i < cores; ++i) all.push_back(std::make_unique<BuildPlaces::Taken>(one, SIZE_MAX));
+  CHECK(std::ranges::all_of(all, [](const auto& place) { return bool(*place); }));  // one process alone gets all
+  CHECK(!BuildPlaces::Taken(one, SIZE_MAX));
+  CHECK(!BuildPlaces::Taken(other, SIZE_MAX));
+  CHECK(!BuildPlaces::Taken(one, SIZE_MAX, at_once));
+  {
+    const BuildPlaces::Taken alone(other, SIZE_MAX, never);  // after its patience
+    CHECK(bool(alone));
+    const auto end = std::chrono::steady_clock::now() + 3 * kShort;
+    CHECK(!BuildPlaces::Taken(other, SIZE_MAX, [&] { return std::chrono::steady_clock::now() > end; }));
+  }
+  all.pop_back();
+  CHECK(bool(BuildPlaces::Taken(other, SIZE_MAX)));
+  BuildPlaces without_locks(folder, kShort);  // a folder in place of the file
+  CHECK(bool(BuildPlaces::Taken(without_locks, 0)));
+  CHECK(bool(BuildPlaces::Taken(without_locks, 1)));
+  CHECK(bool(BuildPlaces::Taken(without_locks, 1)));
+}
+
+TEST_CASE("no more than the places are taken at the same time") {
+  const std::string file = new_folder("places") + "/places";
+  constexpr size_t kMost = 2;
+  std::atomic<size_t> now{0}, highest{0};
+  std::vector<std::unique_ptr<BuildPlaces>> processes;
+  std::vector<std::thread> threads;
+  for (int p = 0; p < 4; ++p) processes.push_back(std::make_unique<BuildPlaces>(file, std::chrono::minutes(10)));
+  for (int t = 0; t < 12; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 10; ++i) {
+        const BuildPlaces::Taken place(*processes[static_cast<size_t>(t) % 4], kMost, [] { return false; });
+        const size_t mine = ++now;
+        for (size_t seen = highest; seen < mine && !highest.compare_exchange_weak(seen, mine);) {
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        --now;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(highest == std::min(kMost, os::usable_cores().size()));
+}
+
+const other_process::Role hold_places("hold places", [](os::Channel& parent, const os::Message& file) {
+  static BuildPlaces places(file[0], std::chrono::minutes(10));
+  static std::vector<std::unique_ptr<BuildPlaces::Taken>> all;
+  for (size_t i = 0; i < os::usable_cores().size(); ++i) all.push_back(std::make_unique<BuildPlaces::Taken>(places, SIZE_MAX));
+  parent.send({"held"});
+  std::this_thread::sleep_for(std::chrono::hours(1));
+  return os::Message{};
+});
+
+TEST_CASE("the places of a process that was killed are free, and a process without places builds in one worker") {
+  const std::string file = new_folder("places") + "/places";
+  const auto holder = other_process::start("hold places", {file});
+  REQUIRE(other_process::next(*holder) == os::Message{"held"});
+  for_each_with_binaries([&](Device& device) {
+    const WithPool pool(2);
+    set_build_pool({.most_workers = 2, .places = file, .patience = std::chrono::milliseconds(100)});
+    const auto texts = fresh_texts(20);
+    const int64_t before = by_workers();
+    check_values(device, build_programs(device, texts, Store().functions(), ""), texts);
+    CHECK(by_workers() - before >= 19);
   });
+  BuildPlaces places(file, std::chrono::minutes(10));
+  CHECK(!BuildPlaces::Taken(places, SIZE_MAX));
+  holder->kill();
+  CHECK(bool(BuildPlaces::Taken(places, SIZE_MAX, [] { return false; })));
 }
 
 TEST_CASE("no workers are asked for") {

@@ -1,5 +1,6 @@
 // tests/cpp/test_support_linux.cpp: forks, permissions of files, and a standard error output that is a pipe.
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "csrc/support/os.h"
 
@@ -23,6 +25,19 @@ TEST_CASE("a forked child knows that it is one") {
   waitpid(child, &status, 0);
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(!os::is_forked_child());
+}
+
+TEST_CASE("the usable cores are those that this process may run on") {
+  const std::vector<uint64_t> all = os::usable_cores();
+  REQUIRE(!all.empty());
+  cpu_set_t before, one;
+  CPU_ZERO(&one);
+  CPU_SET(all.back(), &one);
+  REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
+  REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0);
+  CHECK(os::usable_cores() == std::vector{all.back()});
+  sched_setaffinity(0, sizeof(before), &before);
+  CHECK(os::usable_cores() == all);
 }
 
 TEST_CASE("a private file is this user's alone, and nothing is written through a link or into a pipe") {

@@ -54,7 +54,9 @@ try:
     while True:
         taken.append(os.open("/dev/null", os.O_RDONLY))
 except OSError:
-    os.close(taken.pop())  # the compiler of this process may need one; a worker takes two
+    # The compiler of this process may need one, and so does the file of the places; a worker takes two.
+    os.close(taken.pop())
+    os.close(taken.pop())
 graph(3)
 for descriptor in taken:
     os.close(descriptor)
