@@ -127,8 +127,32 @@ def test_accelerate_says_what_to_set(ocl_device, tmp_path):
     pytest.importorskip("accelerate")
     torchrun = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
     status, _, output = run_python("from accelerate import Accelerator\nAccelerator()", **torchrun)
-    assert status != 0 and "each of the 2 processes would train alone" in output, output[-3000:]
+    how = "on CUDA, without gradients" if torch.cuda.is_available() else "alone, on the CPU"
+    assert status != 0 and f"each of the 2 processes would train {how}" in output, output[-3000:]
     assert "set ACCELERATE_TORCH_DEVICE=ocl" in output
+
+
+# accelerate takes CUDA if torch has it, even if a variable names another device.
+CUDA = """
+import torch
+from accelerate.state import PartialState
+
+torch.cuda.is_available = lambda: True
+print(*PartialState._prepare_backend(object()))
+"""
+
+
+@pytest.mark.parametrize("variable", ["ocl", "cuda", None])
+def test_accelerate_does_not_take_cuda_beside_ocl(ocl_device, variable):
+    pytest.importorskip("accelerate")
+    torchrun = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    chosen = {"ACCELERATE_TORCH_DEVICE": variable} if variable else {}
+    status, out, err = run_python(CUDA, **torchrun, **chosen)
+    if variable is None:
+        assert status == 1 and "would train on CUDA, without gradients" in err, err
+    else:
+        assert status == 0, err
+        assert out.split()[0] == ("cpu:gloo,ocl:ocl" if variable == "ocl" else "nccl"), out
 
 
 @pytest.mark.needs("sweep")

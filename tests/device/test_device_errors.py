@@ -155,15 +155,17 @@ def test_autoload_through_the_entry_point(tmp_path):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-ocl-compile-test\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[torch.backends]\nocl_test = torch_ocl_compile:_autoload\n")
     path = os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    for program in (
-        "import torch; torch.ocl.current_device",
-        "import torch_ocl_compile, torch; torch.ocl.current_device",
+    # An installed package, too, has an entry point, whose first run of the package without autoload is dropped.
+    for autoload, program in (
+        ("always", "import torch; torch.ocl.current_device"),
+        ("always", "import torch_ocl_compile, torch; torch.ocl.current_device"),
+        ("never", "import torch, torch_ocl_compile as t; torch.ocl.current_device; t.errors.OclError; t._C; t.config"),
     ):
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
             capture_output=True,
             text=True,
-            env={**os.environ, "PYTHONPATH": path, "TORCH_OCL_AUTOLOAD": "always"},
+            env={**os.environ, "PYTHONPATH": path, "TORCH_OCL_AUTOLOAD": autoload},
         )
         assert done.returncode == 0, done.stderr
 

@@ -106,17 +106,13 @@ def _replace_choices(connector: Any, names: Any, who: str) -> None:
     choose_precision = connector._check_and_init_precision
 
     def _choose_auto_accelerator(self: Any) -> Any:
-        """Prefers ocl to the CPU, if it is torch's accelerator and the program's strategy names no other device."""
+        """Takes ocl, if it is torch's accelerator and the program's strategy names no other device. CUDA would have no backward."""
         found = choose_accelerator()
-        strategy = self._strategy_flag
-        elsewhere = isinstance(strategy, names.SingleDeviceStrategy) and strategy.root_device.type != "ocl"
-        if (
-            found != "cpu"
-            or elsewhere
-            or torch._C._get_accelerator().type != "ocl"
-            or not OclAccelerator.is_available()
-        ):
+        if torch._C._get_accelerator().type != "ocl" or not OclAccelerator.is_available():
             return found
+        strategy = self._strategy_flag
+        if isinstance(strategy, names.SingleDeviceStrategy) and strategy.root_device.type != "ocl":
+            return "cpu" if strategy.root_device.type == "cpu" else found
         names.rank_zero_info(f"{who} uses ocl devices. To use the CPU, pass accelerator='cpu'.")
         return "ocl"
 
