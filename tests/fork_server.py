@@ -206,7 +206,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> list[str]:
             sys.path.insert(0, path)
     import torch
 
-    if torch.cuda._is_in_bad_fork():
+    if torch.cuda._is_in_bad_fork() and os.path.exists("/dev/nvidiactl"):
         raise RuntimeError("an import of the fork server started CUDA, which now works in no program")
     # `import torch` does this in a new process. In the server it was switched off.
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":

@@ -74,12 +74,12 @@ def messages(level=logging.WARNING):
         logger.setLevel(before)
 
 
-def one_graph(device, **options):
+def one_graph(device, tolerance=1e-4, **options):
     """Compiles a small function and checks its result. Returns how many graphs were compiled and loaded."""
     torch._dynamo.reset()
     with Counted() as counted:
         y = torch.compile(lambda x: (x.exp() @ x).sum(1), backend="ocl", options=options)(SQUARE.to(device)).cpu()
-    torch.testing.assert_close(y, (SQUARE.exp() @ SQUARE).sum(1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(y, (SQUARE.exp() @ SQUARE).sum(1), rtol=tolerance, atol=tolerance)
     return counted
 
 

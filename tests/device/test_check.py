@@ -32,7 +32,7 @@ def attention(q):
 CASES = {
     "pointwise": (lambda x: torch.sin(x) * 2, [(40, 50)], "pointwise", (r" sin\((v\d+)\)", r" (sin(\1) * FACTOR)"), "sin"),
     "reduction": (lambda x: x.sum(1), [(33, 77)], "reduction", (r"( a0 \+ v\d+)", r"\1 * FACTOR"), "sum"),
-    "short loop": (lambda x: x.sum(1), [(33, 77)], "reduction", (r"(\+ \d+ <=?) 77\b", r"\1 61"), "sum"),
+    "short loop": (lambda x: x.sum(1), [(33, 77)], "reduction", (r"((?:\+ \d+|lane) <=?) 77\b", r"\1 61"), "sum"),
     "gemm": (lambda x, y: x @ y, [(33, 77), (77, 50)], "gemm", STORED, "mm"),
     "conv": (lambda x, w: F.conv2d(x, w, padding=1), [(2, 8, 12, 12), (16, 8, 3, 3)], "conv_forward", STORED, "convolution"),
     "winograd": (lambda x, w: F.conv2d(x, w, padding=1), [(2, 32, 16, 16), (64, 32, 3, 3)], "winograd", STORED, "convolution"),
@@ -105,8 +105,8 @@ def test_a_wrong_kernel_of_a_backward_graph_is_found(ocl_device, kind, dtype):
 
 def test_one_wrong_element_is_found(ocl_device):
     (x,) = arguments([(300, 40)], ocl_device, torch.float32)
-    store = r"(vstore\d+\(v\d+, 0, out0 \+ i0\);)"
-    with planted("pointwise", store, r"\1 if (i0 == 160) out0[163] += 0.01f;", "inference"):
+    store = r"(vstore\d+\(v\d+, 0, out0 \+ (i0)\);|\*\(__global float4\*\)\(out0 \+ (i0_first)\) = v\d+;)"
+    with planted("pointwise", store, r"\1 if (\2\3 == 160) out0[163] += 0.01f;", "inference"):
         message = caught(lambda x: x * 2 + 1, [x])
     assert "element [4, 3]" in message and "1 of 12000 elements differ" in message, message
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -13,6 +14,9 @@ from torch_ocl_compile.errors import ToolError
 from torch_ocl_compile.report import explanation
 from torch_ocl_compile.report.kernels import ALONE
 
+needs_page = pytest.mark.skipif(
+    find_spec("vl_convert") is None, reason="the page needs vl_convert: pip install vl-convert-python"
+)
 pytestmark = pytest.mark.sampled()  # Runs on the first device only: explanations do not depend on the runtime.
 
 
@@ -106,6 +110,7 @@ def test_graph_breaks_and_fallbacks(ocl_device):
     assert any("linalg_eig" in name for name in {**it.eager_in_graphs, **it.eager_outside})
 
 
+@needs_page
 def test_cuts(ocl_device, tmp_path):
     """A branch on the device cuts the graph: two plans, and one for each side. A type without kernels cuts it twice."""
 
@@ -132,6 +137,7 @@ def test_symbolic_sizes(ocl_device):
     assert all(k.bytes is not None for k in kernels) and it.graphs[0].memory.arguments == 6 * 50 * 4
 
 
+@needs_page
 def test_the_page(ocl_device, tmp_path):
     model, x = network(ocl_device), torch.ones(4, 8, device=ocl_device)
     it = explain(model, x, backward=True, runs=1)
@@ -146,9 +152,8 @@ def test_the_page(ocl_device, tmp_path):
     assert "default-src 'none'" in page
 
 
+@needs_page
 def test_a_model_with_names_that_are_markup(ocl_device, tmp_path):
-    pytest.importorskip("vl_convert")
-
     def function(x):
         return x + 1
 

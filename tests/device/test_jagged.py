@@ -82,6 +82,10 @@ def test_attention(ocl_device, causal, compiled):
 )
 def test_attention_without_padding(ocl_device, monkeypatch, keys, heads, causal):
     """Where lengths differ much, nothing is padded: queries have other lengths than keys, and heads share keys."""
+    if torch.__version__ < (2, 12):
+        pytest.skip(
+            "torch 2.11 does not say that it compiles while Dynamo calls the function, so all lengths are padded"
+        )
     torch._dynamo.reset()
     monkeypatch.setattr(jagged_attention, "_padded", None)
     function = torch.compile(F.scaled_dot_product_attention, backend="ocl", options={"fallback": "error"})

@@ -11,6 +11,7 @@ from stored_graphs import Counted, assert_same
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.device.record import record
+from torch_ocl_compile.tuning import table
 
 _tests = itertools.count(5)
 width = 0
@@ -94,12 +95,13 @@ def test_what_describes_a_plan_is_the_same(ocl_device):
 
 def test_a_new_measurement_makes_a_new_schedule(ocl_device, keeps_binaries):
     index = torch.device(ocl_device).index
+    usual = table.table_of(index)  # A device may have choices that come with the package.
     _C.exec.set_measured(index, {"a problem": "a choice"}, set())
     try:
         assert scheduled(step_with_choices(ocl_device)) > 0
         assert scheduled(step_with_choices(ocl_device)) == 0
     finally:
-        _C.exec.set_measured(index, {}, set())
+        _C.exec.set_measured(index, usual.followed(), set(usual.disabled))
     assert scheduled(step(ocl_device)[3]) == 0
 
 

@@ -50,6 +50,8 @@ ROWS = [
 
 @pytest.mark.parametrize("name, function, limits, most", ROWS, ids=[f"{row[0]}{row[2]}" for row in ROWS])
 def test_ulp(ocl_device, name, function, limits, most):
+    if name == "exp" and not torch.ocl.get_device_properties(ocl_device).is_cpu:
+        most = 3.0  # what OpenCL allows; kernels for GPUs use its function
     x = sweep(*limits)
     got = torch.compile(function, backend="ocl", options={"fallback": "error"})(x.to(ocl_device)).cpu()
     assert ulps(got, operation(name)(x.double())) <= most

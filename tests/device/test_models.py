@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from draws import behind_a_jump, check_draws
+from gradients import forward_and_gradients, loss_of
 
 from tests import fork_server
 from torch_ocl_compile.bench import networks
@@ -45,30 +46,12 @@ def without_dropout(model):
     return model
 
 
-def loss_of(run, x, y):
-    """Returns the loss, and all outputs concatenated."""
-    heads = run(x)
-    # Networks with auxiliary classifiers return several outputs.
-    heads = heads if isinstance(heads, tuple) else (heads,)
-    return sum(F.cross_entropy(head, y) for head in heads), torch.cat([head.flatten() for head in heads])
-
-
 def what_may_jump(model, x, y):
     """Returns the names, as in forward_and_gradients, of gradients behind a ReLU or a max pool."""
     x = x.detach().clone().requires_grad_()
     model = copy.deepcopy(model)
     leaves = {"input gradient": x} | {f"gradient of {name}": p for name, p in model.named_parameters()}
     return behind_a_jump(loss_of(model, x, y)[0], leaves)
-
-
-def forward_and_gradients(model, run, x, y):
-    x = x.detach().clone().requires_grad_()
-    loss, out = loss_of(run, x, y)
-    loss.backward()
-    named = {"output": out, "loss": loss, "input gradient": x.grad}
-    named |= {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
-    named |= {f"buffer {name}": b for name, b in model.named_buffers() if b.is_floating_point()}
-    return {name: t.detach().cpu().double() for name, t in named.items()}
 
 
 def check_network(name, batch, size, train, ocl_device, tmp_path, **options):
@@ -111,11 +94,14 @@ def test_large_network(ocl_device, name, batch, size, tmp_path):
     check_network(name, batch, size, True, ocl_device, tmp_path)
 
 
+# The networks come from a part of the package, whose __init__ would register ocl.
 CUDA_REFERENCE = """
-    import sys
+    import sys, types
     sys.path.insert(0, {root!r})
     import torch
-    from tests.device.test_models import forward_and_gradients
+    package = sys.modules["torch_ocl_compile"] = types.ModuleType("torch_ocl_compile")
+    package.__path__ = [{root!r} + "/torch_ocl_compile"]
+    from tests.device.gradients import forward_and_gradients
     torch.backends.cudnn.allow_tf32 = False
     model, x, y = torch.load({given!r}, weights_only=False)
     model = model.cuda()

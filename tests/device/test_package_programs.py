@@ -27,7 +27,9 @@ def makers():
 
 def build(source, target):
     compiler, language = ("g++", "-std=c++17") if str(source).endswith(".cpp") else ("gcc", "-std=c11")
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", language, f"-I{folder()}", f"-L{folder()}", f"-Wl,-rpath,{folder()}"]
+    # A checkout that is not installed has the header beside its source.
+    headers = folder() if Path(folder(), "ocl_run.h").exists() else ROOT / "csrc" / "run"
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", language, f"-I{headers}", f"-L{folder()}", f"-Wl,-rpath,{folder()}"]
     subprocess.run([compiler, *flags, str(EXAMPLES / source), "-locl_run", "-o", str(target)], check=True)
     return target
 

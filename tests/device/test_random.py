@@ -78,6 +78,8 @@ def test_distribution(name: str, compiled: bool, ocl_device: str) -> None:
     """Checks the Kolmogorov-Smirnov distance, mean and deviation. The same seed gives the same numbers; a second call
     gives others."""
     draw, cdf, mean, deviation = DRAWS[name]
+    if compiled and name in ("rand", "rand half", "rand bfloat16", "randn") and torch.__version__ < (2, 12):
+        pytest.skip("torch 2.11 compiles torch.rand and torch.randn for the CPU, whatever the default device")
     if compiled:
         torch._dynamo.reset()
         draw = torch.compile(draw, backend="ocl", options={"fallback": "error"})

@@ -51,7 +51,7 @@ def test_tf32_is_part_of_the_key(ocl_device):
     assert one_graph(ocl_device).compiled
     try:
         torch.set_float32_matmul_precision("high")
-        assert one_graph(ocl_device).compiled
+        assert one_graph(ocl_device, tolerance=2e-3).compiled  # TF32 has 10 bits
     finally:
         torch.set_float32_matmul_precision(before)
     assert one_graph(ocl_device).loaded

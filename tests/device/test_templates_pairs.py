@@ -6,9 +6,11 @@ from cl_binding import Long, devices
 
 from torch_ocl_compile import _C, explain
 
-KNOWN = any(
-    kernel == "gemm_pairs_item" for i in range(torch.ocl.device_count()) for kernel, *_ in _C.exec.kernels_to_check(i)
-)
+KNOWN = [
+    index
+    for index in range(torch.ocl.device_count())
+    if any(kernel == "gemm_pairs_item" for kernel, *_ in _C.exec.kernels_to_check(index))
+]
 DEVICES = devices() if KNOWN else []
 pytestmark = [pytest.mark.skipif(not DEVICES, reason="no such processor"), pytest.mark.sampled(first=5)]
 
@@ -93,11 +95,12 @@ def test_values_beyond_the_numbers(device):
 
 def test_networks_use_it():
     """A linear layer in bf16, and its gradients."""
-    layer = torch.nn.Linear(200, 150, bias=False, device="ocl", dtype=torch.bfloat16)
-    x = torch.randn(70, 200, device="ocl", dtype=torch.bfloat16, requires_grad=True)
+    processor = torch.device("ocl", KNOWN[0])
+    layer = torch.nn.Linear(200, 150, bias=False, device=processor, dtype=torch.bfloat16)
+    x = torch.randn(70, 200, device=processor, dtype=torch.bfloat16, requires_grad=True)
     [product] = explain(layer, x).graphs[0].kernels
     assert product.variant.startswith("gemm_pairs_item ")
-    dy = torch.randn(70, 150, device="ocl", dtype=torch.bfloat16)
+    dy = torch.randn(70, 150, device=processor, dtype=torch.bfloat16)
     x.grad = layer.weight.grad = None  # explain may have computed some
     y = torch.compile(layer, backend="ocl")(x)
     y.backward(dy)
