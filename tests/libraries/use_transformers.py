@@ -1,0 +1,22 @@
+# tests/libraries/use_transformers.py: a small Llama of transformers, with its own loss.
+import torch
+
+from tests.libraries.harness import Tensors, steps_of
+
+LIBRARY, WHAT = "transformers", "Llama, two layers, its own loss"
+
+
+def run(device: str) -> Tensors:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2
+    )
+    words = torch.arange(24).reshape(2, 12).remainder(64)
+    model = LlamaForCausalLM(config)
+    model.forward = _with_labels(model.forward)
+    return steps_of(model, [words], device, output=lambda out: out.loss, loss=lambda loss: loss)
+
+
+def _with_labels(forward):  # type: ignore[no-untyped-def]
+    return lambda words: forward(input_ids=words, labels=words)
