@@ -317,8 +317,8 @@ def test_bench_models(ocl_device, run, tmp_path):
 
 
 def test_bench_of_a_network_that_is_none(ocl_device, run):
-    status, _, err = run("bench", "models", "--models", "nonesuch", "--sides", "ocl", "--modes", "inference")
-    assert status == 1 and "no network is called 'nonesuch'" in err and err.count("\n") == 1
+    status, out, err = run("bench", "models", "--models", "nonesuch", "--sides", "ocl", "--modes", "inference")
+    assert status == 2 and "no network is called 'nonesuch'" in err and err.count("\n") == 1 and not out
 
 
 def test_bench_ops(ocl_device, run):
