@@ -94,8 +94,8 @@ struct Fault {
 };
 
 const Fault kFaults[] = {
-    {"each node is in one group", [](Schedule& s) { s.groups.pop_back(); }},
-    {"each node is in one group", [](Schedule& s) { s.groups.push_back(s.groups.back()); }},
+    {"each node whose results are read is in one group", [](Schedule& s) { s.groups.pop_back(); }},
+    {"each node whose results are read is in one group", [](Schedule& s) { s.groups.push_back(s.groups.back()); }},
     {"a group has what its kind needs", [](Schedule& s) { group_of_kind(s, GroupKind::kTemplate).kind = GroupKind::kLoops; }},
     {"a group has what its kind needs",
      [](Schedule& s) { group_of_kind(s, GroupKind::kBatch).members[0].strategy = schedule::LoopStrategy::kRow; }},
