@@ -62,6 +62,7 @@ def test_what_was_fused_and_why_no_more(ocl_device):
     assert [k.why_no_more for k in alone.graphs[0].kernels] == [[ALONE]]
 
 
+@needs_page
 def test_why_special_kernels_refused(tmp_path, ocl_device):
     """The object, the text, the JSON and the page name each hand-written kernel that comes first, and its reason."""
     x, w = torch.ones(1, 16, 9, 9, device=ocl_device), torch.ones(16, 16, 5, 5, device=ocl_device)

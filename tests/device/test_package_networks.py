@@ -57,7 +57,9 @@ def check(tmp_path, device, model, inputs):
         single = model(*inputs)
         double = model.double()(*(x.double() if x.is_floating_point() else x for x in inputs))
     error, usual = (found - double).abs().max(), (single - double).abs().max()
-    assert error <= 3 * usual + 1e-7 * double.abs().max()
+    # PyTorch's sums on the CPU, with which this compares, are of parts in wide registers, and more exact than those of a GPU.
+    times = 3 if torch.ocl.get_device_properties(device).is_cpu else 8
+    assert error <= times * usual + 1e-7 * double.abs().max()
 
 
 @pytest.mark.parametrize("name", [n if n == "resnet18" else pytest.param(n, marks=SLOW) for n in TORCHVISION])

@@ -25,11 +25,23 @@ def makers():
     return module
 
 
+def headers():
+    """A checkout that is not installed has the headers beside their sources."""
+    return folder() if Path(folder(), "ocl_run.h").exists() else ROOT / "csrc" / "run"
+
+
 def build(source, target):
     compiler, language = ("g++", "-std=c++17") if str(source).endswith(".cpp") else ("gcc", "-std=c11")
-    # A checkout that is not installed has the header beside its source.
-    headers = folder() if Path(folder(), "ocl_run.h").exists() else ROOT / "csrc" / "run"
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", language, f"-I{headers}", f"-L{folder()}", f"-Wl,-rpath,{folder()}"]
+    flags = [
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        language,
+        f"-I{headers()}",
+        f"-L{folder()}",
+        f"-Wl,-rpath,{folder()}",
+    ]
     subprocess.run([compiler, *flags, str(EXAMPLES / source), "-locl_run", "-o", str(target)], check=True)
     return target
 
@@ -43,7 +55,7 @@ def test_types_that_packages_do_not_have(tmp_path, name):
     """The compiler's first error is the sentence of the header."""
     source = f'#include "ocl_run.hpp"\nint main() {{ return ocl_run::dtype_of<{name}>(); }}\n'
     (tmp_path / "main.cpp").write_text(source)
-    done = run("g++", "-std=c++17", "-fsyntax-only", f"-I{folder()}", tmp_path / "main.cpp")
+    done = run("g++", "-std=c++17", "-fsyntax-only", f"-I{headers()}", tmp_path / "main.cpp")
     errors = [line for line in done.stderr.splitlines() if "error:" in line]
     assert done.returncode != 0 and len(errors) == 1 and "packages have tensors of bool, uint8_t" in errors[0], (
         done.stderr

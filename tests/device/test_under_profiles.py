@@ -98,7 +98,7 @@ def test_kernels_beyond_the_limits(ocl_device):
         r"UnsupportedError kernel k asks for 168\d\d bytes of local memory, but .*'powervr-ge8320' has 16384",
         r"BuildError.*calls atom_add, but .*'powervr-ge8320' has no functions beyond OpenCL 1.2",
         r"BuildError.*calls sub_group_reduce_add",
-        r"1024.*512",
+        r"1024.*(512|256)",  # a driver may allow fewer for a kernel than the profile
     ]
     for line, pattern in zip(lines, expected, strict=True):
         assert re.search(pattern, line), f"{line}\n  does not match {pattern}"

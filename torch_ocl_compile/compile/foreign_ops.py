@@ -86,7 +86,10 @@ def _describe_overload(op: Any, where: str, seen: set[Any]) -> Iterator[str]:
         yield from _describe_kernel(BY_OVERLOAD[op], where, seen)
         return
     name = op.name()
-    definition, entry = custom_ops.OPDEFS.get(name), simple_registry.singleton.get(name)
+    definition, entry = (
+        custom_ops.OPDEFS.get(name),
+        simple_registry.singleton._data.get(name),
+    )  # torch 2.11 has no get()
     if definition is None:
         traced = [key for key in _TRACED_KEYS if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)]
         if traced:
