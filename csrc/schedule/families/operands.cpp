@@ -110,7 +110,11 @@ std::optional<Operand> strided_operand(Draft& draft, const ir::View& view, const
   draft.lay_out(view.buffer, covers_buffer(buffer, view) ? order : row_major(buffer.sizes.size()));
   const auto window = ir::strided(draft.graph, draft.buffer(view.buffer), view);
   if (!window) return std::nullopt;
-  return Operand{{view.buffer, window->offset}, window->strides};
+  // GCC 12 takes members of a temporary Operand for uninitialised here.
+  std::optional<Operand> operand(std::in_place);
+  operand->input = {view.buffer, window->offset};
+  operand->strides = window->strides;
+  return operand;
 }
 
 Operand copied_operand(Draft& draft, const ir::View& view, ir::Shape sizes, const std::vector<IndexExpr>& coords,
