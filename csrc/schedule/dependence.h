@@ -18,8 +18,8 @@ struct Dependences {
 /// Returns the buffers that a node reads from memory. For a template they are the inputs of its launch, such as packed weights.
 std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node);
 
-/// Returns the nodes of a group for one who evaluates them. Before each node come the nodes that compute its operands and are in no
-/// group, because templates read copies of their results only.
+/// Returns the nodes of a group for one who evaluates them. Before each node come the nodes that compute its operands and are
+/// in no group, because templates read copies of their results only.
 std::vector<ir::NodeId> nodes_to_evaluate(const Schedule& schedule, const Group& group);
 
 /// True if two nodes store to regions of a buffer that provably do not overlap: in some dimension, all coordinates of
