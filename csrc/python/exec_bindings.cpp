@@ -249,7 +249,8 @@ py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const s
   py::list kernels, origins, groups;
   for (const codegen::KernelSource& source : rendered.kernels) kernels.append(kernel_dict(source));
   for (const schedule::Group& group : rendered.schedule.groups) origins.append(exec::origin_of(rendered.schedule, group));
-  for (const schedule::Group& group : rendered.schedule.groups) groups.append(schedule::nodes_to_evaluate(rendered.schedule, group));
+  for (const schedule::Group& group : rendered.schedule.groups)
+    groups.append(schedule::nodes_to_evaluate(rendered.schedule, group));
   d["kernels"] = kernels;
   d["origins"] = origins;
   d["groups"] = groups;  // The nodes of each launch, in order.
