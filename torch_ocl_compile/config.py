@@ -351,12 +351,8 @@ def configure_core() -> None:
 
     budget = int(get("cache_size_mb")) * 2**20
     folder = cache_folder()
-    settings = (
-        str(folder / "cache.sqlite") if budget else "",
-        budget,
-        str(folder / "failed"),
-        str(get("dump")),
-    )
+    file = str(folder / "cache.sqlite") if budget else ""
+    settings = (file, budget, str(folder / "failed"), str(get("dump")))
     _C.exec.configure_builds(int(get("build_workers")), 1000 * int(get("build_timeout_s")), str(build_places()))
     _C.exec.configure_enqueue_threads(str(get("enqueue_threads")))
     _C.exec.show_build_progress(bool(get("progress")))
@@ -367,9 +363,8 @@ def configure_core() -> None:
 
 def build_places() -> Path:
     """Returns the file of the places for build workers. All processes of this user on this machine share it."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(runtime) / "torch_ocl_compile" if runtime else platformdirs.user_cache_path("torch_ocl_compile")
-    return folder / f"build_places_{platform.node()}"
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or platformdirs.user_cache_path())
+    return folder / "torch_ocl_compile" / f"build_places_{platform.node()}"
 
 
 def core_settings() -> tuple[int | str, ...] | None:
