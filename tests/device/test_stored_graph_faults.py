@@ -223,6 +223,9 @@ def test_a_float_that_changes(ocl_device, name):
             torch.testing.assert_close(y.grad.cpu(), x.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.skipif(
+    torch.__version__ < "2.13", reason="torch 2.11 does not find the entry of a graph with such a float again"
+)
 def test_a_float_that_changes_is_loaded(ocl_device):
     """An entry serves each number of an op that takes any, and the same numbers of an op that needs their values."""
     for name, others in (("product", 2), ("clamp", 1)):

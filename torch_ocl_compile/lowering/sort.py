@@ -7,8 +7,6 @@ group, each found by binary search.
 
     keys   | 256 | 256 | 256 | ...      each key is stored at its rank among 256
     runs   | 4 * 256       | ...        each key is stored at the sum of its ranks in 4 runs; and so on
-
-Merging 4 runs at a time takes fewer searches than more runs, and fewer launches than 2.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ aten = torch.ops.aten
 
 BLOCK = 256  # The number of keys of a block, which is sorted by counting.
 WHOLE = 512  # Rows of up to this many keys are one block.
-WAYS = 4  # The number of runs that are merged at a time.
+WAYS = 4  # The number of runs that are merged at a time: fewer searches than 16, fewer launches than 2.
 LONGEST = 1 << 20  # Rows of a symbolic length are merged by WAYS up to this length, then all at a time.
 EXACT_F32 = 1 << 24  # The largest count that float32 represents exactly.
 I32, I64 = ir.DType.kI32, ir.DType.kI64
