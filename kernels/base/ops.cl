@@ -330,8 +330,10 @@ OCL_INLINE T opi_mul(T a, T b) {
   return convert_T(convert_W(a) * convert_W(b));
 }
 
+// The least integer stays negative. Some compilers take `x < 0 ? -x : x`, abs(x) and abs_diff(x, 0) for numbers of at least 0.
 OCL_INLINE T opi_abs(T x) {
-  return x < (T)(0) ? opi_sub((T)(0), x) : x;
+  const T all_bits = x < (T)(0) ? (T)(-1) : (T)(0);
+  return opi_sub(x ^ all_bits, all_bits);
 }
 
 OCL_INLINE T opi_sign(T x) {
