@@ -1,5 +1,5 @@
 // csrc/torch/counted_ops.cpp: eager ops whose result is a number, or whose size depends on the data: masks, nonzero, unique,
-// equal. They call other eager ops, which compute everything on the device. Only the number or the size is read back.
+// equal, bincount. They call other eager ops, which compute everything on the device. Only the number or the size is read back.
 #include <ATen/ATen.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/TensorAdvancedIndexingUtils.h>
@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "csrc/torch/device_state.h"
 #include "csrc/torch/eager_op.h"
 #include "csrc/torch/errors.h"
 
@@ -221,6 +222,36 @@ Unique unique_dim(const at::Tensor& self, int64_t dim, bool, bool inverse, bool 
   return unique_of(self, d, rows.index_select(0, order), order, inverse, count);
 }
 
+/// Counts equal numbers, or adds up their weights. The largest number and whether one is negative are read back.
+void bincount(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t first = stack->size() - op.schema().arguments().size();
+  const at::Tensor self = (*stack)[first].toTensor();
+  const auto weights = (*stack)[first + 1].toOptional<at::Tensor>();
+  const int64_t least_length = (*stack)[first + 2].toInt();
+  const bool is_weighted = weights.has_value() && weights->defined();
+  const bool in_double = is_weighted && weights->scalar_type() != at::kFloat;
+  const bool elsewhere = is_weighted && weights->device() != self.device();
+  // The CPU also reports wrong arguments.
+  if (!at::isIntegralType(self.scalar_type(), false) || self.dim() != 1 || least_length < 0 || elsewhere ||
+      (is_weighted && weights->sizes() != self.sizes()) || (in_double && !has_fp64(self.device().index())))
+    return run_eager_op(op, stack);
+  int64_t length = least_length;
+  if (self.numel() > 0) {
+    const auto [least, most] = at::aminmax(self.to(at::kLong));
+    const at::Tensor range = at::stack({least, most}).to(at::kCPU);
+    TORCH_CHECK(range[0].item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+    length = std::max(length, range[1].item<int64_t>() + 1);
+  }
+  const at::ScalarType dtype = !is_weighted ? at::kLong : in_double ? at::kDouble : at::kFloat;
+  at::Tensor counts = at::zeros({length}, self.options().dtype(dtype));
+  if (self.numel() > 0) {
+    const at::Tensor added = is_weighted ? weights->to(dtype) : at::ones({1}, counts.options()).expand(self.sizes());
+    counts.scatter_add_(0, self.to(at::kLong), added);
+  }
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  torch::jit::push(*stack, std::move(counts));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -235,6 +266,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_unique2", unique2);
   m.impl("unique_consecutive", unique_consecutive);
   m.impl("unique_dim", unique_dim);
+  m.impl("bincount", torch::CppFunction::makeFromBoxedFunction<&bincount>());
 }
 
 }  // namespace ocl::aten

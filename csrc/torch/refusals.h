@@ -39,8 +39,7 @@ void set_fallback_warnings(bool on);
 void set_fallback_forbidden(bool on);
 bool fallback_is_forbidden();
 /// Throws FallbackError. `tensors`: the operands as a text. `remedy`: what the user can do instead.
-[[noreturn]] void forbid(const Refused& refused, const std::string& tensors,
-                         const std::string& remedy = "use other ops, or call it in a function compiled with backend='ocl'");
+[[noreturn]] void forbid(const Refused& refused, const std::string& tensors, const std::string& remedy = "or use other ops");
 /// Returns the tensors among the arguments as a text, such as "float32[2, 3], float32[3]".
 std::string describe_tensors(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 

@@ -61,10 +61,11 @@ def test_fallback_reaches_eager_ops(ocl_device):
             match=r"(?s)aten::linalg_eig\S* on \(complex64\[40, 40\].*fallback=error.*why: +aten.linalg_eig.*do: ",
         ):
             torch.linalg.eig(large)
-        with pytest.raises(FallbackError, match=r"(?s)aten::native_batch_norm.*why: +.*native_batch_norm.*no lowering"):
+        with pytest.raises(
+            FallbackError,
+            match=r"(?s)aten::native_batch_norm.*why: +.*native_batch_norm.*no lowering.*or use other ops$",
+        ):
             torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
-        with pytest.raises(FallbackError, match=r"(?s)aten::bincount.*why: +aten.bincount.default: no lowering\n"):
-            torch.bincount(torch.tensor([3, 1], device=ocl_device))
         assert (torch.ones(2, 3, device=ocl_device).cosh() > 1).all(), "ops with kernels run"
         # The error is PyTorch's own, not one of this project.
         with pytest.raises(RuntimeError, match="mat1 and mat2") as raised:

@@ -291,10 +291,15 @@ def as_strided_scatter(
 
 @lower(aten.histc.default)
 def histc(c: Context, x: ir.Value, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    """Returns the number of elements in each of `bins` equal intervals of [min, max]; of x's range if min equals max."""
-    if not ir.is_floating(x.dtype) or any(s.is_const(0) for s in x.sizes):
+    """Returns the number of elements in each of `bins` equal intervals of [min, max]; of x's range if min equals max.
+
+    Integers are divided among the intervals without rounding errors, as on CUDA.
+    """
+    if x.dtype == ir.DType.kBool:
         return NotImplemented
-    wide = ir.compute_type(x.dtype)
+    if any(s.is_const(0) for s in x.sizes):
+        return c.constant(0, c.dtype, c.sizes)
+    wide = ir.compute_type(x.dtype) if ir.is_floating(x.dtype) else I64
     count = c.numel(x.sizes)
     flat = c.builder.reshape(x, [count])
     found = None
@@ -303,16 +308,19 @@ def histc(c: Context, x: ir.Value, bins: int = 100, min: float = 0, max: float =
         found = low, high
 
     def place(nest: Nest, row: Coords, s: ir.IndexExpr) -> Term:
-        value = nest.load(flat, [s])
+        value = nest.load(flat, [s]).cast(wide)
         if found is None:
-            low, high = nest.constant(float(min), wide), nest.constant(float(max), wide)
+            low, high = nest.constant(min, wide), nest.constant(max, wide)
         else:
             low, high = nest.load(found[0], []), nest.load(found[1], [])
             same = low.eq(high)
             low, high = t.where(same, low - 1, low), t.where(same, high + 1, high)
-        at = t.call("floor", (value - low) / (high - low) * float(bins))
         good = (value >= low) & (value <= high)
-        return t.where(good, t.minimum(t.where(good, at, 0.0), float(bins - 1)).cast(I64), -1)
+        if wide == I64:
+            at = t.call("truncdiv", t.where(good, value - low, 0) * bins, high - low)
+        else:
+            at = t.where(good, t.call("floor", (value - low) / (high - low) * float(bins)), 0.0)
+        return t.where(good, t.minimum(at, nest.constant(bins - 1, wide)).cast(I64), -1)
 
     p = ScatterSpec([], count, ir.IndexExpr(bins), [], place, lambda nest, *_: nest.constant(1, I64))
     return c.cast(accumulated(c, p, "sum", I64, False)[0], c.dtype)
