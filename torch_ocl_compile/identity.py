@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +25,13 @@ _LOADED = time.time()
 
 def sources_changed() -> bool:
     """True if a source file was written after this process began to import. The loaded code may then differ from the
-    file."""
-    return any(path.stat().st_mtime > _LOADED for path in _sources())
+    file. Each compilation of an op asks, so this makes no Path objects."""
+    return any(
+        os.stat(os.path.join(folder, name)).st_mtime > _LOADED
+        for folder, _, names in os.walk(_PACKAGE)
+        for name in names
+        if name.endswith(".py")
+    )
 
 
 @functools.cache

@@ -237,7 +237,7 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
     return found->second.plan;
   }
 
-  const std::string by_number = arguments.has_floats ? key_of(op, arguments, KeyLevel::kAnyNumbers) : std::string();
+  const std::string by_number = arguments.has_numbers ? key_of(op, arguments, KeyLevel::kAnyNumbers) : std::string();
   const std::string by_size = key_of(op, arguments, KeyLevel::kAnySizes);
   CacheMiss miss(op, stack, arguments, c.compiler, lock);
   const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> RecipePointer {
@@ -250,7 +250,7 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
     // That there is no plan for the class says nothing about these sizes and numbers.
     return plan->runs() ? plan : nullptr;
   };
-  if (arguments.has_floats)
+  if (arguments.has_numbers)
     if (RecipePointer plan = generalise(by_number, KeyLevel::kAnyNumbers, arguments.varies ? 0 : kExactNumbers)) return plan;
   if (RecipePointer plan = generalise(by_size, KeyLevel::kAnySizes, kExactSizes)) return plan;
   {
@@ -273,9 +273,9 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
     plan = miss.compiled(KeyLevel::kExact);
   }
   miss.exact_is(plan);
+  c.add(exact, plan);
   // A plan that only resizes tensors says nothing about whether the op can be compiled.
   if (!plan->resizes.empty()) return plan;
-  c.add(exact, plan);
   for (const std::string* key : {&by_number, &by_size}) {
     if (key->empty()) continue;
     Class& known = c.classes[*key];

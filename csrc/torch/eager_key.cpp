@@ -15,6 +15,9 @@ namespace ocl::aten {
 
 namespace {
 
+/// True if a plan may serve all values of a Python number that is combined with a tensor.
+bool may_vary(const at::Tensor& number) { return !number.is_complex() && number.scalar_type() != at::kBool; }
+
 class KeyWriter {
  public:
   /// If `device` is set, that device is written as 0 and no other device is allowed. Otherwise devices are written by
@@ -52,7 +55,7 @@ class KeyWriter {
     tag(number ? 'w' : 't');
     raw(t.scalar_type());
     raw(static_cast<uint16_t>(t.dim()));
-    if (number && !(level_ != KeyLevel::kExact && t.is_floating_point())) value_of(t);
+    if (number && !(level_ != KeyLevel::kExact && may_vary(t))) value_of(t);
   }
 
   void device(const at::Device& device) {
@@ -201,7 +204,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
     if (value.isTensor() && value.toTensor().defined()) {
       const at::Tensor& t = value.toTensor();
       if (is_host_scalar(t)) {
-        result.has_floats |= t.unsafeGetTensorImpl()->is_wrapped_number() && t.is_floating_point();
+        result.has_numbers |= t.unsafeGetTensorImpl()->is_wrapped_number() && may_vary(t);
       } else if (t.device().is_privateuseone() && t.layout() == at::kStrided) {
         const void* address = t.numel() > 0 ? t.const_data_ptr() : static_cast<const void*>(t.unsafeGetTensorImpl());
         for (auto [it, end] = data.equal_range(address); it != end; ++it)
@@ -212,7 +215,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
       }
     }
     if (value.isDouble()) {
-      if (result.free < 0 || result.free == argument) result.has_floats = true;
+      if (result.free < 0 || result.free == argument) result.has_numbers = true;
       // Equal numbers of a list, such as step counts of many parameters, count as one.
       for (const int first : floats)
         if (result.leaves[first].toDouble() == value.toDouble() && same == leaf) same = first;

@@ -12,7 +12,8 @@ namespace ocl::aten {
 /// How much of a call its plan depends on. A plan of a higher level serves more calls but is less specialised.
 enum class KeyLevel : uint8_t {
   kExact,  // All sizes and all numbers.
-  // Floats are arguments of the plan. In optimizers, this holds only for the learning rate.
+  // Floats, and integers that a tensor is combined with, are arguments of the plan. In optimizers, this holds only for the
+  // learning rate.
   kAnyNumbers,
   // Sizes are arguments too. The key still has ranks, sizes of 1, and which sizes are equal.
   kAnySizes,
@@ -24,8 +25,8 @@ struct EagerArguments {
   std::vector<int> argument;  // For each leaf, the position of its argument in the schema.
   // For each leaf, the first leaf that is the same tensor, or the same float of a list. Usually the leaf itself.
   std::vector<int> same;
-  int free = -1;            // The argument whose floats may vary. -1: all arguments.
-  bool has_floats = false;  // True if a key of level kAnyNumbers ignores some leaf.
+  int free = -1;             // The argument whose floats may vary. -1: all arguments.
+  bool has_numbers = false;  // True if a key of level kAnyNumbers ignores some leaf.
   // True if a leaf that such a key ignores changes with every call, like a learning rate or a list of numbers.
   bool varies = false;
   std::string unsupported;  // What kernels cannot read: sparse tensors, CPU tensors with dimensions. "": nothing.

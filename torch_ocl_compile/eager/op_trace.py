@@ -165,7 +165,7 @@ class OpTrace:
         """Returns the fake argument for a CPU scalar. None for a Python number that the graph has as a constant."""
         if not _C.is_wrapped_number(leaf):
             return torch.empty((), dtype=leaf.dtype)
-        if self.level is Level.EXACT or not leaf.is_floating_point():
+        if self.level is Level.EXACT or leaf.is_complex() or leaf.dtype is torch.bool:
             return None
         return torch.empty((), dtype=self._number_type(leaf))
 
