@@ -109,24 +109,6 @@ def test_op(name: str, ocl_device: str) -> None:
     check(call, *args, device=ocl_device, falls_back=name == "eigenvalues of a large matrix")
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
-@pytest.mark.parametrize("compiles", [False, True])
-def test_histogram_of_integers(ocl_device: str, dtype: torch.dtype, compiles: bool) -> None:
-    """PyTorch's CPU has none. Mixture-of-experts models count the tokens of each expert in this way."""
-
-    def function(n: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return n.histc(6, 0, 5), n.histc(3, 1, 6), n.histc(4), n[:0].histc(2, 0, 1)
-
-    torch._dynamo.reset()
-    n = torch.tensor([0, 5, 1, 1, 3, 5, 2, 6], dtype=dtype)
-    torch.ocl.reset_fallback_counts()
-    with pytest.raises(RuntimeError, match="non-negative"):
-        torch.tensor([1, -1], device=ocl_device).bincount()
-    found = (torch.compile(function, backend="ocl") if compiles else function)(n.to(ocl_device))
-    assert [f.tolist() for f in found] == [[1, 2, 1, 1, 0, 2], [3, 1, 3], [3, 1, 1, 3], [0, 0]]
-    assert all(f.dtype is dtype for f in found) and not torch.ocl.fallback_counts()
-
-
 def test_gradients(ocl_device: str) -> None:
     def run(x: torch.Tensor, y: torch.Tensor) -> tuple[Any, ...]:
         x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
@@ -193,60 +175,6 @@ def test_numbers_become_arguments(ocl_device: str, compiled: list[tuple[str, str
     assert levels == ["EXACT"] * 3 + ["NUMBERS"]
     levels = [level for name, level in compiled if "fmod" in name]
     assert levels == ["EXACT"] * 3 + ["NUMBERS"]
-
-
-INTEGER_OPS = ("add", "mul", "sub", "eq", "ne", "lt", "fmod", "remainder", "floor_divide", "bitwise_and", "true_divide")
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.float32, torch.bool])
-@pytest.mark.parametrize("name", INTEGER_OPS)
-def test_integers_become_arguments(
-    ocl_device: str, compiled: list[tuple[str, str]], name: str, dtype: torch.dtype
-) -> None:
-    if (name, dtype) == ("bitwise_and", torch.float32) or (name == "sub" and dtype is torch.bool):
-        pytest.skip("PyTorch has no such op")
-    x = torch.arange(-6, 6).to(dtype)
-    for k in (*range(3, 20), -7, -128):
-        for operand in (x, x[3], x[:0]):
-            check(lambda x, k=k: getattr(torch, name)(x, k), operand, device=ocl_device)
-    levels = [level for _, level in compiled]
-    assert levels.count("EXACT") <= 9 and levels.count("NUMBERS") <= 3 and len(levels) <= 12, levels
-
-
-def test_absolute_value_of_the_least_integer(ocl_device: str) -> None:
-    """It is negative. Compilers know that abs(x) < 0 is false, and must not use it."""
-    for dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
-        x = torch.tensor([torch.iinfo(dtype).min, 5, -5] * 11, dtype=dtype)
-        for function in (lambda a: a.abs() < 0, lambda a: torch.where(a.abs() < 0, 1, 2)):
-            torch._dynamo.reset()
-            assert torch.equal(torch.compile(function, backend="ocl")(x.to(ocl_device)).cpu(), function(x))
-
-
-def test_plans_that_resize_are_kept(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
-    for _ in range(3):
-        assert torch.arange(77, device=ocl_device).tolist() == list(range(77))
-        out = torch.empty(0, device=ocl_device)
-        assert torch.add(X.to(ocl_device), 1, out=out).shape == X.shape
-    assert len(compiled) == 4, compiled  # One that resizes and one that computes, each.
-
-
-def test_large_integers_as_arguments(ocl_device: str) -> None:
-    """The number is exact, wraps around where it is combined with a smaller type, and does not change the result's type."""
-    for k in (1, 2, 3, 2**62 + 1, -(2**63), 2**63 - 1, 2**53 + 1, 300):
-        check(
-            lambda x, k=k: (x + k, x.int() * k, x.half() - k, x == k, x.double() * k),
-            torch.arange(5),
-            device=ocl_device,
-        )
-
-
-def test_a_plan_is_found_again(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
-    x = torch.randn(7, 11, device=ocl_device)
-    first = torch.hypot(x, x)
-    for _ in range(5):
-        torch.testing.assert_close(torch.hypot(x, x).cpu(), first.cpu(), rtol=0, atol=0)
-    # Only hypot is counted: whether randn is compiled here depends on earlier tests.
-    assert [name for name, _ in compiled if "hypot" in name] == ["aten::hypot.out"]
 
 
 def test_expanded_targets_and_wrong_sizes_raise(ocl_device: str) -> None:
