@@ -83,7 +83,7 @@ def settings_text(settings: dict[str, Any]) -> str:
     if all(variables.get(name) == value for name, value in HEAP.items()):
         parts.append("a heap that keeps its memory")
         variables = {name: value for name, value in variables.items() if name not in HEAP}
-    else:
+    elif not any(variables.get(name) for name in HEAP):
         parts.append("the system's heap")
     if "TORCH_OCL_TUNED" in variables and variables["TORCH_OCL_TUNED"] is None:
         parts.append("tuned choices allowed")
