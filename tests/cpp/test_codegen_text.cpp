@@ -124,8 +124,8 @@ TEST_CASE("library functions are written out for the types that call them, calle
   CHECK(text.find("OCL_INLINE float8 op_maximum_f32x8(float8 a, float8 b)") <
         text.find("OCL_INLINE float8 op_logaddexp_f32x8(float8 a, float8 b)"));
   CHECK(text.find("op_logaddexp_f32x8(float8 a, float8 b)") == text.rfind("op_logaddexp_f32x8(float8 a, float8 b)"));
-  CHECK(text.find("OCL_INLINE short op_abs_i16(short x) {\n  return x < (short)(0) ? op_sub_i16((short)(0), x) : x;") !=
-        std::string::npos);
+  CHECK(text.find("OCL_INLINE short op_abs_i16(short x) {\n  const short all_bits = x < (short)(0) ?") != std::string::npos);
+  CHECK(text.find("return op_sub_i16(x ^ all_bits, all_bits);") != std::string::npos);
   // A product of two ushort would be computed in int, and overflow.
   CHECK(text.find("return convert_short(convert_uint(a) - convert_uint(b));") != std::string::npos);
   CHECK(called_functions("op_relu_f64x2(x)", gpu).find("return x < ((double2)(0.0)) ? ((double2)(0.0)) : x;") !=
