@@ -2,7 +2,6 @@
 // Only what decides about an error is read back.
 #include <ATen/ATen.h>
 #include <ATen/native/LinearAlgebraUtils.h>
-#include <ATen/native/Resize.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -23,13 +22,6 @@ at::Tensor cholesky(const at::Tensor& self, bool upper) {
   const auto [factor, info] = at::linalg_cholesky_ex(self, upper);
   at::_linalg_check_errors(info, "cholesky", self.dim() == 2);
   return factor;
-}
-
-at::Tensor& cholesky_out(const at::Tensor& self, bool upper, at::Tensor& out) {
-  TORCH_CHECK(at::can_cast(self.scalar_type(), out.scalar_type()), "Expected out tensor to have dtype ", self.dtype(),
-              ", but got ", out.dtype(), " instead");
-  at::native::resize_output(out, self.sizes());
-  return out.copy_(at::cholesky(self, upper));
 }
 
 /// Checks the lengths of the segments, unless the caller vouches for them, and runs the op.
@@ -101,7 +93,6 @@ void lstsq(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("cholesky", cholesky);
-  m.impl("cholesky.out", cholesky_out);
   for (const char* name : {"histogram.bin_ct", "_histogramdd_bin_edges"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&histogram>());
   m.impl("linalg_lstsq", torch::CppFunction::makeFromBoxedFunction<&lstsq>());

@@ -71,12 +71,12 @@ def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: L
     try:
         with torch.no_grad():
             traced = OpTrace(op, args, same, level, fixed)
+            if traced.resizes:
+                recipe = Recipe(Recipe.Kind.RESIZES)
+                recipe.resizes = traced.resizes
+                return recipe
             gm = traced.graph_module
             debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
-            if resizes := traced.resizes():
-                recipe = Recipe(Recipe.Kind.RESIZES)
-                recipe.resizes, recipe.conditions = resizes, traced.conditions()
-                return recipe
             functionalise(gm)
             lowered = lower_module(gm, fallback="error")
             conditions = traced.conditions()  # The lowering may decide something by a size too.

@@ -51,9 +51,23 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False, unsaf
     return aten.index_put_(x, indices, values, accumulate)
 
 
-@form("aten._logcumsumexp.default", "aten._logcumsumexp.out")
-def logcumsumexp(x: Any, dim: int, **out: Any) -> Any:
-    return aten.logcumsumexp(x, dim, **out)
+def _into_two(op: Any) -> Callable[..., Any]:
+    """Returns a form of an op that writes its two results and returns nothing."""
+
+    def write(x: Any, values: Any, indices: Any, dim: int) -> None:
+        for target, result in zip((values, indices), op(x, dim), strict=True):
+            target.copy_(result)
+
+    return write
+
+
+form("aten._cummax_helper.default")(_into_two(aten.cummax))
+form("aten._cummin_helper.default")(_into_two(aten.cummin))
+
+
+@form("aten._logcumsumexp.default")
+def logcumsumexp(x: Any, dim: int) -> Any:
+    return aten.logcumsumexp(x, dim)
 
 
 def _in_type_of_out(op: Any) -> Callable[..., Any]:

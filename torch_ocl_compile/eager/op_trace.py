@@ -12,6 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensor,
     FakeTensorMode,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
@@ -99,11 +100,16 @@ class OpTrace:
         # For each return: (is it a list, which elements exist), or (number,), or the position of the argument that is
         # returned.
         self.fresh: list[Any] = []
-        self.graph_module = self._trace()
+        # The out= arguments whose size differs from the result, as (leaf, sizes, strides of the result).
+        self.resizes: list[tuple[int, list[int], list[int]]] = []
+        if any(a.is_out for a in op._schema.arguments):
+            self._check_out()
+        if self.resizes and level is Level.SIZES:
+            raise UnsupportedError("it resizes an argument")
+        if not self.resizes:
+            self.graph_module = self._trace()
 
     def _trace(self) -> torch.fx.GraphModule:
-        if any(a.is_out for a in self.op._schema.arguments):
-            self._check_out()
         with self.mode:
             fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
             self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
@@ -127,8 +133,8 @@ class OpTrace:
 
     def _check_out(self) -> None:
         """Checks the arguments that the op writes to, by calling the op itself, because its functional form does not
-        know them. Raises Untraceable if a result cannot be cast to an argument's type, or if memory cannot be written
-        to.
+        know them. Notes which ones it resizes. Raises Untraceable if a result cannot be cast to an argument's type, or if
+        memory cannot be written to.
         """
         with FakeTensorMode(allow_non_fake_inputs=True):
             fakes: list[Any] = [
@@ -143,6 +149,9 @@ class OpTrace:
             except Exception as error:
                 if type(error) in (*_OF_ARGUMENTS, TypeError):
                     raise Untraceable(error) from error
+        for i, (leaf, fake) in enumerate(zip(self.leaves, fakes, strict=True)):
+            if isinstance(fake, FakeTensor) and fake.shape != leaf.shape:
+                self.resizes.append((i, list(fake.shape), list(fake.stride())))
 
     def _placeholder(self, i: int, leaf: Any) -> Any:
         """Returns the fake argument for a leaf. None if the graph has it as a constant."""
@@ -266,17 +275,6 @@ class OpTrace:
         values = tree_unflatten(leaves, self.spec)
         kwargs = {a.name: v for a, v in zip(self.op._schema.arguments, values, strict=True) if a.kwarg_only}
         return values[: len(values) - len(kwargs)], kwargs
-
-    def resizes(self) -> list[tuple[int, list[int], list[int]]]:
-        """Returns the out= arguments whose size differs from the result. They take the result's sizes and strides."""
-        found = []
-        for node in self.graph_module.graph.nodes:
-            if node.target is aten.resize_.default:
-                if self.level is Level.SIZES:
-                    raise UnsupportedError("it resizes an argument")
-                result = next(user.args[1] for user in node.users if user.target is aten.copy_.default).meta["val"]
-                found.append((node.args[0].meta["leaf"], list(result.shape), list(result.stride())))
-        return found
 
     def returns(self, results: Sequence[Recipe.Result]) -> tuple[list[Recipe.Result], list[tuple[bool, int]]]:
         """Groups `results` of the graph as the values that the schema returns. Returns Recipe.results and Recipe.returned."""
