@@ -11,6 +11,8 @@ computed so too, and then summed over the filter positions.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -161,21 +163,30 @@ def _sum_of_taps(
     return nest.reduce("sum", [value], [dtype])[0]
 
 
-def integer_convolution(c: Context, x: ir.Value, w: ir.Value, settings: Settings) -> ir.Value:
-    """Convolves integers by a plain reduction, since the convolution kernels take floats only."""
+def integer_convolution(c: Context, x: ir.Value, w: ir.Value, settings: Settings, transposed: bool) -> ir.Value:
+    """Convolves integers by a plain reduction, since the convolution kernels take floats only. The filter is
+    [k, c / groups, ...], and [c, k / groups, ...] if transposed."""
     if any(s.is_const(0) for s in [*x.sizes, *w.sizes, *c.sizes]):
         return c.constant(0, c.dtype, c.sizes)
-    nest = t.Nest(c.builder, c.sizes, w.sizes[1:])
+    groups = ir.IndexExpr(settings.groups)
+    inputs, outputs = ir.floordiv(x.sizes[1], groups), ir.floordiv(c.sizes[1], groups)
+    nest = t.Nest(c.builder, c.sizes, [inputs, *w.sizes[2:]])
     n, k, *out = nest.i
-    channel = ir.floordiv(k, ir.floordiv(w.sizes[0], ir.IndexExpr(settings.groups))) * w.sizes[1] + nest.r[0]
-    at, mask = [], None
+    channel = ir.floordiv(k, outputs) * inputs + nest.r[0]
+    at, masks = [], []
     for i, r, stride, padding, dilation, size in zip(
         out, nest.r[1:], settings.stride, settings.padding, settings.dilation, x.sizes[2:], strict=True
     ):
-        at.append(i * stride - padding + r * dilation)
-        inside = nest.inside(at[-1], size)
-        mask = inside if mask is None else mask & inside
-    product = nest.load(x, [n, channel, *at], mask).cast(c.dtype) * nest.load(w, [k, *nest.r]).cast(c.dtype)
+        if transposed:
+            reached = i + padding - r * dilation
+            at.append(ir.floordiv(reached, ir.IndexExpr(stride)))
+            masks.append(nest.index(ir.mod(reached, ir.IndexExpr(stride))).eq(0))
+        else:
+            at.append(i * stride - padding + r * dilation)
+        masks.append(nest.inside(at[-1], size))
+    place = [channel, ir.mod(k, outputs)] if transposed else [k, nest.r[0]]
+    value = nest.load(x, [n, channel, *at], functools.reduce(operator.and_, masks))
+    product = value.cast(c.dtype) * nest.load(w, [*place, *nest.r[1:]]).cast(c.dtype)
     return nest.reduce("sum", [product], [c.dtype])[0]
 
 
@@ -199,10 +210,8 @@ def convolution(
     settings = settings_of(stride, padding, dilation, groups, spatial)
     if ir.is_floating(c.dtype):
         y = convolve(c, Kind.kData if transposed else Kind.kForward, x, w, settings, c.sizes, c.dtype)
-    elif not transposed:
-        y = integer_convolution(c, x, w, settings)
     else:
-        return NotImplemented
+        y = integer_convolution(c, x, w, settings, transposed)
     if bias is None:
         return y
     column = c.builder.reshape(bias, [bias.sizes[0], *[ir.IndexExpr(1)] * spatial])
