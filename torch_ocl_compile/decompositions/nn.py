@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp.decompositions import _weight_norm_interface as torch_weight_norm
+from torch._decomp.decompositions import multi_margin_loss as torch_multi_margin_loss
 from torch._decomp.decompositions import native_group_norm_backward, pw_cast_for_opmath
 from torch._ops import OpOverload
+from torch._prims_common import get_computation_dtype
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ocl_compile.decompositions.before_autograd import decompose_before_autograd
@@ -149,6 +151,52 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
 decompose_before_autograd(NN_DECOMPOSITIONS, aten.multilabel_margin_loss_forward.default, multilabel_margin_loss)
 
 
+def multilabel_margin_loss_backward(
+    grad: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
+) -> Tensor:
+    rows, labels, targets = _rows(x), torch.atleast_2d(target), torch.atleast_2d(is_target) != 0
+    kept = (labels == -1).cumsum(1) == 0
+    places = torch.where(kept, labels, 0)
+    counts = (1 - rows.gather(1, places)[:, :, None] + rows[:, None, :]) > 0
+    pairs = (counts & kept[:, :, None] & ~targets[:, None, :]).to(rows.dtype) / rows.shape[1]
+    return _of_loss(grad, pairs.sum(1).scatter_add(1, places, -pairs.sum(2)), reduction, x)
+
+
+def multi_margin_loss(
+    x: Tensor, target: Tensor, p: Any = 1, margin: Any = 1, weight: Tensor | None = None, reduction: int = 1
+) -> Tensor:
+    """PyTorch's own decomposition gives a loss of one row a dimension."""
+    loss: Tensor = torch_multi_margin_loss(x, target, p, margin, weight, reduction)
+    return loss if reduction else loss.reshape(x.shape[:-1])
+
+
+def multi_margin_loss_backward(
+    grad: Tensor, x: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None = None, reduction: int = 1
+) -> Tensor:
+    rows, labels = _rows(x), torch.atleast_1d(target)[:, None]
+    distance = margin - rows.gather(1, labels) + rows
+    is_label = torch.arange(rows.shape[1], device=x.device) == labels
+    slope = torch.where((distance > 0) & ~is_label, 1.0 if p == 1 else 2 * distance, 0.0) / rows.shape[1]
+    slope = slope if weight is None else slope * weight[labels]
+    return _of_loss(grad, torch.where(is_label, -slope.sum(1, keepdim=True), slope), reduction, x)
+
+
+def _rows(x: Tensor) -> Tensor:
+    rows: Tensor = torch.atleast_2d(x)
+    return rows.to(get_computation_dtype(x.dtype))
+
+
+def _of_loss(grad: Tensor, slope: Tensor, reduction: int, x: Tensor) -> Tensor:
+    """Returns the gradient of x from that of the loss and the derivative of each row's loss."""
+    scaled: Tensor = slope * grad.reshape(-1, 1) / (slope.shape[0] if reduction == 1 else 1)
+    return scaled.to(x.dtype).reshape(x.shape)
+
+
+decompose_before_autograd(NN_DECOMPOSITIONS, aten.multi_margin_loss.default, multi_margin_loss)
+NN_DECOMPOSITIONS[aten.multi_margin_loss_backward.default] = multi_margin_loss_backward
+NN_DECOMPOSITIONS[aten.multilabel_margin_loss_backward.default] = multilabel_margin_loss_backward
+
+
 def _like_input(name: str, loss_of: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Returns a loss function whose result has the dtype of x, whatever the dtype of the target, as ATen's kernels do.
 
@@ -183,6 +231,12 @@ def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: 
     far = x - target
     scaled = grad / x.numel() if reduction == 1 else grad
     return torch.where(far.abs() >= beta, scaled * far.sign(), scaled * far / beta)
+
+
+@decompose(aten.hardshrink_backward.default)
+@decompose(aten.softshrink_backward.default)
+def shrink_backward(grad: Tensor, x: Tensor, limit: Any) -> Tensor:
+    return torch.where(x.abs() <= limit, 0.0, grad)
 
 
 NN_DECOMPOSITIONS[aten.huber_loss.default] = _like_input("huber_loss", _huber_loss)

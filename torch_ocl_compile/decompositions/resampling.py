@@ -1,12 +1,13 @@
-# torch_ocl_compile/decompositions/resampling.py: grid_sample and antialiased interpolation, forward and backward.
-"""Both are decomposed into ordinary ops.
+# torch_ocl_compile/decompositions/resampling.py: grid_sample and interpolation, forward and backward.
+"""They are decomposed into ordinary ops.
 
 grid_sample: each output point reads a few input elements, its taps, along each dimension. A tap has an element
 index, a weight, and, for the gradient of the grid, the derivative of the weight. Nearest has one tap per dimension,
 linear two, cubic four. The taps of a point are all combinations of one tap per dimension.
 
 Antialiased interpolation: each dimension has a dense matrix [out, in] of filter weights. Interpolation and its
-gradient are matrix products.
+gradient are matrix products. Interpolation without antialiasing has PyTorch's own decomposition, and its gradient is
+derived from that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ocl_compile.decompositions.nn import decompose
+from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS, decompose
 
 aten = torch.ops.aten
 NEAREST = 1
@@ -249,3 +250,48 @@ def _antialiased(name: str, taps: int) -> None:
 
 _antialiased("_upsample_bilinear2d_aa", 2)
 _antialiased("_upsample_bicubic2d_aa", 4)
+
+
+def _interpolation_taps(name: str, size: Any, out: Any, corners: bool, scale: float | None, like: Tensor) -> list[Any]:
+    """Returns (element, weight) of each tap along one dimension: tensors [out]. Nearest has no weight."""
+    step = size / out if scale is None or scale <= 0 else 1 / scale
+    if corners:
+        step = (size - 1) / (out - 1) if out > 1 else 0.0
+    at = torch.arange(out, device=like.device).to(like.dtype)
+    if "nearest" in name:
+        at = (at + 0.5 if "exact" in name else at) * step
+        return [(at.to(torch.int64).clamp(max=size - 1), None)]
+    at = at * step if corners else (at + 0.5) * step - 0.5
+    if "cubic" not in name:
+        at = at.clamp(min=0.0)
+    low = torch.floor(at)
+    t = (at - low).clamp(0.0, 1.0)
+    weights = [w for w, _ in _cubic(t)] if "cubic" in name else [1 - t, t]
+    first = low.to(torch.int64) - (len(weights) == 4)
+    return [((first + k).clamp(0, size - 1), weight) for k, weight in enumerate(weights)]
+
+
+def _interpolated(name: str) -> None:
+    """Registers PyTorch's decomposition of an interpolation that has no lowering, and the gradient. In compiled graphs
+    PyTorch applies the decomposition before autograd traces the gradient; outside of them both ops are called."""
+    NN_DECOMPOSITIONS[getattr(aten, name).default] = torch._decomp.decomposition_table[getattr(aten, name).default]
+
+    @decompose(getattr(aten, f"{name}_backward").default)
+    def backward(grad: Tensor, output_size: Any, input_size: Any, *settings: Any) -> Tensor:
+        """Scatters along one dimension after the other, because the weights are products of one weight per dimension."""
+        corners, scales = (False, settings) if "nearest" in name else (settings[0], settings[1:])
+        for d, (size, out) in enumerate(zip(input_size[2:], output_size, strict=True)):
+            taps = _interpolation_taps(name, size, out, corners, scales[d] if d < len(scales) else None, grad)
+            shape = [out if i == d + 2 else 1 for i in range(grad.dim())]
+            places = torch.cat([element for element, _ in taps])
+            parts = [grad if weight is None else grad * weight.reshape(shape) for _, weight in taps]
+            zeros = grad.new_zeros([*grad.shape[: d + 2], size, *grad.shape[d + 3 :]])
+            grad = zeros.index_add(d + 2, places, torch.cat(parts, d + 2))
+        return grad
+
+
+for _name in (
+    *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
+    *(f"{kind}{d}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for d in (1, 2, 3)),
+):
+    _interpolated(_name)

@@ -60,6 +60,7 @@ LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
     "aten.cholesky_inverse.default": (by_columns,),
     "aten.cholesky_solve.default": (by_columns,),
     "aten.float_power.Scalar": (plain,),
+    "aten.geqrf.default": (by_columns,),
     "aten.index_fill.int_Scalar": (like_first,),
     "aten.index_fill.int_Tensor": (like_first,),
     "aten.linalg_cholesky_ex.default": (by_columns,),
