@@ -4,8 +4,8 @@
 It prints a summary by kind and exits with 1 on a failure. A failure is shrunk and written to OUT/<kind>/ as a script
 that needs only torch and torch_ocl_compile. A seed and a count select the same programs on every machine (for one
 version of torch and of Hypothesis). `--from SEED:BATCH` goes on at a batch of a seed; `--from last` goes on with the
-recorded run until it has COUNT programs. `--seed fresh` draws a seed and prints it. With `--tolerate N`, up to N failing
-programs are a warning at the end of the output, with their scripts, and the exit status is 0.
+recorded run until it has COUNT programs. `--seed fresh` draws a seed and prints it. The output ends with the scripts of
+the first failing programs.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tests.fuzz.shrink import shrink
 from tests.fuzz.worker import Source, batch_size
 
 FRESH = "fresh"
+SCRIPTS = 3
 FINE = ("ok", "skipped", "as torch without us")
 
 
@@ -135,20 +136,20 @@ class Report:
         return "\n".join(lines)
 
     def scripts(self, count: int) -> str:
-        """Returns the scripts of the failing programs under a headline."""
+        """Returns the scripts of the first failing programs under a headline."""
         found = len(self.failing)
         how = f"python -m tests.fuzz --seed {self.run.seed} --count {count} --device {self.run.device}"
-        line = f"WARNING: {found} of {self.done} random programs fail"
+        line = f"{found} of {self.done} random programs fail"
         texts = [
-            f"{path or 'no script'}: {text}\n{Path(path).read_text() if path else ''}" for _, path, text in self.files
+            f"{path or 'no script'}: {text}\n{Path(path).read_text() if path else ''}" for _, path, text in self.files[:SCRIPTS]
         ]
         frame = "=" * len(line)
         return "\n".join([frame, line, frame, f"again: {how}", *texts])
 
-    def status(self, tolerate: int) -> int:
-        """Returns the exit status: 1 if more than `tolerate` programs fail, or if none of twenty is right, as where the
-        extension does not load."""
-        return int(len(self.failing) > tolerate or (self.done >= 20 and self.kinds["ok"] == 0))
+    def status(self) -> int:
+        """Returns the exit status: 1 if a program fails, or if none of twenty is right, as where the extension does not
+        load."""
+        return int(self.failed or (self.done >= 20 and self.kinds["ok"] == 0))
 
     @property
     def failed(self) -> bool:
@@ -189,7 +190,6 @@ def options(arguments: list[str]) -> argparse.Namespace:
     made.add_argument("--limit", type=float, default=120, help="seconds a batch may take")
     made.add_argument("--shrink", type=int, default=40, help="failures to shrink at most")
     made.add_argument("--shrink-seconds", type=float, default=90, help="for each of them")
-    made.add_argument("--tolerate", type=int, default=0, help="failing programs that are only a warning")
     long_runs.add_options(made, "SEED:BATCH")
     return made.parse_args(arguments)
 
@@ -219,9 +219,9 @@ def main(arguments: list[str]) -> int:
     (given.out / "summary.txt").write_text(summary + "\n")
     print(summary)
     long.end(report.done, [f"{kind} ({run.seed}:{batch})" for kind, batch in report.failing], f"{run.seed}:{run.next}")
-    if given.tolerate and report.failed:
+    if report.failed:
         print(report.scripts(given.count))
-    return report.status(given.tolerate)
+    return report.status()
 
 
 if __name__ == "__main__":
