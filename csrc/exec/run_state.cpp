@@ -25,11 +25,12 @@ void RunState::forget_arguments() {
 
 int64_t value_of(const RunState& state, const ir::IndexExpr& expr) {
   if (expr.is_const()) return expr.constant();
-  return ir::evaluate(expr, [&](ir::Symbol s) -> int64_t {
+  const auto size = [&](ir::Symbol s) -> int64_t {
     OCL_ASSERT(s.kind == ir::SymbolKind::kSize && s.index < static_cast<int>(state.symbols.size()),
                "a launch depends on a symbol that is no size of the graph");
     return state.symbols[s.index];
-  });
+  };
+  return ir::evaluate(expr, size, ir::ZeroDivisor::kCountsAsOne);
 }
 
 std::vector<int64_t> values_of(const RunState& state, const ir::Shape& exprs) {

@@ -263,12 +263,12 @@ IndexExpr substitute(const IndexExpr& e, const std::map<Symbol, IndexExpr>& with
   return changed ? rebuild(e.op(), args) : e;
 }
 
-int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value_of) {
+int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value_of, ZeroDivisor zero) {
   if (e.is_const()) return e.constant();
   if (e.op() == IndexOp::kSymbol) return value_of(e.symbol());
-  int64_t value = evaluate(e.args()[0], value_of);
+  int64_t value = evaluate(e.args()[0], value_of, zero);
   for (size_t i = 1; i < e.args().size(); ++i) {
-    const int64_t next = evaluate(e.args()[i], value_of);
+    int64_t next = evaluate(e.args()[i], value_of, zero);
     switch (e.op()) {
       case IndexOp::kAdd:
         value = wrap_add(value, next);
@@ -283,7 +283,8 @@ int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value
         value = std::max(value, next);
         break;
       default:
-        if (next == 0) fail(ErrorKind::kInternal, "division by zero in " + e.str());
+        if (next == 0 && zero == ZeroDivisor::kIsError) fail(ErrorKind::kInternal, "division by zero in " + e.str());
+        if (next == 0) next = 1;
         value = e.op() == IndexOp::kFloorDiv ? floor_divide(value, next) : floor_mod(value, next);
     }
   }

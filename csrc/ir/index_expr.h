@@ -26,9 +26,11 @@ IndexExpr product(const std::vector<IndexExpr>& factors);  // 1 if there are no 
 std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divisor);
 /// Replaces the symbols that have an entry.
 IndexExpr substitute(const IndexExpr& e, const std::map<Symbol, IndexExpr>& with);
+enum class ZeroDivisor { kIsError, kCountsAsOne };
 /// Returns the value of e for the given values of its symbols. InternalError for a symbol without a value, or a division by
-/// zero.
-int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value_of);
+/// zero. `zero`: what a launch is made of may be divided by a size that is 0 in one call, where no element is left to divide;
+/// as 1, the divisor gives a launch that covers what else there is.
+int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value_of, ZeroDivisor zero = ZeroDivisor::kIsError);
 /// e = rest + coefficient * s, where neither part uses s. nullopt if e is not affine in s.
 struct Affine {
   IndexExpr coefficient, rest;

@@ -130,7 +130,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
   float packed[K_BLOCK * TN] CACHE_ALIGNED;
   const int cols = min(TN, N - n0);
 #endif
-  for (int k0 = 0; k0 < K; k0 += K_BLOCK) {
+  // Runs once for K = 0 too: the results are then those of sums of 0.
+  for (int k0 = 0; k0 == 0 || k0 < K; k0 += K_BLOCK) {
     const int kn = min(K_BLOCK, K - k0);
 #if B_IN_PLACE == 3
     __global const IN_T* panel = b + (long)k0 * b_row + n0;

@@ -143,7 +143,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const ushort* restrict a, const ulon
 #if A_LAYOUT == 1
   uint pairs[K_BLOCK / 2 * ROWS] CACHE_ALIGNED;
 #endif
-  for (int k0 = 0; k0 < K; k0 += K_BLOCK) {
+  // Runs once for K = 0 too: the results are then those of sums of 0.
+  for (int k0 = 0; k0 == 0 || k0 < K; k0 += K_BLOCK) {
     const int kn = min(K_BLOCK, K - k0);
     pack_b(packed, b + (long)k0 * (B_LAYOUT == 1 ? 1 : b_row), b_row, b_col, kn, min(TN, N - n0));
 #if A_LAYOUT == 1

@@ -275,7 +275,7 @@ TEST_CASE("no workers are asked for") {
 
 TEST_CASE("a kernel that ends its compiler is named, is not tried again, and others are kept") {
   for (const std::string mode : {"crash", "hang", "garbage"}) {
-    const WithPool pool(2, mode, mode == "hang" ? std::chrono::milliseconds(3000) : std::chrono::seconds(60));
+    const WithPool pool(2, mode, mode == "hang" ? std::chrono::milliseconds(6000) : std::chrono::seconds(60));
     for_each_with_binaries([&](Device& device) {
       CAPTURE(mode);
       Store store;
@@ -287,7 +287,7 @@ TEST_CASE("a kernel that ends its compiler is named, is not tried again, and oth
       CHECK(message.find(how) != std::string::npos);
       const auto begin = std::chrono::steady_clock::now();
       CHECK(error_of(device, texts, store.functions()).find(how) != std::string::npos);
-      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2500));
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(5000));
       const int64_t built = build_counters().built;
       std::vector<KernelText> others = texts;
       others.erase(others.begin() + 3);

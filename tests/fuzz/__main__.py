@@ -141,7 +141,8 @@ class Report:
         how = f"python -m tests.fuzz --seed {self.run.seed} --count {count} --device {self.run.device}"
         line = f"{found} of {self.done} random programs fail"
         texts = [
-            f"{path or 'no script'}: {text}\n{Path(path).read_text() if path else ''}" for _, path, text in self.files[:SCRIPTS]
+            f"{path or 'no script'}: {text}\n{Path(path).read_text() if path else ''}"
+            for _, path, text in self.files[:SCRIPTS]
         ]
         frame = "=" * len(line)
         return "\n".join([frame, line, frame, f"again: {how}", *texts])

@@ -185,9 +185,10 @@ def like(op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """Makes the new tensor with the strides of x, if x is dense and not contiguous and some of its dimensions have one
     element."""
     # Imports sympy, which a process that only runs stored plans does not need.
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
-    if kwargs.get("memory_format") not in (None, torch.preserve_format):
+    # Whether sizes that data decide give a dense tensor is not known.
+    if kwargs.get("memory_format") not in (None, torch.preserve_format) or free_unbacked_symbols(x):
         return NotImplemented
     single = any(statically_known_true(n == 1) for n in x.shape)
     if not single or x.is_contiguous() or not is_dense(x):
