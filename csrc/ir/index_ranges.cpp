@@ -214,8 +214,8 @@ void Ranges::set(Symbol s, Range range) { ranges_[s] = range; }
 
 void Ranges::set_extent(Symbol s, const IndexExpr& extent) {
   extents_.insert_or_assign(s, extent);
-  // A loop that runs has an extent of at least 1. Every size that is a factor of the extent is then at least 1 too. Not so for a
-  // reduction: what is computed from its result is computed also where there was nothing to reduce.
+  // A loop that runs has an extent of at least 1. Every size that is a factor of the extent is then at least 1 too. Not so for
+  // a reduction: what is computed from its result is computed also where there was nothing to reduce.
   if (s.kind != SymbolKind::kReduce && (extent.op() == IndexOp::kSymbol || extent.op() == IndexOp::kMul)) {
     const Term term = terms_of(extent)[0];
     for (const IndexExpr& factor : term.factors) {
