@@ -335,7 +335,7 @@ void forget_eager_plans() {
 void never_compile_on_this_thread() { t_never = true; }
 
 Attempt run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (t_never) return {Outcome::kTracing, "it is part of a compilation"};
+  if (t_never) return {Outcome::kTracing, ""};
   EagerArguments arguments = flatten(op, *stack);
   if (!arguments.unsupported.empty()) return {Outcome::kNone, arguments.unsupported};
   if (!memory_is_clear(op, arguments)) {

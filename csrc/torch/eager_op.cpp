@@ -53,8 +53,11 @@ void run_eager_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::
   const auto [outcome, reason] =
       expanded ? Attempt{Outcome::kNone, "its result depends on the order of its writes"} : run_compiled(op, stack);
   if (outcome == Outcome::kRan || (outcome == Outcome::kNone && !expanded && run_overlapping_lists(op, stack))) return;
+  // A compilation runs an op without a rule for fake tensors once, to see what it returns. That is no fallback: the compiler
+  // gives its own reason.
+  if (outcome == Outcome::kTracing) return on_cpu();
   const Refused refused{c10::toString(op.operator_name()), reason};
-  const bool forbidden = fallback_is_forbidden() && outcome != Outcome::kTracing;
+  const bool forbidden = fallback_is_forbidden();
   const std::string tensors = forbidden ? describe_tensors(op, *stack) : "";
   if (forbidden && outcome == Outcome::kNone) forbid(refused, tensors);
   if (expanded)

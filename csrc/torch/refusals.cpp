@@ -56,8 +56,7 @@ int64_t count(const Refused& refused) {
   if (warns)
     TORCH_WARN(refused.op, " cannot be compiled for ocl on its own (", refused.reason,
                ") and runs on the CPU, with copies both ways (said once per op; torch.ocl.fallback_counts() counts them; "
-               "TORCH_OCL_WARN_FALLBACK=0 silences this). "
-               "Most ops are compiled where a function compiled with backend='ocl' contains them.");
+               "TORCH_OCL_WARN_FALLBACK=0 silences this).");
   return times;
 }
 

@@ -91,3 +91,21 @@ def test_later_processes_read_the_plans(ocl_device: str, compiled: Callable[[], 
     after = _C.eager_counters()
     assert after["compiled"] == before["compiled"] and after["rejected"] == before["rejected"]
     assert after["from_cache"] - before["from_cache"] == len(orders)
+
+
+def test_eye(ocl_device: str) -> None:
+    """PyTorch's own formula counts in a type that depends on the size."""
+    torch.ocl.reset_fallback_counts()
+    compiled = torch.compile(torch.eye, backend="ocl", dynamic=False)
+    for sizes in ((3,), (255, 256), (300, 7), (70000, 2)):
+        for make in (torch.eye, compiled):
+            assert torch.equal(make(*sizes, device=ocl_device).cpu(), torch.eye(*sizes))
+    assert not torch.ocl.fallback_counts(), reasons()
+
+
+def test_a_reason_is_that_of_the_op(ocl_device: str) -> None:
+    """An op without a rule for fake tensors runs once while it is traced; that run is not what is told."""
+    torch.ocl.reset_fallback_counts()
+    torch.binomial(torch.ones(3, device=ocl_device), torch.ones(3, device=ocl_device))
+    assert torch.ocl.fallback_counts() == {"aten::binomial": 1}
+    assert reasons() == {"aten::binomial": "aten.binomial.default: no lowering"}

@@ -41,6 +41,12 @@ def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = No
     return made
 
 
+def eye(n: Any, m: Any = None, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
+    """Returns ones on the diagonal of n x m, zeros elsewhere. PyTorch's own formula counts in uint16, which has no kernels."""
+    rows, columns = (torch.arange(size, device=device) for size in (n, n if m is None else m))
+    return (rows[:, None] == columns).to(torch.get_default_dtype() if dtype is None else dtype)
+
+
 def trilinear(
     a: Tensor,
     b: Tensor,
@@ -349,6 +355,8 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.glu.default: glu,
     aten.addbmm.default: addbmm,
     aten.linspace.default: linspace,
+    aten.eye.default: eye,
+    aten.eye.m: eye,
     aten._trilinear.default: trilinear,
     aten._cdist_forward.default: cdist_forward,
     aten._cdist_backward.default: cdist_backward,
