@@ -59,7 +59,8 @@ double tolerance_of(const CheckedKernel& kernel) {
 /// Appends to `texts` the text of each program that a case runs and that is not there yet: first the programs that pack its
 /// operands, then its own.
 void collect_texts(const CheckCase& check, std::vector<std::string>& texts) {
-  for (const CheckCase& pack : check.packs) collect_texts(pack, texts);
+  for (const CheckCase::Input& input : check.inputs)
+    if (!input.pack.empty()) collect_texts(input.pack[0], texts);
   std::string text = text_of(check);
   if (std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
 }
@@ -86,17 +87,18 @@ std::vector<Job> jobs_of(const runtime::Device& device, const CheckedKernel& ker
   return jobs;
 }
 
-runtime::TrialLaunch launch_of(const CheckCase& check, size_t results, const std::vector<std::string>& texts) {
+runtime::TrialLaunch launch_of(const CheckCase& check, const std::vector<std::string>& texts) {
   runtime::TrialLaunch launch;
   launch.program = static_cast<size_t>(std::ranges::find(texts, text_of(check)) - texts.begin());
-  for (const auto& input : check.inputs) launch.inputs.emplace_back(input.begin(), input.end());
-  for (const CheckCase& pack : check.packs) launch.packs.push_back(launch_of(pack, pack.packed_floats, texts));
-  launch.packs_at = check.packs_at;
-  launch.offset = static_cast<uint64_t>(check.offset);
+  for (const CheckCase::Input& input : check.inputs) {
+    launch.inputs.push_back({{input.bytes.begin(), input.bytes.end()}, input.offset, {}});
+    if (!input.pack.empty()) launch.inputs.back().pack.push_back(launch_of(input.pack[0], texts));
+  }
   launch.integers = check.arguments;
+  launch.last = check.last;
   launch.groups = check.groups;
   launch.local = check.local;
-  launch.results = results;
+  launch.results = check.written();
   return launch;
 }
 
@@ -106,8 +108,8 @@ runtime::Trial trial_of(const Job& job) {
   for (CheckCase check : job.cases) {
     collect_texts(check, trial.programs);
     check.fill(check);
-    trial.runs.push_back({check.variant, launch_of(check, check.results.exact.size(), trial.programs), check.results.exact,
-                          check.results.sizes, tolerance_of(job.kernel)});
+    trial.runs.push_back(
+        {check.variant, launch_of(check, trial.programs), check.results.exact, check.results.sizes, check.tolerance});
   }
   return trial;
 }
@@ -234,7 +236,7 @@ std::vector<Job> jobs_of(const runtime::Device& device, const schedule::Schedule
       if (row.base != launched.base || !is_checked({row.id, type})) continue;
       const Which which{row.id, type};
       const auto [found, added] = cases.try_emplace(which);
-      if (added) found->second = schedule::check_cases(row, type, matrix, true);
+      if (added) found->second = schedule::check_cases(row, type, matrix, schedule::CaseSet::kTiles);
       for (size_t i = 0; i < found->second.size(); ++i)
         if (is_like(found->second[i], launch)) {
           wanted[which].insert(i);

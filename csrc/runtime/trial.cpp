@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/hidden_instructions.h"
@@ -31,15 +32,15 @@ cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
   return bench.memory.back().get();
 }
 
-/// Enqueues the packs of a launch, then the launch itself. Returns the buffer of its results, with guards around them; nullptr
+/// Enqueues the packs of a launch, then the launch itself. Returns the buffers of its results, with guards around them; empty
 /// if a launch fails.
-cl_mem enqueue(Bench& bench, const TrialLaunch& launch) {
+std::vector<cl_mem> enqueue(Bench& bench, const TrialLaunch& launch) {
   const cl_program program = bench.programs.at(launch.program).handle.get();
-  if (program == nullptr) return nullptr;
+  if (program == nullptr) return {};
   cl_int status = CL_SUCCESS;
   bench.kernels.emplace_back(clCreateKernel(program, kTrialKernel, &status));
   cl_kernel kernel = bench.kernels.back().get();
-  if (status != CL_SUCCESS) return nullptr;
+  if (status != CL_SUCCESS) return {};
   cl_uint slot = 0;
   bool set = true;
   const auto argument = [&](const auto& value) {
@@ -49,61 +50,70 @@ cl_mem enqueue(Bench& bench, const TrialLaunch& launch) {
     argument(memory);
     argument(offset);
   };
-  const auto inputs = [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i)
-      pair(buffer(bench, launch.inputs[i].data(), launch.inputs[i].size()), static_cast<cl_ulong>(launch.offset));
-  };
-  const size_t packs_at = std::min(launch.packs_at, launch.inputs.size());
-  inputs(0, packs_at);
-  for (const TrialLaunch& pack : launch.packs) {
-    const cl_mem packed = enqueue(bench, pack);
-    if (packed == nullptr) return nullptr;
-    pair(packed, kTrialGuard);
+  for (const TrialLaunch::Input& input : launch.inputs) {
+    if (input.pack.empty()) {
+      pair(buffer(bench, input.bytes.data(), input.bytes.size()), input.offset);
+      continue;
+    }
+    const std::vector<cl_mem> packed = enqueue(bench, input.pack[0]);
+    if (packed.empty()) return {};
+    pair(packed[0], kTrialGuard);
   }
-  inputs(packs_at, launch.inputs.size());
   for (const auto& value : launch.integers) std::visit(argument, value);
-  const std::vector<float> nothing(launch.results + 2 * kTrialGuard, NAN);
-  cl_mem out = buffer(bench, nothing.data(), nothing.size() * sizeof(float));
-  pair(out, kTrialGuard);
+  std::vector<cl_mem> outputs;
+  for (const size_t count : launch.results) {
+    const std::vector<float> nothing(count + 2 * kTrialGuard, NAN);
+    outputs.push_back(buffer(bench, nothing.data(), nothing.size() * sizeof(float)));
+    pair(outputs.back(), kTrialGuard);
+  }
+  for (const auto& value : launch.last) std::visit(argument, value);
   const std::array<size_t, 3> local = {launch.local, 1, 1};
   const std::array<size_t, 3> global = {launch.groups[0] * launch.local, launch.groups[1], launch.groups[2]};
   set = set && clEnqueueNDRangeKernel(bench.queue.get(), kernel, 3, nullptr, global.data(), local.data(), 0, nullptr,
                                       nullptr) == CL_SUCCESS;
-  return set ? out : nullptr;
+  return set ? outputs : std::vector<cl_mem>();
 }
 
-/// Returns the results of a launch, with guards. Empty if it cannot run, does not end in time, or writes to a guard.
-std::vector<float> results_of(Bench& bench, const TrialLaunch& launch) {
-  std::vector<float> results(launch.results + 2 * kTrialGuard, NAN);
-  const cl_mem out = enqueue(bench, launch);
+/// Reads a buffer of `count` floats. Returns false if it cannot, or if the device does not answer in time.
+bool read(Bench& bench, cl_mem memory, std::vector<float>& floats) {
   cl_event raw = nullptr;
-  if (out == nullptr || clEnqueueReadBuffer(bench.queue.get(), out, CL_FALSE, 0, results.size() * sizeof(float), results.data(),
-                                            0, nullptr, &raw) != CL_SUCCESS)
-    return {};
+  if (clEnqueueReadBuffer(bench.queue.get(), memory, CL_FALSE, 0, floats.size() * sizeof(float), floats.data(), 0, nullptr,
+                          &raw) != CL_SUCCESS)
+    return false;
   const EventHandle event(raw);
   clFlush(bench.queue.get());
   bench.completion = wait_within(raw, kLongestLaunch);
-  if (bench.completion != Completion::kDone) {
-    // The driver may still write into this memory, so it is never freed.
-    static auto* kept = new std::vector<std::vector<float>>;
-    kept->push_back(std::move(results));
-    return {};
+  if (bench.completion == Completion::kDone) return true;
+  // The driver may still write into this memory, so it is never freed.
+  static auto* kept = new std::vector<std::vector<float>>;
+  kept->push_back(std::move(floats));
+  return false;
+}
+
+/// Returns the results of a launch, of all outputs. Empty if it cannot run, does not end in time, or writes to a guard.
+std::vector<float> results_of(Bench& bench, const TrialLaunch& launch) {
+  const std::vector<cl_mem> outputs = enqueue(bench, launch);
+  std::vector<float> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<float> written(launch.results[i] + 2 * kTrialGuard, NAN);
+    if (!read(bench, outputs[i], written)) return {};
+    const auto untouched = [](float x) { return std::isnan(x); };
+    const auto begin = written.begin() + kTrialGuard, end = written.end() - kTrialGuard;
+    if (!std::all_of(written.begin(), begin, untouched) || !std::all_of(end, written.end(), untouched)) return {};
+    results.insert(results.end(), begin, end);
   }
-  const auto untouched = [](float x) { return std::isnan(x); };
-  if (!std::all_of(results.begin(), results.begin() + kTrialGuard, untouched) ||
-      !std::all_of(results.end() - kTrialGuard, results.end(), untouched))
-    return {};
   return results;
 }
 
 bool is_right(const TrialRun& run, const std::vector<float>& results) {
   for (size_t i = 0; i < run.exact.size(); ++i)
-    if (!(std::fabs(results[kTrialGuard + i] - run.exact[i]) <= run.tolerance * run.sizes[i])) return false;
+    if (!(std::fabs(results[i] - run.exact[i]) <= run.tolerance * run.sizes[i])) return false;
   return true;
 }
 
 std::string fault_of(Bench& bench, const TrialRun& run) {
-  if (run.exact.size() != run.launch.results || run.sizes.size() != run.exact.size())
+  const size_t count = std::accumulate(run.launch.results.begin(), run.launch.results.end(), size_t{0});
+  if (run.exact.size() != count || run.sizes.size() != count)
     fail(ErrorKind::kInternal, "a trial expects other results than its launch writes");
   const std::vector<float> results = results_of(bench, run.launch);
   const std::string name = "it, as " + run.name + ",";
@@ -112,14 +122,18 @@ std::string fault_of(Bench& bench, const TrialRun& run) {
 }
 
 void pass(Archive& archive, TrialLaunch& launch) {
-  archive(launch.program, launch.packs_at, launch.groups, launch.local, launch.results, launch.offset, launch.inputs);
-  archive.list(launch.packs, [&](TrialLaunch& pack) { pass(archive, pack); });
-  archive.list(launch.integers, [&](TrialLaunch::Integer& integer) {
-    bool wide = integer.index() == 1;
-    int64_t number = std::visit([](auto value) { return static_cast<int64_t>(value); }, integer);
-    archive(wide, number);
-    integer = wide ? TrialLaunch::Integer(number) : TrialLaunch::Integer(static_cast<int32_t>(number));
+  archive(launch.program, launch.groups, launch.local, launch.results);
+  archive.list(launch.inputs, [&](TrialLaunch::Input& input) {
+    archive(input.bytes, input.offset);
+    archive.list(input.pack, [&](TrialLaunch& pack) { pass(archive, pack); });
   });
+  for (auto* integers : {&launch.integers, &launch.last})
+    archive.list(*integers, [&](TrialLaunch::Integer& integer) {
+      bool wide = integer.index() == 1;
+      int64_t number = std::visit([](auto value) { return static_cast<int64_t>(value); }, integer);
+      archive(wide, number);
+      integer = wide ? TrialLaunch::Integer(number) : TrialLaunch::Integer(static_cast<int32_t>(number));
+    });
 }
 
 void pass(Archive& archive, Trial& trial) {

@@ -15,19 +15,20 @@
 namespace ocl::runtime {
 
 /// One launch of the kernel kTrialKernel. Its arguments are: for each input a buffer and an offset in elements, then the
-/// integers, then the buffer of the results and the offset of the first one.
+/// integers, then for each output a buffer and the offset of its first element, then the last integers.
 struct TrialLaunch {
   using Integer = std::variant<int32_t, int64_t>;
-  size_t program = 0;               // Position in Trial::programs.
-  std::vector<std::string> inputs;  // Bytes of each input, from element 0 on.
-  // Launches that run first. Their results become inputs of this launch, in front of input number `packs_at`.
-  std::vector<TrialLaunch> packs;
-  size_t packs_at = 0;
-  uint64_t offset = 0;  // The number of elements in front of the data of each input.
-  std::vector<Integer> integers;
+  struct Input {
+    std::string bytes;  // From element 0 on.
+    uint64_t offset = 0;
+    std::vector<TrialLaunch> pack;  // Not empty: the launch that runs first and whose results are the input.
+  };
+  size_t program = 0;  // Position in Trial::programs.
+  std::vector<Input> inputs;
+  std::vector<Integer> integers, last;
   std::array<size_t, 3> groups{1, 1, 1};
   size_t local = 1;
-  size_t results = 0;  // The number of floats that the launch writes.
+  std::vector<size_t> results;  // The number of floats that the launch writes to each output.
 };
 inline constexpr char kTrialKernel[] = "checked_kernel";
 

@@ -9,7 +9,7 @@
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
-#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))
+#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * STORED_C + (c))
 #define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
 #define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
 #endif

@@ -61,7 +61,7 @@ TrialLaunch doubled(size_t program) {
   launch.integers = {int32_t{0}, int64_t{0}};
   launch.groups = {2, 1, 1};
   launch.local = 2;
-  launch.results = 4;
+  launch.results = {4};
   return launch;
 }
 
@@ -73,9 +73,9 @@ Trial trial(const std::string& text = doubling()) {
   run.name = "a case";
   run.launch = doubled(0);
   run.launch.integers = {int32_t{3}, int64_t{4}};
-  run.launch.packs = {doubled(1)};
-  run.launch.packs[0].inputs = {bytes_of({-100, 1, 2, 3, 4})};
-  run.launch.packs[0].offset = 1;
+  run.launch.inputs.resize(1);
+  run.launch.inputs[0].pack = {doubled(1)};
+  run.launch.inputs[0].pack[0].inputs = {{bytes_of({-100, 1, 2, 3, 4}), 1, {}}};
   run.exact = {11, 15, 19, 23};
   run.sizes = {11, 15, 19, 23};
   run.tolerance = 1e-6;
@@ -199,7 +199,8 @@ size_t cases_like(const schedule::TemplateLaunch& launch) {
   for (const KernelRow& row : kernel_rows())
     if (row.base == kernel_row(launch.kernel).base &&
         std::ranges::any_of(row.types, [&](const KernelRow::Checked& checked) { return checked.type == type; }))
-      for (const schedule::CheckCase& check : schedule::check_cases(row, type, MatrixInstructions::kNone, true))
+      for (const schedule::CheckCase& check :
+           schedule::check_cases(row, type, MatrixInstructions::kNone, schedule::CaseSet::kTiles))
         found += is_like(check, launch);
   return found;
 }

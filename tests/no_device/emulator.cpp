@@ -12,7 +12,7 @@
 //   rows contiguous:   row%64 * size + row/64 * leading + k%8 * 128 + k/8 * stride
 // Bits 4-6 of the offset are then replaced by their exclusive or with bits 7-9.
 //
-// Build: this file with -DCASE=<file that defines run_case()>, and the kernel's object; see test_emulated_kernels.py.
+// Build: this file and the objects of the kernels; see test_emulated_kernels.py.
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -22,34 +22,23 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <utility>
 #include <vector>
-
-#include "csrc/schedule/families/reference.h"
 
 using uint = unsigned;
 using ulong = unsigned long;
 
-#define LANES_HOST 32
-#if defined(SUB_M)  // A work-group has subgroups with matrix instructions, warps that multiply, or consumer warpgroups and
-                    // PRODUCERS work-items that copy.
-#undef LANES_HOST
+// The work-items of a warp or subgroup.
 #if defined(MATRIX_DPAS)
 #define LANES_HOST MATRIX_DPAS
-#elif defined(MATRIX_WMMA)
-#define LANES_HOST 32
-#else
+#elif defined(MATRIX_MFMA)
 #define LANES_HOST 64
-#endif
-#define GROUP_ITEMS (TILE_M / SUB_M * (TILE_N / SUB_N) * LANES_HOST)
-#elif defined(WARP_M)
-#define CONSUMERS_HOST (TILE_M / WARP_M * (TILE_N / WARP_N) * 32)
-#define GROUP_ITEMS CONSUMERS_HOST
 #else
-#ifndef PRODUCERS
-#define PRODUCERS 128
-#endif
-#define CONSUMERS_HOST (TILE_M / 64 * 128)
-#define GROUP_ITEMS (CONSUMERS_HOST + PRODUCERS)
+#define LANES_HOST 32
 #endif
 
 // Packed operands of fp32 reach the tensor cores as pairs of fp16.
@@ -189,7 +178,7 @@ static float element(ulong descriptor, int row, int k, bool columns) {
   return widen(reinterpret_cast<const char*>(address));
 }
 char* g_local_base = nullptr;
-#ifdef SUB_M
+#if defined(MATRIX_DPAS) || defined(MATRIX_MFMA) || defined(MATRIX_WMMA)
 #include "tests/no_device/emulator_matrix.h"
 #endif
 #include "tests/no_device/emulator_boxes.h"
@@ -380,62 +369,76 @@ void launch(size_t x, size_t y, size_t z, size_t items, F call) {
   for (Coroutine& c : g_coroutines) munmap(c.stack, kStack);
 }
 
-/// Returns random numbers with few digits. Sums of their products are exact in every type, so that results are compared
-/// bit by bit.
-static std::vector<float> numbers(size_t count, uint seed) {
-  std::vector<float> v(count);
-  for (float& x : v) {
-    seed = seed * 1664525u + 1013904223u;
-    x = static_cast<float>(static_cast<int>(seed >> 24) % 9 - 4) * 0.5f;
-  }
-  return v;
-}
-static std::vector<OPERAND_T_HOST> stored(const std::vector<float>& v) {
-  std::vector<OPERAND_T_HOST> out(v.size() + 64);
-  for (size_t i = 0; i < v.size(); ++i) {
-#if HALVES_HOST
-    uint32_t bits;
-    std::memcpy(&bits, &v[i], 4);
-#ifdef IN_BF16
-    out[i] = static_cast<uint16_t>(bits >> 16);
-#else
-    out[i] =
-        v[i] == 0 ? 0 : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
-#endif
-#else
-    out[i] = v[i];
-#endif
-  }
-  return out;
+// ---- launches ----
+// The kernels of a case. Those that pack operands need not exist.
+extern "C" void k();
+extern "C" void __attribute__((weak)) pack_0();
+extern "C" void __attribute__((weak)) pack_1();
+
+/// The number of floats in front of a launch's results, and behind them, that a kernel must not write.
+static constexpr size_t kGuard = 64;
+/// The most arguments of a kernel. All are passed in 64 bits, as the host's calling convention passes integers and pointers.
+static constexpr size_t kMostArguments = 64;
+
+static std::vector<char> bytes_of(const std::string& name) {
+  std::ifstream file(name, std::ios::binary);
+  if (!file) std::abort();
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Returns the factor of an attention weight under dropout with probability one half: 0 or 2. One word
-/// of Philox 4x32-10 with counter (state[1], draw) and key state[0] decides.
-static float kept(const long* state, ulong draw, int word) {
-  uint x[4] = {static_cast<uint>(state[1]), static_cast<uint>(state[1] >> 32), static_cast<uint>(draw),
-               static_cast<uint>(draw >> 32)};
-  uint key[2] = {static_cast<uint>(state[0]), static_cast<uint>(state[0] >> 32)};
-  for (int round = 0; round < 10; ++round) {
-    const ulong a = static_cast<ulong>(x[0]) * 0xD2511F53u, b = static_cast<ulong>(x[2]) * 0xCD9E8D57u;
-    const uint next[4] = {static_cast<uint>(b >> 32) ^ x[1] ^ key[0], static_cast<uint>(b),
-                          static_cast<uint>(a >> 32) ^ x[3] ^ key[1], static_cast<uint>(a)};
-    std::memcpy(x, next, sizeof x);
-    key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
-  }
-  return x[word] >> 31 ? 2.0f : 0.0f;
+template <size_t... I>
+static void call(void (*kernel)(), const std::vector<long>& arguments, std::index_sequence<I...>) {
+  reinterpret_cast<void (*)(decltype(static_cast<long>(I))...)>(kernel)(arguments[I]...);
 }
 
-/// Returns the largest error, relative to the sum of the terms' magnitudes; infinite for NaN. Prints the first result
-/// whose error is not allowed.
-static double largest_error(const std::vector<float>& got, const ocl::schedule::Sums& want, double allowed) {
-  double worst = 0;
-  for (size_t i = 0; i < want.exact.size(); ++i) {
-    const double error = std::fabs(got[i] - want.exact[i]) / (want.sizes[i] + 1e-30);
-    if (!(error <= allowed) && worst <= allowed) std::printf("%zu: %g, not %g\n", i, got[i], want.exact[i]);
-    worst = error <= worst ? worst : error == error ? error : HUGE_VAL;
+/// Returns the number of results that differ from `exact` by more than `tolerance` times their size, or lie in a guard.
+static long count_wrong(const std::vector<float>& got, double tolerance) {
+  const auto exact = bytes_of("exact"), sizes = bytes_of("sizes");
+  const auto *want = reinterpret_cast<const double*>(exact.data()), *size = reinterpret_cast<const double*>(sizes.data());
+  if (exact.size() / sizeof(double) + 2 * kGuard != got.size()) return -1;
+  long wrong = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const bool guard = i < kGuard || i >= got.size() - kGuard;
+    if (guard ? got[i] != got[i] : std::fabs(got[i] - want[i - kGuard]) <= tolerance * size[i - kGuard]) continue;
+    if (wrong++ < 5)
+      std::printf("result %ld: %g, not %g\n", static_cast<long>(i - kGuard), got[i], guard ? NAN : want[i - kGuard]);
   }
-  return worst;
+  return wrong;
 }
 
-#include CASE
-int main(int argc, char** argv) { return run_case(argc, argv); }
+/// Reads commands, each with its operands: buffer FILE OFFSET, integer VALUE, output COUNT, and packed NUMBER (the results of
+/// an earlier launch) are the arguments of the next launch NAME GROUPS ITEMS, and compare TOLERANCE checks the last results.
+int main() {
+  std::deque<std::vector<char>> buffers;
+  std::deque<std::vector<float>> outputs;
+  std::vector<long> arguments;
+  const auto give = [&](const void* pointer, long offset) {
+    arguments.push_back(reinterpret_cast<long>(pointer));
+    arguments.push_back(offset);
+  };
+  long wrong = -1;
+  for (std::string command, name; std::cin >> command;) {
+    long number = 0;
+    if (command == "buffer" && std::cin >> name >> number) {
+      buffers.push_back(bytes_of(name));
+      give(buffers.back().data(), number);
+    } else if (command == "packed" && std::cin >> number) {
+      give(outputs[number].data(), kGuard);
+    } else if (command == "output" && std::cin >> number) {
+      outputs.emplace_back(number + 2 * kGuard, NAN);
+      give(outputs.back().data(), kGuard);
+    } else if (command == "integer" && std::cin >> number) {
+      arguments.push_back(number);
+    } else if (size_t x, y, z, items; command == "launch" && std::cin >> name >> x >> y >> z >> items) {
+      if (arguments.size() > kMostArguments) std::abort();
+      arguments.resize(kMostArguments);
+      const auto kernel = name == "pack_0" ? pack_0 : name == "pack_1" ? pack_1 : k;
+      launch(x, y, z, items, [&] { call(kernel, arguments, std::make_index_sequence<kMostArguments>()); });
+      arguments.clear();
+    } else if (double tolerance; command == "compare" && std::cin >> tolerance) {
+      wrong = count_wrong(outputs.back(), tolerance);
+    }
+  }
+  std::printf("%ld wrong\n", wrong), std::fflush(stdout);
+  return wrong != 0;
+}

@@ -5,7 +5,6 @@
 void emulated_copy(uint to, __global const void* from, uint bytes, uint most);
 void emulated_copies(int wait, uint but);
 uint emulated_halves(float first, float second);
-float emulated_value(uint both, uint upper);
 float emulated_exp2(float x);
 float emulated_lane(float x, uint bit);
 

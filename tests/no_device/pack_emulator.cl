@@ -1,8 +1,5 @@
 // tests/no_device/pack_emulator.cl: the functions of OpenCL C that pack_group needs, for a host without its library.
-#undef vload_half
-#define vload_half(i, p) emulated_value(*(const ushort*)(p), 0)
 #define vstore_half_rte(x, i, p) (*(ushort*)(p) = emulated_halves(x, 0.0f))
 #define fmax(a, b) max(a, b)
 #define fabs(x) as_float4(as_uint4(x) & 0x7fffffffu)
-float emulated_value(uint both, uint upper);
 uint emulated_halves(float first, float second);

@@ -79,11 +79,11 @@ class Case:
         self.given = dict(
             zip((a[0] for a in names if not a[1]), (value for value, _ in case["arguments"]), strict=False)
         )
-        self.buffers = {
-            a[0]: torch.frombuffer(bytearray(x), dtype=DTYPES[kind] if a[0] not in ("sums", "delta") else torch.float32)
-            for a, x in zip((a for a in names if a[1]), case["inputs"], strict=False)
-        }
-        self.offset, self.defines = case["offset"], dict(line.split(" ", 1) for line in case["defines"])
+        self.buffers = {}
+        for (name, *_), (given, offset) in zip((a for a in names if a[1]), case["inputs"], strict=False):
+            dtype = torch.float32 if name in ("sums", "delta") else DTYPES[kind]
+            self.buffers[name] = torch.frombuffer(bytearray(given), dtype=dtype)[offset:]
+        self.defines = dict(line.split(" ", 1) for line in case["defines"])
         self.exact = torch.tensor(case["exact"], dtype=torch.float64)
 
     def __getitem__(self, name: str) -> int:
@@ -91,13 +91,13 @@ class Case:
 
     def operand(self, name: str, sizes: tuple[int, ...], strides: tuple[str, ...]) -> torch.Tensor:
         steps = [self[f"{name}_{stride}"] for stride in strides]
-        return self.buffers[name].as_strided(sizes, steps, self.offset).double()
+        return self.buffers[name].as_strided(sizes, steps).double()
 
 
 def rows_of(case: Case, name: str, heads: int, length: int) -> torch.Tensor:
     depth = int(case.defines["DEPTH"])
     steps = [case[f"{name}_{stride}"] for stride in ("batch", "head", "row")]
-    return case.buffers[name].as_strided((2, heads, length, depth), (*steps, 1), case.offset).double()
+    return case.buffers[name].as_strided((2, heads, length, depth), (*steps, 1)).double()
 
 
 def gemm(case: Case) -> torch.Tensor:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.no_device.test_emulated_matrix import matrix_cases
 from tests.no_device.test_offline import compilers as compilers  # The fixture, which unpacks the compilers or skips.
 from tests.offline.compilers import CHIPS, compile_text
 from torch_ocl_compile import _C
@@ -16,7 +15,8 @@ CASES = [
         ("dpas8", "acm-g10"), ("dpas16", "pvc"), ("wmma11", "gfx1100"), ("wmma12", "gfx1201"), ("mfma4", "gfx90a"), ("mfma4", "gfx942"),
     )
     for kind in (("fp16", "bf16", "fp32") if matrix == "mfma4" else ("fp16", "bf16"))
-    for kernel in ("gemm", "conv", "conv_weight", "attention", "attention_gradient") for number in range(matrix_cases(kernel, matrix, kind))
+    for kernel in ("gemm", "conv", "conv_weight", "attention", "attention_gradient")
+    for number in range(len(_C.exec.check_cases(f"{kernel}_subgroup_matrix", kind, matrix=matrix, filled=False)))
 ]  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def disable_fault(value: str) -> str: ...
 # The cases with which a kernel is checked on a device: text, inputs, arguments, results. `only`: the number of a single case.
 # matrix: what kernels of the level subgroup_matrix multiply with, a name of csrc/kernels/matrix_instructions.h.
 def check_cases(
-    kernel: str, type: str, only: int = -1, matrix: str = "mfma4", every: bool = False
+    kernel: str, type: str, only: int = -1, matrix: str = "mfma4", set: str = "sample", filled: bool = True
 ) -> list[dict[str, Any]]: ...
 
 # The checks of tensor core kernels that a device needs: rows (kernel, level, type). fault_of_kernel runs one, unless its answer is

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
@@ -24,7 +25,9 @@ std::vector<float> CheckSubject::values(size_t count, uint32_t seed) const {
   std::vector<float> values(count);
   for (float& value : values) {
     seed = seed * 1664525u + 1013904223u;
-    value = halves() ? static_cast<float>(seed >> 23) / 256.0f - 1.0f : static_cast<float>(seed >> 8) / 8388608.0f - 1.0f;
+    value = edges()    ? static_cast<float>(static_cast<int>(seed >> 24) % 9 - 4) * 0.5f
+            : halves() ? static_cast<float>(seed >> 23) / 256.0f - 1.0f
+                       : static_cast<float>(seed >> 8) / 8388608.0f - 1.0f;
   }
   return values;
 }
@@ -53,7 +56,8 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
   return bytes;
 }
 
-Offer CheckSubject::offer(ir::Graph graph, const std::string& choice) const {
+Offer CheckSubject::offer(const ir::Graph& given, const std::string& choice) const {
+  ir::Graph graph = given;
   Caps caps;
   caps.is_cpu = row.level == KernelLevel::k_item;
   caps.units = 3;
@@ -78,7 +82,75 @@ Offer CheckSubject::offer(ir::Graph graph, const std::string& choice) const {
 
 namespace {
 
-CheckCase case_of(const TemplateLaunch& launch, int offset) {
+using Bytes = std::vector<unsigned char>;
+
+/// The buffers of a graph and of an offer for it, in memory.
+class Memory {
+ public:
+  Memory(const ir::Graph& graph, const Offer& offer, const std::vector<Bytes>& inputs) : graph_(graph), offer_(offer) {
+    for (size_t i = 0; i < inputs.size(); ++i) bytes_[graph.inputs[i]] = inputs[i];
+  }
+
+  /// Returns the bytes of a buffer. If the offer prepares it, they are computed first.
+  const Bytes& of(ir::BufferId id) {
+    if (const auto found = bytes_.find(id); found != bytes_.end()) return found->second;
+    const ir::Buffer& buffer = described(id);
+    int64_t elements = 1;
+    for (size_t d = 0; d < buffer.sizes.size(); ++d)
+      elements = std::max(elements, buffer.sizes[d].constant() * (*buffer.strides)[d].constant());
+    Bytes zeros(static_cast<size_t>(ir::size_bytes(buffer.dtype)) * static_cast<size_t>(elements));
+    const auto prepared = std::ranges::find(offer_.before, id, &Preparation::buffer);
+    OCL_ASSERT(prepared != offer_.before.end(), "nothing prepares an input of a check case");
+    if (const auto* copy = std::get_if<Copy>(&prepared->how)) copy_into(zeros, *copy, buffer);
+    return bytes_[id] = std::move(zeros);
+  }
+
+ private:
+  const ir::Buffer& described(ir::BufferId id) const {
+    if (id >= offer_.first_buffer) return offer_.buffers[id - offer_.first_buffer];
+    const auto layout = offer_.layouts.find(id);
+    return layout == offer_.layouts.end() ? graph_.buffers[id] : layout->second;
+  }
+
+  static size_t place_of(const ir::Buffer& buffer, const std::vector<int64_t>& coords) {
+    int64_t place = 0;
+    for (size_t d = 0; d < coords.size(); ++d) place += (*buffer.strides)[d].constant() * coords[d];
+    return static_cast<size_t>(place);
+  }
+
+  void copy_into(Bytes& to, const Copy& copy, const ir::Buffer& buffer) {
+    const Bytes& from = of(copy.view.buffer);
+    const ir::Buffer& source = described(copy.view.buffer);
+    const auto element = static_cast<size_t>(ir::size_bytes(buffer.dtype));
+    std::vector<int64_t> at(buffer.sizes.size(), 0);
+    const auto evaluated = [](const std::vector<ir::IndexExpr>& expressions, const std::vector<int64_t>& loops) {
+      std::vector<int64_t> values;
+      for (const ir::IndexExpr& e : expressions)
+        values.push_back(ir::evaluate(e, [&](ir::Symbol s) { return loops[static_cast<size_t>(s.index)]; }));
+      return values;
+    };
+    for (bool more = true; more;) {
+      const bool inside = std::ranges::all_of(copy.inside, [&](const auto& pair) {
+        const std::vector<int64_t> ends = evaluated({pair.first, pair.second}, at);
+        return ends[0] < ends[1];
+      });
+      if (inside)
+        std::memcpy(&to[place_of(buffer, at) * element],
+                    &from[place_of(source, evaluated(copy.view.coords, evaluated(copy.coords, at))) * element], element);
+      more = false;
+      for (size_t d = at.size(); d-- > 0 && !more;) {
+        more = ++at[d] < buffer.sizes[d].constant();
+        if (!more) at[d] = 0;
+      }
+    }
+  }
+
+  const ir::Graph& graph_;
+  const Offer& offer_;
+  std::map<ir::BufferId, Bytes> bytes_;
+};
+
+CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, int offset) {
   CheckCase check;
   check.kernel = launch.kernel;
   check.variant = launch.variant;
@@ -89,25 +161,45 @@ CheckCase case_of(const TemplateLaunch& launch, int offset) {
   for (size_t d = 0; d < 3; ++d) check.groups[d] = static_cast<size_t>(launch.groups[d].constant());
   check.local = static_cast<size_t>(launch.local[0]);
   check.offset = offset;
+  for (const TemplateLaunch::Input& given : launch.inputs) {
+    CheckCase::Input input;
+    input.buffer = given.buffer;
+    input.front = given.buffer < offer.first_buffer ? static_cast<size_t>(offset) : 0;
+    input.offset = input.front + static_cast<uint64_t>(given.offset.constant());
+    const auto prepared = std::ranges::find(offer.before, given.buffer, &Preparation::buffer);
+    if (const auto* pack = prepared == offer.before.end() ? nullptr : std::get_if<Pack>(&prepared->how)) {
+      input.pack.push_back(case_of(pack->launch, offer, offset));
+      input.pack[0].outputs = {
+          static_cast<size_t>(ir::product(offer.buffers[given.buffer - offer.first_buffer].sizes).constant())};
+    }
+    check.inputs.push_back(std::move(input));
+  }
   return check;
+}
+
+void fill_inputs(CheckCase& check, Memory& memory, const ir::Graph& graph) {
+  for (CheckCase::Input& input : check.inputs) {
+    if (!input.pack.empty()) {
+      fill_inputs(input.pack[0], memory, graph);
+      continue;
+    }
+    if (input.front > 0)  // In floating point types, these bytes are nan.
+      input.bytes.assign(input.front * static_cast<size_t>(ir::size_bytes(graph.buffers[input.buffer].dtype)), 0xff);
+    const Bytes& data = memory.of(input.buffer);
+    input.bytes.insert(input.bytes.end(), data.begin(), data.end());
+  }
 }
 
 }  // namespace
 
-CheckCase case_of(const Offer& offer, int offset) {
-  CheckCase check = case_of(offer.launch, offset);
-  const auto& inputs = offer.launch.inputs;
-  for (const Preparation& preparation : offer.before) {
-    const auto* pack = std::get_if<Pack>(&preparation.how);
-    if (pack == nullptr) continue;
-    const auto input =
-        std::find_if(inputs.begin(), inputs.end(), [&](const auto& i) { return i.buffer == preparation.buffer; });
-    if (check.packs.empty()) check.packs_at = static_cast<size_t>(input - inputs.begin());
-    check.packs.push_back(case_of(pack->launch, offset));
-    check.packs.back().packed_floats = 1;
-    for (const ir::IndexExpr& size : offer.buffers[preparation.buffer - offer.first_buffer].sizes)
-      check.packs.back().packed_floats *= static_cast<size_t>(size.constant());
-  }
+CheckCase case_of(const Offer& offer, const ir::Graph& graph, int offset, std::function<CaseData()> data) {
+  CheckCase check = case_of(offer.launch, offer, offset);
+  check.fill = [offer, graph, data = std::move(data)](CheckCase& c) {
+    CaseData made = data();
+    Memory memory(graph, offer, made.inputs);
+    fill_inputs(c, memory, graph);
+    c.results = std::move(made.results);
+  };
   return check;
 }
 

@@ -15,22 +15,37 @@ namespace ocl::schedule {
 
 struct CheckCase {
   using Integer = std::variant<int32_t, int64_t>;
+  struct Input {
+    ir::BufferId buffer = ir::kNone;   // In the graph, or of the offer. kNone: a workspace.
+    uint64_t offset = 0;               // The argument that follows the buffer.
+    size_t front = 0;                  // Elements in front of the data, which the kernel must not use.
+    std::vector<unsigned char> bytes;  // From element 0 on.
+    std::vector<CheckCase> pack;       // Not empty: the launch that runs first and writes the input.
+  };
   KernelId kernel{};
   std::string variant;               // The parameters in words: "128x64 bf16".
   std::vector<std::string> defines;  // Macros with their values, such as "TILE_M 128".
-  // Launches that pack operands. They run first, and their results become inputs of this launch, in front of input number
-  // `packs_at`.
-  std::vector<CheckCase> packs;
-  size_t packs_at = 0;
-  size_t packed_floats = 0;  // If this launch packs an operand, the number of floats that it writes. They are not compared.
-  int offset = 0;            // The number of elements in front of the data of each input. The launch passes it with all inputs.
+  std::vector<Input> inputs;
+  int offset = 0;                  // Elements in front of the data of each of the graph's inputs.
   std::vector<Integer> arguments;  // Integer arguments of the kernel, after the inputs.
+  std::vector<Integer> last;       // Those after the outputs, which the kernel's own stores take.
   std::array<size_t, 3> groups{1, 1, 1};
   size_t local = 128;
-  // Computes `inputs` and `results`. Call it only if the case runs, because it takes longer than building the case.
+  // Computes the bytes of inputs, and `results`. Call it only if the case runs, because it takes longer than building the case.
   std::function<void(CheckCase&)> fill;
-  std::vector<std::vector<unsigned char>> inputs;  // Bytes of each input, from element 0 on.
   Sums results;
+  std::vector<size_t> outputs;  // The number of floats in each output. Empty: one has all results.
+  std::vector<size_t> written() const { return outputs.empty() ? std::vector<size_t>{results.exact.size()} : outputs; }
+  double tolerance = 0;  // Largest error of a result, relative to its size; see kernels.def.
+};
+
+/// Which cases of a kernel are made.
+enum class CaseSet : uint8_t {
+  kSample,  // Each tile and each order of the operands' dimensions occurs.
+  kTiles,   // Each tile, in each order of the operands' dimensions.
+  // Each tile at the edges of its sizes, with every layout of the operands. Where it can be, the operands have so few digits
+  // that all sums are exact, and results must be equal bit by bit.
+  kEdges
 };
 
 /// A kernel with one of its types.
@@ -38,30 +53,37 @@ struct CheckSubject {
   const KernelRow& row;
   KernelType type;
   MatrixInstructions matrix = MatrixInstructions::kNone;  // For kernels of the level subgroup_matrix.
-  bool every = false;                                     // See check_cases.
+  CaseSet set = CaseSet::kSample;
+  bool edges() const { return set == CaseSet::kEdges; }
   bool halves() const { return storage_of(type) != ir::DType::kF32; }
   bool warps() const { return row.level == KernelLevel::k_warp; }
   /// How the kernel multiplies, with tiles of 256 columns.
   TensorCoreMath math() const;
-  /// Returns random values in [-1, 1). In 16-bit types, they are multiples of 1/256, which these hold exactly; in fp32 they
-  /// have all digits of a float.
+  /// Returns random values. At edges they are multiples of 1/2 in [-2, 2]. Otherwise they are in [-1, 1): in 16-bit types
+  /// multiples of 1/256, which these hold exactly; in fp32 they have all digits of a float.
   std::vector<float> values(size_t count, uint32_t seed) const;
   /// Returns the values as bytes in the type of the operands.
   std::vector<unsigned char> stored(const std::vector<float>& values) const;
   /// Returns the offer for the only node of a graph on a device with three compute units, with the options of `choice`, such
   /// as "tile=128x64". The kernel's costs and sizes are not asked.
-  Offer offer(ir::Graph graph, const std::string& choice) const;
+  Offer offer(const ir::Graph& graph, const std::string& choice) const;
 };
 /// Returns the values as bytes of a dtype.
 std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType type);
-/// Returns the launch of an offer as a case. `offset`: see CheckCase. Inputs, results and `fill` are the caller's.
-CheckCase case_of(const Offer& offer, int offset = 0);
 
-/// Returns check cases of a tensor core kernel for one of its types, at sizes that are no multiples of a tile. An offset of 1
-/// makes operands unaligned, so that the kernel copies them element by element. `every`: with each tile in each order of the
-/// operands' dimensions; otherwise a sample in which each tile and each order occurs. InternalError if there are no cases for
-/// the kernel's operation.
-std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix, bool every = false);
+/// What a case computes with: the bytes of the graph's inputs, in their order, and the expected results.
+struct CaseData {
+  std::vector<std::vector<unsigned char>> inputs;
+  Sums results;
+};
+/// Returns the launch of an offer for a graph as a case. What the offer prepares (copies in another order, zeros, packs) is
+/// prepared from the inputs. offset: see CheckCase.
+CheckCase case_of(const Offer& offer, const ir::Graph& graph, int offset, std::function<CaseData()> data);
+
+/// Returns cases of a kernel for one of its types. An offset of 1 makes operands unaligned, so that the kernel copies them
+/// element by element. InternalError if there are no cases for the kernel's operation.
+std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix,
+                                   CaseSet set = CaseSet::kSample);
 /// Returns the type for which a tensor core kernel is launched.
 KernelType type_of(const TemplateLaunch& launch);
 /// True if the case has the kernel and the tile of the launch, and its operands the same order of dimensions.

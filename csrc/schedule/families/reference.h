@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -95,18 +96,6 @@ Sums convolution_weight_gradient(const Convolution& c, const V& x, const V& dy, 
   return sums;
 }
 
-/// Returns the filters in the layout that the kernel for the input's gradient reads: [groups * C][r][s][K].
-template <class V>
-V filters_channel_first(const Convolution& c, const V& w) {
-  V turned(w.size());
-  for (int f = 0; f < c.groups * c.K; ++f)
-    for (int tap = 0; tap < c.R * c.S; ++tap)
-      for (int i = 0; i < c.C; ++i)
-        turned[((static_cast<size_t>(f / c.K) * c.C + i) * c.R * c.S + tap) * c.K + f % c.K] =
-            w[(static_cast<size_t>(f) * c.R * c.S + tap) * c.C + i];
-  return turned;
-}
-
 /// Returns statistics of each channel of values [pixel][channel], as [mean, sum of squared differences, count][slice][channel].
 /// Tiles of `tile` pixels are assigned to the slices round robin. `sizes` of the result says how much a statistic changes if
 /// the values have errors proportional to `values.sizes`.
@@ -154,6 +143,23 @@ struct AttentionOperands {
 };
 template <class Q, class K, class V, class D, class B, class F>
 AttentionOperands(Q, K, V, D, B, F) -> AttentionOperands<Q, K, V, D, B, F>;
+
+/// Returns the factor of an attention weight under dropout with probability one half, 0 or 2: one word of Philox 4x32-10 with
+/// counter (state[1], draw) and key state[0] decides.
+inline double dropout_factor(const int64_t (&state)[2], uint64_t draw, size_t word) {
+  const auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
+  const auto high = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };
+  const auto seed = static_cast<uint64_t>(state[0]), offset = static_cast<uint64_t>(state[1]);
+  std::array<uint32_t, 4> x = {low(offset), high(offset), low(draw), high(draw)};
+  uint32_t first = low(seed), second = high(seed);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{x[0]} * 0xD2511F53u, b = uint64_t{x[2]} * 0xCD9E8D57u;
+    x = {high(b) ^ x[1] ^ first, low(b), high(a) ^ x[3] ^ second, low(a)};
+    first += 0x9E3779B9u;
+    second += 0xBB67AE85u;
+  }
+  return x[word] >> 31 ? 2.0 : 0.0;
+}
 
 /// The scores of one query: exp(score - largest) of each key, their sum, and the largest score. If all keys are masked,
 /// `largest` is 0.

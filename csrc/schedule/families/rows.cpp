@@ -50,16 +50,21 @@ bool computes(const KernelRow& row, const ir::Node& node) {
   return false;
 }
 
-std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix, bool every) {
-  const CheckSubject subject{row, type, matrix, every};
+std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix, CaseSet set) {
+  const CheckSubject subject{row, type, matrix, set};
+  std::vector<CheckCase> cases;
   switch (row.operation) {
-#define OCL_OPERATION(name, nodes, cases) \
-  case KernelOperation::k_##name:         \
-    return cases##_cases(subject);
+#define OCL_OPERATION(name, nodes, cases_) \
+  case KernelOperation::k_##name:          \
+    cases = cases_##_cases(subject);       \
+    break;
 #include "kernels/operations.def"
 #undef OCL_OPERATION
   }
-  return {};
+  for (CheckCase& check : cases)
+    for (const KernelRow::Checked& checked : row.types)
+      if (checked.type == type && check.tolerance == 0) check.tolerance = checked.tolerance;
+  return cases;
 }
 
 }  // namespace ocl::schedule

@@ -6,81 +6,177 @@
 namespace ocl::schedule {
 namespace {
 
-constexpr int kBatch = 2, kHeads = 2, kQueries = 140, kKeys = 200;
-constexpr double kScale = 0.25;
+enum class Mask : uint8_t { kNone, kBool, kSame, kFloat };  // kSame: in the type of the operands.
 
-/// Fills the operands and results of a case. Queries are contiguous [b, h, l, d]; two heads share keys and values.
-void fill(CheckCase& c, const CheckSubject& subject, ir::AttentionKind kind, int depth, bool causal) {
-  const int offset = c.offset;
-  const Attention a{kBatch, kHeads, kHeads, kQueries, kKeys, depth, depth, kScale, causal};
-  const auto at = [&](size_t r) { return static_cast<size_t>(offset) + r * static_cast<size_t>(depth); };
-  const auto q = subject.values(at(a.rows()), 6), k = subject.values(at(a.columns()), 7),
-             v = subject.values(at(a.columns()), 8), dout = subject.values(at(a.rows()), 9);
-  const auto rows_of = [&](const std::vector<float>& x) { return [&x, &at](size_t r) { return &x[at(r)]; }; };
-  const AttentionOperands operands{
-      rows_of(q), rows_of(k), rows_of(v), rows_of(dout), [](int, int, int) { return 0.0; }, [](size_t, int) { return 1.0; }};
-  const auto give = [&](std::initializer_list<const std::vector<float>*> all) {
-    for (const auto* x : all) c.inputs.push_back(subject.stored(*x));
-  };
-  if (kind == ir::AttentionKind::kForward) {
-    give({&q, &k, &v});
-    c.results = attention(a, operands);
-    return;
+/// The sizes of an attention and what changes its scores.
+struct Problem {
+  int batch, heads, heads_per_kv, queries, keys, depth, width;  // width: head size of v.
+  bool causal;
+  Mask mask = Mask::kNone;
+  bool dropout = false;
+  int pad = 0;     // Elements between two rows of an operand.
+  int offset = 0;  // See CheckCase.
+  double scale = 0.125;
+};
+
+constexpr int64_t kState[] = {0x123456789ABCDEF, 0x7000000012};
+constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
+                              {1, 2, 2, 130, 260, 64, 64, true, Mask::kNone, false, 0, 8},
+                              {2, 1, 1, 150, 140, 40, 24, true},
+                              {1, 2, 1, 65, 129, 64, 64, false, Mask::kBool},
+                              {1, 1, 1, 66, 67, 64, 64, false, Mask::kFloat, false, 3, 3},
+                              {1, 2, 2, 70, 261, 64, 64, false, Mask::kNone, true},
+                              {2, 2, 1, 66, 67, 36, 20, false, Mask::kFloat},
+                              {1, 2, 2, 130, 131, 64, 64, true, Mask::kNone, true, 3, 3},
+                              {1, 2, 2, 70, 131, 32, 8, false, Mask::kBool},
+                              {1, 2, 2, 66, 67, 64, 64, false, Mask::kBool, false, 3, 3},
+                              {1, 2, 2, 66, 67, 64, 64, true, Mask::kNone, true},
+                              {2, 2, 2, 66, 131, 64, 64, false, Mask::kNone, true, 3, 3},
+                              {1, 2, 2, 35, 70, 64, 64, false, Mask::kFloat, true},
+                              {1, 2, 1, 450, 70, 64, 64, false},
+                              {1, 2, 1, 70, 450, 64, 64, true, Mask::kSame},
+                              {1, 2, 1, 150, 70, 7, 9, true, Mask::kNone, false, 0, 1},
+                              {1, 1, 1, 64, 140, 128, 96, false},
+                              {1, 2, 2, 100, 70, 80, 128, true, Mask::kNone, true},
+                              {1, 1, 1, 66, 67, 96, 128, false, Mask::kFloat, false, 3, 1}};
+
+/// An operand [batch, heads, length, size], which lies in memory as [batch, length, heads, size] with gaps.
+struct Rows {
+  Rows(const CheckSubject& subject, const Problem& p, int heads, int length, int size, uint32_t seed)
+      : heads(heads), length(length), size(size), pitch(size + p.pad) {
+    values = subject.values(static_cast<size_t>(p.batch) * length * heads * pitch, seed);
+    // More digits than TF32 has, so that the low part of each split value is not 0.
+    if (subject.edges() && subject.type == KernelType::kFp32)
+      for (float& x : values) x *= 1.2345678f;
   }
-  const bool of_keys = kind == ir::AttentionKind::kKeyValue;
-  AttentionGradients g = attention_gradients(a, operands, subject.halves());
-  if (of_keys)
-    give({&k, &q, &v, &dout});
-  else
-    give({&q, &k, &dout, &v});
-  std::vector<float> sums(static_cast<size_t>(offset)), deltas = sums;
-  for (const auto* x : {&g.largest, &g.totals}) sums.insert(sums.end(), x->begin(), x->end());
-  deltas.insert(deltas.end(), g.deltas.begin(), g.deltas.end());
-  c.inputs.push_back(stored(sums, ir::DType::kF32));
-  c.inputs.push_back(stored(deltas, ir::DType::kF32));
-  c.results = of_keys ? g.k : g.q;
-  if (of_keys) c.results.append(g.v);
+  ir::Shape strides() const { return {length * heads * pitch, pitch, heads * pitch, 1}; }
+  const float* row(size_t r) const {
+    const auto l = static_cast<size_t>(length), h = static_cast<size_t>(heads);
+    return &values[((r / l / h * l + r % l) * h + r / l % h) * static_cast<size_t>(pitch)];
+  }
+  int heads, length, size, pitch;
+  std::vector<float> values;
+};
+
+struct AttentionData {
+  AttentionData(const CheckSubject& subject, const Problem& p)
+      : q(subject, p, p.heads, p.queries, p.depth, 6),
+        k(subject, p, p.heads / p.heads_per_kv, p.keys, p.depth, 7),
+        v(subject, p, p.heads / p.heads_per_kv, p.keys, p.width, 8),
+        dout(subject, p, p.heads, p.queries, p.width, 9) {
+    if (p.mask == Mask::kNone) return;
+    mask = subject.values(static_cast<size_t>(p.heads) * p.queries * p.keys, 4);
+    if (p.mask != Mask::kBool) return;
+    for (float& m : mask) m = m > -0.5f ? 1.0f : 0.0f;
+    // The second query of the first head sees no key.
+    if (p.queries > 1) std::fill_n(mask.begin() + p.keys, p.keys, 0.0f);
+  }
+  Rows q, k, v, dout;
+  std::vector<float> mask;  // [heads, queries, keys]
+};
+
+/// Computes the operands and results of a case.
+CaseData data_of(const CheckSubject& subject, ir::AttentionKind kind, const Problem& p) {
+  const Attention a{p.batch, p.heads, p.heads_per_kv, p.queries, p.keys, p.depth, p.width, p.scale, p.causal};
+  const AttentionData o(subject, p);
+  const auto rows_of = [](const Rows& x) { return [&x](size_t r) { return x.row(r); }; };
+  const auto bias = [&](int head, int i, int j) {
+    if (p.mask == Mask::kNone) return 0.0;
+    const double m = o.mask[(static_cast<size_t>(head) * p.queries + i) * p.keys + j];
+    return p.mask != Mask::kBool ? m : m != 0 ? 0.0 : -HUGE_VAL;
+  };
+  const auto factor = [&](size_t row, int j) {
+    return p.dropout ? dropout_factor(kState, row * ((static_cast<size_t>(p.keys) + 3) / 4) + static_cast<size_t>(j / 4),
+                                      static_cast<size_t>(j % 4))
+                     : 1.0;
+  };
+  const AttentionOperands operands{rows_of(o.q), rows_of(o.k), rows_of(o.v), rows_of(o.dout), bias, factor};
+  CaseData data;
+  for (const Rows* x : {&o.q, &o.k, &o.v}) data.inputs.push_back(subject.stored(x->values));
+  if (kind == ir::AttentionKind::kForward) {
+    data.results = attention(a, operands);
+  } else {
+    AttentionGradients g = attention_gradients(a, operands, subject.halves() || subject.edges());
+    data.inputs.push_back(subject.stored(o.dout.values));
+    g.largest.insert(g.largest.end(), g.totals.begin(), g.totals.end());
+    data.inputs.push_back(stored(g.largest, ir::DType::kF32));
+    data.inputs.push_back(stored(g.deltas, ir::DType::kF32));
+    const bool of_keys = kind == ir::AttentionKind::kKeyValue;
+    data.results = of_keys ? g.k : g.q;
+    if (of_keys) data.results.append(g.v);
+  }
+  if (p.mask == Mask::kBool)
+    data.inputs.emplace_back(o.mask.begin(), o.mask.end());
+  else if (p.mask != Mask::kNone)
+    data.inputs.push_back(p.mask == Mask::kSame ? subject.stored(o.mask) : stored(o.mask, ir::DType::kF32));
+  if (p.dropout) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(kState);
+    data.inputs.emplace_back(bytes, bytes + sizeof kState);
+  }
+  return data;
 }
 
-/// Makes a case with heads of `depth` elements, a multiple of 8.
-CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, const std::string& tile, int depth, bool causal,
-                         int offset) {
+CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, const std::string& tile, const Problem& p) {
   const ir::DType type = storage_of(subject.type);
   ir::Builder builder;
-  const auto input = [&](ir::DType dtype, const ir::Shape& sizes) {
-    return builder.input(dtype, sizes, ir::contiguous_strides(sizes), false, false);
+  const auto input = [&](ir::DType dtype, const ir::Shape& sizes, const std::optional<ir::Shape>& strides = {}) {
+    return builder.input(dtype, sizes, strides ? *strides : ir::contiguous_strides(sizes), false, false);
   };
-  const ir::Shape of_queries = {kBatch, kHeads, kQueries, depth}, of_keys = {kBatch, 1, kKeys, depth};
-  std::vector<ir::Value> operands = {input(type, of_queries), input(type, of_keys), input(type, of_keys)};
+  const auto rows = [&](int heads, int length, int size) {
+    const int64_t pitch = size + p.pad;
+    return input(type, {p.batch, heads, length, size}, ir::Shape{length * heads * pitch, pitch, heads * pitch, 1});
+  };
+  const int kv_heads = p.heads / p.heads_per_kv;
+  std::vector<ir::Value> operands = {rows(p.heads, p.queries, p.depth), rows(kv_heads, p.keys, p.depth),
+                                     rows(kv_heads, p.keys, p.width)};
   if (kind != ir::AttentionKind::kForward) {
-    operands.push_back(input(type, of_queries));
-    operands.push_back(input(ir::DType::kF32, {2, kBatch, kHeads, kQueries}));
-    operands.push_back(input(ir::DType::kF32, {kBatch, kHeads, kQueries}));
+    operands.push_back(rows(p.heads, p.queries, p.width));
+    operands.push_back(input(ir::DType::kF32, {2, p.batch, p.heads, p.queries}));
+    operands.push_back(input(ir::DType::kF32, {p.batch, p.heads, p.queries}));
   }
   ir::AttentionAttrs attrs;
   attrs.kind = kind;
-  attrs.scale = kScale;
-  attrs.causal = causal;
+  attrs.scale = p.scale;
+  attrs.causal = p.causal;
+  if (p.mask != Mask::kNone) {
+    attrs.masked = true;
+    operands.push_back(input(p.mask == Mask::kBool   ? ir::DType::kBool
+                             : p.mask == Mask::kSame ? type
+                                                     : ir::DType::kF32,
+                             {p.batch, p.heads, p.queries, p.keys}, ir::Shape{0, p.queries * p.keys, p.keys, 1}));
+  }
+  if (p.dropout) {
+    attrs.dropout = 0.5;
+    operands.push_back(input(ir::DType::kI64, {2}));
+  }
   for (const ir::Value& result : builder.attention(operands, attrs))
     builder.output(result, ir::contiguous_strides(result.sizes));
-  CheckCase check = case_of(subject.offer(builder.finish(), "tile=" + tile), offset);
-  check.fill = [=](CheckCase& c) { fill(c, subject, kind, depth, causal); };
-  return check;
+  const ir::Graph graph = builder.finish();
+  return case_of(subject.offer(graph, "tile=" + tile), graph, p.offset, [=] { return data_of(subject, kind, p); });
 }
 
 }  // namespace
 
-/// The allowed error of a result is relative to the sum of the absolute values of its terms, and for the largest scores
-/// relative to at least 1.
+/// The results of the forward pass are followed by the largest scores, then by the sums of weights. The allowed error of a
+/// result is relative to the sum of the absolute values of its terms, and for the largest scores relative to at least 1.
 std::vector<CheckCase> attention_cases(const CheckSubject& subject) {
   const bool gradient = subject.row.operation == KernelOperation::k_attention_gradient;
   std::vector<CheckCase> cases;
   const auto add = [&](const AttentionTile& tile, int depth, bool causal) {
     for (const int offset : {0, 1})
-      cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(tile.pass), tile.name(), depth, causal, offset));
+      cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(tile.pass), tile.name(),
+                                     {2, 2, 2, 140, 200, depth, depth, causal, Mask::kNone, false, 0, offset, 0.25}));
   };
   for (const int pass : gradient ? std::vector<int>{1, 2} : std::vector<int>{0}) {
     const std::vector<AttentionTile> tiles = attention_tiles(subject.math(), pass);
+    // The first tile with all problems for its heads, the others with a half.
+    for (size_t i = 0; i < tiles.size(); ++i)
+      for (size_t j = 0; subject.edges() && j < std::size(kEdges); ++j) {
+        const int depth = std::max(kEdges[j].depth, kEdges[j].width), most = tiles[i].depth;
+        if (depth <= most && (depth > 64) == (most > 64) && (i == 0 || most > 64 || (i + j) % 2 == 0))
+          cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(pass), tiles[i].name(), kEdges[j]));
+      }
+    if (subject.edges()) continue;
     // Every tile, with heads that fill it or that are padded.
     for (size_t i = 0; i < tiles.size(); ++i)
       add(tiles[i], i % 2 == 0 ? tiles[i].depth : tiles[i].depth == 64 ? 40 : 96, i % 2 == (gradient ? 0 : 1));

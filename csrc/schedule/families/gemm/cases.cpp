@@ -7,64 +7,113 @@
 namespace ocl::schedule {
 namespace {
 
-constexpr int kBatch = 2, K = 172;
+constexpr int kBatch = 2;
 
-/// The strides of a batch of matrices whose rows, or columns, are padded to multiples of 8 elements.
-ir::Shape strides(int rows, int columns, bool by_rows) {
-  const int64_t pitch = ((by_rows ? columns : rows) + 7) / 8 * 8;
-  return {pitch * (by_rows ? rows : columns), by_rows ? pitch : 1, by_rows ? 1 : pitch};
+/// How an operand lies in memory: its inner dimension is contiguous, the other one is, or neither.
+enum class Along : uint8_t { kDepth, kOther, kNeither };
+/// The sizes and operands of a batch of products.
+struct ProductForm {
+  int M, N, K;
+  Along a, b;
+  int pad = 8;                           // Rows, or columns, begin at multiples of so many elements.
+  int offset = 0;                        // See CheckCase.
+  bool shared = false;                   // All products have the same B.
+  std::vector<std::string> stores = {};  // Macros of the stores, as those of plans whose epilogue is long or not aligned.
+};
+
+/// The strides of a batch of matrices.
+ir::Shape strides(int rows, int columns, bool by_rows, const ProductForm& p, Along along) {
+  const int64_t step = along == Along::kNeither ? 2 : 1,
+                pitch = step * ((by_rows ? columns : rows) + p.pad - 1) / p.pad * p.pad;
+  return {pitch * (by_rows ? rows : columns), by_rows ? pitch : step, by_rows ? step : pitch};
 }
 
-/// Makes a product of M x N. choice: of the kernel's parameters; a_depth, b_depth: whether the inner dimension is contiguous in
-/// A, in B.
-CheckCase product_case(const CheckSubject& subject, const std::string& choice, int M, int N, bool a_depth, bool b_depth,
-                       int offset) {
-  const ir::Shape a_strides = strides(M, K, a_depth), b_strides = strides(K, N, !b_depth);
+CheckCase product_case(const CheckSubject& subject, const std::string& choice, const ProductForm& p) {
+  const ir::Shape a_strides = strides(p.M, p.K, p.a != Along::kOther, p, p.a);
+  ir::Shape b_strides = strides(p.K, p.N, p.b == Along::kOther, p, p.b);
+  const auto a_size = static_cast<size_t>(kBatch * a_strides[0].constant()),
+             b_size = static_cast<size_t>((p.shared ? 1 : kBatch) * b_strides[0].constant());
+  if (p.shared) b_strides[0] = 0;
   ir::Builder builder;
   const ir::DType type = storage_of(subject.type);
-  const ir::Value a = builder.input(type, {kBatch, M, K}, a_strides, false, false),
-                  b = builder.input(type, {kBatch, K, N}, b_strides, false, false);
-  builder.output(builder.contract(a, b, ir::DType::kF32), ir::contiguous_strides({kBatch, M, N}));
-  CheckCase check = case_of(subject.offer(builder.finish(), choice), offset);
-  check.fill = [=](CheckCase& c) {
-    const auto at = [offset](const ir::Shape& steps, int i, int row, int column) {
-      return static_cast<size_t>(offset + i * steps[0].constant() + row * steps[1].constant() + column * steps[2].constant());
+  const ir::Value a = builder.input(type, {kBatch, p.M, p.K}, a_strides, false, false),
+                  b = builder.input(type, {kBatch, p.K, p.N}, b_strides, false, false);
+  builder.output(builder.contract(a, b, ir::DType::kF32), ir::contiguous_strides({kBatch, p.M, p.N}));
+  const ir::Graph graph = builder.finish();
+  return case_of(subject.offer(graph, choice), graph, p.offset, [=] {
+    const std::vector<float> x = subject.values(a_size, 1), y = subject.values(b_size, 2);
+    const auto element = [](const std::vector<float>& of, const ir::Shape& steps, int i, int row, int column) {
+      return of[static_cast<size_t>(i * steps[0].constant() + row * steps[1].constant() + column * steps[2].constant())];
     };
-    const std::vector<float> x = subject.values(at(a_strides, kBatch, 0, 0), 1),
-                             y = subject.values(at(b_strides, kBatch, 0, 0), 2);
-    const bool packed = !c.packs.empty();
-    for (const auto* operand : {&x, &y})
-      (packed ? c.packs[operand == &y].inputs : c.inputs).push_back(subject.stored(*operand));
-    c.results = matrix_products(
-        kBatch, M, N, K, [&](int i, int m, int k) { return x[at(a_strides, i, m, k)]; },
-        [&](int i, int k, int n) { return y[at(b_strides, i, k, n)]; });
-  };
-  return check;
+    CaseData data{{subject.stored(x), subject.stored(y)},
+                  matrix_products(
+                      kBatch, p.M, p.N, p.K, [&](int i, int m, int k) { return element(x, a_strides, i, m, k); },
+                      [&](int i, int k, int n) { return element(y, b_strides, i, k, n); })};
+    if (subject.edges()) std::ranges::fill(data.results.sizes, 0.0);
+    return data;
+  });
 }
 
 /// boxes: whether tensor maps describe the operands.
+std::string choice_of(const TensorCoreTile& tile, bool boxes) {
+  return "tile=" + tile.name() + " splits=1 copies=" + (boxes ? "boxes" : "chunks");
+}
+
 CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, bool boxes, bool a_depth, bool b_depth,
                        int offset) {
   // With an offset, rows of the output do not begin at multiples of 16 bytes either.
-  return product_case(subject, "tile=" + tile.name() + " splits=1 copies=" + (boxes ? "boxes" : "chunks"),
-                      std::max(128, tile.rows) + 4, std::max(128, tile.columns) + (offset == 0 ? 16 : 10), a_depth, b_depth,
-                      offset);
+  const auto along = [](bool depth) { return depth ? Along::kDepth : Along::kOther; };
+  return product_case(subject, choice_of(tile, boxes),
+                      {std::max(128, tile.rows) + 4, std::max(128, tile.columns) + (offset == 0 ? 16 : 10), 172, along(a_depth),
+                       along(b_depth), 8, offset});
+}
+
+/// Products whose sizes lie around those of a tile.
+std::vector<ProductForm> edges_of(int rows, int columns) {
+  const std::vector<std::string> longer = {"LONG_STORES 1"}, unaligned = {"STORES_ALIGNED 0"};
+  return {{rows + 2, columns + 1, 200, Along::kDepth, Along::kDepth},
+          {rows + 9, columns + 8, 65, Along::kOther, Along::kOther, 8, 8, false, unaligned},
+          {rows - 1, columns - 8, 500, Along::kDepth, Along::kOther, 8, 0, false, longer},
+          {rows, columns, 64, Along::kOther, Along::kDepth},
+          {24, 36, 9, Along::kOther, Along::kDepth, 8, 0, true},
+          {rows + 1, columns + 1, 77, Along::kDepth, Along::kDepth, 1, 3, false, unaligned},
+          {rows - 2, 65, 33, Along::kOther, Along::kOther, 1, 1, false, longer},
+          {rows + 2, columns + 2, 36, Along::kNeither, Along::kNeither, 1, 1, true}};
+}
+
+std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector<TensorCoreTile>& tiles, bool boxes) {
+  std::vector<CheckCase> cases;
+  for (const TensorCoreTile& tile : tiles)
+    for (const ProductForm& product : edges_of(tile.rows, tile.columns)) {
+      cases.push_back(product_case(subject, choice_of(tile, boxes), product));
+      for (const std::string& macro : product.stores) cases.back().defines.push_back(macro);
+    }
+  return cases;
 }
 
 }  // namespace
 
 std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
   if (subject.row.level == KernelLevel::k_item)
-    return {product_case(subject, "tile=6x4 run=8", 53, 130, true, true, 0),
-            product_case(subject, "tile=6x4 run=8", 53, 130, false, false, 1)};
+    return {product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kDepth, Along::kDepth}),
+            product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kOther, Along::kOther, 8, 1})};
   const KernelOperation form = subject.row.operation;
   const bool packed = form == KernelOperation::k_gemm_packed, boxes = form == KernelOperation::k_gemm_boxes,
              wide = form == KernelOperation::k_gemm_wide || boxes;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : tensor_core_tiles(subject.math(), packed))
-    if (packed || is_wide(tile) == wide || (subject.every && boxes)) tiles.push_back(tile);
+    if (packed || is_wide(tile) == wide || (subject.set != CaseSet::kSample && boxes)) tiles.push_back(tile);
   std::vector<CheckCase> cases;
-  if (subject.every) {
+  // Several small tiles are resident at the same time, which leaves no places for tensor maps.
+  const auto with_boxes = [&] {
+    if (boxes) std::erase_if(cases, [](const CheckCase& c) { return std::ranges::count(c.defines, "BOXES 1") == 0; });
+    return cases;
+  };
+  if (subject.edges()) {
+    cases = edge_cases(subject, tiles, boxes);
+    return with_boxes();
+  }
+  if (subject.set == CaseSet::kTiles) {
     for (const TensorCoreTile& tile : tiles)
       for (const int offset : {0, 1})
         for (const bool a_depth : {false, true})
@@ -72,9 +121,7 @@ std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
             // Packs bring operands of all orders into one.
             if (!packed || (a_depth == (offset == 0) && b_depth != a_depth))
               cases.push_back(product_case(subject, tile, boxes, a_depth, b_depth, offset));
-    // Several small tiles are resident at the same time, which leaves no places for tensor maps.
-    if (boxes) std::erase_if(cases, [](const CheckCase& c) { return std::ranges::count(c.defines, "BOXES 1") == 0; });
-    return cases;
+    return with_boxes();
   }
   for (size_t i = 0; i < std::max<size_t>(tiles.size(), packed ? 3 : 2); ++i) {
     const TensorCoreTile& tile = tiles[i % tiles.size()];
