@@ -403,6 +403,7 @@ def profile_table() -> str:
         "device",
         "units",
         "work-group",
+        "granted",
         "local memory (KiB)",
         "subgroup",
         "fp64",
@@ -414,21 +415,15 @@ def profile_table() -> str:
     ]
     lines = [
         "| " + " | ".join(columns) + " |",
-        "|---|---|" + "--:|" * 3 + "---|---|---|" + "--:|" * 3 + "---|",
+        "|---|---|" + "--:|" * 4 + "---|---|---|" + "--:|" * 3 + "---|",
     ]
     for row in _C.profiles():
         local = str(row["local_bytes"] >> 10) + (" (in global memory)" if row["local_is_global"] else "")
         subgroups = ", ".join(str(1 << bit) for bit in range(10) if row["subgroup_sizes"] >> bit & 1) or "none"
         precision = ["yes" if row[key] else "no" for key in ("has_fp64", "has_fp16")]
         memory = [str(row[key] >> 20) for key in ("total_memory", "max_alloc_bytes")]
-        cells = [
-            f"`{row['name']}`",
-            row["device"],
-            row["multi_processor_count"],
-            row["max_group_size"],
-            local,
-            subgroups,
-        ]
+        numbers = [row[key] for key in ("multi_processor_count", "max_group_size", "least_granted")]
+        cells = [f"`{row['name']}`", row["device"], *numbers, local, subgroups]
         lines.append(
             "| "
             + " | ".join(map(str, [*cells, *precision, *memory, row["max_kernel_arg_bytes"], row["source"]]))

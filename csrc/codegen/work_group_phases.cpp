@@ -71,20 +71,23 @@ void WorkGroupPhases::print_inner(const Phase& phase) {
   single.append(body_.pop());
 
   Writer& w = body_.writer();
-  print_guarded(body_, sharing_.row_exists, [&] {
-    if (!loop.blocks) {
-      print_elements(loop, reductions, sets, sharing_.lane, end, single);
-      return;
-    }
+  // An item without a row begins at the end. A branch around the loop would do, but PoCL 3.1 lets such items run the loop of a
+  // later phase.
+  const std::string begin = sharing_.row_exists.empty()
+                                ? sharing_.lane
+                                : sharing_.row_exists + " ? " + sharing_.lane + " : (" + loop.type + ")(" + end + ")";
+  if (loop.blocks) {
     const int64_t block_elements = int64_t{kBlockSteps} * sharing_.items;
     const std::string first = body_.kernel().fresh("block"), last = body_.kernel().fresh("end");
-    w.open("for ($s $s = $s; $s < $s; $s += $d)", loop.type, first, sharing_.lane, first, end, first, block_elements);
+    w.open("for ($s $s = $s; $s < $s; $s += $d)", loop.type, first, begin, first, end, first, block_elements);
     w.line("const $s $s = min($s + $d, ($s)($s));", loop.type, last, first, block_elements, loop.type, end);
     reductions.declare_block(w, sets, block, width_);
     print_elements(loop, reductions, block, first, last, single);
     reductions.merge_block(w, sets, block, width_);
     w.close();
-  });
+  } else {
+    print_elements(loop, reductions, sets, begin, end, single);
+  }
   if (reductions.empty()) return;
   if (sharing_.items > 1) print_tree(reductions, sets);
   reductions.finish(sets, width_);

@@ -137,7 +137,7 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
     const std::string where = "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
     if (!caps.fp64) check_float64(schedule, group, *plan.device, where);
     try {
-      launch.source = codegen::generate(schedule, group, caps);
+      launch.source = codegen::generate(schedule, group, schedule::with_granted_items(schedule, group.nodes(), caps));
     } catch (const Error& error) {
       fail(error.kind(), std::string(error.what()) + "\n  where: " + where);
     }

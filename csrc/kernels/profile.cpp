@@ -17,12 +17,11 @@ constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 
 const std::vector<Profile>& profiles() {
   static const auto* rows = new std::vector<Profile>{
-#define OCL_PROFILE(name, device, units, group, local, local_in, subgroups, fp64, fp16, memory, allocation, arguments, \
-                    address, unified, division, source)                                                                \
-  {                                                                                                                    \
-      name,      device,  units,    group,           (local) * kKiB,      local_in,                                    \
-      subgroups, fp64,    fp16,     (memory) * kMiB, (allocation) * kMiB, arguments,                                   \
-      address,   unified, division, source},
+#define OCL_PROFILE(name, device, units, group, granted, local, local_in, subgroups, fp64, fp16, memory, allocation, \
+                    arguments, address, unified, division, source)                                                   \
+  {name,      device,    units,   group,    granted,         (local) * kKiB,                                         \
+   local_in,  subgroups, fp64,    fp16,     (memory) * kMiB, (allocation) * kMiB,                                    \
+   arguments, address,   unified, division, source},
 #include "csrc/kernels/profiles.def"
 #undef OCL_PROFILE
   };

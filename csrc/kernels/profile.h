@@ -12,7 +12,7 @@ namespace ocl {
 /// A row of profiles.def, which explains the columns. Sizes are in bytes.
 struct Profile {
   const char *name, *device;
-  int units, max_group_size;
+  int units, max_group_size, least_granted;
   int64_t local_bytes;
   bool local_is_global;
   int subgroup_sizes;  // One bit for each size: 8 | 16 | 32.

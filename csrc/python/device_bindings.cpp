@@ -96,6 +96,7 @@ py::dict profile_dict(const Profile& row) {
   p["device"] = row.device;
   p["multi_processor_count"] = row.units;
   p["max_group_size"] = row.max_group_size;
+  p["least_granted"] = row.least_granted;
   p["local_bytes"] = row.local_bytes;
   p["local_is_global"] = row.local_is_global;
   p["subgroup_sizes"] = row.subgroup_sizes;

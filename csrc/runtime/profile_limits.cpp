@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "csrc/runtime/compile.h"
+#include "csrc/support/hash.h"
 
 namespace ocl::runtime {
 namespace {
@@ -67,6 +68,12 @@ std::string lacking(const Profile& profile, const std::string& log) {
   if (!profile.fp64 && log.find(kNoDouble) != std::string::npos) return begin + "float64, and the kernel computes in double";
   if (!profile.fp16 && find_word(log, "half") != std::string::npos) return begin + "fp16, and the kernel computes with half";
   return "";
+}
+
+size_t granted_items(const Profile& profile, const std::string& text) {
+  const auto registers = hash_hex(text).back() % 4;
+  const auto all = static_cast<size_t>(profile.max_group_size), least = static_cast<size_t>(profile.least_granted);
+  return registers == 3 ? all : std::min(all, least << registers);
 }
 
 void check_kernel(const DeviceInfo& device, cl_kernel kernel, const std::string& name, ErrorKind blame) {

@@ -16,6 +16,10 @@ namespace ocl::runtime {
 std::vector<KernelText> restricted(const Profile& profile, const std::vector<KernelText>& texts);
 /// Returns a line for the error of a program that did not build because of `restricted`. "" if that is not the reason.
 std::string lacking(const Profile& profile, const std::string& log);
+/// Returns the number of work-items that the profile's driver grants to a kernel. A real driver decides by the registers that
+/// its compiler needs, which nobody knows here, so a hash of the text decides: `least_granted`, twice or four times as many, or
+/// all.
+size_t granted_items(const Profile& profile, const std::string& text);
 /// Fails if a kernel needs more local memory or more work-items than the profile allows. `blame` is the kind of the error.
 void check_kernel(const DeviceInfo& device, cl_kernel kernel, const std::string& name, ErrorKind blame);
 /// InternalError if a launch has larger work-groups than the profile allows.

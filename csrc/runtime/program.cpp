@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
 
@@ -19,6 +20,7 @@
 #include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/known_programs.h"
+#include "csrc/runtime/large_groups.h"
 #include "csrc/runtime/profile_limits.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
@@ -81,7 +83,8 @@ class Build {
         programs_(texts.size()),
         keys_(std::move(keys)),
         claims_(device.index(), store),
-        crashes_(device, texts, keys_, store) {}
+        crashes_(device, texts, keys_, store),
+        groups_(device, texts, keys_, store) {}
   Build(const Build&) = delete;
   Build& operator=(const Build&) = delete;
 
@@ -91,6 +94,7 @@ class Build {
       build_missing();
     }
     crashes_.raise(failed_dir_);
+    groups_.raise();
     if (store_.complete) store_found();
     return result();
   }
@@ -120,16 +124,20 @@ class Build {
   Indices missing() {
     Indices indices;
     for (size_t i = 0; i < keys_.size(); ++i)
-      if (!programs_[i] && !crashes_.contains(i) && (first_.try_emplace(keys_[i], i).first->second == i)) indices.push_back(i);
+      if (!programs_[i] && !is_given_up(i) && (first_.try_emplace(keys_[i], i).first->second == i)) indices.push_back(i);
     return indices;
   }
+
+  /// True if a kernel gets no program, because the compiler crashes or its work-groups are too large.
+  bool is_given_up(size_t i) const { return crashes_.contains(i) || groups_.contains(i); }
 
   void load_stored(const Indices& wanted) {
     if (!store_.find) return;
     std::map<std::string, Indices> stored;  // Key of a program -> its kernels.
     for (size_t i : wanted) {
       const std::string entry = store_.find(keys_[i]);
-      if (!crashes_.is_crash(i, entry) && entry.starts_with(kReference)) stored[entry.substr(1)].push_back(i);
+      if (!crashes_.is_crash(i, entry) && !groups_.is_refused(i, entry) && entry.starts_with(kReference))
+        stored[entry.substr(1)].push_back(i);
     }
     for (const auto& [program_key, indices] : stored) {
       const std::string binary = store_.find(program_key);
@@ -163,7 +171,7 @@ class Build {
       for (size_t i : pending)
         if (claims_.claim(keys_[i], asks_processes) || !waits) claimed.push_back(i);
       find_in_memory();  // Others may have built them before they ended their claims.
-      const auto is_found = [&](size_t i) { return programs_[i] != nullptr || crashes_.contains(i); };
+      const auto is_found = [&](size_t i) { return programs_[i] != nullptr || is_given_up(i); };
       std::erase_if(claimed, is_found);
       if (asks_processes) load_stored(claimed);
       std::erase_if(claimed, is_found);
@@ -194,9 +202,8 @@ class Build {
   }
 
   static size_t count_of(const std::vector<Indices>& batches) {
-    size_t count = 0;
-    for (const Indices& batch : batches) count += batch.size();
-    return count;
+    return std::accumulate(batches.begin(), batches.end(), size_t{0},
+                           [](size_t sum, const Indices& b) { return sum + b.size(); });
   }
 
   void build_here(const std::vector<Indices>& batches) {
@@ -249,8 +256,6 @@ class Build {
           finish_batch(batches[b], compile_for(device_, sources[b]));
         else if (!result.answered)
           crashes_.first(batches[b][0], result.death, failed_dir_);
-        else if (!good)
-          raise_build_error(device_, texts_[batches[b][0]], result.status, result.log, failed_dir_);
         else
           finish_worker_batch(batches[b], sources[b], result);
       } catch (const Error&) {
@@ -260,6 +265,7 @@ class Build {
   }
 
   void finish_worker_batch(const Indices& batch, const std::string& source, const WorkerResult& result) {
+    if (result.status != CL_SUCCESS) return fail_build(batch[0], result.status, result.log);
     std::shared_ptr<Program> program = result.binary.empty() ? nullptr : load_program(device_, result.binary);
     // The driver does not load binaries of another process.
     if (!program || !has_all(batch, program->get())) {
@@ -289,8 +295,7 @@ class Build {
         continue;
       }
       try {
-        if (result.status != CL_SUCCESS) raise_build_error(device_, texts_[i], result.status, result.log, failed_dir_);
-        crashes_.warn(i, how);
+        if (result.status == CL_SUCCESS) crashes_.warn(i, how);
         finish_worker_batch({i}, source, result);
       } catch (const Error&) {
         if (!error) error = std::current_exception();
@@ -308,7 +313,7 @@ class Build {
       return;
     }
     const KernelText& text = texts_[batch[0]];
-    if (built.status != CL_SUCCESS) raise_build_error(device_, text, built.status, built.log, failed_dir_);
+    if (built.status != CL_SUCCESS) return fail_build(batch[0], built.status, built.log);
     if (batch.size() == 1 && !has_kernel(built.handle.get(), text.name))
       raise_build_error(device_, text, CL_INVALID_KERNEL_NAME, "the text defines no kernel " + text.name, failed_dir_);
     if (!built.log.empty() && log_enabled(LogLevel::kDebug))
@@ -366,9 +371,16 @@ class Build {
     for (size_t i : batch) store_.store(keys_[i], kReference + program_key);
   }
 
+  /// A kernel does not build. Throws, unless its work-group is the reason.
+  void fail_build(size_t index, cl_int status, const std::string& log) {
+    if (!groups_.explains_failure(index)) raise_build_error(device_, texts_[index], status, log, failed_dir_);
+  }
+
   void keep(size_t index, const std::shared_ptr<Program>& program) {
-    programs_[index] = program;
-    shared().programs.keep(device_.index(), keys_[index], program);
+    if (!groups_.refuses(index, program->get())) {
+      programs_[index] = program;
+      shared().programs.keep(device_.index(), keys_[index], program);
+    }
     claims_.release(keys_[index]);  // Who waits for this kernel goes on.
   }
 
@@ -382,6 +394,7 @@ class Build {
   Claims claims_;
   std::unordered_map<std::string, size_t> first_;  // Key -> index of the first text with that key.
   CompilerCrashes crashes_;
+  LargeGroups groups_;
 };
 
 }  // namespace

@@ -52,7 +52,8 @@ BuildCounters build_counters();
 /// Thread-safe. Throws kBuild with kernel, device, `where` and log. Source and log are saved in `failed_dir`/<kernel>/, unless
 /// `failed_dir` is "".
 /// A kernel on which the compiler's process ends is built a second time without optimisation, with a warning. If the process
-/// ends again, the store remembers it, and CompilerCrash is thrown after everything else is built.
+/// ends again, the store remembers it, and CompilerCrash is thrown after everything else is built. GroupRefused is thrown in
+/// the same way for kernels that the driver grants fewer work-items than `local`.
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir);
 /// Returns the key of a kernel in the store. prefix: store_prefix() of its device.

@@ -90,7 +90,8 @@ void choose_template(Schedule& schedule, const PassContext& context) {
       if (const auto found = measured.choices.find(problem); found != measured.choices.end()) wanted = found->second;
     }
     const bool required = node.kind == ir::NodeKind::kAttention || node.kind == ir::NodeKind::kFft;
-    const Request request{graph, i, KernelId{}, caps, schedule.keeps_parameters};
+    const Caps granted = with_granted_items(schedule, {i}, caps);
+    const Request request{graph, i, KernelId{}, granted, schedule.keeps_parameters};
     std::vector<std::string> refused;
     std::optional<Offer> offer = first_offer(request, wanted, measured.disabled, refused);
     // These cannot be computed without a template, so even a disabled choice is better than none.

@@ -124,6 +124,7 @@ Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options
   schedule.graph = std::move(graph);
   schedule.keeps_parameters = options.keeps_parameters;
   schedule.alone = options.alone;
+  schedule.most_items = options.most_items;
   const PassContext context{caps, options.measured, options.tunables};
   for (const Pass& pass : kPasses) {
     if (pass.when == (options.fuse ? kNotFusing : kFusing)) continue;

@@ -1,6 +1,7 @@
 // csrc/schedule/pipeline.h: makes a schedule from a graph. pipeline.cpp lists the passes.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -23,6 +24,9 @@ struct Options {
   // (op, source line) of nodes that get kernels of their own, without vectors, because the driver's compiler ended on a kernel
   // of theirs.
   std::set<std::pair<std::string, std::string>> alone;
+  // (op, source line) -> the largest number of work-items of the kernels for these nodes, because the driver grants them no
+  // more.
+  std::map<std::pair<std::string, std::string>, int> most_items;
   // Results that depend only on parameters are kept between calls, so they get launches of their own.
   bool keeps_parameters = false;
   std::vector<PassTrace>* trace = nullptr;

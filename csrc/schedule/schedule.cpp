@@ -24,4 +24,13 @@ bool is_alone(const Schedule& schedule, ir::NodeId node) {
   return !schedule.alone.empty() && schedule.alone.contains({origin.op, origin.source});
 }
 
+Caps with_granted_items(const Schedule& schedule, const std::vector<ir::NodeId>& nodes, Caps caps) {
+  for (const ir::NodeId node : nodes) {
+    const ir::Origin& origin = schedule.graph.nodes[node].origin;
+    const auto found = schedule.most_items.find({origin.op, origin.source});
+    if (found != schedule.most_items.end()) caps.max_group_size = std::min(caps.max_group_size, found->second);
+  }
+  return caps;
+}
+
 }  // namespace ocl::schedule

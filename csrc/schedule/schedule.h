@@ -112,9 +112,13 @@ struct Schedule {
   std::vector<std::string> log;                         // Decisions with reasons, for explain.
   bool keeps_parameters = false;                        // Copy of Options::keeps_parameters.
   std::set<std::pair<std::string, std::string>> alone;  // Copy of Options::alone.
+  std::map<std::pair<std::string, std::string>, int> most_items;  // Copy of Options::most_items.
 };
 
 /// True if the node must have a kernel of its own, because of Options::alone.
 bool is_alone(const Schedule& schedule, ir::NodeId node);
+
+/// Returns `caps` with the work-items that a kernel for the nodes may have, because of Options::most_items.
+Caps with_granted_items(const Schedule& schedule, const std::vector<ir::NodeId>& nodes, Caps caps);
 
 }  // namespace ocl::schedule

@@ -14,6 +14,7 @@
 #include "csrc/codegen/kernel_files.h"
 #include "csrc/runtime/history.h"
 #include "csrc/runtime/program.h"
+#include "csrc/support/group_refused.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -126,9 +127,18 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
   if (src.starts_with("f8") || dst.starts_with("f8")) text += codegen::kernel_file("base/floats8");
   text += codegen::kernel_file("base/copy");
-  fresh->program = runtime::build_programs(
-                       device, {{fresh->name, text, "aten::copy_ from " + src + " to " + dst, fresh->local}}, store, failed_dir)
-                       .front();
+  const auto build = [&] {
+    const std::string where = "aten::copy_ from " + src + " to " + dst;
+    // The cache keeps a text for one local size.
+    const std::string sized = text + "// " + std::to_string(fresh->local[0]) + " x " + std::to_string(fresh->local[1]) + "\n";
+    fresh->program = runtime::build_programs(device, {{fresh->name, sized, where, fresh->local}}, store, failed_dir).front();
+  };
+  try {
+    build();
+  } catch (const GroupRefused& refused) {  // The kernel shares nothing between its work-items.
+    fresh->local = {refused.most_items.at(0) >= 32 ? size_t{32} : size_t{1}, 1, 1};
+    build();
+  }
   fresh->kernel = fresh->program->create_kernel(fresh->name);
   entry = std::move(fresh);
   return *entry;

@@ -4,7 +4,7 @@
 #define TILE_R 64  // rows of a group: 64, 32 or 16
 #endif
 #ifndef TILE_C
-#define TILE_C 64  // columns of a step: 64, 128 or 256
+#define TILE_C 64  // columns of a step: 32, 64, 128 or 256; at most GROUP_SIZE
 #endif
 #ifndef STEP
 #define STEP 16  // depth staged at a time: 16, or 8 where local memory is small or registers are few
@@ -15,7 +15,7 @@
 #define CHUNK TILE_C  // floats of an output row that are computed at a time
 #define ACROSS (TILE_C / 4)
 #define DOWN (TILE_R / 4)
-#define GROUP_SIZE (ACROSS * DOWN)  // work-items, 128..256
+#define GROUP_SIZE (ACROSS * DOWN)  // work-items, 32..256
 #ifndef QUADS
 #define QUADS 0  // 1: all sizes and strides of rows are multiples of 4 elements
 #endif

@@ -13,6 +13,7 @@
 #include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/program.h"
 #include "csrc/runtime/queue.h"
+#include "csrc/support/group_refused.h"
 #include "csrc/support/path.h"
 #include "tests/cpp/runtime_devices.h"
 #include "tests/cpp/temporary_folder.h"
@@ -239,6 +240,34 @@ TEST_CASE("a kernel that another process is building is waited for, not built") 
     CHECK((build_counters() - before).from_binary == 1);
     CHECK(claims.empty());
     for (size_t i = 0; i < 2; ++i) CHECK(run(device, *programs[i], texts[i].name) == 2.0f * static_cast<float>(i + 1));
+  });
+}
+
+TEST_CASE("a kernel with too large work-groups is refused, which is remembered, and others are kept") {
+  for_each_device([](Device& device) {
+    Store store;
+    const size_t items = static_cast<size_t>(device.caps().max_group_size) * 2;
+    KernelText large = text_of("large", "3.0", "refused"), fixed = text_of("fixed", "5.0", "refused");
+    const KernelText small = text_of("small", "4.0", "refused");
+    large.local = fixed.local = {items, 1, 1};
+    // Some drivers do not build a kernel that requires too large work-groups.
+    const std::string required = "__attribute__((reqd_work_group_size(" + std::to_string(items) + ", 1, 1))) ";
+    fixed.text.insert(fixed.text.find("void fixed"), required);
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      forget_programs();
+      const BuildCounters before = build_counters();
+      std::map<size_t, size_t> granted;
+      try {
+        build_programs(device, {small, large, fixed, large}, store.functions(), "");
+      } catch (const GroupRefused& refused) {
+        granted = refused.most_items;
+        CHECK(std::string(refused.what()).find(std::to_string(items) + " work-items, but ") != std::string::npos);
+      }
+      CHECK(granted.size() == 3);
+      for (const auto& [text, most] : granted) CHECK((text > 0 && most > 0 && most < items));
+      if (attempt == 1) CHECK((build_counters() - before).built == (keeps_binaries(device) ? 0 : 1));
+    }
+    CHECK(run(device, *build_programs(device, {small}, store.functions(), "")[0], "small") == 8.0f);
   });
 }
 

@@ -1,6 +1,7 @@
 # tests/device/test_under_profiles.py: a device with a profile keeps the profile's limits, and computes the same.
 """A profile holds for a process, so each test starts one (TORCH_OCL_PROFILE)."""
 
+import ast
 import json
 import os
 import re
@@ -15,8 +16,8 @@ from torch_ocl_compile import _C
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {row["name"]: row for row in _C.profiles()}
-# They have the smallest limits of each kind: work-groups, fp64, local memory, fp16.
-SMALLEST = ("intel-uhd", "mali-g78", "nvidia-pascal", "powervr-ge8320")
+# They have the smallest limits of each kind: work-groups, work-items of kernels with many registers, fp64, local memory, fp16.
+SMALLEST = ("adreno-740", "intel-uhd", "mali-g78", "nvidia-pascal", "powervr-ge8320")
 # What `--sweep` runs under every profile.
 FILES = ("test_ops.py", "test_models.py", "test_attention.py", "test_rows_group.py", "test_halves.py", "test_maths.py")
 
@@ -145,8 +146,9 @@ def test_training_steps(ocl_device, profile):
     assert all(" True " in line for line in lines), "\n".join(lines)
 
 
-def test_kernels_fit_into_the_smallest_local_memory(ocl_device):
-    """Products, convolutions in each direction, and attention."""
+def test_kernels_fit_into_the_smallest_limits(ocl_device, tmp_path, monkeypatch):
+    """Products, convolutions in each direction, attention, transforms and reductions. The profile's driver grants many of their
+    kernels 32 to 128 work-items. A second process finds in the cache which kernels these are, and builds none."""
     program = """
         import torch
         import torch.nn.functional as F
@@ -161,21 +163,35 @@ def test_kernels_fit_into_the_smallest_local_memory(ocl_device):
             ("depthwise conv", lambda x, w: F.conv2d(x, w, groups=32), (2, 32, 9, 11), (32, 1, 3, 3)),
             ("attention", attend, (1, 2, 40, 64), (1, 2, 70, 64), (1, 2, 70, 64)),
             ("attention of wide heads", attend, (1, 2, 40, 128), (1, 2, 70, 128), (1, 2, 70, 128)),
+            ("softmax", lambda x: x.softmax(1) * x, (70, 3000)),
+            ("sums of columns", lambda x: x.sum(0) + x.cumsum(1), (3000, 70)),
+            ("transform", lambda x: torch.view_as_real(torch.fft.fft(x)), (4, 360)),
         ]
+        items = set()
         for name, function, *shapes in cases:
             exact = [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
             inputs = [x.detach().float().to("ocl").requires_grad_() for x in exact]
-            out = torch.compile(function, backend="ocl")(*inputs)
+            compiled = torch.compile(function, backend="ocl")
+            with torch.ocl.record() as launches:
+                out = compiled(*inputs)
+            items |= {launch.local_size[0] for launch in launches}
             dout = torch.randn(out.shape, dtype=torch.float64)
             got = [out, *torch.autograd.grad(out, inputs, dout.float().to("ocl"))]
             want = function(*exact)
             want = [want, *torch.autograd.grad(want, exact, dout)]
             error = max(((a.cpu() - b).abs().max() / b.abs().max()).item() for a, b in zip(got, want, strict=True))
             print(name, error < 1e-5, error)
+        print(sorted(items))
+        print(torch_ocl_compile._C.exec.build_counters())
     """
-    lines = run(ocl_device, "powervr-ge8320", program).splitlines()
-    assert len(lines) == 8
-    assert all(" True " in line for line in lines), "\n".join(lines)
+    monkeypatch.setenv("TORCH_OCL_CACHE_DIR", str(tmp_path))
+    for process in range(2):
+        *lines, items, counters = run(ocl_device, "powervr-ge8320", program).splitlines()
+        assert len(lines) == 11
+        assert all(" True " in line for line in lines), "\n".join(lines)
+        assert {32, 64} <= set(json.loads(items)) and max(json.loads(items)) <= 512
+        counters = ast.literal_eval(counters)
+        assert process == 0 or counters["unkept"] or counters["built"] == 0, counters
 
 
 @pytest.mark.needs("sweep")

@@ -23,6 +23,7 @@ def test_names_are_unique():
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_limits_are_possible(row):
     assert row["max_group_size"] in (256, 512, 1024) and row["local_bytes"] % 1024 == 0
+    assert row["least_granted"] in (32, 64, 128, row["max_group_size"])
     # OpenCL 1.2: at least a quarter of the memory in one buffer, and 1024 bytes of arguments.
     assert (
         row["total_memory"] / 4 <= row["max_alloc_bytes"] + 2**21
@@ -36,7 +37,7 @@ def test_limits_are_possible(row):
 
 
 def test_the_rows_differ_in_every_limit():
-    for limit in ("max_group_size", "local_bytes", "local_is_global", "subgroup_sizes", "has_fp64", "has_fp16",
+    for limit in ("max_group_size", "least_granted", "local_bytes", "local_is_global", "subgroup_sizes", "has_fp64", "has_fp16",
                   "max_kernel_arg_bytes", "address_bits", "unified_memory", "exact_division"):  # fmt: skip
         assert len({row[limit] for row in ROWS.values()}) > 1, limit
 

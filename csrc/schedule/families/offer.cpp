@@ -30,6 +30,10 @@ std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& reque
               row_of(wanted) == row.name() ? Choices(wanted) : Choices());
   if (Refused reason = row.why_not(draft)) return Refusal{row.kernel, std::move(*reason)};
   row.make(draft);
+  const int items = draft.launch().local[0] * draft.launch().local[1] * draft.launch().local[2];
+  if (items > request.caps.max_group_size)
+    return Refusal{row.kernel, "its work-groups have " + std::to_string(items) + " work-items, more than the " +
+                                   std::to_string(request.caps.max_group_size) + " that the device or the driver grants"};
   return std::move(draft.offer);
 }
 

@@ -35,7 +35,10 @@ std::vector<Tile> tiles_for(const Caps& caps, const AttentionParts& parts) {
       if (rows >= 16 && tile.items() <= caps.max_group_size && local_bytes(tile, parts.pass) <= caps.local_bytes)
         found.push_back(tile);
     }
-  if (found.empty()) found.push_back({32, 64, 8});
+  // Where a driver grants few work-items. The last tile is offered anyway, and refused if it is too large.
+  constexpr Tile kSmall[] = {{32, 64, 8}, {16, 64, 8}, {16, 32, 8}};
+  for (const Tile& tile : kSmall)
+    if (found.empty() && (tile.items() <= caps.max_group_size || tile.columns == 32)) found.push_back(tile);
   return found;
 }
 
