@@ -78,11 +78,18 @@ option(
 )
 option("warn_fallback", bool, True, "Warn once per op that runs on the CPU because it has no kernel.")
 option(
+    "index_errors",
+    bool,
+    True,
+    "Check the indices of gathers, scatters, embeddings and losses: for one out of range, the next wait for the device raises "
+    "IndexError with the op and the line.",
+    scope="compile",
+)
+option(
     "debug",
     bool,
     False,
-    "Check the indices of gathers, scatters, embeddings and losses: one out of range raises IndexError with the op and the "
-    "line. Fill new memory with NaN (integers: -1), and look after every kernel for stores beside its buffers. Every call "
+    "Fill new memory with NaN (integers: -1), and look after every kernel for stores beside its buffers. Every call "
     "then waits for its results.",
     scope="compile",
 )
@@ -398,23 +405,9 @@ def profile_table() -> str:
     """Returns the device profiles as a Markdown table, for docs/profiles.md."""
     from torch_ocl_compile import _C
 
-    columns = [
-        "profile",
-        "device",
-        "units",
-        "work-group",
-        "granted",
-        "local memory (KiB)",
-        "subgroup",
-        "fp64",
-        "fp16",
-        "memory (MiB)",
-        "largest buffer (MiB)",
-        "arguments",
-        "source",
-    ]
     lines = [
-        "| " + " | ".join(columns) + " |",
+        "| profile | device | units | work-group | granted | local memory (KiB) | subgroup | fp64 | fp16 "
+        "| memory (MiB) | largest buffer (MiB) | arguments | source |",
         "|---|---|" + "--:|" * 4 + "---|---|---|" + "--:|" * 3 + "---|",
     ]
     for row in _C.profiles():

@@ -208,6 +208,9 @@ void BodyPrinter::store_lanes(const PendingStore& s, const ResolvedIndex& offset
     base = kernel_.fresh("at");
     w.line("const $s $s = $s;", offset_type(offset), base, spell(offset, 0));
   }
+  // Such masks are nearly always false, so one test skips all lanes.
+  const bool rare = s.mode == ir::StoreMode::kMaximum && s.mask && s.mask->width > 1 && !offset.varies;
+  if (rare) w.open("if (any($s))", s.mask->text);
   for (int lane = 0; lane < lane_width_; ++lane) {
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, lane) : s.value.text;
     const std::string at = lane_offset(offset, base, lane);
@@ -215,6 +218,7 @@ void BodyPrinter::store_lanes(const PendingStore& s, const ResolvedIndex& offset
     w.line("$s$s", mask,
            s.mode == ir::StoreMode::kMaximum ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
   }
+  if (rare) w.close();
 }
 
 }  // namespace ocl::codegen

@@ -62,13 +62,17 @@ py::list call(const Recipe& recipe, const py::list& arguments, const Run& run) {
 /// True if only functions on the host compute the results.
 bool is_empty(const Recipe& recipe) { return recipe.graph.nodes.empty() && recipe.graph.outputs.empty(); }
 
-py::list call_plan(const Recipe& recipe, PyPlan& plan, const py::list& arguments) {
+py::list call_plan(Recipe& recipe, PyPlan& plan, const py::list& arguments) {
+  aten::bind_faults(recipe, *plan.plan().device);
   return call(recipe, arguments, [&](aten::Leaves& leaves, aten::PlanInputs& inputs) -> std::vector<at::Tensor> {
     const py::gil_scoped_release release;
     inputs = aten::inputs_of(recipe, leaves, plan.plan().device->index());
     if (is_empty(recipe)) return {};
     leaves.clear();  // `inputs` has all that the plan needs.
-    return aten::run_plan(*plan.executor, plan.calls, inputs.symbols, inputs.tensors, &inputs.tensors);
+    std::vector<at::Tensor> outputs =
+        aten::run_plan(*plan.executor, plan.calls, inputs.symbols, inputs.tensors, &inputs.tensors);
+    aten::look_for_faults(recipe, plan.plan());
+    return outputs;
   });
 }
 
@@ -111,6 +115,7 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
           py::arg("leaf"), py::arg("form") = Recipe::Form{})
       .def_static("moved", indexed(Source::Kind::kMoved), py::arg("leaf"))
       .def_static("constant", indexed(Source::Kind::kConstant), py::arg("index"))
+      .def_static("fault", indexed(Source::Kind::kFault), py::arg("index"))
       .def_static(
           "numbers",
           [](const std::vector<int>& leaves, at::ScalarType dtype) {
@@ -121,7 +126,7 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
           "state", [](uint64_t count) { return Source{Source::Kind::kState, -1, {}, at::kFloat, count}; }, py::arg("count"))
       .def_property_readonly("kind",
                              [](const Source& self) {
-                               constexpr const char* kNames[] = {"tensor", "moved", "constant", "numbers", "state"};
+                               constexpr const char* kNames[] = {"tensor", "moved", "constant", "numbers", "state", "fault"};
                                return kNames[static_cast<size_t>(self.kind)];
                              })
       .def_readonly("index", &Source::index)
@@ -180,6 +185,7 @@ void bind_recipe(py::module_& m) {
       .def_readwrite("symbols", &Recipe::symbols)
       .def_readwrite("results", &Recipe::results)
       .def_readwrite("constants", &Recipe::constants)
+      .def_readwrite("faults", &Recipe::faults)
       .def_readwrite("returned", &Recipe::returned)
       .def_readwrite("generator", &Recipe::generator)
       .def_readwrite("resizes", &Recipe::resizes)

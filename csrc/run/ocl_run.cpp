@@ -56,6 +56,7 @@ ocl_status status_of(ocl::ErrorKind kind) {
   switch (kind) {
     case ocl::ErrorKind::kConfig:
     case ocl::ErrorKind::kOutOfBounds:
+    case ocl::ErrorKind::kIndex:
       return OCL_BAD_INPUT;
     case ocl::ErrorKind::kUnsupported:
       return OCL_UNSUPPORTED;

@@ -242,6 +242,20 @@ int Device::count() { return static_cast<int>(DeviceTable::instance().list().siz
 Device& Device::get(int index) { return DeviceTable::instance().get(index); }
 std::vector<Device*> Device::in_use() { return DeviceTable::instance().in_use(); }
 
+void* Device::fault_word(const std::string& message) {
+  return faults_.word(message, [this] {
+    const MemoryPurpose purpose(std::make_shared<const std::string>("notes of wrong indices"));
+    void* address = allocator().allocate(FaultWords::kChunkBytes);
+    const Location at = allocator().resolve(address);
+    const uint8_t zero = 0;
+    cl_event event = nullptr;
+    queue().fill(at.mem, at.offset_bytes, FaultWords::kChunkBytes, &zero, sizeof zero, &event);
+    const EventHandle done(event);
+    OCL_CHECK(clWaitForEvents(1, &event), "memory for notes of wrong indices");
+    return FaultWords::Chunk{address, at};
+  });
+}
+
 Device* device_of(const void* address) noexcept {
   const int index = device_index_of(address);
   return index < 0 ? nullptr : DeviceTable::instance().in_use(index);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "csrc/runtime/device_info.h"
+#include "csrc/runtime/fault_words.h"
 #include "csrc/runtime/queues.h"
 
 namespace ocl::runtime {
@@ -38,6 +39,8 @@ class Device {
   cl_context context() const { return info_.context.get(); }
   std::string describe() const { return info_.describe(); }
   Allocator& allocator() { return *allocator_; }
+  /// Returns the address of the word in which kernels note a mistake with this message (fault_words.h).
+  void* fault_word(const std::string& message);
   // These are as in Queues.
   Queue& queue(int stream = 0) { return queues_.of(stream); }
   int next_stream(int priority = 0) { return queues_.next_stream(priority); }
@@ -52,7 +55,8 @@ class Device {
   Device();
   ~Device() = delete;
   DeviceInfo info_;
-  Queues queues_{info_};
+  FaultWords faults_;
+  Queues queues_{info_, faults_};
   std::unique_ptr<Allocator> allocator_;
 };
 

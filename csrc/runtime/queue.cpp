@@ -5,9 +5,11 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
+#include "csrc/runtime/fault_words.h"
 #include "csrc/runtime/profile_limits.h"
 
 namespace ocl::runtime {
@@ -53,7 +55,8 @@ int kernel_name_id(const std::string& name) {
   return row->second;
 }
 
-Queue::Queue(const DeviceInfo& device, int stream, int priority) : device_(device), stream_(stream) {
+Queue::Queue(const DeviceInfo& device, FaultWords& faults, int stream, int priority)
+    : device_(device), stream_(stream), faults_(faults) {
   cl_int status = CL_SUCCESS;
   // Profiling is always on: without events it costs nothing that can be measured, and a recording can start at any time.
   if (priority != 0 && device.caps.queue_priorities) {
@@ -81,13 +84,18 @@ void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool bl
   if (bytes == 0) return;
   check_usable();
   settle();
+  std::optional<FaultWords::Reading> reading;
+  if (blocking && !apart_) reading.emplace(faults_, queue_.get(), expects_faults_);
   NotedCommand noted(CommandType::kDownload, device_.index, stream_);
   const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
   noted.done(static_cast<int64_t>(bytes));
   if (blocking) raise_deferred();
+  if (reading) reading->raise();
 }
+
+void Queue::expect_faults() noexcept { faults_.expect(expects_faults_); }
 
 void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
   if (bytes == 0 || (src == dst && src_offset == dst_offset)) return;
@@ -279,6 +287,8 @@ void Queue::finish() {
   check_usable();
   settle();
   const uint64_t position = enqueued_.load();
+  std::optional<FaultWords::Reading> reading;
+  if (!apart_ && !follows_) reading.emplace(faults_, queue_.get(), expects_faults_);
   NotedCommand noted(CommandType::kQueueFinish, device_.index, stream_);
   cl_int status = CL_SUCCESS;
   if (follows_) {
@@ -293,6 +303,7 @@ void Queue::finish() {
   finished_.store(position);
   launched_.store(0, std::memory_order_relaxed);
   raise_deferred();
+  if (reading) reading->raise();
 }
 
 void Queue::raise_later(const std::string& message) {

@@ -17,6 +17,8 @@
 
 namespace ocl::runtime {
 
+class FaultWords;
+
 /// Returns a number for a kernel's name, for Queue::launch. Equal names give equal numbers. Call it once per call site.
 int kernel_name_id(const std::string& name);
 
@@ -24,7 +26,7 @@ int kernel_name_id(const std::string& name);
 class Queue {
  public:
   /// `priority` is as in Queues::next_stream. Devices without priorities ignore it.
-  Queue(const DeviceInfo& device, int stream, int priority = 0);
+  Queue(const DeviceInfo& device, FaultWords& faults, int stream, int priority = 0);
   const DeviceInfo& device() const { return device_; }
   int stream() const { return stream_; }
   cl_command_queue get() const { return queue_.get(); }
@@ -69,6 +71,8 @@ class Queue {
   void flush();
   // Waits for all work. Throws the error of failed work, with the names of the last kernels.
   void finish();
+  /// Call when work that may store into FaultWords has been enqueued. The next finish() or blocking read() looks for faults.
+  void expect_faults() noexcept;
   /// Makes the next finish(), idle() or blocking read throw DeviceError with this message. Call it if work outside of OpenCL
   /// has failed that later work of this queue relies on.
   void raise_later(const std::string& message);
@@ -90,7 +94,8 @@ class Queue {
   EventHandle followed();
   const DeviceInfo& device_;
   int stream_;
-  std::atomic<bool> apart_{false};
+  FaultWords& faults_;
+  std::atomic<bool> apart_{false}, expects_faults_{false};
   QueueHandle queue_;
   // Name ids of the latest launches since finish(). Threads may overwrite each other's ids, because only error messages
   // use them.

@@ -21,7 +21,7 @@ Queue& Queues::of(int stream) {
   if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
   constexpr std::array<int, 3> kPriorities = {0, -1, 1};
   const int priority = stream == 0 || stream >= kFirstApart ? 0 : kPriorities[(stream - 1) / kStreamsPerPriority];
-  slot.store(new Queue(device_, stream, priority), std::memory_order_release);
+  slot.store(new Queue(device_, faults_, stream, priority), std::memory_order_release);
   return *slot.load();
 }
 

@@ -20,7 +20,7 @@ class Queues {
   // The default stream, then the streams of priorities 0, -1 and 1, then those of take_apart().
   static constexpr int kStreams = 1 + 3 * kStreamsPerPriority + kApart;
 
-  explicit Queues(const DeviceInfo& device) : device_(device) {}
+  Queues(const DeviceInfo& device, FaultWords& faults) : device_(device), faults_(faults) {}
   /// Returns the in-order queue of a stream, and creates it at the first use. Stream 0 is the default stream. ConfigError for a
   /// stream that next_stream never returns.
   Queue& of(int stream);
@@ -40,6 +40,7 @@ class Queues {
 
  private:
   const DeviceInfo& device_;
+  FaultWords& faults_;
   std::mutex mutex_;                                    // Held while a queue is created.
   std::array<std::atomic<Queue*>, kStreams> queues_{};  // Stream -> queue.
   // Number of streams that next_stream returned for each priority.

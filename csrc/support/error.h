@@ -8,7 +8,7 @@
 namespace ocl {
 
 /// Says whose fault an error is. `errors.py` has one exception class per kind.
-enum class ErrorKind { kConfig, kUnsupported, kDevice, kBuild, kOutOfMemory, kInternal, kOutOfBounds };
+enum class ErrorKind { kConfig, kUnsupported, kDevice, kBuild, kOutOfMemory, kInternal, kOutOfBounds, kIndex };
 
 /// An error with its kind. Its message says what happened, where, and what to do.
 class Error : public std::runtime_error {

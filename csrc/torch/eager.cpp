@@ -291,6 +291,7 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
 void call(const Recipe& recipe, const c10::OperatorHandle& op, const EagerArguments& arguments, torch::jit::Stack& stack) {
   const PlanInputs inputs = inputs_of(recipe, arguments.leaves, recipe.executor->plan->device->index());
   const std::vector<at::Tensor> outputs = run_plan(*recipe.executor, recipe.calls, inputs.symbols, inputs.tensors);
+  look_for_faults(recipe, *recipe.executor->plan);
   torch::jit::drop(stack, op.schema().arguments().size());
   auto next = recipe.results.begin();
   for (const auto& [is_list, count] : recipe.returned) {

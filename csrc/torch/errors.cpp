@@ -28,6 +28,8 @@ const char* class_name(ErrorKind kind) {
       return "InternalError";
     case ErrorKind::kOutOfBounds:
       return "KernelBoundsError";
+    case ErrorKind::kIndex:
+      return "IndexError";
   }
   return "InternalError";
 }
@@ -41,7 +43,9 @@ void set_python_error(const Error& error) {
     PyErr_SetObject(cls.ptr(), raised.ptr());
     return;
   }
-  const pybind11::object cls = errors.attr(class_name(error.kind()));
+  const pybind11::object cls = error.kind() == ErrorKind::kIndex
+                                   ? pybind11::reinterpret_borrow<pybind11::object>(PyExc_IndexError)
+                                   : errors.attr(class_name(error.kind()));
   PyErr_SetString(cls.ptr(), error.what());
 }
 

@@ -19,7 +19,7 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr char kFormat[] = "recipe 3";
+constexpr char kFormat[] = "recipe 4";
 
 /// Writes values one after the other, or reads them in the same order. Throws Error if a value cannot be read.
 class Coder {
@@ -133,6 +133,7 @@ void describe(Coder& coder, Recipe& recipe) {
     coder.flag(value.first);
     coder.value(value.second);
   });
+  coder.list(recipe.faults, [&](std::string& message) { coder.text(message); });
   coder.value(recipe.generator);
   coder.list(recipe.resizes, [&](auto& resize) {
     coder.value(std::get<0>(resize));
@@ -176,6 +177,7 @@ void make_plan(Recipe& recipe, const std::string& op, const runtime::BinaryStore
   try {
     const ir::Graph graph = std::exchange(recipe.graph, {});
     runtime::Device& device = device_at(recipe.device);
+    bind_faults(recipe, device);
     recipe.executor = std::make_shared<exec::Executor>(
         graph.nodes.size() < kLeastKept ? exec::make_plan(graph, device, binaries, options)
                                         : exec::find_or_make_plan(graph, hash_hex(graph.str()), device, binaries, options));
@@ -228,7 +230,8 @@ bool fits(const Recipe& recipe, const EagerArguments& arguments) {
     if (source.kind == Source::Kind::kTensor && !is_tensor(source.index)) return false;
     if (source.kind == Source::Kind::kNumbers && !all(source.leaves, is_number)) return false;
     if (source.kind == Source::Kind::kMoved || source.kind == Source::Kind::kConstant) return false;
-    if (source.kind > Source::Kind::kState) return false;
+    if (source.kind == Source::Kind::kFault && (source.index < 0 || source.index >= std::ssize(recipe.faults))) return false;
+    if (source.kind > Source::Kind::kFault) return false;
     if (!c10::isFloatingType(source.dtype) && !c10::isIntegralType(source.dtype, /*includeBool=*/true)) return false;
   }
   const auto is_result = [&](const Result& result) {

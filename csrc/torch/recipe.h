@@ -55,6 +55,7 @@ struct Recipe {
       kNumbers,   // Several leaves (floats, CPU scalars), packed into one tensor of `dtype`.
       // (seed, offset) of the generator in leaf `generator`, or of the device's generator. Reserves `count` counters.
       kState,
+      kFault,  // A word in which a kernel notes a mistake of the user's, which `faults[index]` describes.
     };
     Kind kind = Kind::kTensor;
     int index = -1;
@@ -95,8 +96,10 @@ struct Recipe {
   std::vector<Source> sources;
   std::vector<Symbol> symbols;  // s0, s1, ... of the graph.
   std::vector<Result> results;
-  std::vector<at::Tensor> constants;  // On the plan's device. No part of an entry.
-  std::vector<EagerCall> calls;       // What runs in the middle of an eager op's plan. The cache keeps no recipe with calls.
+  std::vector<at::Tensor> constants;    // On the plan's device. No part of an entry.
+  std::vector<std::string> faults;      // Messages (runtime/fault_words.h), in which "{}" stands for the wrong index.
+  std::vector<at::Tensor> fault_words;  // A word for each fault. Set by bind_faults.
+  std::vector<EagerCall> calls;         // What runs in the middle of an eager op's plan. The cache keeps no recipe with calls.
   // The values that an op returns, in order: (whether it is a list, how many of the results it has). A graph returns `results`.
   std::vector<std::pair<bool, int>> returned;
   int generator = -1;                                                                // The leaf of an op's generator.
@@ -126,6 +129,12 @@ c10::IValue value_of(const Recipe::Result& result, const Leaves& leaves, const P
 /// Makes the plan of an eager op's recipe that has a graph. If the driver's compiler ends on its kernels, the recipe becomes
 /// kNoKernels. Throws all other errors. `op`: "aten::add.out".
 void make_plan(Recipe& recipe, const std::string& op, const runtime::BinaryStore& binaries, exec::PlanOptions options);
+
+/// Gives the recipe the words for its faults. Does nothing if it has them.
+void bind_faults(Recipe& recipe, runtime::Device& device);
+/// Call when the recipe's plan has been enqueued on the current stream, so that the next wait looks for faults. A plan with
+/// guard zones (the option debug) is waited for at once. Throws kIndex if a fault is found.
+void look_for_faults(const Recipe& recipe, const exec::Plan& plan);
 
 /// Returns the entry of the cache for a recipe whose plan has not been made.
 std::string entry_of(const Recipe& recipe);

@@ -122,9 +122,28 @@ PlanInputs inputs_of(const Recipe& recipe, const Leaves& leaves, int device) {
       case Kind::kState:
         inputs.tensors.push_back(random_state(source, recipe.generator < 0 ? nullptr : &leaves.at(recipe.generator), device));
         break;
+      case Kind::kFault:  // An interpreter raises errors itself.
+        inputs.tensors.push_back(device < 0 ? at::zeros({1}, at::kInt) : recipe.fault_words.at(source.index));
+        break;
     }
   }
   return inputs;
+}
+
+void bind_faults(Recipe& recipe, runtime::Device& device) {
+  while (recipe.fault_words.size() < recipe.faults.size()) {
+    void* word = device.fault_word(recipe.faults[recipe.fault_words.size()]);
+    const at::Device where(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device.index()));
+    recipe.fault_words.push_back(
+        at::from_blob(word, {1}, {1}, [](void*) {}, at::TensorOptions().dtype(at::kInt).device(where), where));
+  }
+}
+
+void look_for_faults(const Recipe& recipe, const exec::Plan& plan) {
+  if (recipe.faults.empty() || exec::launches_skipped()) return;
+  runtime::Queue& queue = current_queue(plan.device->index());
+  queue.expect_faults();
+  if (plan.guard_bytes > 0) queue.finish();
 }
 
 c10::IValue value_of(const Recipe::Result& result, const Leaves& leaves, const PlanInputs& inputs,

@@ -5,6 +5,7 @@ In compiled mode, Dynamo raises TorchRuntimeError (a RuntimeError) with the mess
 eager mode.
 """
 
+import contextlib
 import re
 
 import pytest
@@ -253,7 +254,7 @@ COLUMNS = {
     "nll_loss 2d": lambda x, i: F.nll_loss(x[3:, :, None, None], i[:, None, None]),
     "searchsorted": lambda x, i: torch.searchsorted(x[4, :2], x[0], sorter=i),
 }
-# No index of these is reported in debug mode: they are neither gathers, scatters, embeddings nor losses of one label.
+# These are neither gathers, scatters, embeddings nor losses of one label. Some are reported, because they decompose to gathers.
 UNREPORTED = {
     "take_along_dim": lambda x, i: x.take_along_dim(i[:, None].expand(2, 3), 0),
     "ctc_loss": lambda x, i: F.ctc_loss(
@@ -294,14 +295,27 @@ def outcome(function, device, beside, wrong):
     if result.requires_grad:
         result.float().sum().backward()
         made.append(x.grad)
+    with contextlib.suppress(IndexError):
+        torch.ocl.synchronize(device)
     return [m.cpu() for m in made], around.cpu()
+
+
+def error_of(function, device, wrong):
+    """Returns the IndexError of a call with the indices [0, wrong], or of the next wait. None if there is none."""
+    try:
+        function(torch.randn(5, 3, device=device), torch.tensor([0, wrong], device=device))
+        torch.ocl.synchronize(device)
+    except IndexError as error:
+        return error
+    return None
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_index_out_of_range(ocl_device, name):
     """No memory outside of x is read or written: what lies there changes no result. Compiled functions and single ops agree.
 
-    In debug mode, an IndexError names op, line and index.
+    The next wait raises an IndexError, which names op and index, and in compiled functions the line. In debug mode, the call
+    itself raises it.
     """
     function = OUTSIDE[name]
     size = 3 if name in COLUMNS else 5
@@ -315,11 +329,20 @@ def test_index_out_of_range(ocl_device, name):
         for way, beside in ((compiled, -1e30), (function, 7.0), (function, -1e30)):
             again, _ = outcome(way, ocl_device, beside, wrong)
             torch.testing.assert_close(again, first, equal_nan=True, msg=lambda m, i=wrong: f"{name}, {i}: {m}")
-        if name in UNREPORTED or (wrong == -1 and name in FROM_END):
+        errors = [error_of(way, ocl_device, wrong) for way in (compiled, function)]
+        if wrong == -1 and name in FROM_END:
+            assert errors == [None, None]
             continue
-        error = raised(checked, *(v.to(ocl_device) for v in (torch.randn(5, 3), torch.tensor([0, wrong]))))
-        assert isinstance(error, IndexError) and "out of bounds" in str(error), repr(error)
-        assert "aten." in str(error) and "test_bad_input.py" in str(error)
+        if name in UNREPORTED:
+            continue
+        inputs = torch.randn(5, 3, device=ocl_device), torch.tensor([0, wrong], device=ocl_device)
+        errors.append(raised(checked, *inputs))
+        for error in errors:
+            assert isinstance(error, IndexError) and "out of bounds" in str(error) and "aten." in str(error), repr(
+                error
+            )
+        assert "test_bad_input.py" in str(errors[0]) and "test_bad_input.py" in str(errors[2])
+        assert "outside of compiled functions" in str(errors[1])
 
 
 @pytest.mark.parametrize(
@@ -351,4 +374,6 @@ def test_scatter_outside_in_place(ocl_device):
     torch.compile(function, backend="ocl")(around[30:35], i, torch.ones(3, 3, device=ocl_device))
     expected = torch.zeros(64, 3)
     expected[31] = 1
+    with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 5"):
+        torch.ocl.synchronize(ocl_device)
     assert torch.equal(around.cpu(), expected)

@@ -306,15 +306,18 @@ def test_ops_that_run_eagerly(ocl_device):
     assert counts[0] == counts[1] > 0
 
 
-def test_debug_finds_bad_indices(ocl_device):
+@pytest.mark.parametrize("debug", [False, True])
+def test_bad_indices_are_found(ocl_device, debug):
     table, index = torch.arange(6.0).reshape(3, 2).to(ocl_device), torch.tensor([0, 7])
 
     def run(compile):
-        look = compile(lambda table, i: F.embedding(i, table) + 1, options={"debug": True})
+        look = compile(lambda table, i: F.embedding(i, table) + 1, options={"debug": debug})
         with pytest.raises(
             IndexError, match=r"(?s)index 7 is out of bounds for dimension 0 with size 3.*test_stored_graphs"
         ):
             look(table, index.to(ocl_device))
+            assert not debug
+            torch.ocl.synchronize(ocl_device)
         return [look(table, torch.tensor([0, 2]).to(ocl_device)).cpu()]
 
     first, second = cold_and_warm(run)

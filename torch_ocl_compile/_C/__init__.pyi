@@ -105,6 +105,8 @@ class Recipe:  # csrc/torch/recipe.h has the meaning of each field.
         @staticmethod
         def constant(index: int) -> Recipe.Source: ...
         @staticmethod
+        def fault(index: int) -> Recipe.Source: ...
+        @staticmethod
         def numbers(leaves: list[int], dtype: torch.dtype) -> Recipe.Source: ...
         @staticmethod
         def state(count: int) -> Recipe.Source: ...
@@ -150,6 +152,7 @@ class Recipe:  # csrc/torch/recipe.h has the meaning of each field.
     symbols: list[Recipe.Symbol]
     results: list[Recipe.Result]
     constants: list[torch.Tensor]
+    faults: list[str]
     returned: list[tuple[bool, int]]
     generator: int
     resizes: list[tuple[int, list[int], list[int]]]

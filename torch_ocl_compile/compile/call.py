@@ -1,6 +1,6 @@
 # torch_ocl_compile/compile/call.py: the call of a compiled graph, and what of it runs in Python.
 """Most graphs run without Python: Recipe.call (csrc/python/recipe_bindings.cpp) takes the arguments, runs the plan and returns the
-results. Python is needed for functions on the host, collectives and bounds checks."""
+results. Python is needed for functions on the host and collectives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile import _C
-from torch_ocl_compile.lowering.index_checks import FINE
 from torch_ocl_compile.lowering.lowered import Lowered
 
 Boxed = Callable[[list[Any]], list[Any]]
@@ -48,7 +46,7 @@ def plan_call(lowered: Lowered, plan: Any) -> Boxed:
     call: Boxed = partial(recipe.call, plan)
     if watch is not None:
         call = watch(call)
-    if not (low.before or low.computed or low.after or low.checked or low.awaited):
+    if not (low.before or low.computed or low.after or low.awaited):
         return mark_boxed(call)
 
     def run(args: list[Any]) -> list[Any]:
@@ -63,8 +61,6 @@ def plan_call(lowered: Lowered, plan: Any) -> Boxed:
             sizes = recipe.size_values(args)
             args += [next(host) if value is None else value.value(sizes) for value in low.computed]
         results = call(args)
-        if low.checked:
-            _raise_for(results.pop().tolist())
         if low.after is not None:
             late, count, positions = low.after
             first = len(results) - count
@@ -74,11 +70,5 @@ def plan_call(lowered: Lowered, plan: Any) -> Boxed:
             for position, value in zip(positions, values, strict=True):
                 results[position] = value
         return results
-
-    def _raise_for(found: list[int]) -> None:
-        """Raises IndexError if an index is outside of its dimension."""
-        for checked, index in zip(low.checked, found, strict=True):
-            if index != FINE and not _C.exec.launches_skipped():
-                raise IndexError(checked.message(index))
 
     return mark_boxed(run)

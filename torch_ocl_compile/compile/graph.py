@@ -99,7 +99,7 @@ def lower(task: Task, crashing: set[tuple[str, str]] | None = None) -> Lowered:
             task.gm,
             **task.boundaries,
             fallback=str(task.settings.get("fallback", "eager")),
-            debug=bool(task.settings.get("debug")),
+            place=describe if task.settings.get("index_errors") or task.settings.get("debug") else None,
             crashing=crashing or (),
         )
     except (CutNeeded, FallbackError):

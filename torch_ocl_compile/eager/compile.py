@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from torch_ocl_compile import identity
+from torch_ocl_compile import config, identity
 from torch_ocl_compile._C import Recipe
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.compile.plan import device_index
@@ -30,6 +30,7 @@ from torch_ocl_compile.lowering.user_kernel import UserCall, bound_calls
 
 log = logging.getLogger(__name__)
 
+_WHERE = "  do:    find the line with TORCH_OCL_DEBUG=1, with which the op itself raises this error"
 _labels = itertools.count()
 
 
@@ -78,7 +79,9 @@ def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: L
             gm = traced.graph_module
             debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
             functionalise(gm)
-            lowered = lower_module(gm, fallback="error")
+            checks = config.get("index_errors") or config.get("debug")
+            place = f"  op:    {op}, outside of compiled functions\n{_WHERE}"
+            lowered = lower_module(gm, fallback="error", place=(lambda _: place) if checks else None)
             conditions = traced.conditions()  # The lowering may decide something by a size too.
     except UnsupportedError:
         if fixed or level is not Level.SIZES or not any(isinstance(leaf, float) for leaf in tree_leaves(args)):

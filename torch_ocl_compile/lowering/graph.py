@@ -36,7 +36,7 @@ from torch_ocl_compile.lowering.fallback import REMEDY, REMEDY_WITHOUT_FALLBACK,
 from torch_ocl_compile.lowering.floats8 import refuse_arithmetic
 from torch_ocl_compile.lowering.host_constants import host_constant, packed_dtype
 from torch_ocl_compile.lowering.in_place import Environment, may_overwrite, scatters_into_inputs, views
-from torch_ocl_compile.lowering.index_checks import Checked, find_outside
+from torch_ocl_compile.lowering.index_checks import bounds_of, note_outside
 from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
@@ -67,7 +67,7 @@ def lower_module(
     aliases: Sequence[int] = (),
     written_back: Mapping[int, int] = MappingProxyType({}),
     fallback: str = "eager",
-    debug: bool = False,
+    place: Callable[[torch.fx.Node], str] | None = None,
     crashing: Collection[tuple[str, str]] = (),
 ) -> Lowered:
     """Lowers a graph. UnsupportedError if it cannot be lowered, CutNeeded if it can be lowered in pieces.
@@ -76,10 +76,11 @@ def lower_module(
     get separate memory. `parameters`, `donated`: positions of such inputs. `aliases`: positions of results that are
     views of inputs. `written_back`: result position -> position of the input into which the caller copies it.
     `fallback`: for ops without kernels "eager" or "error"; "none" lets nothing run on the host, also no arithmetic on sizes.
+    `place`: describes a node whose indices are out of range. None: indices are not checked.
     `crashing`: (op, source line) of nodes that run eagerly, because the driver's compiler ends on their kernels.
 
     meta["leaf"] of a placeholder is its leaf of a call (csrc/torch/recipe.h). Without it, the leaves are the arguments in order."""
-    lowering = _Lowering(gm, saved_from, separate_views, set(parameters), set(donated), fallback, debug, crashing)
+    lowering = _Lowering(gm, saved_from, separate_views, set(parameters), set(donated), fallback, place, crashing)
     return lowering.run(set(aliases), written_back)
 
 
@@ -92,7 +93,7 @@ class _Lowering:
         parameters: set[int],
         donated: set[int],
         fallback: str,
-        debug: bool,
+        place: Callable[[torch.fx.Node], str] | None,
         crashing: Collection[tuple[str, str]],
     ) -> None:
         self.gm = gm
@@ -101,9 +102,9 @@ class _Lowering:
         self.parameters = parameters
         self.donated = donated
         self.fallback = fallback
-        self.debug, self.crashing = debug, crashing
+        self.place, self.crashing = place, crashing
         self.expressions: dict[Any, ir.Value] = {}
-        self.outside: list[tuple[Checked, ir.Value]] = []
+        self.faults: list[str] = []
         self.builder = ir.Builder()
         self.builder.reduced_precision, self.builder.reduced_convolutions = allows_tf32()
         self.symbols = Symbols(self.builder)
@@ -311,9 +312,12 @@ class _Lowering:
             return self.store(node, args[0], args[1])
         if not isinstance(target, OpOverload):
             raise UnsupportedError(reason_to_cut(node))
-        if self.debug:
-            for bound, found in find_outside(self.context, target, args, kwargs):
-                self.outside.append((Checked(bound.dim, str(bound.size), describe(node)), found))
+        if self.place is not None:
+            for bound in bounds_of(target, args, kwargs):
+                self.sources.append(Recipe.Source.fault(len(self.faults)))
+                self.faults.append(bound.message(self.place(node)))
+                one = [ir.IndexExpr(1)]
+                note_outside(self.context, bound, self.builder.input(ir.DType.kI32, one, one, False, False))
         lowering = find(target, is_complex(args, kwargs, self.context.val)) or lowering_of(target)
         crashes = (self.builder.origin.op, self.builder.origin.source) in self.crashing
         result = NotImplemented if lowering is None or crashes else lowering(self.context, *args, **kwargs)
@@ -368,12 +372,9 @@ class _Lowering:
         results = [self.result(node, position, outputs) for position, node in enumerate(returned)]
         after = self.host_part_after(returned, results, outputs)
         before = self.host_part_before()
-        if self.outside:
-            self.builder.output(self.builder.concat([found for _, found in self.outside], 0), [ir.IndexExpr(1)])
-            results.append(Recipe.Result.output(len(outputs.positions)))
         recipe = Recipe(Recipe.Kind.PLAN)
         recipe.graph, recipe.results = self.builder.finish(), results
-        recipe.sources, recipe.symbols = self.sources, self.symbols.sources
+        recipe.sources, recipe.symbols, recipe.faults = self.sources, self.symbols.sources, self.faults
         return Lowered(
             recipe=recipe,
             calls=self.context.calls,
@@ -383,7 +384,6 @@ class _Lowering:
             before=before,
             computed=[None if isinstance(x, torch.fx.Node) else x for x in self.computed],
             after=after,
-            checked=[checked for checked, _ in self.outside],
             awaited=self.context.awaited,
             refused=self.refused,
         )

@@ -1,9 +1,7 @@
-# torch_ocl_compile/lowering/index_checks.py: implements options={"debug": True}, which finds indices that lie outside their
-# dimension.
-"""Without the option, an index outside its dimension reads the nearest element and stores nothing.
-
-With the option, each op that takes indices gets an extra reduction that finds one such index, and the call raises
-IndexError.
+# torch_ocl_compile/lowering/index_checks.py: lets kernels find indices that lie outside their dimension.
+"""An index outside its dimension reads the nearest element and stores nothing. With the option index_errors, each op that takes
+indices also notes one such index in a word of the device's memory (csrc/runtime/fault_words.h). The next wait for the device
+raises IndexError.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
-from torch_ocl_compile.lowering.term import Nest
+from torch_ocl_compile.lowering.indexing import from_end, inside
 
-FINE = -(2**63)  # The result of the reduction if all indices are in range.
+LARGEST = 2**30 - 1  # Indices farther from 0 are noted as this one (FaultWords::kLargest).
 
 
 @dataclass(frozen=True)
@@ -34,17 +32,10 @@ class Bound:
     from_end: bool = False  # True if negative indices count from the end.
     ignored: int | None = None
 
-
-@dataclass(frozen=True)
-class Checked:
-    """What the error message says about one bound of the compiled graph."""
-
-    dim: int
-    size: str
-    where: str
-
-    def message(self, found: int) -> str:
-        return f"index {found} is out of bounds for dimension {self.dim} with size {self.size}\n{self.where}"
+    def message(self, where: str) -> str:
+        """Returns the message of the error, with "{}" for the index. `where`: lines that describe the op."""
+        size = f" with size {self.size}" if self.size.is_const() else ""
+        return f"index {{}} is out of bounds for dimension {self.dim}{size}\n{where}"
 
 
 Rule = Callable[..., "list[Bound]"]
@@ -74,7 +65,7 @@ def embedding(weight: ir.Value, index: ir.Value, *_: Any) -> list[Bound]:
     *("aten.scatter_add.default", "aten.scatter_reduce.two", "aten.index_reduce.default"),
 )
 def along_dim(x: ir.Value, dim: int, index: ir.Value, *_: Any, **__: Any) -> list[Bound]:
-    return [Bound(index, dim, size_of(x, dim))]
+    return [Bound(index, dim % max(len(x.sizes), 1), size_of(x, dim))]
 
 
 @rule("aten.index.Tensor", "aten.index_put.default")
@@ -103,16 +94,20 @@ def searchsorted(edges: ir.Value, *_: Any, sorter: ir.Value | None = None, **__:
     return [] if sorter is None else [Bound(sorter, len(edges.sizes) - 1, edges.sizes[-1])]
 
 
-def find_outside(c: Context, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[Bound, ir.Value]]:
-    """Returns, for each bound of the op, an int64 value of shape [1]: an index that violates it, or FINE."""
-    found = []
-    for bound in RULES[target](*args, **kwargs) if target in RULES else ():
-        nest = Nest(c.builder, [ir.IndexExpr(1)], list(bound.index.sizes))
-        at = nest.load(bound.index, nest.r).cast(ir.DType.kI64)
-        size = nest.index(bound.size)
-        outside = (at >= size) | (at < -size if bound.from_end else at < 0)
-        if bound.ignored is not None:
-            outside = outside & at.ne(bound.ignored)
-        fine = nest.constant(FINE, ir.DType.kI64)
-        found.append((bound, nest.reduce("max", [t.where(outside, at, fine)], [ir.DType.kI64])[0]))
-    return found
+def bounds_of(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Bound]:
+    """Returns the bounds of an op's indices."""
+    return RULES[target](*args, **kwargs) if target in RULES else []
+
+
+def note_outside(c: Context, bound: Bound, word: ir.Value) -> None:
+    """Stores an index that violates the bound, if there is one, into an int32 value of shape [1]."""
+    nest = c.nest(bound.index.sizes)
+    at = nest.load(bound.index, nest.i).cast(ir.DType.kI64)
+    # The comparison with the nearest valid index is cheap, because the op itself computes that index.
+    reached = from_end(at, bound.size) if bound.from_end else at
+    outside = reached.ne(inside(reached, bound.size))
+    if bound.ignored is not None:
+        outside = outside & at.ne(bound.ignored)
+    noted = t.where(at < 0, -t.maximum(at, -LARGEST), t.minimum(at, LARGEST) + (LARGEST + 1))
+    nest.add_store(word, [0], noted, outside, maximum=True)
+    nest.end()

@@ -19,8 +19,12 @@ aten = torch.ops.aten
 
 def wrap(index: Term, size: ir.IndexExpr) -> Term:
     """Returns the index with negative values counted from the end, moved to the nearest valid one."""
-    index = index.cast(ir.DType.kI64)
-    return inside(t.where(index < 0, index + index.nest.index(size), index), size)
+    return inside(from_end(index.cast(ir.DType.kI64), size), size)
+
+
+def from_end(index: Term, size: ir.IndexExpr) -> Term:
+    """Returns the int64 index with negative values counted from the end."""
+    return t.where(index < 0, index + index.nest.index(size), index)
 
 
 def inside(index: Term, size: ir.IndexExpr) -> Term:

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import Recipe, Refused, ir
-from torch_ocl_compile.lowering.index_checks import Checked
 from torch_ocl_compile.lowering.symbolic import Number, SizeFunction
 
 
@@ -17,7 +16,7 @@ class Lowered:
     """A graph ready to be compiled, and how to call it."""
 
     # The graph, and where the plan's inputs and the results come from (csrc/torch/recipe.h). Its leaves are the arguments
-    # of a call, then `computed`. Its results are those of the call, then what `after` takes, then the results of bounds checks.
+    # of a call, then `computed`. Its results are those of the call, then what `after` takes.
     recipe: Recipe
     calls: list[Callable[[list[torch.Tensor]], list[torch.Tensor]]]
     device: torch.device
@@ -31,7 +30,6 @@ class Lowered:
     # A function that runs on the CPU after the plan, the number of its arguments, and the positions of its results among
     # those of the call.
     after: tuple[Callable[..., Any], int, list[int]] | None = None
-    checked: list[Checked] = field(default_factory=list)  # one entry for each bounds check
     # Positions of arguments for which the graph waits, because a collective may still be writing them.
     awaited: list[int] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)  # The ops among `calls` that have no kernels.
