@@ -12,6 +12,7 @@
 #include "csrc/exec/render.h"
 #include "csrc/exec/stored_plan.h"
 #include "csrc/exec/tune.h"
+#include "csrc/python/interruptible.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/python/plan_report.h"
@@ -26,7 +27,6 @@
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/eager.h"
 #include "csrc/torch/plan_runner.h"
-#include "csrc/torch/tensor_location.h"
 #include "csrc/torch/user_launch.h"
 
 namespace py = pybind11;
@@ -110,13 +110,13 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
                                 const std::shared_ptr<exec::StartedPlan>& started) {
   auto result = std::make_shared<PyPlan>();
   const exec::PlanOptions plan_options = result->options = plan_options_from(options);
-  runtime::Device& device = aten::device_at(device_index);
   result->calls = eager_calls(calls);
-  const py::gil_scoped_release release;
-  const runtime::BinaryStore store = exec::binary_store(settings().cache);
-  result->executor = std::make_unique<exec::Executor>(
-      graph_key.empty() ? exec::make_plan(graph, device, store, plan_options, started.get())
-                        : exec::find_or_make_plan(graph, graph_key, device, store, plan_options));
+  const auto plan = std::make_shared<std::unique_ptr<const exec::Plan>>();
+  run_interruptibly([=, cache = settings().cache, &device = aten::device_at(device_index)] {
+    *plan = graph_key.empty() ? exec::make_plan(graph, device, exec::binary_store(cache), plan_options, started.get())
+                              : exec::find_or_make_plan(graph, graph_key, device, exec::binary_store(cache), plan_options);
+  });
+  result->executor = std::make_unique<exec::Executor>(std::move(*plan));
   return result;
 }
 

@@ -1,5 +1,6 @@
 // csrc/python/started_bindings.cpp: _C.exec.start, which begins a plan in another thread.
 #include "csrc/exec/started_plan.h"
+#include "csrc/python/interruptible.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/python/settings.h"
@@ -16,10 +17,13 @@ std::shared_ptr<exec::StartedPlan> start(const ir::Graph& graph, int device_inde
                                          bool scheduled_at_once) {
   const exec::PlanOptions plan_options = plan_options_from(options);
   runtime::Device& device = aten::device_at(device_index);
-  const py::gil_scoped_release release;
-  const runtime::BinaryStore store = exec::binary_store(settings().cache);
-  if (!exec::StartedPlan::is_possible(device, store, plan_options)) return nullptr;
-  return std::make_shared<exec::StartedPlan>(graph, device, store, plan_options, scheduled_at_once);
+  const auto started = std::make_shared<std::shared_ptr<exec::StartedPlan>>();
+  run_interruptibly([=, cache = settings().cache, &device] {
+    const runtime::BinaryStore store = exec::binary_store(cache);
+    if (exec::StartedPlan::is_possible(device, store, plan_options))
+      *started = std::make_shared<exec::StartedPlan>(graph, device, store, plan_options, scheduled_at_once);
+  });
+  return *started;
 }
 
 }  // namespace

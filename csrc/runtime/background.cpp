@@ -26,7 +26,7 @@ Threads& threads() {
   return *all;
 }
 
-thread_local bool t_background = false;
+thread_local bool t_background = false, t_awaited = true;
 
 void count(int change) noexcept {
   Threads& all = threads();
@@ -39,13 +39,14 @@ void count(int change) noexcept {
 
 }  // namespace
 
-std::future<void> run_in_background(std::function<void()> work) {
+std::future<void> run_in_background(std::function<void()> work, bool awaited) {
   std::packaged_task<void()> task(work);
   std::future<void> done = task.get_future();
   count(1);
   try {
-    std::thread([task = std::move(task)]() mutable {
+    std::thread([task = std::move(task), awaited]() mutable {
       t_background = true;
+      t_awaited = awaited;
       task();
       task = {};  // Drops what the task holds while the end of the process still waits for this thread.
       count(-1);
@@ -58,6 +59,8 @@ std::future<void> run_in_background(std::function<void()> work) {
 }
 
 bool in_background() noexcept { return t_background; }
+
+bool is_awaited() noexcept { return t_awaited; }
 
 void check_not_ending() {
   if (t_background && is_ending()) fail(ErrorKind::kDevice, "the process is ending, so no more kernels are built");

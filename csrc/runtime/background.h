@@ -8,11 +8,13 @@
 namespace ocl::runtime {
 
 /// Runs `work` in a thread of its own. If the system has no thread left, waiting for the future runs it. A future may be
-/// dropped; its thread goes on.
-std::future<void> run_in_background(std::function<void()> work);
+/// dropped; its thread goes on. `awaited`: somebody waits for the work from the start.
+std::future<void> run_in_background(std::function<void()> work, bool awaited = false);
 
 /// True in the threads of run_in_background.
 bool in_background() noexcept;
+/// True where somebody waits for the work: in other threads, and for awaited work.
+bool is_awaited() noexcept;
 /// Throws in a thread of run_in_background once the process is ending. Call it before work on a device.
 void check_not_ending();
 /// True once end_background has found such threads.

@@ -260,7 +260,7 @@ size_t places_for(const Device& device) { return device.info().is_cpu ? std::num
 void serve_all(const Device& device, size_t count, size_t workers, const std::function<Request(size_t)>& make,
                const std::function<void(size_t, Reply)>& done, const std::function<bool(const Reply&)>& is_last) {
   std::atomic<size_t> next{0};
-  const bool urgent = std::min(workers, count) == 1 && !in_background();
+  const bool urgent = std::min(workers, count) == 1 && is_awaited();
   const std::shared_ptr<BuildPlaces> places = shared_places();
   const auto work = [&] {
     try {
