@@ -20,6 +20,7 @@ from torch_ocl_compile.compile import (
     gelu_pattern,
     overlaps,
     plan_store,
+    progress,
     repro,
     times,
 )
@@ -96,6 +97,7 @@ def reset() -> None:
 
 
 ocl.reset = reset  # type: ignore[attr-defined]
+progress.watch_dynamo()
 
 
 def parse_options(options: Any, mode: str | None) -> Options:

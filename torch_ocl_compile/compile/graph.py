@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from torch_ocl_compile.compile import ahead, debug, times
+from torch_ocl_compile.compile import ahead, debug, progress, times
 from torch_ocl_compile.compile.bodies import Body, CutBody, EagerBody, PlanBody, Step, note_cut
 from torch_ocl_compile.compile.control_flow import ControlBody, branch_of
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
@@ -61,7 +61,8 @@ def compile_plan(task: Task, lowered: Lowered | None = None) -> PlanBody:
     tracing, watch, settings = times.since_last_graph(), times.Stopwatch(), task.settings
     crashing: set[tuple[str, str]] = set()
     while True:
-        lowered = lowered or lower(task, crashing)
+        with progress.phase(f"{task.label} is lowered"):
+            lowered = lowered or lower(task, crashing)
         check_device(lowered.device)
         debug.dump(task.label, "graph.txt", lowered.graph.str)
         lowering = watch.lap()
@@ -70,7 +71,8 @@ def compile_plan(task: Task, lowered: Lowered | None = None) -> PlanBody:
         if task.kind != "inference":  # In training, weights change at each step.
             settings = {**settings, "kept_weights_mb": 0}
         try:
-            plan = make_plan(lowered, settings, task.label, started=_started(task, lowered, settings))
+            with progress.phase(f"{task.label} is scheduled, and its kernels are built"):
+                plan = make_plan(lowered, settings, task.label, started=_started(task, lowered, settings))
             break
         except CompilerCrashError as error:
             if settings.get("fallback") == "error":
