@@ -366,4 +366,13 @@ std::string fault_of_kernel(runtime::Device& device, const runtime::BinaryStore&
   return found->fault;
 }
 
+std::string fault_of_case(const runtime::Device& device, CheckCase check, bool in_worker) {
+  if (!device.caps().prefetch) std::erase_if(check.defines, [](const std::string& s) { return s.starts_with("PREFETCH"); });
+  const Job job{{check.kernel, KernelType::kFp32}, "", {check}, "", true};
+  if (!in_worker) return fault_here(device, job);
+  const runtime::TrialVerdict verdict =
+      runtime::try_in_workers(device, 1, [&](size_t) { return trial_of(job); }, [](size_t) {})[0];
+  return verdict.known ? verdict.fault : "no build worker ran it " + verdict.death;
+}
+
 }  // namespace ocl::checks

@@ -10,6 +10,7 @@
 #include "csrc/kernels/caps.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/program.h"
+#include "csrc/schedule/families/case.h"
 #include "csrc/schedule/schedule.h"
 
 namespace ocl::checks {
@@ -50,5 +51,8 @@ std::vector<CheckedKernel> kernels_to_check(const runtime::Device& device);
 
 /// Checks one kernel with a sample of its tiles. Returns what is wrong with it, or "".
 std::string fault_of_kernel(runtime::Device& device, const runtime::BinaryStore& store, const CheckedKernel& kernel);
+
+/// Runs a case in this process, or in a build worker. Returns what is wrong, or "".
+std::string fault_of_case(const runtime::Device& device, schedule::CheckCase check, bool in_worker);
 
 }  // namespace ocl::checks

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "csrc/checks/check_text.h"
 #include "csrc/checks/device_check.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/launch_alone.h"
@@ -232,11 +233,76 @@ std::string fault_of_kernel(int device, const std::string& kernel, const std::st
   return checks::fault_of_kernel(on, exec::binary_store(current.cache), checked_kernel(on, kernel, type));
 }
 
+py::dict described(const checks::CheckCase& check) {
+  const auto numbers = [](const auto& values) {
+    py::list list;
+    for (const auto& value : values) std::visit([&](auto x) { list.append(py::make_tuple(x, sizeof(x) == 8)); }, value);
+    return list;
+  };
+  py::list inputs;
+  for (const auto& input : check.inputs) {
+    const py::bytes bytes(reinterpret_cast<const char*>(input.bytes.data()), input.bytes.size());
+    inputs.append(py::make_tuple(input.pack.empty() ? py::object(bytes) : described(input.pack[0]), input.offset));
+  }
+  py::dict d;
+  d["kernel"] = kernel_row(check.kernel).name;
+  d["text"] = checks::text_of(check);
+  d["defines"] = check.defines;
+  d["inputs"] = inputs;
+  d["arguments"] = numbers(check.arguments);
+  d["last"] = numbers(check.last);
+  d["groups"] = check.groups;
+  d["local"] = check.local;
+  d["exact"] = check.results.exact;
+  d["sizes"] = check.results.sizes;
+  d["outputs"] = check.written();
+  d["tolerance"] = check.tolerance;
+  return d;
+}
+
+/// Returns cases for one type of a kernel. matrix: what kernels of the level subgroup_matrix multiply with. set: a name of
+/// schedule::CaseSet.
+std::vector<checks::CheckCase> cases_of(const std::string& kernel, const std::string& type, MatrixInstructions matrix,
+                                        const std::string& set) {
+  using schedule::CaseSet;
+  const CaseSet made = set == "tiles" ? CaseSet::kTiles : set == "edges" ? CaseSet::kEdges : CaseSet::kSample;
+  for (const KernelRow& row : kernel_rows())
+    for (const KernelRow::Checked& checked : row.types)
+      if (row.name == kernel && name(checked.type) == type) return schedule::check_cases(row, checked.type, matrix, made);
+  return {};
+}
+
+/// only: the number of a single case, or -1 for all. filled: with operands and expected results.
+py::list check_cases(const std::string& kernel, const std::string& type, int only, const std::string& matrix,
+                     const std::string& set, bool filled) {
+  py::list list;
+  int number = 0;
+  for (checks::CheckCase& check : cases_of(kernel, type, matrix_instructions(matrix), set)) {
+    if (number++ != only && only >= 0) continue;
+    if (filled) check.fill(check);
+    list.append(described(check));
+  }
+  return list;
+}
+
+/// Runs a case in this process, or in a build worker. Returns what is wrong, or "".
+std::string fault_of_case(int device_index, const std::string& kernel, const std::string& type, size_t number,
+                          const std::string& set, bool in_worker) {
+  const py::gil_scoped_release release;
+  runtime::Device& device = aten::device_at(device_index);
+  const std::vector<checks::CheckCase> cases = cases_of(kernel, type, device.caps().matrix, set);
+  return checks::fault_of_case(device, cases.at(number), in_worker);
+}
+
 }  // namespace
 
 void bind_check(py::module_& e) {
   e.def("kernels_to_check", &kernels_to_check, py::arg("device_index"));
   e.def("fault_of_kernel", &fault_of_kernel, py::arg("device_index"), py::arg("kernel"), py::arg("type"));
+  e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1, py::arg("matrix") = "mfma4",
+        py::arg("set") = "sample", py::arg("filled") = true);
+  e.def("fault_of_case", &fault_of_case, py::arg("device_index"), py::arg("kernel"), py::arg("type"), py::arg("number"),
+        py::arg("set"), py::arg("in_worker") = false);
   e.def("set_check_factory", &set_check_factory, py::arg("factory"));
   e.def("launch_alone", &launch_alone, py::arg("device_index"), py::arg("launch"), py::arg("regions"));
   py::class_<WatchedPlan, std::shared_ptr<WatchedPlan>>(e, "WatchedPlan")

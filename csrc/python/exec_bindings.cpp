@@ -5,7 +5,6 @@
 #include <memory>
 #include <set>
 
-#include "csrc/checks/check_text.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/fill_plan.h"
 #include "csrc/exec/make_plan.h"
@@ -334,54 +333,6 @@ std::string disable_fault(const std::string& value) {
   return "";
 }
 
-py::dict described(const checks::CheckCase& check) {
-  const auto numbers = [](const auto& values) {
-    py::list list;
-    for (const auto& value : values) std::visit([&](auto x) { list.append(py::make_tuple(x, sizeof(x) == 8)); }, value);
-    return list;
-  };
-  py::list inputs;
-  for (const auto& input : check.inputs) {
-    const py::bytes bytes(reinterpret_cast<const char*>(input.bytes.data()), input.bytes.size());
-    inputs.append(py::make_tuple(input.pack.empty() ? py::object(bytes) : described(input.pack[0]), input.offset));
-  }
-  py::dict d;
-  d["kernel"] = kernel_row(check.kernel).name;
-  d["text"] = checks::text_of(check);
-  d["defines"] = check.defines;
-  d["inputs"] = inputs;
-  d["arguments"] = numbers(check.arguments);
-  d["last"] = numbers(check.last);
-  d["groups"] = check.groups;
-  d["local"] = check.local;
-  d["exact"] = check.results.exact;
-  d["sizes"] = check.results.sizes;
-  d["outputs"] = check.written();
-  d["tolerance"] = check.tolerance;
-  return d;
-}
-
-/// Returns cases for one type of a kernel. `only` is the number of a single case, or -1 for all. `filled`: with operands and
-/// expected results. `matrix` is what kernels of the level subgroup_matrix multiply with. set: "sample", "tiles" or "edges",
-/// see schedule::CaseSet.
-py::list check_cases(const std::string& kernel, const std::string& type, int only, const std::string& matrix,
-                     const std::string& set, bool filled) {
-  using schedule::CaseSet;
-  const CaseSet made = set == "tiles" ? CaseSet::kTiles : set == "edges" ? CaseSet::kEdges : CaseSet::kSample;
-  py::list list;
-  for (const KernelRow& row : kernel_rows())
-    for (const KernelRow::Checked& checked : row.types) {
-      if (row.name != kernel || name(checked.type) != type) continue;
-      int number = 0;
-      for (checks::CheckCase& check : schedule::check_cases(row, checked.type, matrix_instructions(matrix), made)) {
-        if (number++ != only && only >= 0) continue;
-        if (filled) check.fill(check);
-        list.append(described(check));
-      }
-    }
-  return list;
-}
-
 }  // namespace
 
 void bind_exec(py::module_& m) {
@@ -419,8 +370,6 @@ void bind_exec(py::module_& m) {
   e.def("kernels", &kernels);
   e.attr("LARGEST_HEAD_SIZE") = kLargestHeadSize;
   e.def("disable_fault", &disable_fault, py::arg("value"));
-  e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1, py::arg("matrix") = "mfma4",
-        py::arg("set") = "sample", py::arg("filled") = true);
   e.def("tuning_cases", &tuning_cases, py::arg("graph"), py::arg("device_index"), py::arg("options"));
   e.def(
       "tuning_cases_for",

@@ -1,7 +1,6 @@
-"""tests/device/test_templates_group.py: each */group.cl template alone, with its default epilogue macros, against fp64.
+"""tests/device/test_templates_group.py: convolutions of */group.cl alone, with default epilogue macros, against fp64.
 
 The templates run on every OpenCL device. CPU runtimes are slow with them, but must give right results, too."""
-import itertools
 import re
 from pathlib import Path
 
@@ -56,53 +55,13 @@ def shipped(family: str, kind: str = "GROUP_TILE") -> dict[str, dict[str, int]]:
     return found | {"in parts": next(iter(found.values())) | {"MULTIPLY_DEPTH": 2, "FIXED_THREADS": 1}}
 
 
-TILES, CONV_TILES, WEIGHT_TILES = shipped("gemm"), shipped("conv"), shipped("conv", "WEIGHT_GROUP_TILE")
-SMALL = TILES["32x64"]
+CONV_TILES, WEIGHT_TILES = shipped("conv"), shipped("conv", "WEIGHT_GROUP_TILE")
 
 
 def tile(defines):
     """Returns rows and columns of a tile, and the number of work-items."""
     d = dict(TILE_M=128, TILE_N=128, ITEM_M=8, ITEM_N=8) | {k: v for k, v in defines.items() if isinstance(v, int)}
     return d["TILE_M"], d["TILE_N"], d["TILE_M"] // d["ITEM_M"] * (d["TILE_N"] // d["ITEM_N"])
-
-
-def gemm(device, a, b, **defines):
-    """Multiplies a [batch, M, K] and b [batch, K, N], which may have any strides."""
-    batch, M, K = a.shape
-    N = b.shape[2]
-    defines |= dict(KERNEL_NAME="gemm", A_K_MAJOR=int(a.stride(2) == 1), B_K_MAJOR=int(b.stride(2) != 1))
-    tm, tn, local = tile(defines)
-    out = torch.full((batch, M, N), float("nan"))
-    inner = 2 if batch % 2 == 0 else 1
-    strides = [Long(s) for t in (a, b) for s in (t.stride(0) * inner, *t.stride())]
-    launch(device.build("gemm/group.cl", "gemm", **defines), (ceil(M, tm) * ceil(N, tn), 1, batch), local, a, b, M, N, K, inner,
-        *strides, out, out=out)
-    return out
-
-
-@pytest.mark.parametrize("size", [(1, 1, 1), (3, 5, 7), (65, 63, 17), (128, 128, 16), (129, 131, 33), (40, 200, 100)], ids=str)
-@pytest.mark.parametrize("tiles", TILES)
-def test_gemm_sizes(device, tiles, size):
-    M, N, K = size
-    a, b = torch.randn(2, M, K), torch.randn(2, K, N)
-    compare(gemm(device, a, b, **TILES[tiles]), a.double() @ b.double(), K)
-
-
-@pytest.mark.parametrize("a_t,b_t,vec", list(itertools.product((0, 1), (0, 1), (0, 1))))
-@pytest.mark.parametrize("tiles", ["64x128", "32x64"])
-def test_gemm_layouts(device, tiles, a_t, b_t, vec):
-    M, N, K = (132, 136, 36) if vec else (133, 70, 35)
-    a = torch.randn(2, K, M).mT if a_t else torch.randn(2, M, K)
-    b = torch.randn(2, N, K).mT if b_t else torch.randn(2, K, N)
-    compare(gemm(device, a, b, A_VEC4=vec, B_VEC4=vec, **TILES[tiles]), a.double() @ b.double(), K)
-
-
-def test_gemm_offset_broadcast(device):
-    a, b = torch.randn(5, 33, 90)[1:, :, 8:80], torch.randn(1, 72, 44).expand(4, 72, 44)
-    compare(gemm(device, a, b, A_VEC4=0, B_VEC4=1, **SMALL), a.double() @ b.double(), 72)
-    # A column of A that is repeated along K by a stride of 0.
-    a, b = torch.randn(2, 40, 1).expand(2, 40, 30), torch.randn(2, 30, 9)
-    compare(gemm(device, a, b, **SMALL), a.double() @ b.double(), 30)
 
 
 def nhwc(t: torch.Tensor) -> torch.Tensor:

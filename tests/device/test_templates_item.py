@@ -1,5 +1,5 @@
-"""tests/device/test_templates_item.py: each */item.cl template alone, with its default epilogue macros, against
-fp64."""
+"""tests/device/test_templates_item.py: convolutions and packs of */item.cl alone, with default epilogue macros,
+against fp64."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -40,77 +40,6 @@ def pack_panels(b: torch.Tensor, panel: int) -> torch.Tensor:
     return b.unflatten(-1, (-1, panel)).transpose(-2, -3).contiguous()
 
 
-def gemm(device, a, b, a_layout=0, b_layout=0, **macros):
-    """Multiplies a [B, M, K] and b [B, K, N], and compares with fp64. The layouts are A_COL_MAJOR and B_IN_PLACE."""
-    m = dict(VW=16, MR=6, NV=4, MT=4) | macros
-    tn = m["NV"] * m["VW"]
-    (batch, M, K), N = a.shape, b.shape[2]
-    if b_layout == 0:
-        p = pack_panels(b, m.get("PANEL", tn))
-        strides = (0, 0, 0 if b.stride(0) == 0 else p[0].numel())
-    else:
-        p, strides = b, (b.stride(1), b.stride(2), b.stride(0))
-    y = poison(batch, M, N)
-    k = device.build("gemm/item.cl", "gemm_item", A_COL_MAJOR=a_layout, B_IN_PLACE=b_layout, **m)
-    k((ceil(M, m["MR"] * m["MT"]), ceil(N, tn), batch), a, p, M, N, K, 1,
-      Long(a.stride(0)), Long(0), a.stride(1), a.stride(2), Long(strides[2]), Long(0), strides[0], strides[1], y, M, N)
-    agree(y, a.double() @ b.double(), K)
-
-
-@pytest.mark.parametrize("M", [1, 5, 6, 7, 24, 25])
-@pytest.mark.parametrize("N", [1, 15, 63, 64, 65, 129])
-def test_gemm_sizes(device, M, N):
-    for K in (1, 3, 64):
-        gemm(device, torch.randn(1, M, K), torch.randn(1, K, N))
-        gemm(device, torch.randn(2, M, K), torch.randn(2, K, N), b_layout=1)
-
-
-@pytest.mark.parametrize("K", [511, 512, 513, 1030])
-def test_gemm_long_k(device, K):
-    gemm(device, torch.randn(1, 30, K), torch.randn(1, K, 70))
-    gemm(device, torch.randn(1, 30, K), torch.randn(1, K, 70), b_layout=1)
-    gemm(device, torch.randn(1, 30, K), torch.randn(1, K, 130), PLAIN_STORES=1)
-
-
-@pytest.mark.parametrize("b_layout", [0, 1, 2])
-@pytest.mark.parametrize("a_layout", [0, 1, 2])
-def test_gemm_layouts(device, a_layout, b_layout):
-    M, N, K = 31, 75, 300
-    a = [torch.randn(3, M, K + 2)[:, :, :K], torch.randn(3, K, M + 1)[:, :, :M].mT, torch.randn(3, M, 2 * K)[:, :, ::2]][a_layout]
-    b = [torch.randn(3, K, N), torch.randn(3, K, N + 5)[:, :, :N], torch.randn(3, N, K).mT][b_layout]
-    gemm(device, a, b, a_layout, b_layout)
-    gemm(device, a[:1].expand(3, -1, -1), b, a_layout, b_layout)
-    gemm(device, a, b[:1].expand(3, -1, -1), a_layout, b_layout)
-
-
-@pytest.mark.parametrize("VW", WIDTHS)
-def test_gemm_vector_widths(device, VW):
-    for MR, NV in ((6, 4), (12, 2), (4, 2), (6, 1)):
-        for b_layout in (0, 1):
-            gemm(device, torch.randn(1, 2 * MR + 1, 20), torch.randn(1, 20, 3 * NV * VW - 1), 0, b_layout, VW=VW, MR=MR, NV=NV, MT=2)
-    gemm(device, torch.randn(1, 7, 20), torch.randn(1, 20, 100), VW=VW, NV=1, PANEL=32)
-    gemm(device, torch.randn(1, 7, 20), torch.randn(1, 20, 7 * VW), VW=VW, WHOLE_VECTORS=1)
-
-
-@pytest.mark.parametrize("VW", WIDTHS)
-@pytest.mark.parametrize("K", [1, 5, 40, 600])
-def test_gemm_prefetch(device, K, VW):
-    """The kernel prefetches the next rows of A and B, which at the last rows are beyond the ends of the operands."""
-    for b_layout in (0, 1, 3):
-        for M in (4, 13, 31):
-            a, b = torch.randn(2, M, K + 1)[:, :, :K], torch.randn(2, K, 4 * VW)
-            for a_layout, given in enumerate((a, a.mT.contiguous().mT)):
-                gemm(device, given, b, a_layout, b_layout, VW=VW, NV=2, MR=4, MT=3, PREFETCHES=1, PREFETCH_A=1)
-    gemm(device, torch.randn(1, 13, K), torch.randn(1, K, 4 * VW + 3), 0, 1, VW=VW, NV=2, MT=3, PREFETCHES=1, K_CHAINS=2)
-
-
-@pytest.mark.parametrize("M", [1, 2, 8])
-def test_gemm_few_rows(device, M):
-    for K in (1, 7, 8, 700):
-        gemm(device, torch.randn(1, M, K), torch.randn(1, K, 100), MR=M, NV=2 if M > 2 else 4, MT=1, K_CHAINS=8 // M if M > 1 else 4)
-    gemm(device, torch.randn(2, M, 700), torch.randn(2, 700, 128), 0, 3, MR=M, NV=2, MT=1)
-
-
 @pytest.mark.parametrize("VW", WIDTHS)
 @pytest.mark.parametrize("layout", [0, 1, 2])
 def test_pack(device, layout, VW):
@@ -122,16 +51,6 @@ def test_pack(device, layout, VW):
             device.build("pack/item.cl", "pack_item", VW=VW, TN=2 * VW, K_RUN=32, B_LAYOUT=layout)(
                 (panels, ceil(K, 32), 2), b, N, K, 1, Long(b.stride(0)), Long(0), b.stride(1), b.stride(2), y, panels, K)
             assert torch.equal(y, pack_panels(b, 2 * VW))
-
-
-@pytest.mark.parametrize("VW", WIDTHS)
-@pytest.mark.parametrize("M", [1, 3, 4, 9])
-def test_gemm_dot(device, M, VW):
-    for K, N in ((1, 1), (15, 5), (16, 6), (530, 75)):
-        a, w, y, MR = torch.randn(2, M, K), torch.randn(2, N, K), poison(2, M, N), min(M, 4)
-        device.build("gemm/dot_item.cl", "gemm_dot_item", VW=VW, MR=MR, NR=24 // MR)(
-            (ceil(N, 24 // MR * 4), 2, 1), a, w, M, N, K, 1, Long(M * K), Long(0), K, Long(N * K), Long(0), K, y, M, N)
-        agree(y, a.double() @ w.double().mT, K)
 
 
 # ---- convolution ----

@@ -63,29 +63,6 @@ def matrix(*shape: int, padding: int = 0) -> torch.Tensor:
     return torch.randn(*shape[:-1], shape[-1] + padding).bfloat16()[..., : shape[-1]]
 
 
-@pytest.mark.parametrize("M", [1, 6, 7, 24, 25, 100])
-@pytest.mark.parametrize("N", [1, 15, 63, 64, 65, 129])
-def test_sizes(device, M, N):
-    for K in (1, 2, 3, 33, 64):
-        gemm(device, matrix(1, M, K), matrix(1, K, N))
-        gemm(device, matrix(2, K, M).mT, matrix(2, N, K).mT, MT=8)
-
-
-@pytest.mark.parametrize("K", [511, 512, 513, 1031])
-@pytest.mark.parametrize("a_layout", [0, 1])
-def test_long_k(device, K, a_layout):
-    a = matrix(1, K, 31, padding=3).mT if a_layout else matrix(1, 31, K, padding=1)
-    gemm(device, a, matrix(1, K, 70, padding=5))
-    gemm(device, a, matrix(1, 70, K, padding=3).mT)
-    gemm(device, a, matrix(1, K, 150)[:, :, ::2], PLAIN_STORES=1)
-
-
-@pytest.mark.parametrize("MR, NV", [(6, 4), (8, 3), (12, 2), (12, 1)])
-def test_tiles(device, MR, NV):
-    gemm(device, matrix(3, 50, 40), matrix(1, 40, 100).expand(3, -1, -1), MR=MR, NV=NV, MT=2)
-    gemm(device, matrix(1, 40, 50).mT.expand(3, -1, -1), matrix(3, 100, 40).mT, MR=MR, NV=NV, MT=3)
-
-
 def test_values_beyond_the_numbers(device):
     """inf and nan are those of fp32, and an odd depth does not read beyond a row."""
     a, b = matrix(1, 7, 5, padding=1), matrix(1, 5, 64)

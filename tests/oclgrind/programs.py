@@ -1,6 +1,8 @@
 # tests/oclgrind/programs.py: runs under Oclgrind, in a separate process: small models, and each of their large ops alone.
 from __future__ import annotations
 
+import math
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -81,8 +83,26 @@ def try_case(problem: str, alone: Any, choices: list[tuple[str, str]], index: in
         print(f"ran {choice} for {problem}: {time.monotonic() - started:.1f} s", flush=True)
 
 
+def try_kernels() -> None:
+    """Runs each portable kernel of products alone, with its cases that have the fewest work-items."""
+    for row in _C.exec.kernels():
+        if (
+            row["level"] != os.environ["TORCH_OCL_KERNEL_FAMILY"]
+            or row["operation"] != "gemm"
+            or "fp32" not in row["types"]
+        ):
+            continue
+        cases = _C.exec.check_cases(row["name"], "fp32", set="edges", filled=False)
+        items = [math.prod(case["groups"]) * case["local"] for case in cases]
+        for number in sorted(range(len(cases)), key=items.__getitem__)[:2]:
+            fault = _C.exec.fault_of_case(0, row["name"], "fp32", number, "edges")
+            assert fault == "", f"{row['name']}, case {number}: {fault}"
+            print("passed", row["name"], "alone", flush=True)
+
+
 def main() -> None:
     torch.manual_seed(0)
+    try_kernels()
     measure.tune_graph = collect  # type: ignore[assignment]
     for name, make in PROGRAMS.items():
         torch._dynamo.reset()

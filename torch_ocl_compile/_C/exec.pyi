@@ -88,11 +88,15 @@ LARGEST_HEAD_SIZE: int
 def kernels() -> list[dict[str, Any]]: ...
 def disable_fault(value: str) -> str: ...
 
-# The cases with which a kernel is checked on a device: text, inputs, arguments, results. `only`: the number of a single case.
-# matrix: what kernels of the level subgroup_matrix multiply with, a name of csrc/kernels/matrix_instructions.h.
+# Cases of a kernel: text, inputs, arguments, results. `only`: the number of a single case. set: those with which the kernel is checked
+# on a device ("sample"), "tiles" or "edges". matrix: what kernels of the level subgroup_matrix multiply with, a name of
+# csrc/kernels/matrix_instructions.h.
 def check_cases(
     kernel: str, type: str, only: int = -1, matrix: str = "mfma4", set: str = "sample", filled: bool = True
 ) -> list[dict[str, Any]]: ...
+
+# Runs a case on a device, in this process or in a build worker. Returns what is wrong, or "".
+def fault_of_case(device_index: int, kernel: str, type: str, number: int, set: str, in_worker: bool = False) -> str: ...
 
 # The checks of tensor core kernels that a device needs: rows (kernel, level, type). fault_of_kernel runs one, unless its answer is
 # stored, and returns what is wrong, or "".

@@ -58,7 +58,7 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
 
 Offer CheckSubject::offer(const ir::Graph& given, const std::string& choice) const {
   ir::Graph graph = given;
-  Caps caps;
+  Caps caps = this->caps;
   caps.is_cpu = row.level == KernelLevel::k_item;
   caps.units = 3;
   caps.matrix = matrix;
@@ -72,12 +72,34 @@ Offer CheckSubject::offer(const ir::Graph& given, const std::string& choice) con
   };
   auto found = asked(row.id);
   if (found == rows.end()) found = asked(row.base);
+  // The last row asked for the operation takes what others leave, and may launch kernels that are not asked.
+  for (auto other = rows.begin(); asked(row.base) == rows.end() && other != rows.end(); ++other)
+    if (kernel_row(other->kernel).operation == row.operation && kernel_row(other->kernel).level == row.level) found = other;
   OCL_ASSERT(found != rows.end(), std::string("no row makes an offer with the kernel ") + row.name);
   const auto node = std::find_if(graph.nodes.begin(), graph.nodes.end(), takes_template);
   node->reduced_precision = type == KernelType::kTf32;
   Draft draft({graph, static_cast<ir::NodeId>(node - graph.nodes.begin()), found->kernel, caps}, Choices::exactly(choice));
   found->make(draft);
   return std::move(draft.offer);
+}
+
+std::vector<CheckSubject> on_devices(const CheckSubject& subject) {
+  std::vector<CheckSubject> all;
+  const bool pairs = subject.row.id == KernelId::k_gemm_pairs_item;  // Its instruction has one width.
+  for (const int each : pairs                                      ? std::vector{16}
+                        : subject.row.level == KernelLevel::k_item ? std::vector{16, 8, 4}
+                                                                   : std::vector{255, 100}) {
+    all.push_back(subject);
+    (subject.row.level == KernelLevel::k_item ? all.back().caps.vector_floats : all.back().caps.item_registers) = each;
+  }
+  return all;
+}
+
+std::vector<std::string> tiles_of(const Offer& offer) {
+  const auto found = std::ranges::find(offer.choices.knobs(), "tile", &Choices::Knob::name);
+  if (found != offer.choices.knobs().end()) return found->options;
+  const std::string& variant = offer.launch.variant;  // With one option there is no knob.
+  return {variant.substr(0, variant.find(' '))};
 }
 
 namespace {
@@ -102,6 +124,7 @@ class Memory {
     const auto prepared = std::ranges::find(offer_.before, id, &Preparation::buffer);
     OCL_ASSERT(prepared != offer_.before.end(), "nothing prepares an input of a check case");
     if (const auto* copy = std::get_if<Copy>(&prepared->how)) copy_into(zeros, *copy, buffer);
+    if (const auto* pack = std::get_if<Pack>(&prepared->how)) copy_into(zeros, panels(*pack, buffer), buffer);
     return bytes_[id] = std::move(zeros);
   }
 
@@ -110,6 +133,13 @@ class Memory {
     if (id >= offer_.first_buffer) return offer_.buffers[id - offer_.first_buffer];
     const auto layout = offer_.layouts.find(id);
     return layout == offer_.layouts.end() ? graph_.buffers[id] : layout->second;
+  }
+
+  /// Returns what kernels/pack/item.cl makes of a view [b, k, n]: panels [b, panel, k, column].
+  static Copy panels(const Pack& pack, const ir::Buffer& buffer) {
+    const std::vector<ir::IndexExpr> i = ir::loops(4);
+    const ir::IndexExpr column = i[1] * buffer.sizes[3] + i[3];
+    return {pack.view, {i[0], i[2], column}, {{column, pack.view.sizes[2]}}};
   }
 
   static size_t place_of(const ir::Buffer& buffer, const std::vector<int64_t>& coords) {
@@ -167,10 +197,15 @@ CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, int offset) 
     input.front = given.buffer < offer.first_buffer ? static_cast<size_t>(offset) : 0;
     input.offset = input.front + static_cast<uint64_t>(given.offset.constant());
     const auto prepared = std::ranges::find(offer.before, given.buffer, &Preparation::buffer);
-    if (const auto* pack = prepared == offer.before.end() ? nullptr : std::get_if<Pack>(&prepared->how)) {
+    const auto* pack = prepared == offer.before.end() ? nullptr : std::get_if<Pack>(&prepared->how);
+    // Where it is built alone, pack_item stores floats.
+    if (pack != nullptr && (pack->launch.kernel != KernelId::k_pack_item ||
+                            offer.buffers[given.buffer - offer.first_buffer].dtype == ir::DType::kF32)) {
       input.pack.push_back(case_of(pack->launch, offer, offset));
-      input.pack[0].outputs = {
-          static_cast<size_t>(ir::product(offer.buffers[given.buffer - offer.first_buffer].sizes).constant())};
+      const ir::Shape& sizes = offer.buffers[given.buffer - offer.first_buffer].sizes;
+      input.pack[0].outputs = {static_cast<size_t>(ir::product(sizes).constant())};
+      if (pack->launch.kernel == KernelId::k_pack_item)
+        for (const size_t d : {1, 2}) input.pack[0].last.emplace_back(static_cast<int32_t>(sizes[d].constant()));
     }
     check.inputs.push_back(std::move(input));
   }

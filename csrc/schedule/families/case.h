@@ -54,6 +54,9 @@ struct CheckSubject {
   KernelType type;
   MatrixInstructions matrix = MatrixInstructions::kNone;  // For kernels of the level subgroup_matrix.
   CaseSet set = CaseSet::kSample;
+  Caps caps = {};  // What offers ask of a device beside its kernels: width of vectors, registers, local memory.
+  /// True for kernels of GPUs or CPUs that need no special instructions.
+  bool portable() const { return !row.on_tensor_cores(); }
   bool edges() const { return set == CaseSet::kEdges; }
   bool halves() const { return storage_of(type) != ir::DType::kF32; }
   bool warps() const { return row.level == KernelLevel::k_warp; }
@@ -68,6 +71,10 @@ struct CheckSubject {
   /// as "tile=128x64". The kernel's costs and sizes are not asked.
   Offer offer(const ir::Graph& graph, const std::string& choice) const;
 };
+/// Returns the subject on several devices: CPUs by the width of their vectors, GPUs by the registers of a work-item.
+std::vector<CheckSubject> on_devices(const CheckSubject& subject);
+/// Returns the names of the tiles among which an offer chose.
+std::vector<std::string> tiles_of(const Offer& offer);
 /// Returns the values as bytes of a dtype.
 std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType type);
 

@@ -1,4 +1,6 @@
 // csrc/schedule/families/attention/cases.cpp: check cases of attention on tensor cores, and of its gradients.
+#include <set>
+
 #include "csrc/ir/builder.h"
 #include "csrc/schedule/families/attention/operands.h"
 #include "csrc/schedule/families/case.h"
@@ -39,6 +41,17 @@ constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
                               {1, 1, 1, 64, 140, 128, 96, false},
                               {1, 2, 2, 100, 70, 80, 128, true, Mask::kNone, true},
                               {1, 1, 1, 66, 67, 96, 128, false, Mask::kFloat, false, 3, 1}};
+
+/// More sizes for portable kernels: one query, few queries, heads that are no multiples of four, large heads.
+constexpr Problem kMore[] = {{1, 2, 2, 1, 66, 33, 31, false},
+                             {2, 4, 2, 3, 517, 64, 64, false, Mask::kFloat},
+                             {1, 2, 2, 1, 300, 8, 8, false, Mask::kBool},
+                             {1, 1, 1, 17, 300, 200, 256, true},
+                             {1, 1, 1, 33, 70, 256, 200, false, Mask::kBool},
+                             {1, 1, 1, 65, 90, 128, 128, false, Mask::kBool},
+                             {1, 2, 2, 40, 70, 129, 131, false},
+                             {1, 3, 1, 33, 130, 16, 40, false, Mask::kFloat, false, 1, 1},
+                             {2, 2, 2, 70, 65, 16, 16, false}};
 
 /// An operand [batch, heads, length, size], which lies in memory as [batch, length, heads, size] with gaps.
 struct Rows {
@@ -116,7 +129,7 @@ CaseData data_of(const CheckSubject& subject, ir::AttentionKind kind, const Prob
   return data;
 }
 
-CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, const std::string& tile, const Problem& p) {
+CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, const std::string& choice, const Problem& p) {
   const ir::DType type = storage_of(subject.type);
   ir::Builder builder;
   const auto input = [&](ir::DType dtype, const ir::Shape& sizes, const std::optional<ir::Shape>& strides = {}) {
@@ -152,7 +165,49 @@ CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, co
   for (const ir::Value& result : builder.attention(operands, attrs))
     builder.output(result, ir::contiguous_strides(result.sizes));
   const ir::Graph graph = builder.finish();
-  return case_of(subject.offer(graph, "tile=" + tile), graph, p.offset, [=] { return data_of(subject, kind, p); });
+  return case_of(subject.offer(graph, choice), graph, p.offset, [=] { return data_of(subject, kind, p); });
+}
+
+/// The outputs of a portable kernel's own stores, and the rows of each head, which they take as an integer.
+void add_outputs(CheckCase& check, ir::AttentionKind kind, const Problem& p) {
+  const auto all = [&](int heads, int length) { return static_cast<size_t>(p.batch) * heads * length; };
+  const size_t rows = all(p.heads, p.queries), columns = all(p.heads / p.heads_per_kv, p.keys);
+  const auto depth = static_cast<size_t>(p.depth), width = static_cast<size_t>(p.width);
+  const bool of_keys = kind == ir::AttentionKind::kKeyValue;
+  check.outputs = of_keys                               ? std::vector{columns * depth, columns * width}
+                  : kind == ir::AttentionKind::kForward ? std::vector{rows * width, 2 * rows}
+                                                        : std::vector{rows * depth, size_t{0}};
+  check.last = {of_keys ? p.keys : p.queries};
+  // The error of a weight is that of its score, a sum of `depth` products.
+  check.tolerance = (kind == ir::AttentionKind::kForward ? 4e-6 : 6e-6) * std::max(1, p.depth / 64);
+}
+
+/// The passes of a portable kernel, with each of its tiles, on several devices. There are none for attention_item, whose own
+/// stores do not build with all of its parameters.
+std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
+  std::vector<CheckCase> cases;
+  if (subject.row.level == KernelLevel::k_item) return cases;
+  const bool few_rows = subject.row.id == KernelId::k_attention_few_rows_group;
+  for (CheckSubject on : on_devices(subject)) {
+    if (few_rows && cases.empty()) on.caps.max_group_size = 128;
+    for (const int pass : few_rows ? std::vector{0} : std::vector{0, 1, 2}) {
+      const auto kind = static_cast<ir::AttentionKind>(pass);
+      std::vector<Problem> problems(std::begin(kEdges), std::end(kEdges));
+      problems.insert(problems.end(), std::begin(kMore), std::end(kMore));
+      for (const Problem& p : problems) {
+        if (few_rows && p.dropout) continue;
+        std::set<std::string> variants;
+        // The rows of a kernel's larger tile; others stand for its smaller one.
+        for (const char* tile : {"tile=0", "tile=64", "tile=32", "tile=16"}) {
+          CheckCase check = attention_case(on, kind, tile, p);
+          if (!variants.insert(check.variant).second) continue;
+          add_outputs(check, kind, p);
+          cases.push_back(std::move(check));
+        }
+      }
+    }
+  }
+  return cases;
 }
 
 }  // namespace
@@ -160,11 +215,12 @@ CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, co
 /// The results of the forward pass are followed by the largest scores, then by the sums of weights. The allowed error of a
 /// result is relative to the sum of the absolute values of its terms, and for the largest scores relative to at least 1.
 std::vector<CheckCase> attention_cases(const CheckSubject& subject) {
+  if (subject.portable()) return portable_cases(subject);
   const bool gradient = subject.row.operation == KernelOperation::k_attention_gradient;
   std::vector<CheckCase> cases;
   const auto add = [&](const AttentionTile& tile, int depth, bool causal) {
     for (const int offset : {0, 1})
-      cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(tile.pass), tile.name(),
+      cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(tile.pass), "tile=" + tile.name(),
                                      {2, 2, 2, 140, 200, depth, depth, causal, Mask::kNone, false, 0, offset, 0.25}));
   };
   for (const int pass : gradient ? std::vector<int>{1, 2} : std::vector<int>{0}) {
@@ -174,7 +230,7 @@ std::vector<CheckCase> attention_cases(const CheckSubject& subject) {
       for (size_t j = 0; subject.edges() && j < std::size(kEdges); ++j) {
         const int depth = std::max(kEdges[j].depth, kEdges[j].width), most = tiles[i].depth;
         if (depth <= most && (depth > 64) == (most > 64) && (i == 0 || most > 64 || (i + j) % 2 == 0))
-          cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(pass), tiles[i].name(), kEdges[j]));
+          cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(pass), "tile=" + tiles[i].name(), kEdges[j]));
       }
     if (subject.edges()) continue;
     // Every tile, with heads that fill it or that are padded.

@@ -192,6 +192,7 @@ std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector
 }  // namespace
 
 std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
+  if (subject.portable()) return {};
   const KernelOperation operation = subject.row.operation;
   const bool wide = operation == KernelOperation::k_conv_wide,
              // Kernels with matrix instructions have few tiles: all are checked.

@@ -91,9 +91,66 @@ std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector
   return cases;
 }
 
+/// Products on CPUs around a tile of a work-item. With few rows, a row of A and several of B are multiplied; with many, B is
+/// packed first.
+std::vector<ProductForm> item_edges_of(int rows, int columns) {
+  const std::vector<std::string> plain = {"PLAIN_STORES 1"};
+  std::vector<ProductForm> edges = {{1, 1, 1, Along::kDepth, Along::kOther, 1},
+                                    {rows - 1, columns - 1, 3, Along::kDepth, Along::kOther, 1},
+                                    {rows, columns, 64, Along::kDepth, Along::kOther},
+                                    {4 * rows + 1, columns + 1, 64, Along::kOther, Along::kOther, 1, 1},
+                                    {30, 70, 513, Along::kDepth, Along::kOther, 1, 3, true},
+                                    {30, 130, 1030, Along::kDepth, Along::kDepth, 1, 0, false, plain},
+                                    {rows + 1, 2 * columns, 600, Along::kOther, Along::kDepth},
+                                    {64 * rows, 70, 33, Along::kDepth, Along::kOther, 1, 1},
+                                    {50 * rows, columns, 5, Along::kNeither, Along::kOther, 1, 1, true},
+                                    {1, 75, 530, Along::kDepth, Along::kDepth, 1, 1},
+                                    {3, 6, 16, Along::kDepth, Along::kDepth, 8},
+                                    {9, 5, 15, Along::kDepth, Along::kDepth, 1},
+                                    {2, 100, 700, Along::kDepth, Along::kOther, 1},
+                                    {4, 2 * columns, 8, Along::kDepth, Along::kOther, 8, 0, true},
+                                    {8, columns, 7, Along::kOther, Along::kOther, 1}};
+  for (const Along a : {Along::kDepth, Along::kOther, Along::kNeither})
+    for (const Along b : {Along::kDepth, Along::kOther, Along::kNeither}) edges.push_back({31, 75, 300, a, b, 1});
+  return edges;
+}
+
+/// Each tile of a portable kernel; on CPUs with a half of the products.
+std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
+  const bool item = subject.row.level == KernelLevel::k_item;
+  std::vector<CheckCase> cases;
+  for (const CheckSubject& on : on_devices(subject)) {
+    ir::Builder builder;
+    const ir::Shape sizes = {2, 64, 64};
+    const auto input = [&] { return builder.input(storage_of(on.type), sizes, ir::contiguous_strides(sizes), false, false); };
+    builder.output(builder.contract(input(), input(), ir::DType::kF32), ir::contiguous_strides(sizes));
+    const std::vector<std::string> tiles = tiles_of(on.offer(builder.finish(), ""));
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      const int rows = std::stoi(tiles[i]), second = std::stoi(tiles[i].substr(tiles[i].find('x') + 1));
+      std::vector<ProductForm> edges = item ? item_edges_of(rows, second * on.caps.vector_floats) : edges_of(rows, second);
+      if (!item)
+        for (const Along a : {Along::kDepth, Along::kOther})
+          edges.insert(edges.end(), {{1, 1, 1, a, Along::kOther, 1},
+                                     {rows + 3, second - 1, 35, a, Along::kDepth, 1},
+                                     {rows + 3, second + 5, 35, a, Along::kOther, 1}});
+      for (size_t j = item ? i % 2 : 0; j < edges.size(); j += item ? 2 : 1) {
+        CheckSubject device = on;
+        device.caps.prefetch = j % 3 > 0;
+        CheckCase check = product_case(device, "tile=" + tiles[i] + " splits=1", edges[j]);
+        if (item && subject.row.id != KernelId::k_gemm_pairs_item) check.last = {edges[j].M, edges[j].N};
+        for (const std::string& macro : edges[j].stores)
+          if (item) check.defines.push_back(macro);
+        if (check.kernel == subject.row.id) cases.push_back(std::move(check));
+      }
+    }
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
+  if (subject.portable() && (subject.edges() || !subject.row.is_checked())) return portable_cases(subject);
   if (subject.row.level == KernelLevel::k_item)
     return {product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kDepth, Along::kDepth}),
             product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kOther, Along::kOther, 8, 1})};
