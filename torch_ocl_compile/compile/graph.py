@@ -96,12 +96,14 @@ def _started(task: Task, lowered: Lowered, settings: dict[str, Any]) -> Any:
 
 
 def lower(task: Task, crashing: set[tuple[str, str]] | None = None) -> Lowered:
+    checks = task.settings.get("index_errors") or task.settings.get("debug")
     try:
         return lower_module(
             task.gm,
             **task.boundaries,
             fallback=str(task.settings.get("fallback", "eager")),
-            place=describe if task.settings.get("index_errors") or task.settings.get("debug") else None,
+            # The indices of a backward graph were those of its forward graph.
+            place=describe if task.kind != "backward" and checks else None,
             crashing=crashing or (),
         )
     except (CutNeeded, FallbackError):
