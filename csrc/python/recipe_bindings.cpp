@@ -152,7 +152,8 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
       .def(py::init<>())
       .def_readwrite("symbols", &Recipe::Conditions::symbols)
       .def_readwrite("sizes", &Recipe::Conditions::sizes)
-      .def_readwrite("floats", &Recipe::Conditions::floats);
+      .def_readwrite("floats", &Recipe::Conditions::floats)
+      .def_readwrite("others", &Recipe::Conditions::others);
   py::enum_<Recipe::Kind>(recipe, "Kind")
       .value("PLAN", Recipe::Kind::kPlan)
       .value("RESIZES", Recipe::Kind::kResizes)

@@ -337,6 +337,7 @@ void never_compile_on_this_thread() { t_never = true; }
 
 Attempt run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (t_never) return {Outcome::kTracing, ""};
+  integers_to_floats(op, *stack);
   EagerArguments arguments = flatten(op, *stack);
   if (!arguments.unsupported.empty()) return {Outcome::kNone, arguments.unsupported};
   if (!memory_is_clear(op, arguments)) {

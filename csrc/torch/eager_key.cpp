@@ -5,8 +5,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 
 #include "csrc/torch/device_state.h"
@@ -176,6 +179,25 @@ void write_call(KeyWriter& key, const EagerArguments& arguments, KeyLevel level)
   }
 }
 
+/// True if another integer asks for other kernels, so that a plan is for one integer.
+bool decides(const std::string& argument, int64_t number) {
+  constexpr std::array<std::string_view, 4> kStructure = {"ord", "p", "correction", "lambd"};
+  const int64_t few = argument == "exponent" ? 4 : 1;  // Small powers are products. A factor of 0 or 1 leaves something out.
+  return (-few <= number && number <= few) || std::find(kStructure.begin(), kStructure.end(), argument) != kStructure.end() ||
+         std::abs(number) > int64_t{1} << 53;  // Has no double.
+}
+
+bool computes_in_floats(const c10::OperatorHandle& op, const c10::IValue* values) {
+  const auto is_float = [](const at::Tensor& t) { return t.defined() && at::isFloatingType(t.scalar_type()); };
+  for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
+    if (values[i].isTensor()) return is_float(values[i].toTensor());
+    if (!values[i].isTensorList()) continue;
+    const auto tensors = values[i].toTensorVector();
+    return std::all_of(tensors.begin(), tensors.end(), is_float);
+  }
+  return false;
+}
+
 /// Returns why kernels cannot read a tensor that is neither a number nor a strided tensor on a device.
 std::string why_unsupported(const at::Tensor& t) {
   if (t.layout() != at::kStrided) return c10::str("tensors of layout ", t.layout(), " have no kernels");
@@ -185,6 +207,31 @@ std::string why_unsupported(const at::Tensor& t) {
 }  // namespace
 
 bool is_host_scalar(const at::Tensor& tensor) { return tensor.device().is_cpu() && tensor.dim() == 0; }
+
+bool is_number(const c10::Argument& argument) {
+  const c10::Type& type = *argument.type();
+  const bool has_element = type.kind() == c10::TypeKind::OptionalType || type.kind() == c10::TypeKind::ListType;
+  return (has_element ? type.containedType(0)->kind() : type.kind()) == c10::TypeKind::NumberType;
+}
+
+void integers_to_floats(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const auto& declared = op.schema().arguments();
+  c10::IValue* values = stack.data() + stack.size() - declared.size();
+  for (size_t i = 0; i < declared.size(); ++i) {
+    const auto varies = [&](const c10::IValue& v) { return v.isInt() && !decides(declared[i].name(), v.toInt()); };
+    const bool is_list = values[i].isList();
+    if (!(is_list || varies(values[i])) || !is_number(declared[i])) continue;
+    if (!computes_in_floats(op, values)) return;
+    if (!is_list) {
+      values[i] = static_cast<double>(values[i].toInt());
+      continue;
+    }
+    c10::List<at::Scalar> numbers;
+    for (const c10::IValue& v : values[i].toListRef())
+      numbers.push_back(varies(v) ? at::Scalar(double(v.toInt())) : v.toScalar());
+    values[i] = std::move(numbers);
+  }
+}
 
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   EagerArguments result;

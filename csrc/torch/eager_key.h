@@ -32,6 +32,11 @@ struct EagerArguments {
   std::string unsupported;  // What kernels cannot read: sparse tensors, CPU tensors with dimensions. "": nothing.
 };
 
+/// True if an argument is a number of any type, or a list of such numbers.
+bool is_number(const c10::Argument& argument);
+/// Makes floats of the integers that are combined with floating-point tensors, because one plan serves all floats. Integers
+/// that decide which kernels run stay.
+void integers_to_floats(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level);
 /// Returns the key of a call on `device` for any process, without addresses and device numbers. "" if a tensor is on

@@ -142,10 +142,11 @@ void describe(Coder& coder, Recipe& recipe) {
   });
   describe(coder, recipe.conditions.symbols);
   coder.list(recipe.conditions.sizes, [&](ir::IndexExpr& size) { describe(coder, size); });
-  coder.list(recipe.conditions.floats, [&](std::pair<int, double>& value) {
-    coder.value(value.first);
-    coder.value(value.second);
-  });
+  for (auto* values : {&recipe.conditions.floats, &recipe.conditions.others})
+    coder.list(*values, [&](std::pair<int, double>& value) {
+      coder.value(value.first);
+      coder.value(value.second);
+    });
 }
 
 /// True if all symbols of the expression are among s0, s1, ... s<count - 1>.
@@ -159,8 +160,8 @@ bool uses_only(const ir::IndexExpr& e, size_t count) {
 
 bool Recipe::Conditions::hold(const Leaves& leaves) const {
   const auto value_of = [&](ir::Symbol s) { return symbols[s.index].value(leaves); };
-  return std::all_of(floats.begin(), floats.end(),
-                     [&](const auto& value) { return leaves[value.first].toDouble() == value.second; }) &&
+  const auto is_value = [&](const auto& value) { return leaves[value.first].toDouble() == value.second; };
+  return std::all_of(floats.begin(), floats.end(), is_value) && std::none_of(others.begin(), others.end(), is_value) &&
          std::all_of(sizes.begin(), sizes.end(), [&](const ir::IndexExpr& e) { return ir::evaluate(e, value_of) >= 0; });
 }
 
@@ -250,6 +251,7 @@ bool fits(const Recipe& recipe, const EagerArguments& arguments) {
     }
     return false;
   };
+  const auto is_float = [&](const auto& value) { return is_leaf(value.first) && arguments.leaves[value.first].isDouble(); };
   size_t results = 0;
   for (const auto& [is_list, count] : recipe.returned) {
     if (count < 0 || (!is_list && count != 1)) return false;
@@ -260,8 +262,7 @@ bool fits(const Recipe& recipe, const EagerArguments& arguments) {
   return results == recipe.results.size() && all(recipe.results, is_result) && all(recipe.symbols, is_size) &&
          all(conditions.symbols, is_size) &&
          all(conditions.sizes, [&](const ir::IndexExpr& e) { return uses_only(e, conditions.symbols.size()); }) &&
-         all(conditions.floats,
-             [&](const auto& value) { return is_leaf(value.first) && arguments.leaves[value.first].isDouble(); });
+         all(conditions.floats, is_float) && all(conditions.others, is_float);
 }
 
 }  // namespace ocl::aten

@@ -86,8 +86,9 @@ struct Recipe {
     std::vector<Symbol> symbols;                 // s0, s1, ... of `sizes`.
     std::vector<ir::IndexExpr> sizes;            // Each must be at least 0.
     std::vector<std::pair<int, double>> floats;  // (leaf, the value that it must have).
+    std::vector<std::pair<int, double>> others;  // (leaf, a value that it must not have).
 
-    bool empty() const { return sizes.empty() && floats.empty(); }
+    bool empty() const { return sizes.empty() && floats.empty() && others.empty(); }
     bool hold(const Leaves& leaves) const;
   };
 

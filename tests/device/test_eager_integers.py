@@ -80,3 +80,64 @@ def test_a_plan_is_found_again(ocl_device: str, compiled: list[tuple[str, str]])
         torch.testing.assert_close(torch.hypot(x, x).cpu(), first.cpu(), rtol=0, atol=0)
     # Only hypot is counted: whether randn is compiled here depends on earlier tests.
     assert [name for name, _ in compiled if "hypot" in name] == ["aten::hypot.out"]
+
+
+def _at(x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([0, 2], device=x.device)
+
+
+# Ops of floats and of integers, then of floats alone: a function of a tensor [4, 6] and an integer.
+VARYING = {
+    "pow": lambda x, k: x.pow(k),
+    "power of": lambda x, k: torch.pow(k, x.clamp(-1, 1).abs()),
+    "masked_fill": lambda x, k: x.masked_fill(x > 3, k),
+    "clamp": lambda x, k: x.clamp(-k, k),
+    "clamp_min": lambda x, k: torch.clamp_min(x, k),
+    "where": lambda x, k: torch.where(x > 3, x, k),
+    "a slice": lambda x, k: x.clone().__setitem__(slice(0, 1), k),
+    "a mask": lambda x, k: x.clone().__setitem__(x > 3, k),
+    "eq_": lambda x, k: x.clone().eq_(k),
+}
+VARYING_FLOATS = {
+    "isin": lambda x, k: torch.isin(x, k),
+    "alpha": lambda x, k: torch.add(x, x, alpha=k),
+    "addcmul": lambda x, k: torch.addcmul(x, x, x, value=k),
+    "threshold": lambda x, k: torch.nn.functional.threshold(x, k, k + 1),
+    "leaky_relu": lambda x, k: torch.nn.functional.leaky_relu(x, k),
+    "lerp": lambda x, k: x.lerp(x + 1, k),
+    "index_fill": lambda x, k: x.index_fill(0, _at(x), k),
+    "index_add": lambda x, k: x.index_add(0, _at(x), x[:2], alpha=k),
+    "scatter": lambda x, k: x.scatter(0, _at(x)[None].clone(), k),
+    "scatter, added": lambda x, k: x.scatter(0, _at(x)[None].clone(), k, reduce="add"),
+    "addmm": lambda x, k: torch.addmm(x[:, :4], x, x.t(), beta=k, alpha=k + 1),
+    "addmv": lambda x, k: torch.addmv(x[:, 0], x, x[0], beta=k, alpha=k),
+    "a list": lambda x, k: torch._foreach_mul([x, x], [k, k + 1]),
+    "a list of powers": lambda x, k: torch._foreach_pow([x.abs(), x], k),
+}
+EACH = [(name, torch.float32) for name in VARYING | VARYING_FLOATS] + [(name, torch.int64) for name in VARYING]
+
+
+@pytest.mark.parametrize(("name", "dtype"), EACH)
+def test_forty_integers_need_few_compilations(
+    ocl_device: str,
+    compiled: list[tuple[str, str]],  # noqa: F811
+    name: str,
+    dtype: torch.dtype,
+) -> None:
+    call = (VARYING | VARYING_FLOATS)[name]
+    x = torch.linspace(-3, 9, 24).view(4, 6).to(dtype)
+    given = x.to(ocl_device)
+    for k in range(2, 42):
+        call(given, k) if k % 8 else check(lambda x, k=k: call(x, k), x, device=ocl_device)
+    # Powers up to 4 are products, which have plans of their own.
+    for op in {op for op, _ in compiled}:
+        assert sum(op == other for other, _ in compiled) <= (7 if "pow" in op else 5), compiled
+
+
+def test_factors_that_are_zero(ocl_device: str) -> None:
+    """A factor of 0 leaves its operand out, NaN and all, also after plans for any factor were made."""
+    x, ones = torch.full((3, 3), float("nan"), device=ocl_device), torch.ones(3, 3, device=ocl_device)
+    for beta in (2.5, 3.5, 4.5, 5.5):
+        assert torch.addmm(x, ones, ones, beta=beta, alpha=2).isnan().all()
+    for beta in (0.0, 0):
+        assert torch.addmm(x, ones, ones, beta=beta, alpha=2).tolist() == [[6.0] * 3] * 3

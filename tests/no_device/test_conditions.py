@@ -70,6 +70,15 @@ def test_floats() -> None:
         conditions(floats={1: float("nan")})
 
 
+def test_floats_that_must_differ() -> None:
+    """A product decides by whether its factor is 0. Other decisions by a float need a constant."""
+    factor = sympy.Symbol("zf0", real=True)
+    made = conditions_of(Env(sympy.Ne(factor, 0.0), sympy.Ne(factor, 1.5)), SIZES, {}, {factor: 4})
+    assert made.others == [(4, 0.0), (4, 1.5)] and not made.floats and not made.sizes
+    with pytest.raises(UnsupportedError, match="zf0"):
+        conditions_of(Env(sympy.Eq(factor, 2.5)), SIZES, {}, {factor: 4})
+
+
 @pytest.mark.parametrize(
     "guard",
     [

@@ -141,6 +141,7 @@ class Recipe:  # csrc/torch/recipe.h has the meaning of each field.
         symbols: list[Recipe.Symbol]
         sizes: list[ir.IndexExpr]
         floats: list[tuple[int, float]]
+        others: list[tuple[int, float]]
 
     def __init__(self, kind: Recipe.Kind) -> None: ...
     # `plan`: exec.Plan, or an object with the same method `run` on the CPU. Empties `arguments`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import sympy
@@ -21,11 +22,15 @@ from torch_ocl_compile.lowering.symbolic import Symbols, as_quotient
 
 
 def conditions_of(
-    env: Any, sizes: Mapping[sympy.Symbol, tuple[int, int]], floats: Mapping[int, float]
+    env: Any,
+    sizes: Mapping[sympy.Symbol, tuple[int, int]],
+    floats: Mapping[int, float],
+    varying: Mapping[sympy.Symbol, int] = MappingProxyType({}),
 ) -> Recipe.Conditions:
     """Returns conditions under which all guards of `env` hold. UnsupportedError for a guard that has no such form.
 
-    `sizes`: symbol -> (leaf, dimension). `floats`: leaf -> the constant that the trace has for it.
+    `sizes`: symbol -> (leaf, dimension). `floats`: leaf -> the constant that the trace has for it. `varying`: symbol of a
+    float -> leaf.
     """
     symbols = Symbols(builder=None, exprs={symbol: ir.IndexExpr.size(i) for i, symbol in enumerate(sizes)})  # type: ignore[arg-type]
     made, conditions = Recipe.Conditions(), []
@@ -33,6 +38,9 @@ def conditions_of(
     if any(map(math.isnan, floats.values())):
         raise UnsupportedError("its graph holds only for a number that is NaN")
     for guard in dict.fromkeys(guard.expr for guard in env.guards if guard.expr.free_symbols):
+        if isinstance(guard, sympy.Ne) and guard.lhs in varying and guard.rhs.is_number:
+            made.others = [*made.others, (varying[guard.lhs], float(guard.rhs))]
+            continue
         try:
             conditions.append(at_least_zero(guard, symbols))
         except UnsupportedError as error:

@@ -94,6 +94,7 @@ class OpTrace:
         self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
         self.symbols: dict[int, Any] = {}  # Size -> SymInt.
         self.size_places: dict[Any, tuple[int, int]] = {}  # sympy symbol -> (leaf, dimension).
+        self.float_places: dict[Any, int] = {}  # sympy symbol -> leaf.
         self.fixed = fixed
         self.constants: dict[int, float] = {}  # Leaf -> a float that the key ignores but the graph has as a constant.
         self.leaf_of: list[int] = []  # The leaf of each placeholder.
@@ -129,7 +130,7 @@ class OpTrace:
 
     def conditions(self) -> Recipe.Conditions:
         """Returns the calls that the graph serves. Call it after lowering, which may decide something by a size too."""
-        return conditions_of(self.env, self.size_places, self.constants)
+        return conditions_of(self.env, self.size_places, self.constants, self.float_places)
 
     def _check_out(self) -> None:
         """Checks the arguments that the op writes to, by calling the op itself, because its functional form does not
@@ -149,9 +150,19 @@ class OpTrace:
             except Exception as error:
                 if type(error) in (*_OF_ARGUMENTS, TypeError):
                     raise Untraceable(error) from error
-        for i, (leaf, fake) in enumerate(zip(self.leaves, fakes, strict=True)):
-            if isinstance(fake, FakeTensor) and fake.shape != leaf.shape:
-                self.resizes.append((i, list(fake.shape), list(fake.stride())))
+            resized = [i for i, t in enumerate(fakes) if isinstance(t, FakeTensor) and t.shape != self.leaves[i].shape]
+            functional, made = _functional_of(self.op) if resized else None, ()
+            try:
+                if functional is not None:
+                    made = functional(*args, **{k: v for k, v in kwargs.items() if k in _inputs(functional)})
+            except Exception as error:
+                raise Untraceable(error) from error
+        strides = {tuple(t.shape): t.stride() for t in tree_flatten(made)[0]}
+        for i in resized:
+            shape = tuple(
+                fakes[i].shape
+            )  # The fake out= argument is contiguous, whatever the strides of the result are.
+            self.resizes.append((i, list(shape), list(strides.get(shape, fakes[i].stride()))))
 
     def _placeholder(self, i: int, leaf: Any) -> Any:
         """Returns the fake argument for a leaf. None if the graph has it as a constant."""
@@ -209,6 +220,7 @@ class OpTrace:
 
         source = ConstantSource(f"number_{i}")
         symbol = self.env.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+        self.float_places[symbol] = i
         return self.env.create_symfloatnode(symbol, hint=value, source=source)
 
     def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
@@ -305,6 +317,20 @@ def _like(t: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> torc
     made = torch.empty_strided(sizes, strides, dtype=t.dtype, device=t.device)
     made = torch.conj(made) if t.is_conj() else made
     return torch._neg_view(made) if t.is_neg() else made
+
+
+def _inputs(op: Any) -> dict[str, str]:
+    """Returns the types of the arguments that are not out=, by name."""
+    return {a.name: str(a.type) for a in op._schema.arguments if not a.is_out}
+
+
+def _functional_of(op: Any) -> Any:
+    """Returns the overload without out= that takes the same other arguments. None if there is none."""
+    found = (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads())
+    same = (
+        o for o in found if o is not op and not any(a.is_out for a in o._schema.arguments) and _inputs(o) == _inputs(op)
+    )
+    return next((o for o in same if not o._schema.is_mutable), None)
 
 
 def _is_number(t: Any) -> bool:

@@ -38,17 +38,20 @@ def product(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType, operands: ir.
 
 
 def add_scaled(c: Context, x: ir.Value, y: ir.Value, beta: Any, alpha: Any) -> ir.Value:
-    """Returns beta * x + alpha * y; x is not read if beta is 0."""
+    """Returns beta * x + alpha * y; x is not read if beta is 0. Factors that vary from call to call are values."""
     if not ir.is_floating(c.dtype) and not isinstance(alpha, torch.SymInt) and not isinstance(beta, torch.SymInt):
         beta, alpha = int(beta), int(alpha)  # PyTorch truncates both factors for integer results.
 
-    def combine(a: t.Term, b: t.Term) -> t.Term:
-        scaled = b if alpha == 1 else b * alpha
-        return scaled + (a if beta == 1 else a * beta)
+    def scaled(a: t.Term, factor: Any) -> t.Term:
+        return a if isinstance(factor, int | float) and factor == 1 else a * factor
 
-    if beta == 0:
-        return c.cast(y, c.dtype) if alpha == 1 else c.pointwise(lambda b: b * alpha, y)
-    result: ir.Value = c.pointwise(combine, x, y)
+    def combine(a: t.Term, b: t.Term, beta: Any, alpha: Any) -> t.Term:
+        added = scaled(a, beta)
+        return scaled(b, alpha) + (t.where(beta.ne(0), added, 0) if isinstance(beta, t.Term) else added)
+
+    if isinstance(beta, int | float) and beta == 0:
+        return c.cast(y, c.dtype) if isinstance(alpha, int | float) and alpha == 1 else c.pointwise(scaled, y, alpha)
+    result: ir.Value = c.pointwise(combine, x, y, beta, alpha)
     return result
 
 

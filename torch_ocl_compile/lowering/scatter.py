@@ -276,7 +276,13 @@ def scatter_src(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Valu
 def scatter_value(c: Context, x: ir.Value, dim: int, index: ir.Value, value: Any) -> Any:
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
         return NotImplemented
-    return _scatter(c, x, dim, index, value)
+    return _scatter(c, x, dim, index, _source(c, value, index))
+
+
+def _source(c: Context, value: Any, index: ir.Value) -> Any:
+    """Returns what a scatter reads beside its index. A float that varies from call to call is a value of rank 0."""
+    is_number = isinstance(value, ir.Value) and len(value.sizes) < len(index.sizes)
+    return c.builder.expand(value, index.sizes) if is_number else value
 
 
 REDUCTIONS = {
@@ -352,4 +358,4 @@ def scatter_reduce(
 
 @lower(aten.scatter.reduce, aten.scatter.value_reduce)
 def scatter_mode(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any, *, reduce: str) -> ir.Value:
-    return _scatter_reduce(c, x, dim, index, src, reduce, True)
+    return _scatter_reduce(c, x, dim, index, _source(c, src, index), reduce, True)
