@@ -165,7 +165,7 @@ option(
     "Show on a terminal how many kernels are built, when building takes more than two seconds, and what a compilation does "
     "that takes more than ten.",
 )
-option("untested", bool, False, "Do not warn of a device whose runtime gives wrong results (Mesa's rusticl).")
+option("untested", bool, False, "Do not warn of wrong runtimes (Mesa's rusticl), nor check drivers that nobody tried.")
 option("verify", bool, False, "Check between the compiler's passes that the graph is valid.", scope="compile")
 option(
     "fallback",

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "csrc/checks/check_text.h"
+#include "csrc/checks/quick_check.h"
 #include "csrc/runtime/background.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/build_progress.h"
@@ -31,8 +32,6 @@ struct CheckJob {
 namespace {
 
 using Job = CheckJob;
-
-using runtime::ContextHandle;
 
 constexpr char kGood[] = "right", kBad[] = "wrong";
 
@@ -114,17 +113,6 @@ runtime::Trial trial_of(const Job& job) {
   return trial;
 }
 
-/// Runs a job in a context of its own in this process. If a kernel failed or did not end, the context is never released.
-std::string fault_here(const runtime::Device& device, const Job& job) {
-  cl_device_id id = device.id();
-  cl_int status = CL_SUCCESS;
-  auto context = std::make_unique<ContextHandle>(clCreateContext(nullptr, 1, &id, nullptr, nullptr, &status));
-  if (status != CL_SUCCESS) return std::string("no context: ") + runtime::status_name(status);
-  const runtime::TrialResult result = runtime::run_trial(context->get(), id, device.build_options(), trial_of(job));
-  if (result.broken) static_cast<void>(context.release());
-  return result.fault;
-}
-
 /// Runs the jobs and sets their faults.
 void run(const runtime::Device& device, std::vector<Job>& jobs) {
   if (jobs.empty()) return;
@@ -138,7 +126,7 @@ void run(const runtime::Device& device, std::vector<Job>& jobs) {
     if (found[i].known) continue;
     runtime::check_not_ending();
     if (found[i].death.empty()) {
-      jobs[i].fault = fault_here(device, jobs[i]);
+      jobs[i].fault = try_here(device, trial_of(jobs[i]));
       done(i);
       continue;
     }
@@ -269,6 +257,7 @@ bool is_surpassed(const KernelRow& subject, KernelType type, const Caps& caps) {
 }  // namespace
 
 Caps unfailed_kernels(const runtime::Device& device, Caps caps) {
+  caps = avoid_faults(device, std::move(caps));
   {
     Verdicts& all = verdicts();
     const std::lock_guard lock(all.mutex);
@@ -295,6 +284,7 @@ struct LaunchChecks::Work {
   runtime::Device& device;
   runtime::BinaryStore store;
   std::vector<CheckJob> jobs, others;  // `others`: what the checks of another schedule run.
+  QuickCheck driver;
 
   void run_jobs() {
     struct End {
@@ -307,7 +297,7 @@ struct LaunchChecks::Work {
 };
 
 LaunchChecks::LaunchChecks(runtime::Device& device, const runtime::BinaryStore& store, const schedule::Schedule& schedule)
-    : work_(new Work{device, store, jobs_of(device, schedule), {}}) {
+    : work_(new Work{device, store, jobs_of(device, schedule), {}, {device, store}}) {
   take_known(store, work_->jobs);
   const bool failed = std::ranges::any_of(work_->jobs, [](const Job& job) { return !job.fault.empty(); });
   // Where a check failed earlier, the graph is scheduled again, and may need other kernels.
@@ -330,7 +320,7 @@ bool LaunchChecks::passed() {
     keep(work_->store, again);
     for (Job& job : again) work_->jobs.push_back(std::move(job));
   }
-  bool passed = true;
+  bool passed = work_->driver.finish();
   for (const Job& job : work_->jobs)
     if (!job.fault.empty()) {
       add_fault(work_->device, job);
@@ -369,7 +359,7 @@ std::string fault_of_kernel(runtime::Device& device, const runtime::BinaryStore&
 std::string fault_of_case(const runtime::Device& device, CheckCase check, bool in_worker) {
   if (!device.caps().prefetch) std::erase_if(check.defines, [](const std::string& s) { return s.starts_with("PREFETCH"); });
   const Job job{{check.kernel, KernelType::kFp32}, "", {check}, "", true};
-  if (!in_worker) return fault_here(device, job);
+  if (!in_worker) return try_here(device, trial_of(job));
   const runtime::TrialVerdict verdict =
       runtime::try_in_workers(device, 1, [&](size_t) { return trial_of(job); }, [](size_t) {})[0];
   return verdict.known ? verdict.fault : "no build worker ran it " + verdict.death;

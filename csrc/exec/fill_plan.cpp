@@ -6,11 +6,13 @@
 #include <cstdio>
 
 #include "csrc/checks/device_check.h"
+#include "csrc/checks/quick_check.h"
 #include "csrc/codegen/generate.h"
 #include "csrc/exec/faults.h"
 #include "csrc/exec/guard_zones.h"
 #include "csrc/exec/kept_steps.h"
 #include "csrc/exec/tune.h"
+#include "csrc/support/compiler_crash.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
 
@@ -117,6 +119,22 @@ void check_float64(const schedule::Schedule& schedule, const schedule::Group& gr
   }
 }
 
+/// CompilerCrash if kernels use what the driver computes wrongly.
+void check_driver(const runtime::Device& device, const std::vector<runtime::KernelText>& texts) {
+  std::vector<size_t> wrong;
+  std::string first;
+  for (size_t i = 0; i < texts.size(); ++i)
+    if (const std::string use = checks::faulty_use(device, texts[i].text); !use.empty()) {
+      if (wrong.empty()) first = use;
+      wrong.push_back(i);
+    }
+  if (wrong.empty()) return;
+  const std::string why = "it uses " + first + ", which this driver computes wrongly";
+  throw CompilerCrash("kernel " + texts[wrong[0]].name + " cannot run on " + device.describe() + ": " + why +
+                          "\n  where: " + texts[wrong[0]].where,
+                      wrong, why);
+}
+
 /// Adds the steps and launches of all groups. Returns the kernel text of each launch.
 std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const PlanOptions& options) {
   const schedule::Schedule& schedule = plan.schedule;
@@ -198,11 +216,13 @@ bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore&
   } catch (const Error&) {
     // What does not build in a check does not build in the plan either.
     if (!checks.passed()) return false;
+    check_driver(device, texts);
     throw;
   }
   for (Launch& launch : plan.launches) launch.name_id = runtime::kernel_name_id(launch.source.name);
   plan.build_seconds = seconds() - build_start;
   if (!checks.passed()) return false;
+  check_driver(device, texts);
   plan.check_seconds += seconds() - build_start - plan.build_seconds;
   for (const ir::Output& output : plan.schedule.graph.outputs) plan.output_sources.push_back(source_of(plan, output.buffer));
   plan.guard_bytes = options.guard_zones ? kGuardBytes : 0;

@@ -21,7 +21,7 @@ namespace {
 constexpr int kLeastItems = 32;
 
 /// Warns once for each kernel and step.
-void warn(const Plan& plan, const Launch& launch, const std::string& step) {
+void warn(const Plan& plan, const Launch& launch, const std::string& why, const std::string& step) {
   static std::mutex mutex;
   static auto* said = new std::set<std::string>;  // Never destroyed, because threads may outlive static destruction.
   {
@@ -29,8 +29,8 @@ void warn(const Plan& plan, const Launch& launch, const std::string& step) {
     if (!said->insert(launch.source.name + launch.origin + step).second) return;
   }
   log_message(LogLevel::kWarning, "exec",
-              "the compiler of " + plan.device->describe() + " ended on kernel " + launch.source.name +
-                  ", also without optimisation; " + step + "\n  where: " + plan.label + ": " + launch.origin);
+              plan.device->describe() + " cannot be given kernel " + launch.source.name + ": " + why + "; " + step +
+                  "\n  where: " + plan.label + ": " + launch.origin);
 }
 
 /// Removes the hand-written kernel of a group. Returns false if the project cannot do without it.
@@ -71,9 +71,9 @@ bool avoid_crash(const Plan& plan, CompilerCrash& crash, PlanOptions& options) {
     const size_t before = options.schedule.alone.size();
     options.schedule.alone.insert(ops.begin(), ops.end());
     if (options.schedule.alone.size() > before)
-      warn(plan, launch, "each of its ops gets a kernel of its own without vectors, which may be slow");
+      warn(plan, launch, crash.why, "each of its ops gets a kernel of its own without vectors, which may be slow");
     else if (group.kind == schedule::GroupKind::kTemplate && disable(group, plan, options))
-      warn(plan, launch, "the plan does without this kind of kernel, and may be slow");
+      warn(plan, launch, crash.why, "the plan does without this kind of kernel, and may be slow");
     else
       hopeless.insert(ops.begin(), ops.end());
   }

@@ -6,6 +6,7 @@
 
 #include "csrc/checks/check_text.h"
 #include "csrc/checks/device_check.h"
+#include "csrc/checks/quick_check.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/launch_alone.h"
 #include "csrc/exec/observers.h"
@@ -13,6 +14,7 @@
 #include "csrc/python/plan_object.h"
 #include "csrc/python/settings.h"
 #include "csrc/runtime/queue.h"
+#include "csrc/runtime/wrong_runtimes.h"
 #include "csrc/schedule/dependence.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/plan_runner.h"
@@ -298,6 +300,11 @@ std::string fault_of_case(int device_index, const std::string& kernel, const std
 
 void bind_check(py::module_& e) {
   e.def("kernels_to_check", &kernels_to_check, py::arg("device_index"));
+  e.def(
+      "probe_driver", [](int device) { return checks::probe_driver(aten::device_at(device)); }, py::arg("device_index"),
+      py::call_guard<py::gil_scoped_release>());
+  e.def(
+      "tried_where", [](int device) { return runtime::tried_where(aten::device_at(device).info()); }, py::arg("device_index"));
   e.def("fault_of_kernel", &fault_of_kernel, py::arg("device_index"), py::arg("kernel"), py::arg("type"));
   e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1, py::arg("matrix") = "mfma4",
         py::arg("set") = "sample", py::arg("filled") = true);

@@ -1,4 +1,4 @@
-// csrc/runtime/wrong_runtimes.cpp: one row for each runtime that gave wrong results.
+// csrc/runtime/wrong_runtimes.cpp: one row for each runtime that was tried.
 #include "csrc/runtime/wrong_runtimes.h"
 
 #include <array>
@@ -20,6 +20,20 @@ constexpr std::array kWrongRuntimes = {
     WrongRuntime{"rusticl", "Mesa's rusticl gave wrong results where it was tried (Mesa 22.3 with llvmpipe)"},
 };
 
+struct TriedRuntime {
+  const char* platform;  // CL_PLATFORM_NAME
+  const char* driver;    // The beginning of CL_DRIVER_VERSION. "": any.
+  bool is_cpu;
+  const char* where;
+};
+
+// The tests of this project, `make test` at least, pass on these.
+constexpr std::array kTriedRuntimes = {
+    TriedRuntime{"NVIDIA CUDA", "", false, "H100 and H200, drivers 570 and 580"},
+    TriedRuntime{"Intel(R) OpenCL", "20", true, "x86-64, 2026.22 and the releases of pip before it"},
+    TriedRuntime{"Portable Computing Language", "3.1", true, "x86-64, Debian 12"},
+};
+
 std::atomic<bool> g_allowed{false};
 
 }  // namespace
@@ -27,6 +41,13 @@ std::atomic<bool> g_allowed{false};
 std::string known_fault(const DeviceInfo& device) {
   for (const WrongRuntime& row : kWrongRuntimes)
     if (device.platform_name == row.platform) return row.fault;
+  return "";
+}
+
+std::string tried_where(const DeviceInfo& device) {
+  for (const TriedRuntime& row : kTriedRuntimes)
+    if (device.platform_name == row.platform && device.driver.starts_with(row.driver) && device.is_cpu == row.is_cpu)
+      return row.where;
   return "";
 }
 
@@ -40,5 +61,6 @@ void warn_of_known_fault(const DeviceInfo& device) {
 }
 
 void allow_wrong_runtimes(bool allowed) noexcept { g_allowed = allowed; }
+bool wrong_runtimes_allowed() noexcept { return g_allowed; }
 
 }  // namespace ocl::runtime

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import torch
 
-from torch_ocl_compile import __version__, config
+from torch_ocl_compile import _C, __version__, config
 from torch_ocl_compile.cli import devices
 from torch_ocl_compile.cli.parts import FILE, Command, json_option, print_json, progress, say, writable
 from torch_ocl_compile.device import torch_ocl
@@ -51,12 +51,18 @@ def command(report: Path | None, minutes: float, as_json: bool) -> int:
             f"torch {torch.__version__}, torch_ocl_compile {__version__}, Python {sys.version.split()[0]}, {sys.platform}"
         )
         say(f"environment: {changed or 'no TORCH_OCL_ variable is set'}")
-    healthy, findings, transports = torch_ocl.device_count() > 0, [], {}
+    healthy, findings, transports, drivers = torch_ocl.device_count() > 0, [], {}, {}
     for index in range(torch_ocl.device_count()):
         transports[f"ocl:{index}"] = transport_of(index)
         if not as_json:
             say(f"ocl:{index}: process groups use {transports[f'ocl:{index}']}")
         with progress(f"ocl:{index}: compiling"):
+            faults = {name: fault for name, fault in _C.exec.probe_driver(index) if fault}
+            tried = _C.exec.tried_where(index)
+            drivers[f"ocl:{index}"] = {"tried": tried, "faults": faults}
+            healthy &= not faults
+            if not as_json:
+                say(f"ocl:{index}: {driver_line(tried, faults)}")
             for found in doctor.examine(torch.device("ocl", index)):
                 healthy &= found.healthy
                 findings.append({"device": f"ocl:{index}", **found.row()})
@@ -66,7 +72,7 @@ def command(report: Path | None, minutes: float, as_json: bool) -> int:
         versions = {"torch": torch.__version__, "torch_ocl_compile": __version__, "python": sys.version.split()[0]}
         found_devices = [asdict(torch_ocl.get_device_properties(index)) for index in range(torch_ocl.device_count())]
         print_json({"healthy": healthy, "versions": versions, "environment": variables, "devices": found_devices,
-                    "transports": transports, "problems": torch_ocl.device_problems(), "checks": findings})  # fmt: skip
+                    "transports": transports, "drivers": drivers, "problems": torch_ocl.device_problems(), "checks": findings})  # fmt: skip
     return 0 if healthy else 1
 
 
@@ -92,6 +98,13 @@ def _report(path: Path, minutes: float, as_json: bool) -> int:
         say(devices.NO_DEVICE)
     say(f"the report is {path}")
     return 0 if made["healthy"] else 1
+
+
+def driver_line(tried: str, faults: dict[str, str]) -> str:
+    where = f"tried ({tried})" if tried else "NOT TRIED by anybody: kernels are chosen by a quick check"
+    if not faults:
+        return f"the driver is right in all parts of the quick check, and was {where}"
+    return "\n  ".join([f"the driver was {where}. IT COMPUTES WRONGLY:", *(f"{n}: {f}" for n, f in faults.items())])
 
 
 def verdict(found: doctor.Finding) -> str:

@@ -1,0 +1,42 @@
+// csrc/checks/quick_check.h: finds out whether the driver of a device that nobody has tried computes what kernels rely on.
+#pragma once
+
+#include <future>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "csrc/kernels/caps.h"
+#include "csrc/runtime/device.h"
+#include "csrc/runtime/kernel_text.h"
+#include "csrc/runtime/trial.h"
+
+namespace ocl::checks {
+
+/// The quick check of a device. It runs once in a process, in build workers, beside the compilation of the first plan. `store`
+/// keeps the verdict, under a key with the driver's version. Devices whose runtime was tried (runtime/wrong_runtimes.h) have
+/// none.
+class QuickCheck {
+ public:
+  /// Starts the check, if there is no verdict yet.
+  QuickCheck(runtime::Device& device, const runtime::BinaryStore& store);
+  /// Waits for the verdict. Returns false if it came after this object was made and names faults: avoid_faults() then changes
+  /// caps. Warns once. UnsupportedError if the driver gets plain sums wrong.
+  bool finish();
+
+ private:
+  int device_;
+  std::shared_future<void> running_;
+  bool known_;
+};
+
+/// Returns the caps of kernels that do not use what the driver gets wrong, as far as caps decide that.
+Caps avoid_faults(const runtime::Device& device, Caps caps);
+/// Returns what a kernel uses that the driver gets wrong: "exp"; "" if there is nothing.
+std::string faulty_use(const runtime::Device& device, const std::string& text);
+/// Runs all probes now. Returns (name, fault) of each; the fault is "" if the driver is right.
+std::vector<std::pair<std::string, std::string>> probe_driver(const runtime::Device& device);
+/// Runs a trial in a context of its own in this process. If a kernel failed or did not end, the context is never released.
+std::string try_here(const runtime::Device& device, const runtime::Trial& trial);
+
+}  // namespace ocl::checks

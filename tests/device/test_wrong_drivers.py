@@ -1,0 +1,109 @@
+# tests/device/test_wrong_drivers.py: a driver that nobody tried and that computes wrongly is found, and what it gets wrong is avoided.
+"""stand_ins/wrong_driver.c makes a runtime look untried, and plants a fault in its compiler."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.device.own_process import FELL_BACK, run_python
+
+pytestmark = [pytest.mark.sampled(), pytest.mark.needs("cpu")]
+
+SOURCE = Path(__file__).parent / "stand_ins" / "wrong_driver.c"
+PROGRAM = """
+import json, time, torch
+torch.manual_seed(0)
+
+def function(x, i, h, w):
+    a = x.softmax(1) @ w
+    b = torch.where(x > 0, x.sin() + x.exp().log1p(), x.erf()) * x.pow(2.5).nan_to_num(1.0)
+    counts = torch.zeros(64, device=x.device, dtype=x.dtype).scatter_reduce(0, i, x.flatten()[:512], "amax")
+    return a, b, x.sum(0), x.cumsum(1), counts, (h * 1.5).float(), torch.where(x.isnan(), 1.0, x) * 2, x.tanh() + (x / 3).floor()
+
+x = (torch.randn(32, 96) * 30).clamp(-85, 85)
+given = (x, torch.randint(64, (512,)), torch.randn(333).half(), torch.randn(96, 40))
+compiled = torch.compile(function, backend="ocl", options={"kernel_family": "group"})
+error, raised = {}, ""
+try:
+    ours = compiled(*(t.to("ocl") for t in given))
+    exact = function(*(t.double() if t.dtype == torch.float32 else t for t in given))
+    scale = lambda t: t.abs().max().clamp(min=1e-30)
+    error = [((a.cpu().double() - b.double()).abs().max() / scale(b.double())).item() for a, b in zip(ours, exact)]
+except Exception as failure:
+    raised = str(failure)
+probes = dict(torch_ocl_compile._C.exec.probe_driver(0)) if WANTS_PROBES else {}
+print(json.dumps({"error": error, "raised": raised, "probes": probes, "tried": torch_ocl_compile._C.exec.tried_where(0)}))
+"""
+
+# Name of the fault -> (the lines in front of each program, a replacement, the part of the check that finds it)
+PLANTED = {
+    "a barrier without effect": ("#define barrier(flags)", None, "barriers"),
+    "local memory of each work-item": ("", ("__local ", "__private "), "local memory"),
+    "exp beyond 80": ("#define exp(x) exp(fmin((x), 80.0f))", None, "exp"),
+    "indices of 32 bits": ("", ("const long ", "const int "), "long integers"),
+    "vload3": ("#define vload3(i, p) (vload3(i, p).xzy)", None, "vload3 and vstore3"),
+    "vload4": ("#define vload4(i, p) (vload4(i, p).xywz)", None, "vload4 and vstore4"),
+    "lost atomics": (
+        "#define atomic_max(p, v) (get_local_id(0) % 8 == 7 ? *(p) : atomic_max(p, v))",
+        None,
+        "atomic_max",
+    ),
+    "halves rounded down": ("#define vstore_half_rte vstore_half_rtz", None, "halves"),
+    "sin of large numbers": ("#define sin(x) sin(fmod((x), 6.2831855f))", None, "sin"),
+    "log1p of small numbers": ("#define log1p(x) log((x) + 1.0f)", None, "log1p"),
+    "fma rounds twice": ("#define fma(a, b, c) ((a) * (b) + (c))\n#pragma OPENCL FP_CONTRACT OFF", None, "fma"),
+    "no NaN is one": ("#define isnan(x) ((x) != (x) && false)", None, "isnan"),
+    "high parts of products": ("#define mul_hi(a, b) (mul_hi(a, b) + 1)", None, "mul_hi"),
+    "integers become shorts": ("", ("(float)x", "(float)(short)x"), "sums and products"),
+}
+
+
+@pytest.fixture
+def layer(tmp_path: Path) -> Path:
+    if shutil.which("cc") is None or not Path("/usr/include/CL/cl_layer.h").exists():
+        pytest.skip("needs a C compiler and CL/cl_layer.h (apt install opencl-headers)")
+    library = tmp_path / "libwrong_driver.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", str(SOURCE), "-o", str(library)], check=True)
+    return library
+
+
+def run(
+    device: str, library: Path, lines: str, replaced: tuple[str, str] | None, probes: bool = False
+) -> tuple[dict[str, Any], str]:
+    source, target = replaced or ("", "")
+    status, out, err = run_python(
+        PROGRAM.replace("WANTS_PROBES", str(probes)), OPENCL_LAYERS=str(library), OCL_STAND_IN_LINES=lines,
+        OCL_STAND_IN_FROM=source, OCL_STAND_IN_TO=target, TORCH_OCL_DEVICES=device.split(":")[1],
+        TORCH_OCL_CACHE_DIR=str(library.parent / "cache"),
+    )  # fmt: skip
+    assert status == 0, err[-3000:]
+    found = json.loads(out.splitlines()[-1])
+    if found["tried"]:
+        pytest.skip("this OpenCL loader has no layers")
+    return found, err
+
+
+def test_a_right_driver(ocl_device: str, layer: Path) -> None:
+    for process in range(2):  # The second one takes the verdict from the cache.
+        found, err = run(ocl_device, layer, "", None, probes=process == 0)
+        assert not found["raised"] and max(found["error"]) < 1e-5, found
+        assert "gets some things wrong" not in err and FELL_BACK not in err, err
+        assert not any(found["probes"].values()), found["probes"]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted(ocl_device: str, layer: Path, name: str) -> None:
+    lines, replaced, part = PLANTED[name]
+    for process in range(2):  # The second process takes the plan from the cache, which was made without what is wrong.
+        found, err = run(ocl_device, layer, lines, replaced)
+        if part == "sums and products":
+            assert "computes wrongly" in found["raised"] and part in found["raised"], found
+            continue
+        assert process == 1 or (err.count("gets some things wrong") == 1 and f"{part}: " in err), err
+        assert not found["raised"] and max(found["error"]) < 1e-5, (found, err)
