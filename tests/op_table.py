@@ -81,6 +81,7 @@ def _formulas() -> list[Op]:
         Op("addcmul", lambda a, b: torch.addcmul(a, a, b, value=0.5), two()),
         Op("addcdiv", lambda a, b: torch.addcdiv(a, a, b.abs() + 1, value=0.5), two()),
         Op("bitwise", lambda a, b: (a & b) | (a ^ b), two(), (torch.int64, torch.bool), False),
+        Op("gcd_lcm", lambda a, b: torch.lcm(a * 12, b * 18) + torch.gcd(a * 12, b * 18), two(), (torch.int64, torch.uint8), False),
         Op("shift", lambda a: (a.abs() << 2) + (a >> 1), one(), (torch.int64,), False),
         Op("copysign", torch.copysign, two()),
         Op("xlogy", torch.xlogy, fixed(lambda: (x().abs(), y()))),

@@ -96,7 +96,7 @@ def ops_of(gm: torch.fx.GraphModule) -> set[str]:
 
 def arguments(target: Any) -> list[Any]:
     """Returns a tensor or a number for each argument that the schema requires."""
-    dtype = torch.int64 if any(word in str(target) for word in ("bitwise", "shift")) else torch.float32
+    dtype = torch.int64 if any(word in str(target) for word in ("bitwise", "shift", "gcd")) else torch.float32
     wanted = [a for a in target._schema.arguments if not a.has_default_value()]
     return [make(3, 5, dtype=dtype) if str(a.type) == "Tensor" else 2 for a in wanted]
 

@@ -33,6 +33,13 @@ def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) ->
     return total if beta == 0 else total + (x if beta == 1 else x * beta)
 
 
+def lcm(a: Tensor, b: Tensor) -> Tensor:
+    """Returns the least common multiple of integers; 0 where one of them is 0. As in C, short integers are multiplied as int32."""
+    dtype = torch.promote_types(a.dtype, b.dtype)
+    a, b = (x.to(torch.promote_types(dtype, torch.int32)) for x in (a, b))
+    return (a.div(torch.gcd(a, b).clamp(min=1), rounding_mode="trunc") * b).abs().to(dtype)
+
+
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **settings: Any) -> Tensor:
     """Returns `steps` evenly spaced numbers. For an integer dtype, both ends are truncated first, as eager PyTorch does."""
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
@@ -355,6 +362,7 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.glu.default: glu,
     aten.addbmm.default: addbmm,
     aten.linspace.default: linspace,
+    aten.lcm.default: lcm,
     aten.eye.default: eye,
     aten.eye.m: eye,
     aten._trilinear.default: trilinear,

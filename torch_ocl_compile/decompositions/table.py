@@ -118,8 +118,8 @@ STILL_DECOMPOSED = {
 # Every overload of these ops is kept whole where there are complex numbers among its arguments.
 WHOLE_IF_COMPLEX = ("add", "angle", "conj_physical", "sgn", "sinc")
 
-# Ops that Inductor lowers itself; here PyTorch's own decompositions are used.
-PYTORCH_DECOMPOSITIONS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
+# Ops that Inductor lowers itself, some for certain types only; here PyTorch's own decompositions are used.
+PYTORCH_DECOMPOSITIONS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "index_add")
 
 # The largest number of elements of a pooling window whose positions fit in the int8 that low-memory pooling keeps.
 MAX_WINDOW = 127

@@ -68,6 +68,7 @@ ARITHMETIC: dict[str, str] = {
     "aten.fmin.default": "fmin",
     "aten.fmod.Scalar": "fmod",
     "aten.fmod.Tensor": "fmod",
+    "aten.gcd.default": "gcd",
     "aten.hypot.default": "hypot",
     "aten.lgamma.default": "lgamma",
     "aten.log.default": "log",

@@ -59,6 +59,11 @@ def power(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(b < 0, inverse.to(a.dtype), positive)
 
 
+def gcd(a: Tensor, b: Tensor) -> Tensor:
+    """Returns the greatest common divisor; of truth values, whether one of them is true."""
+    return a | b if a.dtype is torch.bool else torch.gcd(a, b)
+
+
 def _shift(shifted: Callable[..., Tensor], a: Tensor, b: Tensor, beyond: Tensor) -> Tensor:
     width = a.element_size() * 8
     return torch.where((b >= 0) & (b < width), shifted(a, b.clamp(0, width - 1)), beyond)
@@ -79,7 +84,7 @@ def order_key(x: Tensor) -> Tensor:
     return torch.where(torch.isnan(x), largest, torch.where(bits < 0, bits ^ largest, bits))
 
 
-_OWN = (truncdiv, floordiv, fmod_or_0, remainder_or_0, power, shift_left, shift_right, order_key)
+_OWN = (truncdiv, floordiv, fmod_or_0, remainder_or_0, power, gcd, shift_left, shift_right, order_key)
 _RANDOM = (philox, uniform_of, lane_of, normal_of, bits_of)
 # The functions that references in the rows may call, by name.
 NAMES: dict[str, Any] = {**vars(torch), **vars(torch.special), **{f.__name__: f for f in (*_OWN, *_RANDOM)}}
