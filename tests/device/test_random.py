@@ -278,3 +278,28 @@ def test_ops_on_the_cpu_leave_its_generator_alone(ocl_device):
             beside.join()
     assert 0.45 < (first != 0).float().mean() < 0.55
     assert len(same) > 5 and all(same) and torch.equal(got, expected)
+
+
+NAN, INF = float("nan"), float("inf")
+DRAWS_OF_WRONG_NUMBERS = {
+    "multinomial": (lambda w: torch.multinomial(w, 1), ([1.0, NAN], [1.0, INF], [-1.0, 2.0], [0.0, 0.0]), [0.0, 2.0]),
+    "multinomial, replaced": (
+        lambda w: torch.multinomial(w, 3, replacement=True),
+        ([1.0, NAN], [0.0, 0.0]),
+        [0.0, 2.0],
+    ),
+    "bernoulli": (torch.bernoulli, ([1.5, 0.0], [-0.1, 0.0], [NAN, 0.0]), [0.0, 1.0]),
+    "normal": (lambda s: torch.normal(torch.zeros_like(s), s), ([-1.0, 1.0], [NAN, 1.0]), [0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize("name", DRAWS_OF_WRONG_NUMBERS)
+def test_wrong_weights_and_probabilities(ocl_device: str, name: str, compiles: bool) -> None:
+    draw, wrong, right = DRAWS_OF_WRONG_NUMBERS[name]
+    torch._dynamo.reset()
+    run = torch.compile(draw, backend="ocl") if compiles else draw
+    run(torch.tensor(right, device=ocl_device)).cpu()
+    for weights in wrong:
+        with pytest.raises(IndexError, match=name.partition(",")[0] + " expects"):
+            run(torch.tensor(weights, device=ocl_device)).cpu()

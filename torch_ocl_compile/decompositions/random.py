@@ -45,6 +45,19 @@ def _check(name: str, value: Any, wanted: str, holds: Callable[[Any], bool]) -> 
         raise RuntimeError(f"{name} expects {wanted}, but found {value:g}")
 
 
+def _checked(name: str, x: Any, wanted: str, holds: Any) -> Any:
+    """Returns x. An error is raised when the graph runs if a number does not hold, where such checks are on."""
+    return torch.ops.ocl.checked(x, (~holds).to(torch.int32), f"{name} expects {wanted}")
+
+
+def _probabilities(name: str, p: Any) -> Any:
+    return _checked(name, p, "probabilities in [0, 1]", (p >= 0) & (p <= 1))
+
+
+def _deviations(name: str, std: Any) -> Any:
+    return std if std.dtype.is_complex else _checked(name, std, "standard deviations of at least 0", std >= 0)
+
+
 def _row(functional: str, in_place: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers `function(x, ...)` for a functional and an in-place overload; the result has the dtype of x."""
 
@@ -114,18 +127,19 @@ def bernoulli(x: Any, p: Any = 0.5) -> Any:
 
 @_row("bernoulli.Tensor", "bernoulli_.Tensor")
 def bernoulli_tensor(x: Any, p: Any) -> Any:
-    return _rand(x) < p
+    return _rand(x) < _probabilities("bernoulli", p)
 
 
 @_row("bernoulli.default")
 def bernoulli_of(x: Any) -> Any:
-    return _rand(x) < x
+    return _rand(x) < _probabilities("bernoulli", x)
 
 
 @_row("normal.Tensor_Tensor")
 def normal_of_tensors(mean: Any, std: Any) -> Any:
     shape = torch.broadcast_shapes(mean.shape, std.shape)
-    return torch.randn(shape, dtype=_draw_type(mean.dtype), device=mean.device) * std + mean
+    drawn = torch.randn(shape, dtype=_draw_type(mean.dtype), device=mean.device)
+    return drawn * _deviations("normal", std) + mean
 
 
 @_row("normal.Tensor_float")
@@ -134,7 +148,7 @@ def normal_of_mean(mean: Any, std: Any = 1.0) -> Any:
 
 
 def normal_of_std(mean: Any, std: Any, *, generator: Any = None) -> Any:
-    return (_randn(std) * std + mean).to(std.dtype)
+    return (_randn(std) * _deviations("normal", std) + mean).to(std.dtype)
 
 
 def normal_of_size(mean: Any, std: Any, size: Any, *, generator: Any = None, **kwargs: Any) -> Any:
@@ -192,6 +206,8 @@ def multinomial(probabilities: Any, count: int, replacement: bool = False, *, ge
     p = probabilities.to(_draw_type(probabilities.dtype))
     if not replacement and count > p.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    p = _checked("multinomial", p, "weights that are finite and at least 0", (p >= 0) & (p < math.inf))
+    p = _checked("multinomial", p, "a weight above 0 in each row", (p > 0).any(-1))
     if count == 1 or not replacement:
         clocks = (-torch.log1p(-_rand(p))).clamp_min(2.0**-30)
         if count == 1:

@@ -57,6 +57,9 @@ LIBRARY.define(
     " int reduction, SymInt ignore, Tensor total_weight, ScalarType dtype) -> Tensor"
 )
 
+# x. With the checks of lowering/index_checks.py, an error with this message is raised if a fault is not 0.
+LIBRARY.define("checked(Tensor x, Tensor faults, str message) -> Tensor")
+
 
 def reserve(device: torch.device, streams: int) -> torch.Tensor:
     """Reserves `streams` streams of the device's generator. Returns its (seed, offset) as a tensor on the device, and
@@ -151,6 +154,7 @@ for _name, _eager, _fake in (
     ("randint", randint, _fake_numbers),
     ("max_pool_backward", max_pool_backward, _fake_max_pool_backward),
     ("row_sums", row_sums, row_sums),
+    ("checked", lambda x, faults, message: x.clone(), lambda x, faults, message: x.clone()),
     ("cross_entropy_backward", cross_entropy_backward, lambda grad, x, *rest: torch.empty_like(x, dtype=rest[-1])),
 ):
     LIBRARY.impl(_name, _eager, "CompositeExplicitAutograd")

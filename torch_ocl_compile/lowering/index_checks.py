@@ -31,9 +31,12 @@ class Bound:
     size: ir.IndexExpr
     from_end: bool = False  # True if negative indices count from the end.
     ignored: int | None = None
+    text: str = ""  # What is wrong, where `index` is none of the user's.
 
     def message(self, where: str) -> str:
         """Returns the message of the error, with "{}" for the index. `where`: lines that describe the op."""
+        if self.text:
+            return f"{self.text}\n{where}"
         size = f" with size {self.size}" if self.size.is_const() else ""
         return f"index {{}} is out of bounds for dimension {self.dim}{size}\n{where}"
 
@@ -92,6 +95,11 @@ def nll_loss(x: ir.Value, target: ir.Value, weight: Any, reduction: int, ignored
 @rule("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
 def searchsorted(edges: ir.Value, *_: Any, sorter: ir.Value | None = None, **__: Any) -> list[Bound]:
     return [] if sorter is None else [Bound(sorter, len(edges.sizes) - 1, edges.sizes[-1])]
+
+
+@rule("ocl.checked.default")
+def checked(x: ir.Value, faults: ir.Value, message: str) -> list[Bound]:
+    return [Bound(faults, 0, ir.IndexExpr(1), text=message)]
 
 
 def bounds_of(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Bound]:
