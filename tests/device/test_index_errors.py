@@ -107,3 +107,13 @@ def test_far_indices(ocl_device):
         at(x, indices(ocl_device, far))
         with pytest.raises(IndexError, match=f"index {text} is out of bounds"):
             torch.ocl.synchronize(ocl_device)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_inputs_of_binary_cross_entropy(ocl_device, compiles):
+    run = compiled(F.binary_cross_entropy) if compiles else F.binary_cross_entropy
+    target = torch.ones(2, device=ocl_device)
+    assert run(torch.tensor([1.0, 0.5], device=ocl_device), target).item() == pytest.approx(0.34657, rel=1e-4)
+    for wrong in (2.0, -0.5, float("nan")):
+        with pytest.raises(IndexError, match=r"binary_cross_entropy expects inputs in \[0, 1\]"):
+            run(torch.tensor([wrong, 0.5], device=ocl_device), target).item()

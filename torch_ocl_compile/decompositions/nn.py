@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp.decompositions import _weight_norm_interface as torch_weight_norm
+from torch._decomp.decompositions import binary_cross_entropy as torch_binary_cross_entropy
 from torch._decomp.decompositions import multi_margin_loss as torch_multi_margin_loss
 from torch._decomp.decompositions import native_group_norm_backward, pw_cast_for_opmath
 from torch._ops import OpOverload
@@ -221,6 +222,14 @@ def _huber_loss(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
 
 def _soft_margin_loss(x: Tensor, target: Tensor) -> Tensor:
     return torch.log1p(torch.exp(-x * target))
+
+
+@decompose(aten.binary_cross_entropy.default)
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1) -> Tensor:
+    wrong = ~((x >= 0) & (x <= 1))
+    x = torch.ops.ocl.checked(x, wrong.to(torch.int32), "binary_cross_entropy expects inputs in [0, 1]")
+    loss: Tensor = torch_binary_cross_entropy(x, target, weight, reduction)
+    return loss
 
 
 @decompose(aten.smooth_l1_loss_backward.default)
