@@ -87,9 +87,9 @@ DEVICE ?= ocl:0
 fuzz: tests_setup build
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --out build/fuzz $(RECORDED)
 
-# 300 random programs, as CI runs them. The seed is that of the committed tree, so that other trees have other programs
-# and a run can be repeated (docs/testing.md).
-fresh: SEED = $(or $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null),fresh)
+# 300 random programs, as CI runs them. The seed is that of the committed tree (1 where there is no git), so that other trees
+# have other programs and a run can be repeated (docs/testing.md).
+fresh: SEED = $(or $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null),1)
 fresh: tests_setup build
 	$(BIN)/python -m tests.fuzz --count 300 --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --minutes 4 --shrink 3 --shrink-seconds 20 \
 	  --out build/fuzz
