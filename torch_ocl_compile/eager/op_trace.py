@@ -159,9 +159,8 @@ class OpTrace:
                 raise Untraceable(error) from error
         strides = {tuple(t.shape): t.stride() for t in tree_flatten(made)[0]}
         for i in resized:
-            shape = tuple(
-                fakes[i].shape
-            )  # The fake out= argument is contiguous, whatever the strides of the result are.
+            # The fake out= argument is contiguous, whatever the strides of the result are.
+            shape = tuple(fakes[i].shape)
             self.resizes.append((i, list(shape), list(strides.get(shape, fakes[i].stride()))))
 
     def _placeholder(self, i: int, leaf: Any) -> Any:
