@@ -2,19 +2,18 @@
 // descriptors, and gives devices the UUID that stand_ins/cuda.c has. With both changes, a CPU device behaves like an
 // NVIDIA GPU with CUDA.
 #define CL_TARGET_OPENCL_VERSION 300
+#define LAYER_NAME "stand-in for NVIDIA"
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
-#include <CL/cl_layer.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "layer.h"
 #include "uuid.h"
 
-static cl_icd_dispatch g_layer;
-static const cl_icd_dispatch* g_below;
 static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct Mapping {
@@ -67,22 +66,7 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, const cl_mem_propert
   return memory;
 }
 
-cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void* value, size_t* needed) {
-  static const char kName[] = "stand-in for NVIDIA";
-  const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-  const size_t bytes = name == CL_LAYER_NAME ? sizeof(kName) : sizeof(version);
-  if (name != CL_LAYER_NAME && name != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
-  if (needed) *needed = bytes;
-  if (value && size >= bytes) memcpy(value, name == CL_LAYER_NAME ? (const void*)kName : (const void*)&version, bytes);
-  return CL_SUCCESS;
-}
-
-cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* below, cl_uint* own_count, const cl_icd_dispatch** layer) {
-  memcpy(&g_layer, below, sizeof(g_layer) < count * sizeof(void*) ? sizeof(g_layer) : count * sizeof(void*));
-  g_below = below;
+static void replace_functions(void) {
   g_layer.clGetDeviceInfo = &device_info;
   g_layer.clCreateBufferWithProperties = &create_buffer;
-  *own_count = sizeof(g_layer) / sizeof(void*);
-  *layer = &g_layer;
-  return CL_SUCCESS;
 }

@@ -1,13 +1,12 @@
 // tests/device/stand_ins/wrong_driver.c: a layer of the OpenCL loader that makes a runtime look like one that nobody has tried, whose
 // compiler is wrong. OCL_STAND_IN_LINES are put in front of each program, and each OCL_STAND_IN_FROM becomes OCL_STAND_IN_TO.
 #define CL_TARGET_OPENCL_VERSION 300
+#define LAYER_NAME "stand-in for a wrong driver"
 #include <CL/cl.h>
-#include <CL/cl_layer.h>
 #include <stdlib.h>
 #include <string.h>
 
-static cl_icd_dispatch g_layer;
-static const cl_icd_dispatch* g_below;
+#include "layer.h"
 
 static const char* variable(const char* name) {
   const char* value = getenv(name);
@@ -56,22 +55,7 @@ static cl_program CL_API_CALL create_program(cl_context context, cl_uint count, 
   return program;
 }
 
-cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void* value, size_t* needed) {
-  static const char kName[] = "stand-in for a wrong driver";
-  const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-  const size_t bytes = name == CL_LAYER_NAME ? sizeof(kName) : sizeof(version);
-  if (name != CL_LAYER_NAME && name != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
-  if (needed) *needed = bytes;
-  if (value && size >= bytes) memcpy(value, name == CL_LAYER_NAME ? (const void*)kName : (const void*)&version, bytes);
-  return CL_SUCCESS;
-}
-
-cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* below, cl_uint* own_count, const cl_icd_dispatch** layer) {
-  memcpy(&g_layer, below, sizeof(g_layer) < count * sizeof(void*) ? sizeof(g_layer) : count * sizeof(void*));
-  g_below = below;
+static void replace_functions(void) {
   g_layer.clGetPlatformInfo = &platform_info;
   g_layer.clCreateProgramWithSource = &create_program;
-  *own_count = sizeof(g_layer) / sizeof(void*);
-  *layer = &g_layer;
-  return CL_SUCCESS;
 }
