@@ -146,6 +146,19 @@ def diagonal(c: Context, x: ir.Value, offset: int = 0, dim1: int = 0, dim2: int 
     return c.builder.diagonal(x, offset, dim1 % rank, dim2 % rank)
 
 
+def _first_element(node: torch.fx.Node) -> Any:
+    """Returns the position of a value's first element in its memory. What aten.copy returns has the layout of its first argument, the
+    memory in front of it included, which fake tensors do not show."""
+    while node.target is aten.copy.default and isinstance(node.args[0], torch.fx.Node):
+        node = node.args[0]
+    return node.meta["val"].storage_offset()
+
+
+def _is_layout(x: torch.Tensor, size: Sequence[Any], stride: Sequence[Any]) -> bool:
+    pairs = [*zip(x.shape, size, strict=False), *zip(x.stride(), stride, strict=False)]
+    return x.dim() == len(size) and all(statically_known_true(a == b) for a, b in pairs)
+
+
 @lower(aten.as_strided.default)
 def as_strided(
     c: Context, x: ir.Value, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
@@ -153,13 +166,15 @@ def as_strided(
     """Returns a strided window of the memory of x.
 
     The dimensions of x are first permuted into the order in which PyTorch stores them. UnsupportedError if the
-    window leaves x, or if x has gaps.
+    window leaves x, or if x has gaps and is not the window itself.
     """
     assert c.node is not None
     source = c.node.args[0]
     assert isinstance(source, torch.fx.Node)
     fake = source.meta["val"]
-    offset = 0 if storage_offset is None else storage_offset - fake.storage_offset()
+    offset = 0 if storage_offset is None else storage_offset - _first_element(source)
+    if statically_known_true(offset == 0) and _is_layout(fake, size, stride):
+        return x
     if _leaves(fake.numel(), size, stride, offset):
         raise UnsupportedError("as_strided of memory around its tensor")
     if not fake.is_contiguous():

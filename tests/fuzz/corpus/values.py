@@ -383,4 +383,11 @@ PROGRAMS = [
         ["v0 = torch.channel_shuffle(a0, 1)", "v1 = torch.channel_shuffle(a0, 4)"],
         ["v0", "v1"],
     ),
+    named(
+        "window_that_is_a_written_view",
+        "the offset of the window was counted from the first element that the copy wrote",
+        ["make(device, (17, 2), torch.float32, 0)[1::2]"],
+        ["a0.copy_(a0 * 2)", "v0 = a0.as_strided((8, 2), (4, 1), 2)"],
+        ["v0", "a0"],
+    ),
 ]
