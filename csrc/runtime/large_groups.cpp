@@ -2,6 +2,7 @@
 #include "csrc/runtime/large_groups.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 #include "csrc/runtime/compile.h"
@@ -45,7 +46,8 @@ bool LargeGroups::refuses(size_t index, cl_program program) {
   const size_t wanted = items(index);
   if (wanted <= 1) return false;
   const size_t granted = items_of(device_, program, texts_[index], wanted);
-  if (granted >= wanted) return false;
+  // Some drivers round the number down to a power of two: NVIDIA's says 256 for kernels that run with 384 work-items.
+  if (granted >= std::bit_floor(wanted)) return false;
   granted_[index] = granted;
   if (store_.store) store_.store(keys_[index], kGranted + std::to_string(granted));
   return true;
