@@ -53,6 +53,21 @@ def test_absolute_value_of_the_least_integer(ocl_device: str) -> None:
             assert torch.equal(torch.compile(function, backend="ocl")(x.to(ocl_device)).cpu(), function(x))
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32, torch.float16])
+def test_one_plan_serves_all_lengths_of_arange(
+    ocl_device: str,
+    compiled: list[tuple[str, str]],  # noqa: F811
+    dtype: torch.dtype,
+) -> None:
+    for n in range(0, 60, 3):
+        for given in ((n,), (2, n + 2), (n, -1, -4), (0.5, n + 1, 1.5)):
+            want, got = (torch.arange(*given, dtype=dtype, device=device) for device in ("cpu", ocl_device))
+            torch.testing.assert_close(got.cpu(), want)
+    assert len(compiled) <= 12, compiled
+    out = torch.zeros(2, 3, dtype=dtype, device=ocl_device).t()
+    assert torch.equal(torch.arange(6, out=out).cpu(), torch.arange(6, dtype=dtype).view(3, 2))
+
+
 def test_plans_that_resize_are_kept(ocl_device: str, compiled: list[tuple[str, str]]) -> None:  # noqa: F811
     counts = []
     for _ in range(3):

@@ -51,6 +51,13 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False, unsaf
     return aten.index_put_(x, indices, values, accumulate)
 
 
+@form("ocl.ramp_.default")
+def ramp(out: Any, start: Any, step: Any) -> Any:
+    kind = torch.float32 if out.dtype in (torch.float16, torch.bfloat16) else out.dtype
+    positions = torch.arange(out.numel(), dtype=kind, device=out.device)
+    return out.copy_((positions * step + start).view(out.shape))
+
+
 def _into_two(op: Any) -> Callable[..., Any]:
     """Returns a form of an op that writes its two results and returns nothing."""
 
