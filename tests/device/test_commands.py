@@ -90,6 +90,7 @@ def test_explain_a_script(ocl_device, run):
 
 
 def test_explain_writes_a_page(ocl_device, run, tmp_path):
+    pytest.importorskip("vl_convert")
     status, out, err = run("explain", "--html", "report.html", "model.py", ocl_device)
     page = (tmp_path / "report.html").read_text()
     assert status == 0 and not err and "the page is report.html" in out

@@ -59,7 +59,12 @@ def folder(tmp_path: Path, ocl_device: str) -> Path:
 
 
 def run(folder: Path, *command: str, fresh: bool = False, **env: str) -> tuple[int, str, str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_OCL_CACHE_DIR": str(folder / "cache"), **env}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        "TORCH_OCL_CACHE_DIR": str(folder / "cache"),
+        **env,
+    }
     if fresh:
         done = subprocess.run(
             [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=300, env=env
