@@ -26,6 +26,7 @@ import torch
 from torch_ocl_compile import package
 from torch_ocl_compile.bench import networks
 from torch_ocl_compile.bench.origin import origin
+from torch_ocl_compile.bench.results import text_of
 
 SIDES = ("ocl", "aoti")
 TITLES = {"ocl": "this project", "aoti": "AOTInductor"}
@@ -165,7 +166,7 @@ def on_page() -> str:
 
 
 def write(found: dict[str, Any]) -> None:
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    RESULTS.write_text(text_of(found), encoding="utf-8")
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(text.replace(BEGIN + on_page() + END, BEGIN + block(found) + END), encoding="utf-8")
 

@@ -31,7 +31,7 @@ from page_tables import (
 )
 
 from torch_ocl_compile.bench.origin import missing
-from torch_ocl_compile.bench.results import FORMAT, READABLE, expanded
+from torch_ocl_compile.bench.results import FORMAT, expanded
 from torch_ocl_compile.bench.sides import PRECISIONS, is_ours
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,7 +94,7 @@ MODES = ("inference", "training")
 
 def read(path: Path) -> Row:
     content: Row = json.loads(path.read_text(encoding="utf-8"))
-    if content.get("format") not in READABLE:
+    if content.get("format") != FORMAT:
         raise SystemExit(
             f"{path}: format {content.get('format')!r}, expected {FORMAT}; write it with `torch-ocl bench models --save`"
         )

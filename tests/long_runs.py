@@ -146,13 +146,15 @@ def merged(rows: list[Row], more: list[Row]) -> list[Row]:
 
 def add(path: Path, more: list[Row]) -> None:
     """Writes rows into a file, and the page if it is the file of the repository. Several runs may end together."""
+    from torch_ocl_compile.bench.results import text_of
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         rows = merged(json.loads(file.read() or "[]"), more)
         file.truncate(0)
-        file.write(json.dumps(rows, indent=1) + "\n")
+        file.write(text_of(rows))
     if path.resolve() == DATA:
         write_page()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.expected import failure_of, op_name, where
+from torch_ocl_compile.bench.results import text_of
 
 FOLDER = Path(__file__).parent / "results"
 FIELDS = ("when", "commit", "torch", "runtime", "driver", "opencl")
@@ -51,7 +52,7 @@ def keep(results: list[dict[str, Any]], given: dict[str, str]) -> list[Path]:
     paths = []
     for runtime, result in joined.items():
         paths.append(FOLDER / file_name(runtime))
-        paths[-1].write_text(json.dumps(condensed(result), indent=1) + "\n", encoding="utf-8")
+        paths[-1].write_text(text_of(condensed(result)), encoding="utf-8")
     return paths
 
 

@@ -46,6 +46,7 @@ def run(chosen: list[str], device: str) -> bool:
     import torch
 
     from torch_ocl_compile.bench.origin import commit
+    from torch_ocl_compile.bench.results import text_of
 
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() and chosen else []
     rows = {row["name"]: row for row in kept}
@@ -64,8 +65,7 @@ def run(chosen: list[str], device: str) -> bool:
         rows[name] = {"name": name, **row, **given}
         print(name, {key: rows[name].get(key) for key in ("right", "error", "fallbacks", "breaks", "why")}, flush=True)
         ordered = [rows[key] for key in sorted(rows)]
-        text = ",\n".join("  " + json.dumps(row) for row in ordered)
-        RESULTS.write_text(f'{{"rows": [\n{text}\n]}}\n', encoding="utf-8")
+        RESULTS.write_text(text_of({"rows": ordered}), encoding="utf-8")
     return all(row["right"] for row in rows.values())
 
 

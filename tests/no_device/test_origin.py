@@ -79,9 +79,10 @@ def test_a_file_has_one_line_a_row_and_settings_once(tmp_path):
     text = path.read_text(encoding="utf-8")
     assert text.count('"driver"') == 2 and sum('"side"' in line for line in text.splitlines()) == len(rows)
     assert results.expanded(json.loads(text)) == content
-    # Files of format 1, which have the settings in each row.
-    path.write_text(json.dumps(content | {"format": 1}))
     assert [row["settings"] for row in results.read(path)["networks"]] == [row["settings"] for row in rows]
+    path.write_text(text.replace(f'"format": {results.FORMAT}', '"format": 1'))
+    with pytest.raises(ToolError, match="format 1, expected"):
+        results.read(path)
 
 
 def test_the_page_says_where_another_side_is_faster(page):

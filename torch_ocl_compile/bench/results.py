@@ -14,10 +14,8 @@ from torch_ocl_compile.errors import ToolError
 
 Rows = list[dict[str, Any]]
 
-# Format 2: the settings that rows share are written once, in `row_settings`; a row has their place in that list. Files of
-# format 1, whose rows have their settings in full, are read too.
+# The settings that rows share are written once, in `row_settings`; a row has their place in that list.
 FORMAT = 2
-READABLE = (1, FORMAT)
 NAN = float("nan")
 
 
@@ -116,7 +114,7 @@ def read(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ToolError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict) or content.get("format") not in READABLE:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = repr(content.get("format")) if isinstance(content, dict) else "none"
         raise ToolError(f"{path} is no result of `bench models --save` (format {found}, expected {FORMAT})")
     content = expanded(content)
@@ -163,21 +161,23 @@ def expanded(content: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def text_of(content: dict[str, Any]) -> str:
-    """Returns the text of a result file: one line for each row, and for each field that is no list."""
+def text_of(content: dict[str, Any] | list[Any]) -> str:
+    """Returns JSON with one line for each row of a list, and for each field that is no list."""
 
     def text(value: Any) -> str:
         return json.dumps(value, allow_nan=False, ensure_ascii=False)
 
-    fields = []
-    for key, value in plain(shared(content)).items():
-        lines = ",".join(f"\n  {text(item)}" for item in value) if isinstance(value, list) else ""
-        fields.append(f" {text(key)}: " + (f"[{lines}\n ]" if lines else text(value)))
+    def rows(items: list[Any], indent: str) -> str:
+        return "[" + ",".join(f"\n{indent} {text(item)}" for item in items) + f"\n{indent}]" if items else "[]"
+
+    if isinstance(content, list):
+        return rows(content, "") + "\n"
+    fields = [f" {text(k)}: " + (rows(v, " ") if isinstance(v, list) else text(v)) for k, v in content.items()]
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
 def write(content: dict[str, Any], path: Path) -> None:
-    path.write_text(text_of(content), encoding="utf-8")
+    path.write_text(text_of(plain(shared(content))), encoding="utf-8")
 
 
 def result(origin: dict[str, Any], settings: dict[str, Any], **sections: list[dict[str, Any]]) -> dict[str, Any]:
