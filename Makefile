@@ -116,7 +116,7 @@ try-wheel: wheel
 	TORCH="$(TORCH)" scripts/wheel/try.sh dist/*.whl docs/first_run.md
 
 # The documentation site, in build/site. A broken link is an error, and so is a page that mkdocs.yml does not list.
-docs: tests_setup
+docs: tests_setup build
 	$(BIN)/python -m mkdocs build --strict
 
 # The versions are those of pyproject.toml: another version formats otherwise.

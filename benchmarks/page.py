@@ -1,7 +1,8 @@
-# benchmarks/page.py: writes docs/performance.md, docs/performance/*.md, and the means in README.md, from benchmarks/results/*.json.
-"""python benchmarks/page.py            writes the pages, and what other pages quote of them
+# benchmarks/page.py: writes docs/performance.md and the means in README.md from benchmarks/results/*.json; the site has more pages.
+"""python benchmarks/page.py            writes the page, and what other pages quote of it
 python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/no_device/test_figures.py)
 
+`make docs` builds the pages behind docs/performance.md: mkdocs.yml names this file as a hook. They are not stored.
 A result file is what `--save` of `torch-ocl bench` and of the programs of this folder writes; `title`, `notes` and
 `device`, a better name of the device, may be added by hand. A file without date, commit, device, driver, torch or the
 settings of a side is refused. Where something else was typed or changed by hand, `by_hand` says what; the pages show it.
@@ -13,6 +14,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from page_tables import (
     KINDS,
@@ -34,6 +36,10 @@ from torch_ocl_compile.bench.origin import missing
 from torch_ocl_compile.bench.results import FORMAT, expanded
 from torch_ocl_compile.bench.sides import PRECISIONS, is_ours
 
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
@@ -49,7 +55,7 @@ HEAD = f"""\
 
 {WRITTEN}
 This page lists measured times of whole networks with the backend `ocl`, beside those of PyTorch. Every run has its command,
-its settings and its spread on the pages behind it:
+its settings and its spread on the pages behind it. `make docs` builds them into the site, from `benchmarks/results`:
 
 - [Networks, run by run](performance/networks.md), [single operations](performance/operations.md), [start](performance/start.md),
   [several devices](performance/devices.md).
@@ -321,25 +327,41 @@ def with_headline(text: str, made: str) -> str:
     return before + begin + made + end + after
 
 
-def pages(files: list[Row]) -> dict[Path, str]:
-    """Returns the text of each page."""
-    folder = PAGE.with_suffix("")
-    made = {PAGE: page(files), folder / "slower.md": slower(files)}
-    made |= {folder / f"{part}.md": details(files, part) for part in PARTS}
+def contents() -> list[Row]:
+    return [read(path) for path in sorted(RESULTS.glob("*.json"))]
+
+
+def stored(files: list[Row]) -> dict[Path, str]:
+    """Returns the text of each page that is stored."""
+    made = {PAGE: page(files)}
     for path, link in QUOTES.items():
         made[path] = with_headline(path.read_text(encoding="utf-8"), headline(files, link))
     return made
+
+
+def built(files: list[Row]) -> dict[str, str]:
+    """Returns the text of each page that only the site has, by its place in docs/."""
+    folder = PAGE.stem
+    return {f"{folder}/slower.md": slower(files)} | {f"{folder}/{part}.md": details(files, part) for part in PARTS}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the built pages to the site; mkdocs calls this."""
+    from mkdocs.structure.files import File
+
+    for place, text in built(contents()).items():
+        files.append(File.generated(config, place, content=text))
+    return files
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     args = parser.parse_args()
-    for path, text in pages([read(path) for path in sorted(RESULTS.glob("*.json"))]).items():
+    for path, text in stored(contents()).items():
         if not args.check:
-            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        elif path.read_text(encoding="utf-8") != text:
             sys.exit(f"{path} is out of date: python benchmarks/page.py")
 
 

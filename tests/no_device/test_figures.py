@@ -24,7 +24,6 @@ SOURCES = json.loads((Path(__file__).parent / "figures.json").read_text(encoding
 # Pages that a program writes as a whole, and the test that compares them.
 GENERATED = {
     "docs/performance.md": "test_results_pages below",
-    **{f"docs/performance/{part}.md": "the same" for part in ("networks", "operations", "start", "devices", "slower")},
     "docs/conformance.md": "test_conformance_pages below",
     "docs/command_line.md": "test_cli.py",
     "docs/options.md": "test_config.py",

@@ -2,6 +2,7 @@
 # broken link.
 from __future__ import annotations
 
+import html
 import importlib.util
 import re
 import subprocess
@@ -58,9 +59,19 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_every_page_has_a_place():
+@pytest.fixture
+def results_page(monkeypatch):
+    """The program benchmarks/page.py, as a module."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import page
+
+    return page
+
+
+def test_every_page_has_a_place(results_page):
     placed = places(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    pages |= results_page.built(results_page.contents()).keys()
     missing, gone = sorted(pages - set(placed)), sorted(set(placed) - pages)
     assert not missing, f"add a line to `nav` in mkdocs.yml for each of: {missing}"
     assert not gone, f"`nav` in mkdocs.yml names pages that do not exist: {gone}"
@@ -75,6 +86,12 @@ def test_pages_load_nothing_from_elsewhere(site):
         assert not foreign, f"{page.relative_to(site)} loads {foreign}"
     for style in site.rglob("*.css"):
         assert not re.search(r"(url\(|@import )[\"']?(https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_the_site_has_every_run(site, results_page):
+    text = html.unescape("".join(page.read_text(encoding="utf-8") for page in (site / "performance").glob("*.html")))
+    missing = [content["command"] for content in results_page.contents() if content["command"] not in text]
+    assert not missing, f"no page of {results_page.PARTS} has the runs of these commands: {missing}"
 
 
 def test_lists_tables_and_blocks_are_rendered(site):
@@ -102,7 +119,7 @@ def test_a_wrong_anchor_ends_the_build(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("# Page\n\n[nowhere](#no-such-heading)\n")
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
-    settings |= {"docs_dir": str(tmp_path / "docs"), "nav": ["index.md"], "extra_css": []}
+    settings |= {"docs_dir": str(tmp_path / "docs"), "nav": ["index.md"], "extra_css": [], "hooks": []}
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings))
     done = build(tmp_path / "built", "--config-file", str(tmp_path / "mkdocs.yml"))
     assert done.returncode != 0 and "no-such-heading" in done.stderr
