@@ -1,18 +1,24 @@
 # tests/no_device/test_golden.py: kernel texts of a few graphs, each for one idea, for fixed capabilities.
 """`pytest tests/no_device/test_golden.py --update-golden` writes tests/golden/<name>.<caps>.cl. Review the diff like
-code."""
+code. A file of kernels/ is one line with its hash (tests/golden_text.py)."""
 
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from tests import golden_text
+from tests.golden_text import shortened, whole
 from tests.no_device.scheduling import Seen, collecting, render
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
 def pointwise_chain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -81,7 +87,24 @@ def test_golden(name: str, caps: str, golden: Any) -> None:
         parts.append(
             f"// {kernel['kind']}, groups {' x '.join(kernel['groups'])}, local {kernel['local']}\n{kernel['text']}"
         )
-    golden(f"{name}.{caps}.cl", "\n".join(parts))
+    text = "\n".join(parts)
+    assert whole(shortened(text)) == text
+    golden(f"{name}.{caps}.cl", shortened(text))
+
+
+def test_a_changed_kernel_file_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = (GOLDEN / "linear_bias_relu.gpu.cl").read_text(encoding="utf-8")
+    text = whole(stored)
+    assert "__kernel" in text and shortened(text) == stored
+    path = shutil.copytree(golden_text.KERNELS, tmp_path / "kernels") / "gemm" / "group.cl"
+    old = path.read_text(encoding="utf-8")
+    new = old.replace("barrier(", " barrier(", 1)
+    path.write_text(new, encoding="utf-8")
+    monkeypatch.setattr(golden_text, "KERNELS", tmp_path / "kernels")
+    differing = set(shortened(text.replace(old, new)).splitlines()) ^ set(stored.splitlines())
+    assert len(differing) == 2 and all(line.startswith('#include "kernels/gemm/group.cl"') for line in differing)
+    with pytest.raises(ValueError, match=r"kernels/gemm/group\.cl changed: pytest --update-golden"):
+        whole(stored)
 
 
 def test_separate_traces_give_the_same_text() -> None:

@@ -13,6 +13,7 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 
+from tests.golden_text import whole
 from tests.no_device import scheduling
 from tests.offline.compilers import CHIPS, Limits
 from torch_ocl_compile import _C
@@ -159,7 +160,7 @@ def with_every_choice(graph: ir.Graph, type: str, source: str, caps: dict[str, A
 def goldens() -> Iterator[Kernel]:
     """Yields the kernels of tests/golden that a GPU would use."""
     for path in sorted(GOLDEN.glob("*.gpu.cl")):
-        head, *parts = re.split(r"^// (\w+), groups .*\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        head, *parts = re.split(r"^// (\w+), groups .*\n", whole(path.read_text(encoding="utf-8")), flags=re.MULTILINE)
         if head or not parts:
             raise ValueError(f"{path} does not begin with the line in front of a kernel")
         for kind, text in zip(parts[::2], parts[1::2], strict=True):
