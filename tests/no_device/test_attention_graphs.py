@@ -60,7 +60,7 @@ def test_soft_cap_and_blocks_of_the_mask() -> None:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         mask = torch.arange(18) < 11
         blocks = torch.tensor([True, False]).view(1, 1, 1, 2)
-        return torch.ops.ocl.attention(q, k, v, mask.expand(5, 18), None, 0.0, False, False, None, blocks, 1.5)[0]
+        return torch.ops.ocl.attention(q, k, v, mask.expand(5, 18), None, blocks, cap=1.5)[0]
 
     q, k, v = qkv()[0], torch.randn(2, 3, 18, 8), torch.randn(2, 3, 18, 8)
     nodes = attentions(attend, q, k, v)

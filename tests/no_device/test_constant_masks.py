@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ocl_compile.compile import attention_pattern, constant_masks
+from torch_ocl_compile.fx.effects import named_arguments
 
 QUERIES, KEYS = 6, 9
 Mask = Callable[[Tensor], Tensor]
@@ -79,10 +80,8 @@ def test_kind(name: str, spelled_out: bool) -> None:
         constant_masks.rewrite(gm)
         for node in gm.graph.nodes:
             if node.target in constant_masks.ATTENTION:
-                at, causal = constant_masks.ATTENTION[node.target]
-                masked = attention_pattern.given(node, at, "attn_mask") is not None
-                causal = attention_pattern.given(node, causal, "is_causal", False)
-                kinds.append("mask" if masked else "causal" if causal else "whole")
+                mask, causal = (named_arguments(node)[name] for name in constant_masks.ATTENTION[node.target])
+                kinds.append("mask" if mask is not None else "causal" if causal else "whole")
         return gm
 
     torch._dynamo.reset()

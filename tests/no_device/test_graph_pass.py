@@ -101,7 +101,7 @@ KINDS: list[tuple[Callable[[torch.Tensor], Any], list[Effect]]] = [
     (lambda x: torch.dropout(x, 0.5, True), [R]),
     (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1), [R]),
     (lambda x: aten.native_dropout(x, 0.5, True), [R]),
-    (lambda x: torch.ops.ocl.attention(x, x, x, None, None, 0.5, False, False, None), [R]),
+    (lambda x: torch.ops.ocl.attention(x, x, x, None, None, p=0.5), [R]),
     (lambda x: x.normal_(), [W]),
     (lambda x: torch._assert_async(x.sum() > 0), [C]),
     (lambda x: foreign(x), [X]),
@@ -120,7 +120,7 @@ KINDS: list[tuple[Callable[[torch.Tensor], Any], list[Effect]]] = [
     (lambda x: F.layer_norm(F.gelu(F.linear(x, x)), (4,)), []),
     (lambda x: (torch.full((3,), 1.0), torch.zeros(3), torch.arange(4), torch.tensor(1.0), torch.cat([x, x])), []),
     (lambda x: aten.add(x, x) + aten.add.Tensor(x, x), []),
-    (lambda x: torch.ops.ocl.attention(x, x, x, None, None, 0.0, False, False, None), []),
+    (lambda x: torch.ops.ocl.attention(x, x, x, None, None), []),
 ]
 
 

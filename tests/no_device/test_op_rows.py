@@ -57,7 +57,7 @@ def draw(op: Any, *more: int) -> Callable[[torch.Tensor], Any]:
 
 
 def unfused_attention(q: torch.Tensor, state: torch.Tensor) -> Any:
-    return torch.ops.ocl.attention(q, q, q, None, state, 0.5, False, False, None)
+    return torch.ops.ocl.attention(q, q, q, None, state, p=0.5)
 
 
 # Rows of ops.def that are not in TABLES -> a function whose graph contains the row, and its inputs.

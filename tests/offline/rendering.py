@@ -105,7 +105,8 @@ def attention(
     scale: float | None = None,
 ) -> Any:
     """scaled_dot_product_attention, as the op that it becomes on the device. On CPU tensors it would become another one."""
-    return torch.ops.ocl.attention(query, key, value, attn_mask, None, dropout_p, is_causal, False, scale)[0]
+    settings = {"p": dropout_p, "causal": is_causal, "scale": scale}
+    return torch.ops.ocl.attention(query, key, value, attn_mask, None, **settings)[0]
 
 
 def _partition(gm: torch.fx.GraphModule, *rest: Any, **settings: Any) -> Any:

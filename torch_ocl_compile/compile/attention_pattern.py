@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 
 from torch_ocl_compile import _C
 from torch_ocl_compile.fx import attention_ops  # noqa: F401  (this import defines torch.ops.ocl.attention)
-from torch_ocl_compile.fx.effects import Effect, effect_of, written
+from torch_ocl_compile.fx.effects import Effect, effect_of, named_arguments, written
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass, on_each_graph
 
 log = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ def written_attention(gm: GraphModule, changes: Changes, device_type: str) -> in
             if x.dim() != 4:
                 changed += _other_rank(node, changes)
             else:
-                operands = (value(given(node, i, name)) for i, name in enumerate(("query", "key")))
+                operands = (value(named_arguments(node)[name]) for name in ("query", "key"))
                 _head_sizes([x, *(t for t in operands if t is not None)])
                 _keep_detached(node)
     if changed:
@@ -220,7 +220,8 @@ def _written(softmax: Node, changes: Changes) -> bool:
         k, v = _keys_and_values(graph, scores.k_transposed, v)
         made = graph.call_function(
             torch.ops.ocl.attention.default,
-            (scores.q, k, v, _mask(graph, scores), None, p, False, True, scores.scale),
+            (scores.q, k, v, _mask(graph, scores), None),
+            {"p": p, "nan_rows": True, "scale": scores.scale},
         )
         result = _result(made, end)
     _replace(end, made, result, changes)
@@ -401,13 +402,11 @@ def _in_type_of(node: Node, x: Any) -> Any:
 
 def _other_rank(node: Node, changes: Changes) -> bool:
     """Handles scaled_dot_product_attention whose operands are not 4-D. PyTorch would decompose it."""
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    q, k, v, mask, p, causal = (
-        given(node, i, n, d) for i, (n, d) in enumerate(zip(names, (None, None, None, None, 0.0, False), strict=True))
-    )
-    scale, grouped = node.kwargs.get("scale"), node.kwargs.get("enable_gqa", False)
+    arguments = named_arguments(node)
+    q, k, v, mask = (arguments[name] for name in ("query", "key", "value", "attn_mask"))
+    p, causal, scale = (arguments[name] for name in ("dropout_p", "is_causal", "scale"))
     tensors = [value(x) for x in (q, k, v)]
-    if any(t is None or t.is_nested for t in tensors) or grouped or not isinstance(p, (int, float)):
+    if any(t is None or t.is_nested for t in tensors) or arguments["enable_gqa"] or not isinstance(p, (int, float)):
         return False
     if any(t.shape[:-2] != tensors[0].shape[:-2] or t.dtype != tensors[0].dtype for t in tensors):
         return False
@@ -422,9 +421,8 @@ def _other_rank(node: Node, changes: Changes) -> bool:
     graph = node.graph
     with graph.inserting_before(node):
         q, k, v, mask = (_in_type_of(node, x) for x in (q, k, v, mask))
-        made = graph.call_function(
-            torch.ops.ocl.attention.default, (q, k, v, mask, None, float(p), causal, False, scale)
-        )
+        settings: dict[str, Any] = {"p": float(p), "causal": causal, "scale": scale}
+        made = graph.call_function(torch.ops.ocl.attention.default, (q, k, v, mask, None), settings)
         result = _result(made, node)
     _replace(node, made, result, changes)
     return True

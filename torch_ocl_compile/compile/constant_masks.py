@@ -15,8 +15,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_ocl_compile.compile.attention_pattern import given, memory_of, value
-from torch_ocl_compile.fx.effects import Effect, effect_of, written
+from torch_ocl_compile.compile.attention_pattern import memory_of, value
+from torch_ocl_compile.fx.effects import Effect, effect_of, named_arguments, written
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass, on_each_graph
 
 log = logging.getLogger(__name__)
@@ -25,8 +25,11 @@ MOST_ELEMENTS = 1 << 26  # Of a mask that is computed. The largest one takes abo
 MOST_NODES = 200
 # What reads only the shape and the type of its tensor.
 LIKE = {"new_ones", "new_zeros", "new_full", "ones_like", "zeros_like", "full_like"}
-# Attention ops -> the positions of their mask and of the argument that makes them causal.
-ATTENTION = {F.scaled_dot_product_attention: (3, 5), torch.ops.ocl.attention.default: (3, 6)}
+# Attention ops -> the names of their mask and of the argument that makes them causal.
+ATTENTION = {
+    F.scaled_dot_product_attention: ("attn_mask", "is_causal"),
+    torch.ops.ocl.attention.default: ("mask", "causal"),
+}
 
 
 def rewrite(gm: GraphModule) -> int:
@@ -41,8 +44,8 @@ def without_masks(gm: GraphModule, changes: Changes) -> int:
     for node in list(gm.graph.nodes):
         if node.target not in ATTENTION:
             continue
-        mask_at, causal_at = ATTENTION[node.target]
-        mask, causal = given(node, mask_at, "attn_mask"), given(node, causal_at, "is_causal", False)
+        names = ATTENTION[node.target]
+        mask, causal = (named_arguments(node)[name] for name in names)
         if causal is not False or not isinstance(mask, Node):
             continue
         cone = _cone(mask, node)
@@ -51,8 +54,8 @@ def without_masks(gm: GraphModule, changes: Changes) -> int:
         computed = known[key]
         kind = None if computed is None else _kind(computed)
         if kind is not None:
-            _set(node, mask_at, "attn_mask", None)
-            _set(node, causal_at, "is_causal", kind == "causal")
+            for name, argument in zip(names, (None, kind == "causal"), strict=True):
+                _set(node, name, argument)
             changed += 1
     if changed:
         log.info("%d masks are constant: the attention needs none", changed)
@@ -65,7 +68,8 @@ def kind_of(mask: Node, end: Node) -> str | None:
     return None if computed is None else _kind(computed)
 
 
-def _set(node: Node, position: int, name: str, x: Any) -> None:
+def _set(node: Node, name: str, x: Any) -> None:
+    position = list(named_arguments(node)).index(name)
     if len(node.args) > position:
         node.update_arg(position, x)
     else:

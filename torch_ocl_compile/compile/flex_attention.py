@@ -158,7 +158,8 @@ class Replacement:
         def attention(q: Tensor, k: Tensor, v: Tensor, *masks: Tensor) -> list[Tensor | None]:
             k, v = (x.expand(q.shape[0], *x.shape[1:]) for x in (k, v))
             whole, parts = (*masks, None, None)[:2]
-            out, sums, _ = torch.ops.ocl.attention(q, k, v, whole, None, 0.0, causal, False, scale, parts, kind.cap)
+            settings = {"causal": causal, "scale": scale, "cap": kind.cap}
+            out, sums, _ = torch.ops.ocl.attention(q, k, v, whole, None, parts, **settings)
             largest, total = sums.unbind(0)
             lse = (largest + total.log()) / math.log(2) if 1 in self.parts else None
             most = torch.where(total > 0, largest, -math.inf) / math.log(2) if 2 in self.parts else None

@@ -88,8 +88,7 @@ def _together(query: Any, key: Any, value: Any, dropout_p: float, is_causal: boo
     if is_causal:
         mask = mask & (key_place <= place[:, None])
     mask = mask[None, None]
-    settings = (dropout_p, False, False, scale, seen_blocks(mask))
-    out = torch.ops.ocl.attention(q, k, v, mask, None, *settings)[0]
+    out = torch.ops.ocl.attention(q, k, v, mask, None, seen_blocks(mask), p=dropout_p, scale=scale)[0]
     return _with_sequences(out[0].transpose(0, 1), query)
 
 

@@ -1,4 +1,4 @@
-# torch_ocl_compile/fx/attention_ops.py: ocl::attention and its gradient as PyTorch ops: eager form, fake results, autograd.
+# torch_ocl_compile/fx/attention_ops.py: ocl::attention and its gradient as PyTorch ops: schema, eager form, fake results, autograd.
 """compile/attention_pattern.py puts these ops in place of spelled-out attention, and lowering/random.py in place of any
 attention with dropout. When compiled, each becomes one kernel (lowering/attention.py)."""
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,21 +18,50 @@ from torch_ocl_compile.reference.attention import attention_score_gradient
 
 Tensor = torch.Tensor
 
+# Attention of any rank. Returns (out, sums, state); sums is described in csrc/ir/graph.h. A mask is bool (false: masked) or
+# added to the scores. If dropout is on and `state` is missing, the op draws a state, which is its third result. blocks:
+# false where the mask hides a whole block of scores; csrc/ir/graph.h. It is a hint. The gradient takes the largest scores
+# for constants: what is computed of the sums must not depend on them, as a logsumexp does not.
+SETTINGS = "float p=0.0, bool causal=False, bool nan_rows=False, float? scale=None, float cap=0.0"
+LIBRARY.define(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? state, Tensor? blocks=None, *, "
+    f"{SETTINGS}) -> (Tensor, Tensor, Tensor)"
+)
+LIBRARY.define(
+    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor sums, Tensor? mask, Tensor? state,"
+    f" Tensor? blocks=None, Tensor? grad_sums=None, *, bool[4] wanted, {SETTINGS})"
+    " -> (Tensor?, Tensor?, Tensor?, Tensor?)"
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keyword arguments of both ops."""
+
+    p: float = 0.0  # Of dropout.
+    causal: bool = False
+    nan_rows: bool = False  # A query whose keys are all masked gives nan, as in a spelled-out softmax, instead of 0.
+    scale: float | None = None  # None: 1 / sqrt(head size).
+    cap: float = 0.0  # Above 0, scores become cap * tanh(score / cap) before the mask.
+
+    def for_heads(self, size: int) -> Settings:
+        """Returns the settings with their scale."""
+        return replace(self, scale=1 / math.sqrt(size)) if self.scale is None else self
+
+    def attributes(self, kind: ir.AttentionKind, masked: bool, blocks: bool = False) -> ir.AttentionAttrs:
+        """Returns the attributes of a node of the IR."""
+        assert self.scale is not None
+        attrs = ir.AttentionAttrs()
+        attrs.kind, attrs.masked, attrs.blocks = kind, masked, blocks
+        attrs.scale, attrs.cap, attrs.dropout = self.scale, self.cap, self.p
+        attrs.causal, attrs.nan_rows = self.causal, self.nan_rows
+        return attrs
+
 
 def _four(x: Tensor) -> Tensor:
     while x.dim() < 4:
         x = x.unsqueeze(0)
     return x.flatten(0, x.dim() - 4)
-
-
-def _settings(
-    q: Tensor, mask: Any, p: float, causal: bool, nan_rows: bool, scale: float | None, cap: float
-) -> ir.AttentionAttrs:
-    attrs = ir.AttentionAttrs()
-    attrs.scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    attrs.cap = cap
-    attrs.dropout, attrs.causal, attrs.nan_rows, attrs.masked = p, causal, nan_rows, mask is not None
-    return attrs
 
 
 def statistics_dtype(q: Tensor) -> torch.dtype:
@@ -55,15 +85,16 @@ def attention(
     v: Tensor,
     mask: Tensor | None,
     state: Tensor | None,
-    *settings: Any,
+    blocks: Tensor | None = None,
+    **settings: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Computes attention on the CPU by its definition. It runs only where nothing is compiled."""
-    p, causal, nan_rows, scale, cap = *settings[:4], settings[5] if len(settings) > 5 else 0.0
+    given = Settings(**settings).for_heads(q.shape[-1])
     if state is None:
-        state = reserve(q.device, 1) if p > 0 else torch.zeros(2, dtype=torch.int64, device=q.device)
-    attrs = _settings(q, mask, p, causal, nan_rows, scale, cap)
+        state = reserve(q.device, 1) if given.p > 0 else torch.zeros(2, dtype=torch.int64, device=q.device)
     operands, masks = _on_host(q, k, v, mask)
-    out, sums = defined(attrs, [*operands, *masks, *([state.cpu()] if p > 0 else [])])
+    attrs = given.attributes(ir.AttentionKind.kForward, mask is not None)
+    out, sums = defined(attrs, [*operands, *masks, *([state.cpu()] if given.p > 0 else [])])
     shape = [*q.shape[:-1], v.shape[-1]]
     return (
         out.reshape(shape).to(q.device, q.dtype),
@@ -77,70 +108,67 @@ def attention_backward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None,
     out: Tensor,
     sums: Tensor,
+    mask: Tensor | None,
     state: Tensor | None,
-    p: float,
-    causal: bool,
-    nan_rows: bool,
-    scale: float | None,
-    wanted: Sequence[bool],
-    grad_sums: Tensor | None = None,
     blocks: Tensor | None = None,
-    cap: float = 0.0,
+    grad_sums: Tensor | None = None,
+    *,
+    wanted: Sequence[bool],
+    **settings: Any,
 ) -> tuple[Any, ...]:
-    attrs = _settings(q, mask, p, causal, nan_rows, scale, cap)
+    given = Settings(**settings).for_heads(q.shape[-1])
     operands, masks = _on_host(q, k, v, mask)
     g, o = (_four(x.cpu().to(operands[0].dtype)) for x in (grad, out))
     rows = sums.cpu().reshape(2, *operands[0].shape[:3]).to(g)
     delta = (g * o).sum(-1)
     if grad_sums is not None:
         delta = delta - torch.where(rows[1] == 0, 0.0, rows[1] * grad_sums.cpu().reshape(rows.shape)[1].to(g))
-    statistics = [rows, delta]
-    given = [*operands, g, *statistics, *masks, *([] if state is None else [state.cpu()])]
-    attrs.kind = ir.AttentionKind.kQuery
-    (gq,) = defined(attrs, given)
-    attrs.kind = ir.AttentionKind.kKeyValue
-    gk, gv = defined(attrs, given)
-    made: list[Any] = [m.reshape(x.shape).to(x.device, x.dtype) for m, x in zip((gq, gk, gv), (q, k, v), strict=True)]
+    tensors = [*operands, g, rows, delta, *masks, *([] if state is None else [state.cpu()])]
+    of_query, of_keys = (
+        given.attributes(kind, mask is not None) for kind in (ir.AttentionKind.kQuery, ir.AttentionKind.kKeyValue)
+    )
+    made: list[Any] = [
+        m.reshape(x.shape).to(x.device, x.dtype)
+        for m, x in zip([*defined(of_query, tensors), *defined(of_keys, tensors)], (q, k, v), strict=True)
+    ]
     gm = None
     if wanted[3] and mask is not None:
-        scores = attention_score_gradient(attrs, given).reshape(*q.shape[:-1], k.shape[-2])
+        scores = attention_score_gradient(of_query, tensors).reshape(*q.shape[:-1], k.shape[-2])
         gm = scores.sum_to_size(mask.shape).to(mask.device, mask.dtype)
     return *(m if w else None for m, w in zip(made, wanted, strict=False)), gm
 
 
-def fake_attention(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+def fake_attention(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor, Tensor]:
     out = q.new_empty([*q.shape[:-1], v.shape[-1]])
     return out, q.new_empty([2, *q.shape[:-1]], dtype=statistics_dtype(q)), q.new_empty([2], dtype=torch.int64)
 
 
-def fake_attention_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Any, *rest: Any) -> tuple[Any, ...]:
-    wanted = rest[7]
+def fake_attention_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, mask: Any, *_: Any, wanted: Any, **__: Any
+) -> tuple[Any, ...]:
     return tuple(
         x.new_empty(x.shape) if w and x is not None else None for x, w in zip((q, k, v, mask), wanted, strict=True)
     )
 
 
-def _save(ctx: Any, inputs: Any, output: Any) -> None:
-    q, k, v, mask, _, p, causal, nan_rows, scale, *more = inputs
-    blocks, cap = more[0] if more else None, more[1] if len(more) > 1 else 0.0
+def _save(ctx: Any, inputs: Any, keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    q, k, v, mask, _, blocks = inputs
     out, sums, state = output
-    ctx.save_for_backward(q, k, v, mask, out, sums, state if p > 0 else None, blocks)
-    ctx.settings, ctx.cap = (p, causal, nan_rows, scale), cap
+    ctx.save_for_backward(q, k, v, out, sums, mask, state if keyword_only_inputs["p"] > 0 else None, blocks)
+    ctx.settings = keyword_only_inputs
     ctx.mark_non_differentiable(state)
     ctx.set_materialize_grads(False)
 
 
 def _gradient(ctx: Any, grad: Any, grad_sums: Any, *_: Any) -> tuple[Any, ...]:
     if grad is None and grad_sums is None:
-        return (None,) * 11
+        return (None,) * 6
     wanted = [bool(w) for w in ctx.needs_input_grad[:4]]
-    *saved, blocks = ctx.saved_tensors
-    grad = torch.zeros_like(saved[4]) if grad is None else grad
-    made = torch.ops.ocl.attention_backward(grad, *saved, *ctx.settings, wanted, grad_sums, blocks, ctx.cap)
-    return *made, *(None,) * 7
+    grad = torch.zeros_like(ctx.saved_tensors[3]) if grad is None else grad
+    made = torch.ops.ocl.attention_backward(grad, *ctx.saved_tensors, grad_sums, wanted=wanted, **ctx.settings)
+    return *made, None, None
 
 
 for _name, _eager, _fake in (

@@ -27,22 +27,6 @@ LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtyp
 LIBRARY.define("number(str expression) -> Scalar")
 # Returns (seed, offset + stream), from which an op with a stream of its own draws.
 LIBRARY.define("rng_stream(Tensor state, int stream) -> Tensor")
-# Attention of any rank. Returns (out, sums, state); sums is described in csrc/ir/graph.h. A mask is bool (false:
-# masked) or added to the scores. If dropout is on and `state` is missing, the op draws a state, which is its third
-# result. nan_rows: a query whose keys are all masked gives nan, as in a spelled-out softmax, instead of 0. The gradient
-# takes the largest scores for constants: what is computed of the sums must not depend on them, as a logsumexp does not.
-# cap: above 0, scores become cap * tanh(score / cap) before the mask.
-# blocks: false where the mask hides a whole block of scores; csrc/ir/graph.h. It is a hint.
-LIBRARY.define(
-    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? state, float p, bool causal, bool nan_rows,"
-    " float? scale, Tensor? blocks=None, float cap=0.0) -> (Tensor, Tensor, Tensor)"
-)
-LIBRARY.define(
-    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor sums, Tensor? state,"
-    " float p, bool causal, bool nan_rows, float? scale, bool[4] wanted, Tensor? grad_sums=None,"
-    " Tensor? blocks=None, float cap=0.0)"
-    " -> (Tensor?, Tensor?, Tensor?, Tensor?)"
-)
 # max_pool{2,3}d_with_indices_backward with the size of the input instead of the input, so that backward need not
 # keep the input.
 LIBRARY.define(

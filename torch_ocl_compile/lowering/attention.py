@@ -17,6 +17,7 @@ import torch
 
 from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.fx.attention_ops import Settings
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.contraction import contract
@@ -45,17 +46,18 @@ class Attention:
     v: ir.Value
     mask: ir.Value | None
     state: ir.Value | None
-    p: float
-    causal: bool
-    nan_rows: bool
-    scale: float
-    blocks: ir.Value | None = None
-    cap: float = 0.0
+    blocks: ir.Value | None
+    settings: Settings  # With a scale.
 
     @property
     def shape(self) -> list[ir.IndexExpr]:
         """Returns the shape of the scores, [b, h, lq, lk]."""
         return [*self.q.sizes[:3], self.k.sizes[2]]
+
+    @property
+    def scale(self) -> float:
+        assert self.settings.scale is not None
+        return self.settings.scale
 
     @property
     def wide(self) -> ir.DType:
@@ -72,13 +74,7 @@ class Attention:
         )
 
     def node(self, kind: ir.AttentionKind, *more: ir.Value) -> list[ir.Value]:
-        attrs = ir.AttentionAttrs()
-        attrs.kind = kind
-        attrs.scale = self.scale
-        attrs.causal, attrs.nan_rows = self.causal, self.nan_rows
-        attrs.masked, attrs.dropout = self.mask is not None, self.p
-        attrs.cap = self.cap
-        attrs.blocks = self.blocks is not None
+        attrs = self.settings.attributes(kind, self.mask is not None, self.blocks is not None)
         extra = [x for x in (self.mask, self.state, self.blocks) if x is not None]
         return self.c.builder.attention([self.q, self.k, self.v, *more, *extra], attrs)
 
@@ -109,12 +105,12 @@ class Attention:
         s = self.product(self.q, self.k, transpose_b=True)
         nest = self.c.nest(self.shape)
         x = nest.load(s, nest.i) * self.scale
-        if self.cap > 0:
-            x = t.call("tanh", x / self.cap) * self.cap
+        if self.settings.cap > 0:
+            x = t.call("tanh", x / self.settings.cap) * self.settings.cap
         if self.mask is not None:
             m = nest.load_broadcast(self.mask, nest.sizes, nest.i)
             x = t.where(m, x, -math.inf) if self.mask.dtype == ir.DType.kBool else x + m.cast(x.dtype)
-        if self.causal:
+        if self.settings.causal:
             x = t.where(nest.index(nest.i[3]) <= nest.index(nest.i[2]), x, -math.inf)
         return nest.store((x, self.wide))[0]
 
@@ -130,14 +126,15 @@ class Attention:
 
     def probabilities(self, s: ir.Value, sums: list[ir.Value]) -> ir.Value:
         def row(x: t.Term, row_max: t.Term, total: t.Term) -> t.Term:
-            return t.where(total.eq(0.0), math.nan if self.nan_rows else 0.0, t.exp(x - row_max) / total)
+            return t.where(total.eq(0.0), math.nan if self.settings.nan_rows else 0.0, t.exp(x - row_max) / total)
 
         result: ir.Value = self.c.pointwise(row, s, *sums, dtype=self.wide)
         return result
 
     def dropped(self, x: ir.Value) -> ir.Value:
         """Returns x [b, h, lq, lk] with dropout applied: each element is multiplied by 0 or by 1 / (1 - p)."""
-        if self.p <= 0:
+        p = self.settings.p
+        if p <= 0:
             return x
         assert self.state is not None
         nest = self.c.nest(self.shape)
@@ -145,8 +142,8 @@ class Attention:
         element = ((b * self.shape[1] + h) * self.shape[2] + i) * (ir.ceildiv(self.shape[3], 4) * 4) + j
         seed, offset = nest.load(self.state, [0]), nest.load(self.state, [1])
         u = t.call("philox_lane", seed, offset, nest.index(element))
-        kept = nest.load(x, nest.i) * (1 / (1 - self.p) if self.p < 1 else 0.0)
-        return nest.store((t.where(u < self.p, 0.0, kept), self.wide))[0]
+        kept = nest.load(x, nest.i) * (1 / (1 - p) if p < 1 else 0.0)
+        return nest.store((t.where(u < p, 0.0, kept), self.wide))[0]
 
     def forward_unfused(self) -> tuple[ir.Value, ir.Value]:
         s = self.scores()
@@ -165,13 +162,14 @@ class Attention:
 
     def before_cap(self, gs: ir.Value) -> ir.Value:
         """Returns the gradient of q k^T, from that of the scores."""
-        if self.cap <= 0:
+        cap = self.settings.cap
+        if cap <= 0:
             result: ir.Value = self.c.pointwise(lambda x: x * self.scale, gs, dtype=self.wide)
             return result
         products = self.product(self.q, self.k, transpose_b=True)
 
         def slope(g: t.Term, x: t.Term) -> t.Term:
-            bounded = t.call("tanh", x * (self.scale / self.cap))
+            bounded = t.call("tanh", x * (self.scale / cap))
             return g * (1.0 - bounded * bounded) * self.scale
 
         result = self.c.pointwise(slope, gs, products, dtype=self.wide)
@@ -193,32 +191,28 @@ def _attention(
     k: ir.Value,
     v: ir.Value,
     mask: ir.Value | None,
-    state: Any,
-    p: float,
-    settings: Any,
+    settings: Settings,
+    state: ir.Value | None = None,
     blocks: ir.Value | None = None,
-    cap: float = 0.0,
 ) -> Attention | None:
     """Collects the operands of an attention. None if the dtype or the scale (through the head size) rules out a
     lowering."""
-    causal, nan_rows, scale = settings
-    if scale is None:
+    if settings.scale is None:
         if not q.sizes[-1].is_const() or q.sizes[-1].is_const(0):
             return None
-        scale = 1 / math.sqrt(q.sizes[-1].constant())
-    if not isinstance(scale, (int, float)) or not ir.is_floating(q.dtype):
+        settings = settings.for_heads(q.sizes[-1].constant())
+    if not isinstance(settings.scale, (int, float)) or not ir.is_floating(q.dtype):
         return None
     if mask is not None:
         if mask.dtype not in (ir.DType.kBool, ir.DType.kF32, q.dtype):
             mask = c.cast(mask, ir.compute_type(q.dtype))
         mask = as_4d(c, c.builder.expand(mask, [*q.sizes[:-1], k.sizes[-2]]))
     q, k, v = as_4d(c, q), as_4d(c, c.cast(k, q.dtype)), as_4d(c, c.cast(v, q.dtype))
-    p = float(p)
     if blocks is not None:
         sizes = [*q.sizes[:2], *(ir.ceildiv(x.sizes[2], ir.MASK_BLOCK) for x in (q, k))]
         blocks = as_4d(c, blocks)
         blocks = c.builder.expand(blocks, [n if b.is_const(1) else b for b, n in zip(blocks.sizes, sizes, strict=True)])
-    return Attention(c, q, k, v, mask, state if p > 0 else None, p, causal, nan_rows, float(scale), blocks, cap)
+    return Attention(c, q, k, v, mask, state if settings.p > 0 else None, blocks, settings)
 
 
 def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir.Value, ir.Value]:
@@ -248,10 +242,10 @@ def backward(
     if grad_sums is not None:  # The gradient of the sum n of exponentials is n * p for each score.
         grad_total = c.builder.select(grad_sums, 0, ir.IndexExpr(1))
         delta = c.pointwise(lambda d, n, g: d - t.where(n.eq(0.0), 0.0, n * g), delta, total, grad_total, dtype=a.wide)
-    fills_rows = a.nan_rows and a.mask is not None and a.mask.dtype == ir.DType.kBool
+    fills_rows = a.settings.nan_rows and a.mask is not None and a.mask.dtype == ir.DType.kBool
     # The scores of a row without visible keys are constants, so no gradient flows back to queries and keys.
     if fills_rows:
-        a = replace(a, nan_rows=False)
+        a = replace(a, settings=replace(a.settings, nan_rows=False))
         delta = c.pointwise(lambda d, n: t.where(n.eq(0.0), 0.0, d), delta, total, dtype=a.wide)
     gq = gk = gv = gm = None
     unfused = not a.fits_kernels()
@@ -327,7 +321,7 @@ def fused_attention(
 
     In all other graphs lowering/random.py has replaced it by ocl::attention.
     """
-    a = _attention(c, q, k, v, bias, None, p, (causal, False, scale))
+    a = _attention(c, q, k, v, bias, Settings(p, causal, scale=scale))
     if a is None or p > 0 or debug:
         return NotImplemented
     out, sums = forward(c, c.shape(c.val[0].shape), a)
@@ -359,7 +353,7 @@ def fused_attention_backward(
     scale: float | None = None,
 ) -> Any:
     sums = _from_log_sum(c, lse, as_4d(c, q).sizes[:3])
-    a = _attention(c, q, k, v, bias, None, p, (causal, False, scale))
+    a = _attention(c, q, k, v, bias, Settings(p, causal, scale=scale))
     return gradients(c, a, (q, k, v, bias), grad, out, sums, wanted)
 
 
@@ -374,7 +368,7 @@ def gradients(
     grad_sums: ir.Value | None = None,
 ) -> Any:
     """Returns the gradients of q, k, v and mask in the shapes of the op's arguments; NotImplemented without a lowering."""
-    if a is None or (a.p > 0 and a.state is None):
+    if a is None or (a.settings.p > 0 and a.state is None):
         return NotImplemented
     mask = inputs[3]
     shape = None if mask is None else mask.sizes
@@ -395,12 +389,11 @@ def attention(
     v: ir.Value,
     mask: ir.Value | None,
     state: ir.Value | None,
-    *settings: Any,
+    blocks: ir.Value | None = None,
+    **settings: Any,
 ) -> Any:
-    p, causal, nan_rows, scale, *more = settings
-    blocks, cap = more[0] if more else None, more[1] if len(more) > 1 else 0.0
-    a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale), blocks, cap)
-    if a is None or (p > 0 and state is None):
+    a = _attention(c, q, k, v, mask, Settings(**settings), state, blocks)
+    if a is None or (a.settings.p > 0 and state is None):
         return NotImplemented
     out, sums = forward(c, c.shape(c.val[0].shape), a)
     sums = c.builder.reshape(sums, c.shape(c.val[1].shape))
@@ -417,18 +410,15 @@ def attention_backward(
     q: ir.Value,
     k: ir.Value,
     v: ir.Value,
-    mask: ir.Value | None,
     out: ir.Value,
     sums: ir.Value,
+    mask: ir.Value | None,
     state: ir.Value | None,
-    p: float,
-    causal: bool,
-    nan_rows: bool,
-    scale: float | None,
-    wanted: Sequence[bool],
-    grad_sums: ir.Value | None = None,
     blocks: ir.Value | None = None,
-    cap: float = 0.0,
+    grad_sums: ir.Value | None = None,
+    *,
+    wanted: Sequence[bool],
+    **settings: Any,
 ) -> Any:
-    a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale), blocks, cap)
+    a = _attention(c, q, k, v, mask, Settings(**settings), state, blocks)
     return gradients(c, a, (q, k, v, mask), grad, out, sums, wanted, grad_sums)

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx import attention_ops
+from torch_ocl_compile.fx.effects import named_arguments
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 from torch_ocl_compile.fx.ops import UNIFORM_STEPS, fake_reserve
 from torch_ocl_compile.lowering import term as t
@@ -104,21 +105,10 @@ def _device(node: torch.fx.Node) -> torch.device:
 
 def _draws(node: torch.fx.Node) -> bool:
     if node.target in ATTENTION:
-        given = arguments(node)
+        given = named_arguments(node)
         p: Any = given.get("p", given.get("dropout_p"))
         return p > 0 and given.get("state") is None and _replaceable(node)
     return node.target in DRAWS
-
-
-def arguments(node: torch.fx.Node) -> dict[str, Any]:
-    """Returns the arguments of a call by name, defaults included."""
-    given: dict[str, Any] = {}
-    for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
-        if position < len(node.args):
-            given[argument.name] = node.args[position]
-        else:
-            given[argument.name] = node.kwargs.get(argument.name, argument.default_value)
-    return given
 
 
 def _replaceable(node: torch.fx.Node) -> bool:
@@ -140,17 +130,17 @@ def own_attention(graph_module: torch.fx.GraphModule, changes: Changes) -> None:
 
 def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Changes) -> None:
     """Makes an attention and its gradient take their dropout from `state`, and replaces PyTorch's op by ocl::attention."""
-    graph, given = node.graph, arguments(node)
+    graph, given = node.graph, named_arguments(node)
     parts: dict[Any, torch.fx.Node] = {u.args[1]: u for u in node.users if u.target is operator.getitem}
     if node.target is torch.ops.ocl.attention.default:
-        node.args, node.kwargs = tuple({**given, "state": state}.values()), {}
+        node.args = (*node.args[:4], state, *node.args[5:])
         if 2 in parts and state is not None:
             changes.replace(parts[2], state)
         return
-    scale, settings = given["scale"], (given["dropout_p"], given["is_causal"], False, given["scale"])
+    settings = {"p": given["dropout_p"], "causal": given["is_causal"], "scale": given["scale"]}
     operands = [given[name] for name in ("query", "key", "value", "attn_bias")]
     with graph.inserting_before(node):
-        made = graph.call_function(torch.ops.ocl.attention.default, (*operands, state, *settings))
+        made = graph.call_function(torch.ops.ocl.attention.default, (*operands, state), settings)
     made.meta.update(node.meta)
     value = node.meta["val"]
     query = given["query"].meta["val"]
@@ -166,12 +156,13 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Ch
     for user in dict.fromkeys(u for n in parts.values() for u in n.users):
         if user.target is not ATTENTION_BACKWARD:
             continue
-        known = arguments(user)
-        taken = [known[n] for n in ("grad_out", "query", "key", "value", "attn_bias", "out", "logsumexp")]
+        known = named_arguments(user)
+        taken = [known[n] for n in ("grad_out", "query", "key", "value", "out", "logsumexp", "attn_bias")]
         with graph.inserting_before(user):
             gradient = graph.call_function(
                 torch.ops.ocl.attention_backward.default,
-                (*taken, state, known["dropout_p"], known["is_causal"], False, scale, known["grad_input_mask"]),
+                (*taken, state),
+                {"wanted": known["grad_input_mask"], **settings},
             )
         gradient.meta.update(user.meta)
         changes.replace(user, gradient)
