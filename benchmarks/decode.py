@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-import turns
 from torch import nn
 
 import torch_ocl_compile  # noqa: F401  registers the device
 from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import settings_in_effect
+from torch_ocl_compile.bench.timing import seconds_of
 
 GROUP = 128
 
@@ -155,13 +155,7 @@ def bandwidth(device: str, mebibytes: int) -> float:
     y, best = torch.empty_like(x), 0.0
     for call, moved in ((x.sum, x.nbytes), (lambda: y.copy_(x), 2 * x.nbytes)):
         call()
-        for _ in range(5):
-            turns.wait(place)
-            start = time.perf_counter()
-            for _ in range(4):
-                call()
-            turns.wait(place)
-            best = max(best, 4 * moved / (time.perf_counter() - start))
+        best = max(best, *(moved / seconds_of(call, place, 4) for _ in range(5)))
     return best
 
 
@@ -183,17 +177,15 @@ class Side:
         self.replays = given.mode == "reduce-overhead"
         self.seconds: list[float] = []
 
+    def next(self) -> None:
+        if self.replays:  # The outputs are the graph's own memory, which the next call writes.
+            torch.compiler.cudagraph_mark_step_begin()
+            self.state = tuple(x.clone() for x in self.state)
+        self.state = self.step(*self.state)
+
     @torch.no_grad()
     def turn(self, tokens: int) -> float:
-        turns.wait(self.device)
-        start = time.perf_counter()
-        for _ in range(tokens):
-            if self.replays:  # The outputs are the graph's own memory, which the next call writes.
-                torch.compiler.cudagraph_mark_step_begin()
-                self.state = tuple(x.clone() for x in self.state)
-            self.state = self.step(*self.state)
-        turns.wait(self.device)
-        return (time.perf_counter() - start) / tokens
+        return seconds_of(self.next, self.device, tokens)
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,21 +16,18 @@ import torch
 from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import device_facts, settings_in_effect
+from torch_ocl_compile.bench.timing import seconds_of, wait
 
 IN_A_ROW = 8
 
 
-def wait(devices: list[torch.device]) -> None:
-    for device in devices:
-        torch.get_device_module(device.type).synchronize(device)
-
-
 def seconds(call: Callable[[], object], devices: list[torch.device]) -> float:
-    wait(devices)
-    began = time.perf_counter()
-    call()
-    wait(devices)
-    return time.perf_counter() - began
+    def whole() -> None:
+        call()
+        wait(devices[1])
+
+    wait(devices[1])
+    return seconds_of(whole, devices[0])
 
 
 def calls(devices: list[torch.device], size_bytes: int) -> dict[str, tuple[Callable[[], object], int]]:
@@ -59,6 +55,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--save", type=Path, help="write a result file")
     given = parser.parse_args()
+    source = origin()
     sides = ["ocl"] + (["cuda"] if torch.cuda.is_available() else [])
     devices = {side: [torch.device(side, number) for number in given.devices] for side in sides}
     for side in sides:
@@ -82,21 +79,12 @@ def main() -> None:
                 rate = (size << 20) / each / 1e9
                 text += f"{each * 1e3:>12.3f}{rate:>12.2f}"
                 settings = settings_in_effect("eager", devices[side][0], "highest") | device_facts(devices[side][0])
-                rows.append(
-                    {
-                        "copies": name,
-                        "bytes": size << 20,
-                        "side": side,
-                        "ms": each * 1e3,
-                        "gbytes": rate,
-                        "settings": settings,
-                    }
-                )
+                rows.append({"copies": name, "bytes": size << 20, "side": side, "ms": each * 1e3, "gbytes": rate,
+                             "settings": settings})  # fmt: skip
             print(text, flush=True)
     if given.save:
-        results.write(
-            results.result(origin(), {"repeat": given.repeat, "devices": given.devices}, copies=rows), given.save
-        )
+        settings = {"repeat": given.repeat, "devices": given.devices}
+        results.write(results.result(source, settings, copies=rows), given.save)
 
 
 if __name__ == "__main__":

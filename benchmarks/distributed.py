@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import torch.distributed as dist
 from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import device_facts, settings_in_effect
+from torch_ocl_compile.bench.timing import seconds_of
 
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter")
 # Newer versions of torch rename these functions, and deprecate the old names.
@@ -40,15 +40,6 @@ def prepared(collective: str, size_bytes: int, device: str) -> tuple[Callable[[]
     if collective == "allgather":
         return lambda: all_gather(whole, part), share
     return lambda: reduce_scatter(part, whole, op=dist.ReduceOp.MAX), share
-
-
-def seconds(call: Callable[[], object], device: str) -> float:
-    dist.barrier()
-    began = time.perf_counter()
-    call()
-    if device != "cpu":
-        torch.get_device_module(device.partition(":")[0]).synchronize()
-    return time.perf_counter() - began
 
 
 def main() -> None:
@@ -80,7 +71,8 @@ def main() -> None:
             times: dict[str, list[float]] = {side: [] for side in sides}
             for repeat in range(arguments.repeat + 1):
                 for side, (call, _) in calls.items():
-                    taken = seconds(call, sides[side])
+                    dist.barrier()
+                    taken = seconds_of(call, torch.device(sides[side]))
                     if repeat > 0:  # The first call only warms up.
                         times[side].append(taken)
             rates = [calls[side][1] / statistics.median(times[side]) / 1e9 for side in sides]

@@ -2,13 +2,13 @@
 """taskset -c 0 python benchmarks/flex_attention.py --sides inductor,ocl --threads 1
 python benchmarks/flex_attention.py --sides inductor,ocl --device cuda --save h100_flex_attention.json
 
-Sides take turns (turns.py), and errors are relative to PyTorch's definition in float64. Block masks are made before.
-`--threads` is for the side `inductor`; to give an OpenCL CPU device the same cores, start the program with taskset.
+Sides (inductor, ocl) take turns (turns.py), and errors are relative to PyTorch's definition in float64. Block masks are made before.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +20,6 @@ from torch._higher_order_ops.flex_attention import sdpa_dense
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import torch_ocl_compile  # noqa: F401  registers the device
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.origin import origin
-from torch_ocl_compile.bench.side import settings_in_effect
 
 BATCH, HEADS, LENGTH, DEPTH = 1, 8, 1024, 64
 WINDOW, DOCUMENTS, CAP = 256, 6, 20.0
@@ -65,25 +62,18 @@ CASES: dict[str, tuple[Callable[[Captured], Mod] | None, Callable[[Captured], Mo
 }
 
 
-class Side:
-    def __init__(self, name: str, device: str, case: str, tensors: list[Tensor], dtype: torch.dtype) -> None:
-        self.device = torch.device(device)
-        score_mod, mask_mod = CASES[case]
-        found = {key: x.to(self.device) for key, x in captured().items()}
-        self.inputs = [x.to(self.device, dtype) for x in tensors]
-        mask = None
-        if mask_mod:
-            mask = create_block_mask(mask_mod(found), None, None, LENGTH, LENGTH, device=str(self.device))
-        mod = score_mod(found) if score_mod else None
+def compiled(backend: str, device: torch.device, case: str, tensors: list[Tensor]) -> Callable[[], Tensor]:
+    """Returns a call of a case on a device."""
+    score_mod, mask_mod = CASES[case]
+    found = {key: x.to(device) for key, x in captured().items()}
+    mask = create_block_mask(mask_mod(found), None, None, LENGTH, LENGTH, device=str(device)) if mask_mod else None
+    mod = score_mod(found) if score_mod else None
 
-        def attend(q: Tensor, k: Tensor, v: Tensor, block_mask: Any) -> Any:
-            return flex_attention(q, k, v, mod, block_mask)
+    def attend(q: Tensor, k: Tensor, v: Tensor, block_mask: Any) -> Any:
+        return flex_attention(q, k, v, mod, block_mask)
 
-        self.mask = mask
-        self.function = torch.compile(attend, backend=name, dynamic=False)
-
-    def call(self) -> Any:
-        return self.function(*self.inputs, self.mask)
+    function = torch.compile(attend, backend=backend, dynamic=False)
+    return functools.partial(function, *(x.to(device) for x in tensors), mask)
 
 
 def definition(case: str, tensors: list[Tensor]) -> Tensor:
@@ -96,40 +86,22 @@ def definition(case: str, tensors: list[Tensor]) -> Tensor:
 
 def measure(case: str, given: argparse.Namespace) -> list[turns.Row]:
     torch._dynamo.reset()
-    dtype = getattr(torch, given.dtype)
+    shape = [BATCH, HEADS, LENGTH, DEPTH]
     generator = torch.Generator().manual_seed(1)
-    tensors = [torch.randn(BATCH, HEADS, LENGTH, DEPTH, generator=generator).to(dtype) for _ in range(3)]
-    exact = definition(case, tensors)
-    devices = {"ocl": given.ocl_device, "inductor": given.device}
-    sides: dict[str, turns.Call] = {}
-    rows: dict[str, turns.Row] = {}
+    tensors = [torch.randn(shape, generator=generator).to(getattr(torch, given.dtype)) for _ in range(3)]
+    devices = {"ocl": torch.device(given.ocl_device), "inductor": torch.device(given.device)}
+    calls = {side: (devices[side], compiled(side, devices[side], case, tensors)) for side in given.sides}
     with torch.no_grad():
-        for name in given.sides:
-            side = Side(name, devices[name], case, tensors, dtype)
-            sides[name] = side.device, side.call
-            rows[name] = {"case": case, "shape": [BATCH, HEADS, LENGTH, DEPTH], "dtype": given.dtype, "side": name}
-            rows[name]["error"] = turns.error(side.call(), exact)
-            rows[name]["settings"] = settings_in_effect(name, side.device, "highest")
-        turns.measure(sides, rows, given)
-    return list(rows.values())
+        return turns.measure(calls, definition(case, tensors), given, case=case, shape=shape, dtype=given.dtype)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sides", type=lambda text: text.split(","), default=["inductor", "ocl"], help="inductor, ocl")
+    parser = turns.parser_of(__doc__, ["inductor", "ocl"], seconds=0.1)
     parser.add_argument("--cases", type=lambda text: text.split(";"), default=list(CASES), help="separated by ;")
     parser.add_argument("--device", default="cpu", help="of the side inductor: cpu or cuda")
     parser.add_argument("--dtype", default="float32")
-    turns.add_options(parser, seconds=0.1)
     given = parser.parse_args()
-    source, found = origin(), []
-    torch.set_num_threads(given.threads)
-    for case in given.cases:
-        rows = measure(case, given)
-        found += rows
-        print(f"{case:18s} {turns.line(rows)}", flush=True)
-    if given.save:
-        results.write(results.result(source, turns.settings_of(given), flex_attention=found), given.save)
+    turns.run("flex_attention", {case: functools.partial(measure, case, given) for case in given.cases}, given)
 
 
 if __name__ == "__main__":

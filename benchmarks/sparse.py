@@ -1,22 +1,19 @@
 # benchmarks/sparse.py: the time and the error of sparse times dense (CSR), and of a step on a sparse gradient, beside torch's on the CPU.
 """python benchmarks/sparse.py --sides cpu,ocl --threads 1
 
-Sides take turns (turns.py), and errors are relative to the result in float64. `--threads` is for the side `cpu`; to give an OpenCL
-CPU device the same cores, start the program with taskset.
+Sides (cpu, ocl) take turns (turns.py), and errors are relative to the result in float64.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 
 import torch
 import turns
 
 import torch_ocl_compile  # noqa: F401  registers the device
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.origin import origin
-from torch_ocl_compile.bench.side import settings_in_effect
 
 Operands = list[torch.Tensor]
 Function = Callable[..., torch.Tensor]
@@ -53,39 +50,22 @@ def measure(
     name: str, make: Callable[..., Operands], shape: tuple[int, int, int], function: Function, given: argparse.Namespace
 ) -> list[turns.Row]:
     operands = make(*shape)
-    exact = function(*(x.double() for x in operands))
-    sides: dict[str, turns.Call] = {}
-    rows: dict[str, turns.Row] = {}
+    calls: dict[str, turns.Call] = {}
     for side in given.sides:
         device = torch.device(given.ocl_device if side == "ocl" else side)
-        placed = [x.to(device, copy=True) for x in operands]
-
-        def call(placed: Operands = placed) -> torch.Tensor:
-            return function(*placed)
-
-        sides[side] = device, call
-        # Adding to a table adds zeros, so that a turn changes nothing; relative to them there is no error.
-        error = 0.0 if name == "add to dense" else turns.error(call(), exact)
-        rows[side] = {"function": name, "shape": list(shape), "side": side, "error": error}
-        rows[side]["settings"] = settings_in_effect("ocl" if device.type == "ocl" else "eager", device, "highest")
-    turns.measure(sides, rows, given)
-    return list(rows.values())
+        calls[side] = device, functools.partial(function, *(x.to(device, copy=True) for x in operands))
+    # Adding to a table adds zeros, so that a turn changes nothing; relative to them there is no error.
+    exact = None if name == "add to dense" else function(*(x.double() for x in operands))
+    return turns.measure(calls, exact, given, function=name, shape=list(shape))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sides", type=lambda text: text.split(","), default=["cpu", "ocl"], help="cpu, ocl")
-    turns.add_options(parser, seconds=0.05)
-    given = parser.parse_args()
-    source = origin()
-    torch.set_num_threads(given.threads)
-    found: list[turns.Row] = []
-    for name, make, shape, function in CASES:
-        rows = measure(name, make, shape, function, given)
-        found += rows
-        print(f"{name:12s} {'x'.join(map(str, shape)):14s} {turns.line(rows)}", flush=True)
-    if given.save:
-        results.write(results.result(source, turns.settings_of(given), sparse=found), given.save)
+    given = turns.parser_of(__doc__, ["cpu", "ocl"], seconds=0.05).parse_args()
+    cases = {
+        f"{name} {'x'.join(map(str, shape))}": functools.partial(measure, name, make, shape, function, given)
+        for name, make, shape, function in CASES
+    }
+    turns.run("sparse", cases, given)
 
 
 if __name__ == "__main__":

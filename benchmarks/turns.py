@@ -1,67 +1,72 @@
-# benchmarks/turns.py: what programs share whose sides take turns: options, the time of a turn, the error of a result, a line of text.
+# benchmarks/turns.py: what programs share whose sides take turns: options, rows, the lines that they print, the result file.
 """Sides take turns in each of --rounds, and the fastest turn of each side counts. A turn calls the function for about --seconds and waits
 for the device at the end. Errors are root mean squares relative to a result in float64."""
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from torch_ocl_compile.bench import results
+from torch_ocl_compile.bench.origin import origin
+from torch_ocl_compile.bench.side import settings_in_effect
+from torch_ocl_compile.bench.sides import SIDES
+from torch_ocl_compile.bench.timing import relative_error, seconds_of
+
 Row = dict[str, Any]
-Call = tuple[torch.device, Callable[[], Any]]
+Call = tuple[torch.device, Callable[[], torch.Tensor]]
 
 
-def add_options(parser: argparse.ArgumentParser, seconds: float) -> None:
-    """Adds the options of turns and of the result file. `seconds`: the default for a turn."""
+def words(text: str) -> list[str]:
+    return text.split(",")
+
+
+def parser_of(doc: str | None, sides: list[str], seconds: float) -> argparse.ArgumentParser:
+    """Returns a parser with the options of turns and of the result file. `sides`, `seconds` of a turn: the defaults."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sides", type=words, default=sides, help="separated by commas")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=seconds, help="of a turn")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of sides on the CPU; taskset gives an OpenCL CPU the same cores"
+    )
     parser.add_argument("--ocl-device", default="ocl:0")
     parser.add_argument("--save", type=Path, help="write a result file")
+    return parser
 
 
-def settings_of(given: argparse.Namespace) -> dict[str, Any]:
-    return {"rounds": given.rounds, "seconds": given.seconds, "threads": given.threads}
-
-
-def wait(device: torch.device) -> None:
-    # torch.accelerator knows one type of device, and with this package that is ocl.
-    getattr(torch, device.type).synchronize(device)
-
-
-def turn(device: torch.device, call: Callable[[], Any], calls: int) -> float:
-    """Returns the seconds of a call."""
-    wait(device)
-    start = time.perf_counter()
-    for _ in range(calls):
-        call()
-    wait(device)
-    return (time.perf_counter() - start) / calls
-
-
-def measure(sides: dict[str, Call], rows: dict[str, Row], given: argparse.Namespace) -> None:
-    """Lets the sides take turns, and stores the milliseconds of a call in the row of each side. Each has been called before."""
-    counts = {}
-    for name, (device, call) in sides.items():
-        turn(device, call, 2)
-        counts[name] = max(1, int(given.seconds / turn(device, call, 1)))
-        rows[name]["ms"] = float("inf")
+def measure(
+    calls: Mapping[str, Call], exact: torch.Tensor | None, given: argparse.Namespace, **fields: Any
+) -> list[Row]:
+    """Lets the sides take turns. Returns the row of each: `fields`, its error (0 without an exact result) and its milliseconds."""
+    rows, counts = {}, {}
+    for side, (device, call) in calls.items():
+        error = 0.0 if exact is None else relative_error(call(), exact)
+        settings = settings_in_effect(side if side in SIDES else "eager", device, "highest")
+        rows[side] = fields | {"side": side, "error": error, "settings": settings, "ms": float("inf")}
+        seconds_of(call, device, 2)
+        counts[side] = max(1, int(given.seconds / seconds_of(call, device)))
     for _ in range(given.rounds):
-        for name, (device, call) in sides.items():
-            rows[name]["ms"] = min(rows[name]["ms"], turn(device, call, counts[name]) * 1e3)
+        for side, (device, call) in calls.items():
+            rows[side]["ms"] = min(rows[side]["ms"], seconds_of(call, device, counts[side]) * 1e3)
+    return list(rows.values())
 
 
-def error(got: torch.Tensor, exact: torch.Tensor) -> float:
-    difference = got.cpu().to(exact.dtype) - exact
-    return (difference.abs().square().mean().sqrt() / exact.abs().square().mean().sqrt()).item()
-
-
-def line(rows: list[Row]) -> str:
-    """Returns the times of the sides, the first one's time divided by each, and their errors."""
-    base = rows[0]["ms"]
-    return "  ".join(f"{r['side']} {r['ms']:8.3f} ms {base / r['ms']:5.2f} error {r['error']:.1e}" for r in rows)
+def run(section: str, cases: Mapping[str, Callable[[], list[Row]]], given: argparse.Namespace) -> None:
+    """Measures cases, by title. Prints a line for each: the times of the sides, the first one's time divided by each, and their errors.
+    Writes the result file."""
+    source, found = origin(), []
+    torch.set_num_threads(given.threads)
+    for title, measured in cases.items():
+        rows = measured()
+        found += rows
+        base = rows[0]["ms"]
+        sides = (f"{r['side']} {r['ms']:8.3f} ms {base / r['ms']:5.2f} error {r['error']:.1e}" for r in rows)
+        print(f"{title:32s} {'  '.join(sides)}", flush=True)
+    if given.save:
+        settings = {"rounds": given.rounds, "seconds": given.seconds, "threads": given.threads}
+        results.write(results.result(source, settings, **{section: found}), given.save)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -34,16 +35,13 @@ def measure(
                 f"the side {side} runs on the CPU, where PyTorch does not count memory.\n"
                 "  do: leave it out, or measure it where torch has CUDA"
             )
-    for precision in precisions:
-        for name in models:
-            for mode in modes:
-                if not wanted(precision, name, mode):
-                    continue
-                rows = []
-                for side in settings.sides:
-                    say(f"{name}, {mode}, {precision}: {side}")
-                    rows.append(measure_side(side, name, mode, replace(settings, precision=precision)))
-                yield rows
+    for precision, name, mode in itertools.product(precisions, models, modes):
+        if wanted(precision, name, mode):
+            rows = []
+            for side in settings.sides:
+                say(f"{name}, {mode}, {precision}: {side}")
+                rows.append(measure_side(side, name, mode, replace(settings, precision=precision)))
+            yield rows
 
 
 def measure_side(side: str, name: str, mode: str, settings: NetworkSettings) -> dict[str, Any]:

@@ -13,6 +13,7 @@ parameters.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import tempfile
@@ -80,24 +81,22 @@ def measure(
     if settings.from_host:
         settings = replace(settings, batch=FROM_HOST_BATCH)
     stopped = []
-    for precision in precisions:
-        for name in models:
-            for mode in modes:
-                if not wanted(precision, name, mode):
-                    continue
-                try:
-                    rows = compare(name, mode, replace(settings, precision=precision), say)
-                except SideStopped as error:
-                    stopped.append(f"{name}, {mode}, {precision}: {error}")
-                    say(stopped[-1])
-                    continue
-                for row in rows:
-                    row["protocol"] = "from-host" if settings.from_host else "resident"
-                    row["roofline"] = fraction_of_roofline(row, settings)
-                add_best(rows)
-                check_build(rows, build)
-                build = next((row["build"] for row in rows if "build" in row), build)
-                yield rows
+    for precision, name, mode in itertools.product(precisions, models, modes):
+        if not wanted(precision, name, mode):
+            continue
+        try:
+            rows = compare(name, mode, replace(settings, precision=precision), say)
+        except SideStopped as error:
+            stopped.append(f"{name}, {mode}, {precision}: {error}")
+            say(stopped[-1])
+            continue
+        for row in rows:
+            row["protocol"] = "from-host" if settings.from_host else "resident"
+            row["roofline"] = fraction_of_roofline(row, settings)
+        add_best(rows)
+        check_build(rows, build)
+        build = next((row["build"] for row in rows if "build" in row), build)
+        yield rows
     if stopped:
         raise SideStopped("\n".join(stopped))
 

@@ -16,11 +16,13 @@ if __package__:
     from torch_ocl_compile.bench import cases
     from torch_ocl_compile.bench.side import device_of, set_up, settings_in_effect
     from torch_ocl_compile.bench.sides import CHANNELS_LAST, SIDES
+    from torch_ocl_compile.bench.timing import relative_error, seconds_of
 else:
     # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
     import cases  # type: ignore[no-redef]
     from side import device_of, set_up, settings_in_effect  # type: ignore[no-redef]
     from sides import CHANNELS_LAST, SIDES  # type: ignore[no-redef]
+    from timing import relative_error, seconds_of  # type: ignore[no-redef]
 
 
 # What PyTorch says if the allowed kernels of attention cannot run a case: on CUDA, on the CPU.
@@ -47,17 +49,6 @@ class Layers(torch.nn.Module):
         return results if len(results) > 1 else results[0]
 
 
-def seconds_of_call(call: Callable[..., Any], inputs: list[torch.Tensor], n: int) -> float:
-    """Mean time of `n` calls in seconds."""
-    device = inputs[0].device.type
-    start = time.perf_counter()
-    for _ in range(n):
-        call(*inputs)
-    if device != "cpu":
-        torch.get_device_module(device).synchronize()
-    return (time.perf_counter() - start) / n
-
-
 class Worker:
     """One side. It has one prepared case at a time."""
 
@@ -66,6 +57,9 @@ class Worker:
         self.kind = SIDES[self.side]
         self.cases = cases.chosen(settings["batch"], settings["groups"], settings["parts"])
         self.device = device_of(self.side, settings["ocl_device"])
+
+    def seconds(self, inputs: list[torch.Tensor], calls: int) -> float:
+        return seconds_of(lambda: self.call(*inputs), self.device, calls)
 
     def compiled(self, call: Any) -> Any:
         kind = self.kind
@@ -102,7 +96,7 @@ class Worker:
         with torch.no_grad():
             for name, given in formats.items():
                 for _ in range(3):
-                    seconds = seconds_of_call(self.call, given, 3)
+                    seconds = self.seconds(given, 3)
                 if seconds < best:
                     best, self.inputs, self.format = seconds, given, name
         # A call costs some tens of microseconds on the host. So a short operation is timed as several independent
@@ -124,7 +118,7 @@ class Worker:
         with_weights = case.weights and self.kind.backend
         self.call = self.compiled(Layers(case, inputs, self.copies) if with_weights else several)
         with torch.no_grad():
-            return min(seconds_of_call(self.call, self.inputs, 2) for _ in range(3)) / self.copies
+            return min(self.seconds(self.inputs, 2) for _ in range(3)) / self.copies
 
     def error(self) -> float:
         """Relative error (RMSE) of up to 2^16 elements of the first result. NaN for operations whose fp64 result would
@@ -141,8 +135,7 @@ class Worker:
             got = got[0] if isinstance(got, (tuple, list)) else got
         got, exact = (t.double().cpu().flatten() for t in (got, exact))
         step = max(1, exact.numel() // flat)
-        got, exact = got[::step], exact[::step]
-        return float((got - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt())
+        return relative_error(got[::step], exact[::step])
 
     def run(self) -> float:
         """Seconds of one operation."""
@@ -150,8 +143,8 @@ class Worker:
         time.sleep(0.03)
         with torch.no_grad():
             # The other side has filled the caches, and the threads of this side were asleep.
-            seconds_of_call(self.call, self.inputs, 1)
-            return seconds_of_call(self.call, self.inputs, self.calls) / self.copies
+            self.seconds(self.inputs, 1)
+            return self.seconds(self.inputs, self.calls) / self.copies
 
     def settings(self) -> dict[str, Any]:
         """How the prepared case runs. `format` is "" if it has no images."""

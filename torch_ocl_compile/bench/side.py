@@ -21,32 +21,13 @@ import torch
 import torch.nn.functional as F
 
 if __package__:
-    from torch_ocl_compile.bench import networks
-    from torch_ocl_compile.bench.sides import (
-        ADAM,
-        ATTENTION,
-        CHANNELS_LAST,
-        CONTIGUOUS,
-        HEAP,
-        POCL_THREADS,
-        PRECISIONS,
-        SIDES,
-        is_ours,
-    )
+    from torch_ocl_compile.bench import networks, sides
+    from torch_ocl_compile.bench.timing import seconds_of, wait
 else:
     # Programs of sides import this file by its path: an import of torch_ocl_compile would register the device.
     import networks  # type: ignore[no-redef]
-    from sides import (  # type: ignore[no-redef]
-        ADAM,
-        ATTENTION,
-        CHANNELS_LAST,
-        CONTIGUOUS,
-        HEAP,
-        POCL_THREADS,
-        PRECISIONS,
-        SIDES,
-        is_ours,
-    )
+    import sides  # type: ignore[no-redef]
+    from timing import seconds_of, wait  # type: ignore[no-redef]
 
 NAN = float("nan")
 
@@ -80,7 +61,7 @@ class Way(NamedTuple):
 
 def device_of(side: str, ocl_device: str) -> torch.device:
     """The device of a side. Those of PyTorch run on CUDA if there is a CUDA device, otherwise on the CPU."""
-    if is_ours(side):
+    if sides.is_ours(side):
         import torch_ocl_compile  # noqa: F401  (registers the device also where torch has CUDA)
 
         return torch.device(ocl_device)
@@ -98,10 +79,10 @@ def set_up(side: str, threads: int, precision: str, freezing: bool) -> None:
     torch.set_float32_matmul_precision("high" if reduced else "highest")
     # cuDNN times its kernels and takes the fastest.
     torch.backends.cudnn.benchmark = True
-    if SIDES[side].attention:
-        for kernel in ATTENTION:
-            getattr(torch.backends.cuda, f"enable_{kernel}_sdp")(kernel == SIDES[side].attention)
-    if SIDES[side].freezing:
+    if sides.SIDES[side].attention:
+        for kernel in sides.ATTENTION:
+            getattr(torch.backends.cuda, f"enable_{kernel}_sdp")(kernel == sides.SIDES[side].attention)
+    if sides.SIDES[side].freezing:
         from torch._inductor import config
 
         # In training it would take the gradients, which the compiled optimizer reads, for constants.
@@ -110,18 +91,18 @@ def set_up(side: str, threads: int, precision: str, freezing: bool) -> None:
 
 def settings_in_effect(side: str, device: torch.device, precision: str) -> dict[str, Any]:
     """How this process runs its side, as PyTorch and the system tell it."""
-    kind, on_cuda = SIDES[side], device.type == "cuda"
-    variables = [*kind.environment, *HEAP]
-    if is_ours(side):
+    kind, on_cuda = sides.SIDES[side], device.type == "cuda"
+    variables = [*kind.environment, *sides.HEAP]
+    if sides.is_ours(side):
         from torch_ocl_compile.bench.origin import shown_variables
 
-        variables += [*(name for name in POCL_THREADS if name in os.environ), *shown_variables()]
+        variables += [*(name for name in sides.POCL_THREADS if name in os.environ), *shown_variables()]
     found: dict[str, Any] = device_facts(device) | {
         "backend": kind.backend,
         "mode": kind.mode,
         "attention": kind.attention,
     }
-    found["torch"], found["dtype"] = torch.__version__, PRECISIONS[precision]
+    found["torch"], found["dtype"] = torch.__version__, sides.PRECISIONS[precision]
     found["tf32"] = torch.get_float32_matmul_precision() != "highest"
     found["environment"] = {name: os.environ.get(name) for name in dict.fromkeys(variables)}
     found["threads"] = torch.get_num_threads()
@@ -185,7 +166,7 @@ class Side:
 
     def __init__(self, settings: Settings) -> None:
         set_up(settings.side, settings.threads, settings.precision, settings.freezing and settings.mode == "inference")
-        self.settings, self.kind = settings, SIDES[settings.side]
+        self.settings, self.kind = settings, sides.SIDES[settings.side]
         self.device = device_of(settings.side, settings.ocl_device)
         torch.manual_seed(0)
         self.host_model, self.example, classes = networks.make(settings.name, settings.batch, settings.size)
@@ -199,18 +180,20 @@ class Side:
     def possible_ways(self) -> list[Way]:
         given = self.settings
         has_images = self.example.dim() == 4
-        formats = [given.format] if given.format else [f for f in self.kind.formats if has_images or f == CONTIGUOUS]
+        formats = (
+            [given.format] if given.format else [f for f in self.kind.formats if has_images or f == sides.CONTIGUOUS]
+        )
         optimizers = [given.optimizer] if given.optimizer else list(self.kind.optimizers)
         return [Way(f, o) for f in formats for o in (optimizers if given.mode == "training" else [""])]
 
     def use(self, way: Way) -> None:
         """Makes `step` run in this way, with a new copy of the weights. The first step compiles."""
         self.way = way
-        layout = torch.channels_last if way.format == CHANNELS_LAST else torch.preserve_format
+        layout = torch.channels_last if way.format == sides.CHANNELS_LAST else torch.preserve_format
         model: Any = copy.deepcopy(self.host_model).train(self.settings.mode == "training")
         self.model: torch.nn.Module = model.to(self.device).to(memory_format=layout)
         x, y = self.example.to(self.device), self.labels.to(self.device)
-        if way.format == CHANNELS_LAST:
+        if way.format == sides.CHANNELS_LAST:
             x = x.contiguous(memory_format=layout)
         self.inputs = (x.cpu(), y.cpu()) if self.settings.from_host else (x, y)
         self.optimizer: torch.optim.Optimizer | None = None
@@ -232,7 +215,7 @@ class Side:
 
     def training_step(self) -> Callable[[], Any]:
         model, device, precision, inputs = self.model, self.device, self.settings.precision, self.inputs
-        arguments: dict[str, Any] = ADAM[self.way.optimizer]
+        arguments: dict[str, Any] = sides.ADAM[self.way.optimizer]
         optimizer = self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, **arguments)
 
         def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -255,16 +238,9 @@ class Side:
         if self.kind.backend == "inductor":
             torch.compiler.cudagraph_mark_step_begin()
 
-    def synchronize(self) -> None:
-        if self.device.type != "cpu":
-            torch.get_device_module(self.device).synchronize(self.device)
-
     def timed(self) -> float:
         """Seconds of one step, including the wait for its device."""
-        start = time.perf_counter()
-        self.step()
-        self.synchronize()
-        return time.perf_counter() - start
+        return seconds_of(self.step, self.device)
 
     def choose(self) -> dict[str, str]:
         """Measures all ways and goes on in the fastest. There is only one network in memory at a time. Returns the way."""
@@ -350,7 +326,7 @@ class Side:
     def recorded(self) -> list[Any]:
         with torch.ocl.record() as launches:  # type: ignore[attr-defined]
             self.step()
-            self.synchronize()
+            wait(self.device)
         return list(launches)
 
     def builds(self) -> dict[str, float]:
