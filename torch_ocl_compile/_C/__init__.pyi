@@ -1,7 +1,7 @@
 # torch_ocl_compile/_C/__init__.pyi: types of the extension _C. Its submodules are in ir.pyi and exec.pyi.
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -90,12 +90,9 @@ class Recipe:  # csrc/torch/recipe.h has the meaning of each field.
 
     class Symbol:
         def __init__(self, leaf: int, dim: int = -1, is_stride: bool = False) -> None: ...
-        @property
-        def leaf(self) -> int: ...
-        @property
-        def dim(self) -> int: ...
-        @property
-        def is_stride(self) -> bool: ...
+        leaf: Final[int]
+        dim: Final[int]
+        is_stride: Final[bool]
 
     class Source:
         @staticmethod
@@ -110,12 +107,9 @@ class Recipe:  # csrc/torch/recipe.h has the meaning of each field.
         def numbers(leaves: list[int], dtype: torch.dtype) -> Recipe.Source: ...
         @staticmethod
         def state(count: int) -> Recipe.Source: ...
-        @property
-        def kind(self) -> str: ...  # The name of the function that makes it.
-        @property
-        def index(self) -> int: ...
-        @property
-        def count(self) -> int: ...
+        kind: Final[str]  # The name of the function that makes it.
+        index: Final[int]
+        count: Final[int]
 
     class Form:
         def __init__(self, is_complex: bool = False, is_conj: bool = False, is_neg: bool = False) -> None: ...
@@ -130,12 +124,9 @@ class Recipe:  # csrc/torch/recipe.h has the meaning of each field.
         def leaf(index: int) -> Recipe.Result: ...
         @staticmethod
         def size(expression: ir.IndexExpr) -> Recipe.Result: ...
-        @property
-        def kind(self) -> str: ...  # The name of the function that makes it; "none" without one.
-        @property
-        def index(self) -> int: ...
-        @property
-        def expression(self) -> ir.IndexExpr: ...
+        kind: Final[str]  # The name of the function that makes it; "none" without one.
+        index: Final[int]
+        expression: Final[ir.IndexExpr]
 
     class Conditions:
         symbols: list[Recipe.Symbol]

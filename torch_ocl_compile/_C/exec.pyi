@@ -1,6 +1,6 @@
 # torch_ocl_compile/_C/exec.pyi: types of csrc/python/exec_bindings.cpp, which compiles graphs and runs plans.
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -125,14 +125,10 @@ def set_check_factory(factory: Callable[[WatchedPlan], object]) -> None: ...
 def launch_alone(device_index: int, launch: Mapping[str, object], regions: Sequence[torch.Tensor]) -> None: ...
 
 class WatchedPlan:  # A plan during its runs. What needs a run says so.
-    @property
-    def label(self) -> str: ...
-    @property
-    def op(self) -> str: ...  # Of an eager op: "aten::add". Otherwise empty.
-    @property
-    def device(self) -> int: ...
-    @property
-    def device_name(self) -> str: ...
+    label: Final[str]
+    op: Final[str]  # Of an eager op: "aten::add". Otherwise empty.
+    device: Final[int]
+    device_name: Final[str]
     def graph(self) -> ir.Graph: ...  # After all passes.
     # ops (op and source line of each, inlined ones too), nodes, reads (buffers that are read from memory), origin, launched; of a
     # launch also kernel, kind, text, template, level, main.
@@ -147,12 +143,9 @@ class WatchedPlan:  # A plan during its runs. What needs a run says so.
     def copied(self, address: int, bytes: int) -> torch.Tensor: ...  # In a run: a part of the device's memory, uint8.
 
 class Plan:
-    @property
-    def log(self) -> list[str]: ...  # Decisions of the scheduler.
-    @property
-    def arena_bytes(self) -> int: ...
-    @property
-    def launch_count(self) -> int: ...
+    log: Final[list[str]]  # Decisions of the scheduler.
+    arena_bytes: Final[int]
+    launch_count: Final[int]
     def run(self, args: list[Any]) -> list[torch.Tensor]: ...  # Sizes s0, s1, ..., then tensors.
     def keep(self, graph_key: str) -> None: ...  # Keeps the plan in the cache for compile().
     def describe(self) -> list[dict[str, Any]]: ...  # For each launch: name, kind, text, origin, ops, bytes, flops.
@@ -164,10 +157,8 @@ class Plan:
 
 class UserKernel:
     def __init__(self, device_index: int, name: str, text: str, where: str) -> None: ...
-    @property
-    def most_items(self) -> int: ...
-    @property
-    def required_local(self) -> list[int]: ...
+    most_items: Final[int]
+    required_local: Final[list[int]]
 
 class UserLaunch:
     def __init__(
