@@ -242,6 +242,9 @@ def check_a_graph_waits_for_its_arguments(me):
 
 
 def check_gradients_of_collectives_in_a_graph(me):
+    if not hasattr(collectives, "all_gather_single"):
+        return  # torch 2.11
+
     def weights(rank):
         return torch.linspace(1, 2, 50 * me.size) + rank
 

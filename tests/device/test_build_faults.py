@@ -97,7 +97,7 @@ def test_no_free_file_descriptors(ocl_device: str, tmp_path: Path) -> None:
     found = run(ocl_device, tmp_path, NO_DESCRIPTORS)
     assert found["built"] > 3 and found["by_workers"] == 0
     second = run(ocl_device, tmp_path, fresh=True)
-    assert second["all"] == 0 and second["compiled"] == 0
+    assert second["all"] == 0
 
 
 def test_forks_while_workers_build(ocl_device: str, tmp_path: Path) -> None:

@@ -55,17 +55,13 @@ def adder(device, size=1000):
     return lambda: compiled(x)
 
 
-def share_in_model(trace):
-    in_model = sum(e["dur"] for e in trace.kernels if f"@ {HERE}:" in e["name"] and HERE in e["args"]["computes"])
-    return in_model / sum(e["dur"] for e in trace.of(*ON_DEVICE))
-
-
 def test_the_time_of_a_training_step_lies_in_named_kernels_with_lines_of_the_model(ocl_device):
-    # On a busy machine a pause can fall into one of the optimizer's short kernels: the best of three steps counts.
-    step = training_step(ocl_device)
-    prof, trace = max((profiled(step) for _ in range(3)), key=lambda profiled_step: share_in_model(profiled_step[1]))
-    assert share_in_model(trace) > 0.95
+    prof, trace = profiled(training_step(ocl_device))
+    in_model = [e for e in trace.kernels if f"@ {HERE}:" in e["name"] and HERE in e["args"]["computes"]]
     on_device = trace.of(*ON_DEVICE)
+    # What is left are the loss and the optimizer, outside of the compiled model. On a GPU they take a quarter of the time.
+    assert all("@ aten::" in e["name"] for e in trace.kernels if e not in in_model)
+    assert sum(e["dur"] for e in in_model) > 0.5 * sum(e["dur"] for e in on_device)
     averages = [e for e in prof.key_averages() if e.device_type == DeviceType.PrivateUse1 and not e.is_user_annotation]
     assert {e.key for e in averages} == {e["name"] for e in on_device}
     total = sum(e["dur"] for e in on_device)
