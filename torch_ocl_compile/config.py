@@ -53,6 +53,15 @@ option(
     allowed="a list, separated by commas",
 )
 option(
+    "library",
+    str,
+    "",
+    "The OpenCL loader, or the driver that takes its place: the path of a library. Empty: libOpenCL.so.1, or the first that there is "
+    "of other names that are usual.",
+    scope="start",
+    allowed="a path",
+)
+option(
     "profile",
     str,
     "",

@@ -116,7 +116,8 @@ py::dict profile_dict(const Profile& row) {
 
 void bind_device(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
-  m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"), py::arg("profile"));
+  m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"), py::arg("profile"),
+        py::arg("library"));
   m.def("set_device_fault", &aten::set_device_fault, py::arg("fault"));
   m.def("allow_wrong_runtimes", &runtime::allow_wrong_runtimes, py::arg("allowed"));
   m.def("devices_ready", &aten::devices_ready);

@@ -140,7 +140,7 @@ std::unique_ptr<os::Child> start(const Device& device) {
   std::string problem;
   std::unique_ptr<os::Child> child = os::Child::start(path, log_enabled(LogLevel::kDebug), problem);
   if (child) {
-    os::Message message = {device.build_options(), device.platform_name(), device.name(), device.driver()};
+    os::Message message = {device.build_options(), device.platform_name(), device.name(), device.driver(), opencl_library()};
     for (const std::string& library : vendor_libraries()) message.push_back(library);
     os::Message answer;
     const Asked asked(child.get());

@@ -25,14 +25,14 @@ struct Target {
 
 Target find_target(const os::Message& wanted) {
   Target target;
-  if (wanted.size() < 4) {
+  if (wanted.size() < 5) {
     target.problem = "no device was named";
     return target;
   }
   target.options = wanted[0];
   std::vector<std::string> problems;
   std::string others;
-  for (const ListedDevice& listed : find_devices({wanted.begin() + 4, wanted.end()}, problems)) {
+  for (const ListedDevice& listed : find_devices(wanted[4], {wanted.begin() + 5, wanted.end()}, problems)) {
     if (!target.device && listed.platform_name == wanted[1] && listed.name == wanted[2] && listed.driver == wanted[3])
       target.device = listed.id;
     others += (others.empty() ? "" : ", ") + listed.label();

@@ -46,10 +46,11 @@ class DeviceTable {
     return *table;
   }
 
-  void configure(const std::string& selection, const std::vector<std::string>& vendor_libraries, const std::string& profile) {
+  void configure(const std::string& selection, const std::vector<std::string>& vendor_libraries, const std::string& profile,
+                 const std::string& library) {
     const Profile* wanted = profile.empty() ? nullptr : &profile_named(profile);
     std::lock_guard lock(mutex_);
-    if (selection == selection_ && vendor_libraries == vendor_libraries_ && wanted == profile_) return;
+    if (selection == selection_ && vendor_libraries == vendor_libraries_ && wanted == profile_ && library == library_) return;
     for (const auto& device : devices_)
       if (device.load() != nullptr)
         fail(ErrorKind::kConfig, "devices cannot be selected anew once one is in use (first used: " +
@@ -57,6 +58,7 @@ class DeviceTable {
     selection_ = selection;
     vendor_libraries_ = vendor_libraries;
     profile_ = wanted;
+    library_ = library;
     listed_ = false;
   }
 
@@ -82,6 +84,11 @@ class DeviceTable {
   std::vector<std::string> vendor_libraries() {
     std::lock_guard lock(mutex_);
     return vendor_libraries_;
+  }
+
+  std::string library() {
+    std::lock_guard lock(mutex_);
+    return library_;
   }
 
   void finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
@@ -114,7 +121,7 @@ class DeviceTable {
     if (listed_) return;
     problems_.clear();
     selected_.clear();
-    const std::vector<Listed> all = find_devices(vendor_libraries_, problems_);
+    const std::vector<Listed> all = find_devices(library_, vendor_libraries_, problems_);
     selected_ = select(all);
     if (selected_.size() > kMaxDevices) selected_.resize(kMaxDevices);
     listed_ = true;
@@ -218,7 +225,7 @@ class DeviceTable {
   }
 
   std::mutex mutex_;
-  std::string selection_;
+  std::string selection_, library_;
   std::vector<std::string> vendor_libraries_;
   const Profile* profile_ = nullptr;
   bool listed_ = false;
@@ -270,11 +277,13 @@ void end_devices() noexcept {
 }
 
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries,
-                       const std::string& profile) {
-  DeviceTable::instance().configure(selection, vendor_libraries, profile);
+                       const std::string& profile, const std::string& library) {
+  DeviceTable::instance().configure(selection, vendor_libraries, profile, library);
 }
 
 std::vector<std::string> vendor_libraries() { return DeviceTable::instance().vendor_libraries(); }
+
+std::string opencl_library() { return DeviceTable::instance().library(); }
 
 std::vector<std::string> device_problems() { return DeviceTable::instance().problems(); }
 

@@ -67,12 +67,13 @@ Device* device_of(const void* address) noexcept;
 /// comma-separated list of indices into the default order and of parts of "platform / device" (case does not matter).
 /// `vendor_libraries` are runtimes that the system's list may lack, such as one installed by pip: paths of libraries,
 /// of .icd files, or of folders with .icd files. Among CPUs, their devices come first. `profile` is TORCH_OCL_PROFILE: the
-/// name of a device profile that all devices take on, or "". ConfigError if the profile is unknown, or if a device is in use
-/// already and something would change.
+/// name of a device profile that all devices take on, or "". `library` is TORCH_OCL_LIBRARY, as in loader.h. ConfigError if the
+/// profile is unknown, or if a device is in use already and something would change.
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries,
-                       const std::string& profile = "");
-/// Returns the libraries that configure_devices got last.
+                       const std::string& profile = "", const std::string& library = "");
+/// Return the libraries that configure_devices got last.
 std::vector<std::string> vendor_libraries();
+std::string opencl_library();
 /// Call when the process is about to end. Waits some seconds for the work of all devices, both now and in a function that
 /// exit() calls first. No runtime is used afterwards. CPU runtimes compile and run kernels in threads of this process, and such
 /// a thread crashes if the runtime's destructors run meanwhile. Some destructors are registered only when a kernel is compiled,

@@ -68,9 +68,10 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_libraries, std::vector<std::string>& problems) {
+std::vector<ListedDevice> find_devices(const std::string& library, const std::vector<std::string>& vendor_libraries,
+                                       std::vector<std::string>& problems) {
   const os::KeepVariables kept({"OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_LAYERS", "OPENCL_LAYER_PATH"});
-  if (std::string problem = open_loader(vendor_libraries); !problem.empty()) {
+  if (std::string problem = open_loader(library, vendor_libraries); !problem.empty()) {
     problems.push_back(std::move(problem));
     return {};
   }

@@ -16,9 +16,10 @@ struct ListedDevice {
   std::string label() const { return platform_name + " / " + name; }
 };
 
-/// Returns all usable devices: GPUs, then accelerators, then CPUs. `vendor_libraries` are runtimes that the system's list may
-/// lack. A platform or device that fails adds a line to `problems`.
-std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_libraries, std::vector<std::string>& problems);
+/// Returns all usable devices: GPUs, then accelerators, then CPUs. `library` is where OpenCL's functions come from (loader.h),
+/// `vendor_libraries` are runtimes that the system's list may lack. A platform or device that fails adds a line to `problems`.
+std::vector<ListedDevice> find_devices(const std::string& library, const std::vector<std::string>& vendor_libraries,
+                                       std::vector<std::string>& problems);
 
 std::string lower(std::string text);
 

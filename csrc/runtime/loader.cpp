@@ -1,8 +1,10 @@
 // csrc/runtime/loader.cpp: defines OpenCL's functions. Each calls through a pointer that `open_loader` sets.
 #include "csrc/runtime/loader.h"
 
+#include <algorithm>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "csrc/runtime/cl.h"
 #include "csrc/support/compiler.h"
@@ -46,16 +48,30 @@ bool take_functions(void* library) {
 
 }  // namespace
 
-std::string open_loader(const std::vector<std::string>& vendor_libraries) {
-  if (g_functions.clGetPlatformIDs || take_functions(nullptr)) return "";
-  const std::string loader = os::kFileNames.opencl_loader;
-  std::vector<std::string> candidates = {loader};
-  for (const std::string& library : vendor_libraries) candidates.push_back(text_of(path_of(library).parent_path() / loader));
-  std::string reason, ignored;
-  for (const std::string& candidate : candidates)
-    if (void* library = os::open_library(candidate, reason.empty() ? reason : ignored); library && take_functions(library))
-      return "";
-  return "no OpenCL loader was found: " + reason;
+std::string open_loader(const std::string& library, const std::vector<std::string>& vendor_libraries) {
+  if (g_functions.clGetPlatformIDs || (library.empty() && take_functions(nullptr))) return "";
+  std::vector<std::string> candidates = {library};
+  if (library.empty()) {
+    candidates.assign(os::kFileNames.opencl_libraries.begin(), os::kFileNames.opencl_libraries.end());
+    const std::string usual = candidates.front();
+    for (const std::string& vendor : vendor_libraries) candidates.push_back(text_of(path_of(vendor).parent_path() / usual));
+  }
+  std::vector<std::pair<std::string, std::string>> tried;  // Reason -> the libraries.
+  for (const std::string& candidate : candidates) {
+    std::string reason;
+    void* opened = os::open_library(candidate, reason);
+    if (opened && take_functions(opened)) return "";
+    if (opened) reason = "lacks OpenCL's functions";
+    if (reason.starts_with(candidate + ": ")) reason.erase(0, candidate.size() + 2);
+    const auto same = std::ranges::find(tried, reason, &std::pair<std::string, std::string>::first);
+    if (same == tried.end())
+      tried.emplace_back(reason, candidate);
+    else
+      same->second += ", " + candidate;
+  }
+  std::string text;
+  for (const auto& [reason, libraries] : tried) text += (text.empty() ? "" : "; ") + libraries + ": " + reason;
+  return "no OpenCL loader was found: " + text;
 }
 
 }  // namespace ocl::runtime

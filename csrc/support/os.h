@@ -26,10 +26,10 @@ std::vector<uint64_t> usable_cores();
 
 /// Names of files that differ between systems.
 struct FileNames {
-  const char* opencl_loader;      // The system's OpenCL loader.
-  const char* nvidia_management;  // NVIDIA's management library (NVML).
-  const char* nvidia_driver;      // NVIDIA's driver library (CUDA's driver API).
-  const char* program_suffix;     // What the file name of a program ends in, such as ".exe".
+  std::vector<const char*> opencl_libraries;  // OpenCL loaders, and drivers that take their place. The usual one comes first.
+  const char* nvidia_management;              // NVIDIA's management library (NVML).
+  const char* nvidia_driver;                  // NVIDIA's driver library (CUDA's driver API).
+  const char* program_suffix;                 // What the file name of a program ends in, such as ".exe".
 };
 extern const FileNames kFileNames;
 

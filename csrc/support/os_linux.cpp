@@ -126,7 +126,18 @@ class Walk {
 
 }  // namespace
 
-const FileNames kFileNames = {"libOpenCL.so.1", "libnvidia-ml.so.1", "libcuda.so.1", ""};
+const FileNames kFileNames = {{"libOpenCL.so.1",                     // The loader of a distribution.
+                               "libOpenCL.so",                       // The same on Android, and on boards.
+                               "/vendor/lib64/libOpenCL.so",         // Android with Adreno, or with Mali.
+                               "/system/vendor/lib64/libOpenCL.so",  // Older Android.
+                               "/vendor/lib64/egl/libGLES_mali.so",  // Mali's driver for everything on Android.
+                               "/system/vendor/lib64/egl/libGLES_mali.so", "libGLES_mali.so",
+                               "libmali.so",                  // The same on boards with Linux.
+                               "/vendor/lib64/libPVROCL.so",  // PowerVR.
+                               "libPVROCL.so"},
+                              "libnvidia-ml.so.1",
+                              "libcuda.so.1",
+                              ""};
 
 std::string icd_list() {
   const char* given = std::getenv("OCL_ICD_VENDORS");

@@ -43,7 +43,7 @@ uint64_t in_file(uint64_t position) { return position & static_cast<uint64_t>(st
 
 }  // namespace
 
-const FileNames kFileNames = {"OpenCL.dll", "nvml.dll", "nvcuda.dll", ".exe"};
+const FileNames kFileNames = {{"OpenCL.dll"}, "nvml.dll", "nvcuda.dll", ".exe"};
 
 std::string icd_list() { return ""; }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr int kMaxDevices = 64;
 
 std::mutex g_device_mutex;
-std::string g_selection, g_profile, g_fault;
+std::string g_selection, g_profile, g_library, g_fault;
 std::vector<std::string> g_vendor_libraries;
 std::atomic<int> g_count{0};
 std::atomic<bool> g_ready{false}, g_other_threads{false};
@@ -36,7 +36,7 @@ void set_up() {
   const std::lock_guard lock(g_device_mutex);
   if (g_ready.load(std::memory_order_relaxed)) return;
   if (!g_fault.empty()) fail(ErrorKind::kConfig, g_fault);
-  runtime::configure_devices(g_selection, g_vendor_libraries, g_profile);
+  runtime::configure_devices(g_selection, g_vendor_libraries, g_profile, g_library);
   g_count = std::min(runtime::Device::count(), kMaxDevices);
   os::watch_forks();
   g_ready.store(true, std::memory_order_release);
@@ -44,12 +44,14 @@ void set_up() {
 
 }  // namespace
 
-bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries, std::string profile) {
+bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries, std::string profile,
+                        std::string library) {
   const std::lock_guard lock(g_device_mutex);
   if (g_ready) return false;
   g_selection = std::move(selection);
   g_vendor_libraries = std::move(vendor_libraries);
   g_profile = std::move(profile);
+  g_library = std::move(library);
   return true;
 }
 

@@ -14,7 +14,8 @@ namespace ocl::aten {
 
 /// Sets the arguments for configure_devices. That function is called at the first use of a device, so importing the package
 /// loads no OpenCL runtime. Returns false and changes nothing if the devices have already been listed.
-bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries, std::string profile);
+bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries, std::string profile,
+                        std::string library);
 /// Sets an error that the first use of a device throws as ConfigError; "" for none.
 void set_device_fault(std::string fault);
 /// Sets the devices up. Returns the errors that occurred, one line each.

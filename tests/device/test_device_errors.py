@@ -121,7 +121,7 @@ def test_broken_runtime(tmp_path):
     (tmp_path / "broken.so").write_text("not a library")
     status, _, err = run_python(f"""
         import torch
-        torch_ocl_compile._C.set_device_sources('', ['{tmp_path}/broken.so', '{tmp_path}/missing.so'], '')
+        torch_ocl_compile._C.set_device_sources('', ['{tmp_path}/broken.so', '{tmp_path}/missing.so'], '', '')
         problems = ' '.join(torch.ocl.device_problems())
         assert 'broken.so' in problems and 'missing.so' in problems, problems
         torch.ones(2).sum()

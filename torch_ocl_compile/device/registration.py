@@ -51,7 +51,9 @@ def register() -> None:
 
     value = environment.value
     _C.set_device_fault(environment.fault())
-    _C.set_device_sources(str(value("devices")), runtimes.vendor_libraries(), str(value("profile")))
+    _C.set_device_sources(
+        str(value("devices")), runtimes.vendor_libraries(), str(value("profile")), str(value("library"))
+    )
     _C.set_configure(config.configure_core)
     _C.allow_wrong_runtimes(bool(value("untested")))
     _C.set_fallback_warnings(bool(value("warn_fallback")))
@@ -61,8 +63,8 @@ def register() -> None:
     config.follow("warn_fallback", _C.set_fallback_warnings)
     config.follow("fallback", _forbid_fallback)
     config.follow("eager", _run_eager_ops)
-    config.follow("devices", partial(_choose_devices, "devices"))
-    config.follow("profile", partial(_choose_devices, "profile"))
+    for name in ("devices", "library", "profile"):
+        config.follow(name, partial(_choose_devices, name))
     config.follow("autoload", _refuse_autoload)
     utils: Any = torch.utils
     utils.rename_privateuse1_backend("ocl")
@@ -139,14 +141,14 @@ def _forbid_fallback(choice: str) -> None:
 
 
 def _choose_devices(name: str, value: str) -> None:
-    """Applies a new value of the option `devices` or `profile`. ConfigError if a device has already been used."""
+    """Applies a new value of the option `devices`, `library` or `profile`. ConfigError if a device has already been used."""
     from torch_ocl_compile import _C, config
     from torch_ocl_compile.device import runtimes
 
-    chosen = {"devices": str(config.get("devices")), "profile": str(config.get("profile"))} | {name: value}
-    if _C.set_device_sources(chosen["devices"], runtimes.vendor_libraries(), chosen["profile"]) or value == config.get(
-        name
-    ):
+    of = {option: str(config.get(option)) for option in ("devices", "library", "profile")} | {name: value}
+    if _C.set_device_sources(of["devices"], runtimes.vendor_libraries(), of["profile"], of["library"]):
+        return
+    if value == config.get(name):
         return
     raise ConfigError(
         f"option {name!r}: {value!r} comes too late, the devices have been listed and may hold tensors.\n"
