@@ -39,6 +39,7 @@ def test_files_are_merged_into_one(tmp_path):
     long_runs.add(path, [ROW])
     long_runs.add(path, [ROW | {"device": "a CPU"}])
     assert [row["device"] for row in json.loads(path.read_text())] == ["a CPU", "a GPU"]
+    assert sum('"what"' in line for line in path.read_text().splitlines()) == 2
 
 
 def test_failures_in_the_table():
