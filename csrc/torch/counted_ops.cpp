@@ -1,5 +1,6 @@
 // csrc/torch/counted_ops.cpp: eager ops whose result is a number, or whose size depends on the data: masks, nonzero, unique,
-// equal, bincount. They call other eager ops, which compute everything on the device. Only the number or the size is read back.
+// equal, bincount, repeat_interleave. They call other eager ops, which compute everything on the device. Only the number or the
+// size is read back.
 #include <ATen/ATen.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/TensorAdvancedIndexingUtils.h>
@@ -252,6 +253,20 @@ void bincount(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::push(*stack, std::move(counts));
 }
 
+/// Returns each position as often as `repeats` says. The sum is read back, and whether a number is negative.
+at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> length) {
+  const at::ScalarType type = repeats.scalar_type();
+  TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
+  TORCH_CHECK(type == at::kLong || type == at::kInt, "repeats has to be Long or Int tensor");
+  if (repeats.size(0) == 0) return at::empty_like(repeats);
+  const at::Tensor ends = repeats.cumsum(0, at::kLong);
+  const at::Tensor read = at::stack({repeats.min().to(at::kLong), ends.select(0, -1)}).to(at::kCPU);
+  TORCH_CHECK(read[0].item<int64_t>() >= 0, "repeats can not be negative");
+  const int64_t total = read[1].item<int64_t>();
+  TORCH_CHECK(length.value_or(total) == total, "allocated size does not match required size");
+  return at::searchsorted(ends, at::arange(total, ends.options()), /*out_int32=*/false, /*right=*/true).to(type);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -266,6 +281,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_unique2", unique2);
   m.impl("unique_consecutive", unique_consecutive);
   m.impl("unique_dim", unique_dim);
+  m.impl("repeat_interleave.Tensor", repeat_interleave);
   m.impl("bincount", torch::CppFunction::makeFromBoxedFunction<&bincount>());
 }
 
