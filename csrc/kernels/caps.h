@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -14,8 +15,9 @@ namespace ocl {
 struct Caps {
   bool is_cpu = true;               // Use item kernels (true) or group kernels (false), see docs/architecture.md.
   int vector_floats = 16;           // Native vector width in floats: 4, 8 or 16. Decides the size of register tiles.
-  int units = 2;                    // Number of compute units (SMs of a GPU, cores of a CPU).
+  int units = 2;                    // Number of compute units: what runs work-groups and has their local memory.
   int64_t local_bytes = 32 * 1024;  // Bytes of __local memory that a work-group can use.
+  bool local_is_global = false;     // GPU: local memory is memory like any other, so copying into it gains nothing.
   int max_group_size = 4096;        // Largest number of work-items in a work-group.
   // GPU: registers of 32 bits of a work-item with which a compute unit still hides latency: two waves for each SIMD unit.
   int item_registers = 128;
@@ -24,6 +26,8 @@ struct Caps {
   int thread_items = 0;
   int64_t global_bytes = 1LL << 33;     // Bytes of device memory.
   int64_t max_alloc_bytes = 1LL << 31;  // Bytes of the largest single allocation.
+  int address_bits = 64;                // Bits of an address on the device. Both sizes above respect them.
+  bool unrestricted_buffers = false;    // Allocations above CL_DEVICE_MAX_MEM_ALLOC_SIZE need a flag (SlabMemory).
   // Cost models compare the bandwidth of a copy and the time of a launch with the rates of tensor cores. All these
   // figures are measured on an H200. Their ratios hold approximately on other devices too.
   double memory_bytes_per_second = 3.5e12;
@@ -44,8 +48,18 @@ struct Caps {
   // What the kernels of the level subgroup_matrix multiply with.
   MatrixInstructions matrix = MatrixInstructions::kNone;
   bool queue_priorities = false;    // Queues can have a high or low priority (cl_khr_priority_hints).
+  bool queue_times = true;          // The events of commands have times (CL_QUEUE_PROFILING_ENABLE).
   bool marker_times = true;         // The event of a marker holds the time at which the device reached the marker.
   int max_kernel_arg_bytes = 4096;  // Largest total size of a kernel's arguments in bytes.
+
+  /// Sets address_bits, and limits sizes to what such addresses reach, less a MiB for the driver's own use.
+  void limit_addresses(int bits) {
+    address_bits = bits;
+    if (bits >= 64) return;
+    const int64_t most = (int64_t{1} << bits) - (1 << 20);
+    global_bytes = std::min(global_bytes, most);
+    max_alloc_bytes = std::min(max_alloc_bytes, most);
+  }
 };
 
 }  // namespace ocl

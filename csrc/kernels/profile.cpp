@@ -46,7 +46,8 @@ Caps limited(const Caps& caps, const Profile& profile) {
   result.units = profile.units;
   result.local_bytes = std::min(caps.local_bytes, profile.local_bytes);
   result.max_group_size = std::min(caps.max_group_size, profile.max_group_size);
-  if (profile.address_bits == 32) result.global_bytes = std::min(result.global_bytes, (int64_t{1} << 32) - kMiB);
+  result.limit_addresses(std::min(caps.address_bits, profile.address_bits));
+  result.local_is_global = profile.local_is_global;
   result.global_bytes = std::min(result.global_bytes, profile.global_bytes);
   result.max_alloc_bytes = std::min(caps.max_alloc_bytes, profile.max_alloc_bytes);
   result.max_kernel_arg_bytes = std::min(caps.max_kernel_arg_bytes, profile.max_kernel_arg_bytes);

@@ -54,7 +54,11 @@ py::dict device_probes(int index) {
   p["keeps_negations"] = caps.keeps_negations;
   p["prefetch"] = caps.prefetch;
   p["queue_priorities"] = caps.queue_priorities;
+  p["queue_times"] = caps.queue_times;
   p["marker_times"] = caps.marker_times;
+  p["local_is_global"] = caps.local_is_global;
+  p["address_bits"] = caps.address_bits;
+  p["unrestricted_buffers"] = caps.unrestricted_buffers;
   return p;
 }
 

@@ -1,6 +1,7 @@
 // csrc/runtime/binary.cpp: makes programs from binaries, and binaries from programs.
 #include "csrc/runtime/binary.h"
 
+#include "csrc/runtime/build_options.h"
 #include "csrc/runtime/cl_bindings.h"
 
 namespace ocl::runtime {
@@ -11,7 +12,7 @@ ProgramHandle load_binary(cl_context context, cl_device_id device, const std::st
   cl_int status = CL_SUCCESS, loaded = CL_SUCCESS;
   ProgramHandle handle(clCreateProgramWithBinary(context, 1, &device, &bytes, &data, &loaded, &status));
   if (status != CL_SUCCESS || loaded != CL_SUCCESS) return {};
-  if (clBuildProgram(handle.get(), 1, &device, options.c_str(), nullptr, nullptr) != CL_SUCCESS) return {};
+  if (build_with_options(context, device, handle.get(), options) != CL_SUCCESS) return {};
   return handle;
 }
 

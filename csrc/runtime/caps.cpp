@@ -80,6 +80,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
       static_cast<int>(std::clamp<size_t>(query<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), 1, 1 << 20));
   caps.global_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 1 << 30));
   caps.max_alloc_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 1 << 28));
+  caps.limit_addresses(static_cast<int>(query<cl_uint>(device, CL_DEVICE_ADDRESS_BITS, 64)));
   // Take at least 128 bytes, enough for a cache line of any CPU and for the widest vector, even if the device reports
   // less.
   caps.base_align_bytes =

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "csrc/runtime/cl.h"
+#include "csrc/runtime/create_queue.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/history.h"
 
@@ -19,8 +20,10 @@ constexpr int64_t kLongEnough = 1000000;  // Two samples this many ns apart give
 std::optional<ClockSample> sample_clock(Device& device) {
   cl_int status = CL_SUCCESS;
   // The sample has its own queue, so that it neither delays nor waits for the work of the device's streams.
-  const QueueHandle queue(clCreateCommandQueue(device.context(), device.id(), CL_QUEUE_PROFILING_ENABLE, &status));
-  OCL_CHECK(status, "clCreateCommandQueue on " + device.describe());
+  const CreatedQueue made = create_queue(device.context(), device.id());
+  OCL_CHECK(made.status, "clCreateCommandQueue on " + device.describe());
+  if (!made.times) return std::nullopt;
+  const QueueHandle& queue = made.handle;
   const MemHandle memory(clCreateBuffer(device.context(), CL_MEM_READ_WRITE, 64, nullptr, &status));
   OCL_CHECK(status, "clCreateBuffer on " + device.describe());
   // The command is enqueued after `before` and ends before `after`. Each try narrows the interval [least, most] of the

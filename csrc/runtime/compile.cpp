@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "csrc/runtime/build_options.h"
 #include "csrc/runtime/cl_bindings.h"
 #include "csrc/runtime/hidden_instructions.h"
 
@@ -36,7 +37,7 @@ Built compile(cl_context context, cl_device_id device, const std::string& option
   const size_t bytes = source.size();
   built.handle = ProgramHandle(clCreateProgramWithSource(context, 1, &text, &bytes, &built.status));
   if (built.status != CL_SUCCESS) return built;
-  built.status = clBuildProgram(built.handle.get(), 1, &device, options_for(source, options).c_str(), nullptr, nullptr);
+  built.status = build_with_options(context, device, built.handle.get(), options_for(source, options));
   if (built.status == CL_SUCCESS && hides_instructions(source)) {
     cl_int status = CL_SUCCESS;
     ProgramHandle whole = uncover_instructions(context, device, built.handle.get(), options.c_str(), &status);

@@ -216,6 +216,7 @@ class DeviceTable {
       info.build_options += " -cl-fp32-correctly-rounded-divide-sqrt";
     if (profile_) info.build_options += " -cl-std=CL1.2";  // No functions of later versions.
     device->allocator_ = std::make_unique<Allocator>(info, device->queues_);
+    info.caps.queue_times = device->queue().has_times();
     info.caps.marker_times = markers_have_times(device->queue());
     devices_[index].store(device, std::memory_order_release);
     if (log_enabled(LogLevel::kInfo))

@@ -7,6 +7,8 @@
 #include <deque>
 #include <mutex>
 
+#include "csrc/support/log.h"
+
 namespace ocl::runtime {
 
 std::atomic<unsigned> g_wanted{0};
@@ -18,6 +20,22 @@ constexpr size_t kMostPending = 4096;  // At most this many events are kept, unl
 int64_t event_time(cl_event event, cl_profiling_info what) {
   cl_ulong time = 0;
   return clGetEventProfilingInfo(event, what, sizeof(time), &time, nullptr) == CL_SUCCESS ? static_cast<int64_t>(time) : 0;
+}
+
+/// Warns once of a device whose commands have no times.
+void warn_without_times(int device, cl_event event) {
+  static std::atomic<uint64_t> warned{0};  // One bit for each device.
+  cl_int state = CL_QUEUED;
+  cl_ulong time = 0;
+  clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
+  if (state != CL_COMPLETE ||  // Failed work has no times. synchronize() reports its error.
+      clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof time, &time, nullptr) != CL_PROFILING_INFO_NOT_AVAILABLE)
+    return;
+  const uint64_t bit = uint64_t{1} << (device % 64);
+  if ((warned.fetch_or(bit) & bit) == 0)
+    log_message(LogLevel::kWarning, "runtime",
+                "the driver of ocl:" + std::to_string(device) +
+                    " does not tell when commands ran: recordings and profiles have no times of the device");
 }
 
 struct Entry {
@@ -40,6 +58,7 @@ struct Entry {
     record.queued_ns = event_time(raw, CL_PROFILING_COMMAND_QUEUED);
     record.start_ns = event_time(raw, CL_PROFILING_COMMAND_START);
     record.end_ns = event_time(raw, CL_PROFILING_COMMAND_END);
+    if (record.end_ns == 0 && record.type == CommandType::kLaunch) warn_without_times(record.device, raw);
     event = EventHandle();
   }
 };

@@ -64,8 +64,10 @@ std::string out_of_memory_text(const DeviceInfo& device, size_t requested, const
                                const AddressRange& range) {
   return "out of memory on " + device.describe() + ": tried to allocate " + size_text(static_cast<int64_t>(requested)) + "; " +
          size_text(stats.allocated_bytes.all().current) + " are allocated, " + size_text(stats.reserved_bytes.all().current) +
-         " reserved, of " + size_text(device.caps.global_bytes) + " in total (" + problem +
-         ")\n  largest holders: " + largest_holders(range) +
+         " reserved, of " + size_text(device.caps.global_bytes) + " in total" +
+         (device.caps.address_bits < 64 ? ", as its addresses have " + std::to_string(device.caps.address_bits) + " bits"
+                                        : "") +
+         " (" + problem + ")\n  largest holders: " + largest_holders(range) +
          "\n  do: use a smaller batch, delete tensors you no longer need, or wrap inference in torch.no_grad(); " +
          "torch.ocl.memory_snapshot() lists every block";
 }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "csrc/runtime/create_queue.h"
 #include "csrc/runtime/fault_words.h"
 #include "csrc/runtime/profile_limits.h"
 
@@ -57,16 +58,14 @@ int kernel_name_id(const std::string& name) {
 
 Queue::Queue(const DeviceInfo& device, FaultWords& faults, int stream, int priority)
     : device_(device), stream_(stream), faults_(faults) {
-  cl_int status = CL_SUCCESS;
-  // Profiling is always on: without events it costs nothing that can be measured, and a recording can start at any time.
-  if (priority != 0 && device.caps.queue_priorities) {
-    const cl_queue_properties wished = priority < 0 ? CL_QUEUE_PRIORITY_HIGH_KHR : CL_QUEUE_PRIORITY_LOW_KHR;
-    const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PRIORITY_KHR, wished, 0};
-    queue_ = QueueHandle(clCreateCommandQueueWithProperties(device.context.get(), device.id, properties, &status));
-  } else {
-    queue_ = QueueHandle(clCreateCommandQueue(device.context.get(), device.id, CL_QUEUE_PROFILING_ENABLE, &status));
-  }
-  OCL_CHECK(status, "clCreateCommandQueue on " + device.describe());
+  const bool is_plain = priority == 0 || !device.caps.queue_priorities;
+  CreatedQueue made = create_queue(device.context.get(), device.id,
+                                   is_plain       ? 0
+                                   : priority < 0 ? CL_QUEUE_PRIORITY_HIGH_KHR
+                                                  : CL_QUEUE_PRIORITY_LOW_KHR);
+  OCL_CHECK(made.status, "clCreateCommandQueue on " + device.describe());
+  queue_ = std::move(made.handle);
+  has_times_ = made.times;
 }
 
 void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {

@@ -30,6 +30,8 @@ class Queue {
   const DeviceInfo& device() const { return device_; }
   int stream() const { return stream_; }
   cl_command_queue get() const { return queue_.get(); }
+  /// True if the events of commands have times.
+  bool has_times() const { return has_times_; }
 
   /// A blocking write returns when `src` can be reused; a blocking read returns when `dst` has the data.
   void write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking);
@@ -97,6 +99,7 @@ class Queue {
   FaultWords& faults_;
   std::atomic<bool> apart_{false}, expects_faults_{false};
   QueueHandle queue_;
+  bool has_times_ = true;
   // Name ids of the latest launches since finish(). Threads may overwrite each other's ids, because only error messages
   // use them.
   std::array<std::atomic<int>, 16> last_{};

@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.device import stand_in_layer
 from tests.device.own_process import FELL_BACK, run_python
 
 pytestmark = [pytest.mark.sampled(), pytest.mark.needs("cpu")]
 
-SOURCE = Path(__file__).parent / "stand_ins" / "wrong_driver.c"
 PROGRAM = """
 import json, time, torch
 torch.manual_seed(0)
@@ -66,11 +64,7 @@ PLANTED = {
 
 @pytest.fixture
 def layer(tmp_path: Path) -> Path:
-    if shutil.which("cc") is None or not Path("/usr/include/CL/cl_layer.h").exists():
-        pytest.skip("needs a C compiler and CL/cl_layer.h (apt install opencl-headers)")
-    library = tmp_path / "libwrong_driver.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", str(SOURCE), "-o", str(library)], check=True)
-    return library
+    return stand_in_layer.build("wrong_driver", tmp_path)
 
 
 def run(

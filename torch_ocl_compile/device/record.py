@@ -12,7 +12,7 @@ from torch_ocl_compile import _C
 
 @dataclass(frozen=True)
 class LaunchRecord:
-    """One launch. Times are in ns on the device's clock. They are zero unless the recording has `timing=True`."""
+    """One launch. Times are in ns on the device's clock. They are zero unless the recording has `timing=True` and the driver tells them."""
 
     kernel: str
     kind: str
