@@ -39,7 +39,8 @@ py::dict device_properties(int index) {
   p["has_wgmma"] = caps.kernels.has(KernelLevel::k_warpgroup);
   p["has_mma"] = caps.kernels.has(KernelLevel::k_warp);
   p["matrix_instructions"] = caps.matrix == MatrixInstructions::kNone ? "" : matrix_row(caps.matrix).name;
-  p["known_fault"] = runtime::known_fault(device.info());
+  p["known_fault"] = runtime::known_fault(device.platform_name());
+  p["order"] = device.info().order;
   return p;
 }
 

@@ -128,11 +128,13 @@ class DeviceTable {
     os::watch_forks();
   }
 
+  bool is_selection() const { return selection_.find_first_not_of(" ,") != std::string::npos; }
+
   std::vector<Listed> select(const std::vector<Listed>& all) {
     std::vector<Listed> ordinary;
     for (const Listed& device : all)
       if (!device.emulator) ordinary.push_back(device);
-    if (selection_.find_first_not_of(" ,") == std::string::npos) return ordinary;
+    if (!is_selection()) return ordinary;
     std::vector<Listed> chosen;
     std::vector<std::string> unmatched;
     const auto add = [&](const Listed& device) {
@@ -200,6 +202,7 @@ class DeviceTable {
     info.platform_name = listed.platform_name;
     info.driver = listed.driver;
     info.id = listed.id;
+    info.order = is_selection() ? "TORCH_OCL_DEVICES decides" : listed.order;
     cl_int status = CL_SUCCESS;
     info.context = ContextHandle(clCreateContext(nullptr, 1, &info.id, context_message, nullptr, &status));
     OCL_CHECK(status, "clCreateContext on " + info.describe());
@@ -292,9 +295,9 @@ std::vector<DeviceSummary> list_devices() {
   std::vector<DeviceSummary> summaries;
   for (const Listed& device : DeviceTable::instance().list())
     summaries.push_back({device.name, device.platform_name, device.driver,
-                         device.rank == 0   ? "GPU"
-                         : device.rank == 1 ? "accelerator"
-                                            : "CPU"});
+                         device.type == DeviceType::kGpu           ? "GPU"
+                         : device.type == DeviceType::kAccelerator ? "accelerator"
+                                                                   : "CPU"});
   return summaries;
 }
 

@@ -14,9 +14,10 @@ namespace ocl::runtime {
 
 class Allocator;
 
-/// One OpenCL device. It is created at its first use and never destroyed. Devices are ordered: GPUs, then accelerators,
-/// then CPUs, each in the order of the platforms. `TORCH_OCL_DEVICES` selects and reorders them by index, or by a part
-/// of the platform's or device's name. Python's config reads that variable and passes it to configure_devices.
+/// One OpenCL device. It is created at its first use and never destroyed. Devices are ordered by kOrder (device_list.cpp):
+/// GPUs, then accelerators, then CPUs, each in the order of the platforms, and last what is known to be wrong.
+/// `TORCH_OCL_DEVICES` selects and reorders them by index, or by a part of the platform's or device's name. Python's config
+/// reads that variable and passes it to configure_devices.
 class Device {
  public:
   /// Returns the number of devices. Loads the OpenCL runtimes at the first call. ConfigError if the selection matches nothing.

@@ -15,6 +15,7 @@ struct DeviceInfo {
   std::string build_options;         // Options for clBuildProgram. They are part of cache keys.
   Caps caps;                         // What the device can do, restricted to the profile.
   const Profile* profile = nullptr;  // The device profile that the device takes on. nullptr: none.
+  std::string order;                 // Why the device has its place among the others.
   bool is_cpu = true;                // The device is a CPU, whatever its profile.
   cl_device_id id = nullptr;
   ContextHandle context;

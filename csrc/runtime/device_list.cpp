@@ -2,20 +2,53 @@
 #include "csrc/runtime/device_list.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdio>
 
 #include "csrc/runtime/caps.h"
 #include "csrc/runtime/cl_bindings.h"
 #include "csrc/runtime/loader.h"
 #include "csrc/runtime/vendor_library.h"
+#include "csrc/runtime/wrong_runtimes.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
 
 namespace ocl::runtime {
 namespace {
 
+bool is_right(const ListedDevice& device, DeviceType type) {
+  return device.type == type && known_fault(device.platform_name).empty();
+}
+
+struct OrderRule {
+  const char* reason;
+  bool (*takes)(const ListedDevice& device);
+};
+
+// The order of devices: those that the first row takes, then those of the next row. The first device is ocl:0, which programs
+// get that name no other. So a wrong one comes after all that are right, however slow these are.
+constexpr std::array kOrder = {
+    OrderRule{"GPUs come first", [](const ListedDevice& d) { return is_right(d, DeviceType::kGpu); }},
+    OrderRule{"accelerators come after GPUs", [](const ListedDevice& d) { return is_right(d, DeviceType::kAccelerator); }},
+    OrderRule{"CPUs come after GPUs and accelerators", [](const ListedDevice& d) { return is_right(d, DeviceType::kCpu); }},
+    OrderRule{"runtimes that gave wrong results come last", [](const ListedDevice&) { return true; }},
+};
+
+/// Returns why a version, such as "OpenCL 1.1 Mesa 20.3", is too old, or "".
+std::string version_fault(const std::string& version) {
+  int major = 0, minor = 0;
+  if (std::sscanf(version.c_str(), "OpenCL %d.%d", &major, &minor) != 2 || major > 1 || minor >= 2) return "";
+  return "has OpenCL " + std::to_string(major) + "." + std::to_string(minor) + ", and 1.2 is needed: left out";
+}
+
 void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, std::vector<std::string>& problems) {
   const std::string platform_name = platform_text(platform, CL_PLATFORM_NAME);
+  // Drivers of OpenCL 1.1 lack functions that would be called to find out more.
+  if (const std::string fault = version_fault(platform_text(platform, CL_PLATFORM_VERSION)); !fault.empty()) {
+    problems.push_back("platform '" + platform_name + "' " + fault);
+    return;
+  }
   std::vector<cl::Device> found;  // Stays empty if the platform has no device.
   const cl_int status = cl::Platform(platform).getDevices(CL_DEVICE_TYPE_ALL, &found);
   if (status != CL_SUCCESS && status != CL_DEVICE_NOT_FOUND) {
@@ -38,6 +71,10 @@ void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, st
     each.getInfo(CL_DEVICE_COMPILER_AVAILABLE, &compiler);
     each.getInfo(CL_DEVICE_ENDIAN_LITTLE, &little_endian);
     const std::string where = "device '" + device.label() + "': ";
+    if (const std::string fault = version_fault(device_text(id, CL_DEVICE_VERSION)); !fault.empty()) {
+      problems.push_back(where + fault);
+      continue;
+    }
     if (device.name.empty() || !available || !compiler || !little_endian) {
       problems.push_back(where + (device.name.empty() ? "does not answer"
                                   : !available        ? "not available"
@@ -45,7 +82,11 @@ void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, st
                                                       : "is big-endian"));
       continue;
     }
-    device.rank = (type & CL_DEVICE_TYPE_GPU) ? 0 : (type & CL_DEVICE_TYPE_CPU) ? 2 : 1;
+    device.type = (type & CL_DEVICE_TYPE_GPU)   ? DeviceType::kGpu
+                  : (type & CL_DEVICE_TYPE_CPU) ? DeviceType::kCpu
+                                                : DeviceType::kAccelerator;
+    while (!kOrder[device.rank].takes(device)) ++device.rank;
+    device.order = kOrder[device.rank].reason;
     device.emulator = lower(device.label()).find("emulation") != std::string::npos;
     // The same runtime may be found twice, for example as a system library and in a pip package. The first one is used.
     // Two equal boards of one platform are two devices.

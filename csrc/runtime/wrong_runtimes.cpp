@@ -38,9 +38,9 @@ std::atomic<bool> g_allowed{false};
 
 }  // namespace
 
-std::string known_fault(const DeviceInfo& device) {
+std::string known_fault(const std::string& platform_name) {
   for (const WrongRuntime& row : kWrongRuntimes)
-    if (device.platform_name == row.platform) return row.fault;
+    if (platform_name == row.platform) return row.fault;
   return "";
 }
 
@@ -52,7 +52,7 @@ std::string tried_where(const DeviceInfo& device) {
 }
 
 void warn_of_known_fault(const DeviceInfo& device) {
-  const std::string fault = known_fault(device);
+  const std::string fault = known_fault(device.platform_name);
   if (fault.empty() || g_allowed) return;
   log_message(LogLevel::kWarning, "runtime",
               "ocl:" + std::to_string(device.index) + " is " + device.describe() + ": " + fault +

@@ -7,8 +7,8 @@
 
 namespace ocl::runtime {
 
-/// Returns what is known about the runtime of a device; "" if nothing speaks against it.
-std::string known_fault(const DeviceInfo& device);
+/// Returns what is known about the runtime with this CL_PLATFORM_NAME; "" if nothing speaks against it.
+std::string known_fault(const std::string& platform_name);
 
 /// Returns where a device's runtime was tried, in words. "": nobody has, so its driver is checked before its first use.
 std::string tried_where(const DeviceInfo& device);

@@ -73,6 +73,12 @@ def layers_exist(layer: Path, ocl_device: str) -> None:
         pytest.skip("this OpenCL loader has no layers")
 
 
+def test_old_platforms_are_left_out(ocl_device: str, layer: Path) -> None:
+    found, _ = run(layer, ocl_device, "old", "", TORCH_OCL_DEVICES="")
+    assert found["devices"] == 0
+    assert any(line.endswith("has OpenCL 1.1, and 1.2 is needed: left out") for line in found["problems"]), found
+
+
 def test_narrow_addresses(ocl_device: str, layer: Path) -> None:
     program = """
 found["large"] = attempt(lambda: torch.empty(5 << 30, dtype=torch.uint8, device="ocl").numel())
@@ -135,3 +141,22 @@ def test_op_table(ocl_device: str, layer: Path, words: str) -> None:
         env=os.environ | {"OPENCL_LAYERS": str(layer), "OCL_STAND_IN_IS": f" {words} "},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("words", ["gpu", "gpu wrong"])
+def test_a_wrong_gpu_is_not_the_first_device(ocl_device: str, layer: Path, words: str) -> None:
+    """One device plays a GPU, the others are CPUs."""
+    name = torch.ocl.get_device_properties(ocl_device).platform_name
+    program = """
+found["order"] = [torch.ocl.get_device_properties(i).order for i in range(torch.ocl.device_count())]
+"""
+    found, _ = run(layer, ocl_device, words, program, TORCH_OCL_DEVICES="", OCL_STAND_IN_PLATFORM=name)
+    first, cpu, last = (
+        "GPUs come first",
+        "CPUs come after GPUs and accelerators",
+        "runtimes that gave wrong results come last",
+    )
+    cpus = [cpu] * (torch.ocl.device_count() - 1)
+    assert found["order"] == ([*cpus, last] if "wrong" in words else [first, *cpus])
+    found, _ = run(layer, ocl_device, words, "")
+    assert found["properties"]["order"] == "TORCH_OCL_DEVICES decides"

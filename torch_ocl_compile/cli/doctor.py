@@ -55,6 +55,7 @@ def command(report: Path | None, minutes: float, as_json: bool) -> int:
     for index in range(torch_ocl.device_count()):
         transports[f"ocl:{index}"] = transport_of(index)
         if not as_json:
+            say(f"ocl:{index}: its place: {torch_ocl.get_device_properties(index).order}")
             say(f"ocl:{index}: process groups use {transports[f'ocl:{index}']}")
         with progress(f"ocl:{index}: compiling"):
             faults = {name: fault for name, fault in _C.exec.probe_driver(index) if fault}

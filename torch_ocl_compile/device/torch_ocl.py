@@ -124,6 +124,8 @@ class DeviceProperties:
     matrix_instructions: str
     # Why the device's runtime may give wrong results; "" if nothing speaks against it.
     known_fault: str
+    # Why the device has its place among the others, as a sentence.
+    order: str
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
