@@ -55,6 +55,21 @@ int thread_items(cl_device_id device, const std::string& extensions) {
   return static_cast<int>(*std::min_element(sizes.begin(), sizes.end()));
 }
 
+/// Returns Caps::units. CL_DEVICE_MAX_COMPUTE_UNITS counts them on most devices: NVIDIA's multiprocessors, AMD's compute units
+/// (on RDNA pairs of them, which share local memory), Arm's and Qualcomm's cores. Where a device has subslices
+/// (cl_intel_device_attribute_query), these have the local memory, and the number counts their execution units. Drivers before
+/// that extension have cl_intel_required_subgroup_size, and 8 execution units in a subslice up to Gen11, whose work-groups have
+/// up to 256 work-items, or 16 (compute-runtime: maxComputUnits = EUCount; maxWorkGroupSize of the threads of a subslice).
+int compute_units(cl_device_id device, const std::string& extensions, int max_group_size) {
+  constexpr cl_device_info kSlices = 0x4252, kSubSlicesOfSlice = 0x4253;  // cl_ext.h lacks them on some systems.
+  const auto told = static_cast<int>(std::max<cl_uint>(query<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS, 1), 1));
+  if (has_word(extensions, "cl_intel_device_attribute_query"))
+    if (const cl_uint found = query<cl_uint>(device, kSlices, 0) * query<cl_uint>(device, kSubSlicesOfSlice, 0); found > 0)
+      return std::min(told, static_cast<int>(found));
+  if (has_word(extensions, "cl_intel_required_subgroup_size")) return std::max(told / (max_group_size <= 256 ? 8 : 16), 1);
+  return told;
+}
+
 }  // namespace
 
 std::string device_text(cl_device_id device, cl_device_info what) {
@@ -107,6 +122,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   caps.prefetch = false;
   caps.thread_items = thread_items(device, extensions);
   caps.item_registers = item_registers(device, caps.thread_items);
+  caps.units = compute_units(device, extensions, caps.max_group_size);
   // Some of the programs below do not build on every device. Their compiler messages are hidden.
   const os::SilentErrors silent;
   // OpenCL 3.0 devices may list subgroups but lack their reductions, so a test program decides.

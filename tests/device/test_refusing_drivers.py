@@ -160,3 +160,9 @@ found["order"] = [torch.ocl.get_device_properties(i).order for i in range(torch.
     assert found["order"] == ([*cpus, last] if "wrong" in words else [first, *cpus])
     found, _ = run(layer, ocl_device, words, "")
     assert found["properties"]["order"] == "TORCH_OCL_DEVICES decides"
+
+
+@pytest.mark.parametrize("words, units", [("gpu eus slices", 32), ("gpu eus", 64)])
+def test_compute_units_are_not_execution_units(ocl_device: str, layer: Path, words: str, units: int) -> None:
+    found, _ = run(layer, ocl_device, words, 'found["result"] = computes()')
+    assert found["properties"]["multi_processor_count"] == units and found["result"]["error"] < 1e-3
