@@ -188,6 +188,7 @@ Caps caps_from(const py::dict& d) {
   take("vector_floats", caps.vector_floats);
   take("units", caps.units);
   take("local_bytes", caps.local_bytes);
+  take("local_is_global", caps.local_is_global);
   take("kept_output_bytes", caps.kept_output_bytes);
   take("max_group_size", caps.max_group_size);
   take("item_registers", caps.item_registers);

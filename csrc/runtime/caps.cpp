@@ -120,6 +120,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   }
   caps.vector_floats = 4;
   caps.prefetch = false;
+  caps.local_is_global = query<cl_device_local_mem_type>(device, CL_DEVICE_LOCAL_MEM_TYPE, CL_LOCAL) == CL_GLOBAL;
   caps.thread_items = thread_items(device, extensions);
   caps.item_registers = item_registers(device, caps.thread_items);
   caps.units = compute_units(device, extensions, caps.max_group_size);

@@ -61,6 +61,9 @@ int main_load(const Graph& graph, const Node& node) {
 
 // Reductions, and final steps of split reductions, of up to these lengths stay in one lane, as in pooling.
 constexpr double kShort = 128, kShortFinal = 16;
+// With so many work-items for each compute unit, each has a column of its own. Work-items that share a column combine their
+// results in local memory, which gains less where that is global memory.
+constexpr double kItemsOfUnit = 2048, kItemsWithoutLocal = 256;
 constexpr double kBytesPerGroup = 128 << 10;  // Bytes that one work-group reads in about the time of two launches.
 // A work-group reads a row of up to this many bytes in less time than a second launch takes. A pass after the reduction, as in
 // a norm, then joins it.
@@ -89,7 +92,8 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
   if (contiguous_i) {
     // A single work-item would read the slices of a split reduction one after the other, and wait for memory each time.
     const double least = node.stage == ir::ReductionStage::kFinal ? kShortFinal : kShort;
-    if (!caps.is_cpu && length > least && outer < caps.units * 2048.0) return LoopStrategy::kColumn;
+    const double items = caps.units * (caps.local_is_global ? kItemsWithoutLocal : kItemsOfUnit);
+    if (!caps.is_cpu && length > least && outer < items) return LoopStrategy::kColumn;
     return LoopStrategy::kSequential;
   }
   if (contiguous_r) return LoopStrategy::kRow;

@@ -166,3 +166,20 @@ found["order"] = [torch.ocl.get_device_properties(i).order for i in range(torch.
 def test_compute_units_are_not_execution_units(ocl_device: str, layer: Path, words: str, units: int) -> None:
     found, _ = run(layer, ocl_device, words, 'found["result"] = computes()')
     assert found["properties"]["multi_processor_count"] == units and found["result"]["error"] < 1e-3
+
+
+@pytest.mark.parametrize("words", ["gpu", "gpu global"])
+def test_local_memory_that_is_global(ocl_device: str, layer: Path, words: str) -> None:
+    """Winograd's kernel keeps its transforms in local memory."""
+    program = """
+x, w = torch.randn(2, 64, 56, 56), torch.randn(64, 64, 3, 3)
+with torch.ocl.record() as launches:
+    got = torch.compile(lambda x, w: torch.conv2d(x, w, padding=1), backend="ocl")(x.to("ocl"), w.to("ocl"))
+found["kernels"] = [launch.kernel for launch in launches]
+want = torch.conv2d(x.double(), w.double(), padding=1)
+found["error"] = ((got.cpu().double() - want).abs().max() / want.abs().max()).item()
+"""
+    found, _ = run(layer, ocl_device, words, program)
+    assert found["properties"]["local_is_global"] == ("global" in words)
+    assert any("winograd" in kernel for kernel in found["kernels"]) == ("global" not in words), found
+    assert found["error"] < 1e-5

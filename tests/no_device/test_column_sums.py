@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.no_device.scheduling import render
+from tests.no_device.scheduling import CAPS, render
 from torch_ocl_compile._C import ir
 
 
@@ -43,6 +43,19 @@ def test_vectors(dtype: ir.DType, rows: int, columns: int, wanted: str) -> None:
 def test_several_accumulators_stay_scalar() -> None:
     """A vector of three numbers for each column would take too many registers."""
     assert "vector 1" in column_sum(ir.DType.kF32, 4096, 768, "welford")["schedule"].splitlines()[0]
+
+
+@pytest.mark.parametrize("local_is_global", [False, True])
+def test_columns_are_shared_by_fewer_items_where_local_memory_is_global(
+    local_is_global: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16384 columns are a column for each of 512 work-items of 32 compute units."""
+    b = ir.Builder()
+    x = b.input(ir.DType.kF32, [512, 16384], [16384, 1])
+    b.output(b.reduce("sum", x, [0], False, None)[0], [])
+    monkeypatch.setitem(CAPS, "shared", CAPS["gpu"] | {"local_is_global": local_is_global})
+    rendered = render(b.finish(), "shared")
+    assert ("__local" in rendered["kernels"][0]["text"]) != local_is_global, rendered["schedule"]
 
 
 @pytest.mark.parametrize("columns", [768, 771])

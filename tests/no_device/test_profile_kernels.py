@@ -47,7 +47,9 @@ SWEPT = pytest.mark.needs("sweep")
 
 def caps_of(profile: dict[str, Any]) -> dict[str, Any]:
     """Returns the limits of a profile as the compiler takes them."""
-    limits = {name: profile[name] for name in ("max_group_size", "local_bytes", "max_kernel_arg_bytes")}
+    limits = {
+        name: profile[name] for name in ("max_group_size", "local_bytes", "local_is_global", "max_kernel_arg_bytes")
+    }
     return limits | {
         "is_cpu": False,
         "vector_floats": 4,

@@ -50,6 +50,10 @@ Refused why_not_winograd_group(const Draft& draft) {
       kThreeByThree,
       kPlainWindow,
       kFp32,
+      {[](const Draft& d) { return !d.caps.local_is_global; },
+       [](const Draft&) {
+         return std::string("the device's local memory is global memory, and its transforms go through it");
+       }},
       {[](const Draft& d) { return d.caps.max_group_size >= 256 && d.caps.local_bytes >= local_bytes(d); },
        [](const Draft& d) {
          return "it needs 256 work-items and " + std::to_string(local_bytes(d)) + " bytes of local memory in a work-group";
