@@ -143,7 +143,7 @@ struct Allocator::State {
       const size_t largest = memory.cuda_is_preferred() ? SlabMemory::kMostImported : kLargestSlabBytes;
       slab = std::clamp(round_up(reserved / 4, kLargeSlabBytes), kLargeSlabBytes, largest);
     }
-    return std::max(std::min({slab, share, limit}), round_up(bytes, kMiB));
+    return std::max(std::min({slab, share, limit}), std::min(round_up(bytes, kMiB), std::max(limit, bytes)));
   }
 
   Block* find_or_grow(size_t bytes, int stream, Sharing sharing, const CallSite& site) {

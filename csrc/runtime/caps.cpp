@@ -31,6 +31,14 @@ int build_probe(cl_device_id device, cl_context context, const char* text, const
   return static_cast<int>(multiple);
 }
 
+/// Returns Caps::unrestricted_buffers. No extension tells, so a buffer and a program are made with what such buffers need.
+bool has_unrestricted_buffers(cl_device_id device, cl_context context) {
+  cl_int status = CL_SUCCESS;
+  const MemHandle buffer(clCreateBuffer(context, CL_MEM_READ_WRITE | kUnrestrictedSize, 4096, nullptr, &status));
+  return status == CL_SUCCESS &&
+         build_probe(device, context, "__kernel void k(__global float* p) { p[0] = 1.0f; }", kUnrestrictedOption) > 0;
+}
+
 bool has_word(const std::string& words, const std::string& word) {
   return (" " + words + " ").find(" " + word + " ") != std::string::npos;
 }
@@ -126,6 +134,10 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   caps.units = compute_units(device, extensions, caps.max_group_size);
   // Some of the programs below do not build on every device. Their compiler messages are hidden.
   const os::SilentErrors silent;
+  if (caps.address_bits >= 64 && caps.max_alloc_bytes < caps.global_bytes && has_unrestricted_buffers(device, context)) {
+    caps.unrestricted_buffers = true;
+    caps.max_alloc_bytes = caps.global_bytes;
+  }
   // OpenCL 3.0 devices may list subgroups but lack their reductions, so a test program decides.
   if (has_word(extensions, "cl_khr_subgroups") || has_word(extensions, "cl_intel_subgroups")) {
     const char* text =

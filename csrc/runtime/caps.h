@@ -9,6 +9,11 @@
 
 namespace ocl::runtime {
 
+/// A flag for buffers above CL_DEVICE_MAX_MEM_ALLOC_SIZE (CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL, which CL/cl_ext.h lacks), and
+/// the build option of programs that use them.
+inline constexpr cl_mem_flags kUnrestrictedSize = 1 << 23;
+inline constexpr char kUnrestrictedOption[] = "-cl-intel-greater-than-4GB-buffer-required";
+
 /// Finds out a device's caps with queries. On GPUs, small test programs decide where extension strings are unreliable.
 Caps probe_caps(cl_device_id device, cl_context context);
 

@@ -217,6 +217,7 @@ class DeviceTable {
     info.build_options = "-w";  // Some compilers print a count of their warnings to the terminal.
     if ((fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) && (!profile_ || profile_->exact_division))
       info.build_options += " -cl-fp32-correctly-rounded-divide-sqrt";
+    if (info.caps.unrestricted_buffers) info.build_options += std::string(" ") + kUnrestrictedOption;
     if (profile_) info.build_options += " -cl-std=CL1.2";  // No functions of later versions.
     device->allocator_ = std::make_unique<Allocator>(info, device->queues_);
     info.caps.queue_times = device->queue().has_times();

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "csrc/runtime/address_range.h"
+#include "csrc/runtime/caps.h"
 #include "csrc/runtime/cuda_memory.h"
 #include "csrc/runtime/queues.h"
 #include "csrc/runtime/slab.h"
@@ -38,7 +39,11 @@ bool host_memory_is_shared(const DeviceInfo& device, Queue& queue) {
 }  // namespace
 
 SlabMemory::SlabMemory(const DeviceInfo& device, Queues& queues)
-    : device_(device), queues_(queues), on_host_(device.caps.is_cpu && host_memory_is_shared(device, queues.of(0))) {}
+    : device_(device), queues_(queues), on_host_(device.caps.is_cpu && host_memory_is_shared(device, queues.of(0))) {
+  cl_ulong plain = 0;
+  if (clGetDeviceInfo(device.id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(plain), &plain, nullptr) == CL_SUCCESS)
+    plain_bytes_ = static_cast<size_t>(plain);
+}
 
 bool SlabMemory::create(Slab& slab, std::string& problem) {
   const bool created = slab.pool == kShared ? create_shared(slab, problem)
@@ -76,6 +81,7 @@ bool SlabMemory::create_buffer(Slab& slab, std::string& problem) {
   } else if (device_.caps.unified) {
     flags |= CL_MEM_ALLOC_HOST_PTR;
   }
+  if (device_.caps.unrestricted_buffers && slab.bytes > plain_bytes_) flags |= kUnrestrictedSize;
   cl_int status = CL_SUCCESS;
   slab.mem = MemHandle(clCreateBuffer(device_.context.get(), flags, slab.bytes, slab.host, &status));
   if (status != CL_SUCCESS) problem = std::string("clCreateBuffer: ") + status_name(status);

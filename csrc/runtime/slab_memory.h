@@ -44,7 +44,8 @@ class SlabMemory {
   bool commit(const Slab& slab, std::string& problem);
   const DeviceInfo& device_;
   Queues& queues_;
-  bool on_host_ = false;  // True if buffers are made over host memory.
+  size_t plain_bytes_ = 0;  // CL_DEVICE_MAX_MEM_ALLOC_SIZE. Larger buffers need a flag.
+  bool on_host_ = false;    // True if buffers are made over host memory.
   bool cuda_preferred_ = false;
   std::vector<const CudaDevice*> peers_;
   std::atomic<uint64_t> released_{0};

@@ -183,3 +183,33 @@ found["error"] = ((got.cpu().double() - want).abs().max() / want.abs().max()).it
     assert found["properties"]["local_is_global"] == ("global" in words)
     assert any("winograd" in kernel for kernel in found["kernels"]) == ("global" not in words), found
     assert found["error"] < 1e-5
+
+
+LARGE = """
+x = torch.randn(11 << 19, device="ocl")  # 22 MiB
+y = torch.compile(lambda x: (x * 2).cumsum(0)[-1] + x.flip(0)[7], backend="ocl")(x).item()
+want = x.cpu().double()
+return {"error": abs(y - (2 * want.sum() + want[-8]).item())}
+"""
+
+
+def test_buffers_above_the_limit(ocl_device: str, layer: Path) -> None:
+    """They are made with a flag, for programs with an option; without these, an error has the limit."""
+    program = "def large():\n" + "".join(f"    {line}\n" for line in LARGE.strip().splitlines())
+    program += 'found["large"] = attempt(large)\nfound["result"] = computes()\n'
+    found, _ = run(layer, ocl_device, "gpu small unrestricted", program)
+    assert found["properties"]["unrestricted_buffers"] and found["result"]["error"] < 1e-3
+    assert found["large"]["error"] < 0.1, found["large"]
+    found, _ = run(layer, ocl_device, "gpu small", program)
+    assert not found["properties"]["unrestricted_buffers"] and found["result"]["error"] < 1e-3
+    assert "22.00 MiB" in found["large"] and "the largest buffer of this device is 20.50 MiB" in found["large"], found
+
+
+def test_slabs_stay_below_the_limit(ocl_device: str, layer: Path) -> None:
+    """A tensor just below the limit, and many that would share slabs."""
+    program = """
+found["most"] = torch.ones(81 << 16, device="ocl")[-1].item()
+found["many"] = sum(t.sum().item() for t in [torch.ones(3 << 20, device="ocl") for _ in range(9)])
+"""
+    found, _ = run(layer, ocl_device, "gpu small", program)
+    assert found["most"] == 1 and found["many"] == 9 * (3 << 20)
