@@ -46,6 +46,10 @@ Faults known_faults(const runtime::Device& device) {
   return found == all.of_device.end() ? Faults{} : found->second.faults;
 }
 
+bool has_check(const runtime::Device& device) {
+  return runtime::tried_where(device.info()).empty() && !runtime::wrong_runtimes_allowed();
+}
+
 /// Runs the probes of each program; those that are left after the first wrong one run again.
 Faults faults_of(const runtime::Device& device) {
   struct Pending {
@@ -138,8 +142,25 @@ std::string try_here(const runtime::Device& device, const runtime::Trial& trial)
   return result.fault;
 }
 
+std::optional<std::string> known_verdict(const runtime::Device& device, const runtime::BinaryStore& store) {
+  if (!has_check(device)) return "";
+  DriverVerdicts& all = driver_verdicts();
+  const std::lock_guard lock(all.mutex);
+  Verdict& verdict = all.of_device[device.index()];
+  if (!verdict.known && !verdict.running.valid())
+    if (const std::string stored = store.find ? store.find(key_of(device)) : ""; !stored.empty()) {
+      std::promise<void> done;
+      done.set_value();
+      verdict = {done.get_future().share(), true, false, faults_from(stored)};
+    }
+  if (!verdict.known) return std::nullopt;
+  std::string names;
+  for (const auto& [name, fault] : verdict.faults) names += name + '\t';
+  return names;
+}
+
 QuickCheck::QuickCheck(runtime::Device& device, const runtime::BinaryStore& store) : device_(device.index()), known_(true) {
-  if (!runtime::tried_where(device.info()).empty() || runtime::wrong_runtimes_allowed()) return;
+  if (!has_check(device)) return;
   DriverVerdicts& all = driver_verdicts();
   const std::lock_guard lock(all.mutex);
   Verdict& verdict = all.of_device[device_];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <future>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,9 @@ class QuickCheck {
   bool known_;
 };
 
+/// Returns the names of what the driver gets wrong, in one text, "" if that is nothing or if the device has no check. Reads the
+/// verdict of an earlier process from `store`. nullopt: there is none yet, so a plan that is kept in `store` was not checked.
+std::optional<std::string> known_verdict(const runtime::Device& device, const runtime::BinaryStore& store);
 /// Returns the caps of kernels that do not use what the driver gets wrong, as far as caps decide that.
 Caps avoid_faults(const runtime::Device& device, Caps caps);
 /// Returns what a kernel uses that the driver gets wrong: "exp"; "" if there is nothing.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <chrono>
 
+#include "csrc/checks/quick_check.h"
 #include "csrc/exec/faults.h"
 #include "csrc/exec/fill_plan.h"
 #include "csrc/exec/make_plan.h"
@@ -61,10 +62,11 @@ void pass(Archive& archive, Plan& plan) {
   archive(plan.interval_bytes, plan.written_inputs, plan.kept_size_bytes, plan.kept_inputs, plan.kept_offsets);
 }
 
-/// Two processes with equal keys make equal plans.
-std::string key_of(const std::string& graph_key, const runtime::Device& device, const PlanOptions& options) {
+/// Two processes with equal keys make equal plans. `verdict`: what the driver is known to get wrong (checks/quick_check.h).
+std::string key_of(const std::string& graph_key, const runtime::Device& device, const PlanOptions& options,
+                   const std::string& verdict) {
   const Caps& caps = device.caps();
-  std::string all = "plan " + build_id() + ' ' + graph_key;
+  std::string all = "plan " + build_id() + ' ' + graph_key + '\0' + verdict;
   // What the name and the driver of a device do not determine: a container may have fewer cores, or less memory, and
   // processors of one name differ in their instructions.
   for (const int64_t number :
@@ -128,15 +130,17 @@ void keep_plan(const Plan& plan, const std::string& graph_key, const runtime::Bi
   Archive archive;
   archive(keys);
   pass(archive, const_cast<Plan&>(plan));  // An archive that writes changes nothing.
-  store.store(key_of(graph_key, *plan.device, options), archive.text());
+  if (const auto verdict = checks::known_verdict(*plan.device, store))
+    store.store(key_of(graph_key, *plan.device, options, *verdict), archive.text());
 }
 
 std::unique_ptr<const Plan> find_or_make_plan(const ir::Graph& graph, const std::string& graph_key, runtime::Device& device,
                                               const runtime::BinaryStore& store, const PlanOptions& options) {
   if (!can_keep(graph, device, store, options)) return make_plan(graph, device, store, options);
   const auto begin = std::chrono::steady_clock::now();
-  const std::string key = key_of(graph_key, device, options);
-  if (const std::string text = store.find(key); !text.empty()) {
+  // Without a verdict on the driver, the plan is made, and the driver checked meanwhile.
+  const std::optional<std::string> verdict = checks::known_verdict(device, store);
+  if (const std::string text = verdict ? store.find(key_of(graph_key, device, options, *verdict)) : ""; !text.empty()) {
     if (std::unique_ptr<Plan> plan = read_plan(text, device, store)) {
       describe_plan(*plan, device, options);
       plan->most_kept_bytes = options.most_kept_bytes;

@@ -126,3 +126,13 @@ def test_planted(ocl_device: str, layer: Path, name: str) -> None:
             continue
         assert process == 1 or (err.count("gets some things wrong") == 1 and f"{part}: " in err), err
         assert not found["raised"] and max(found["error"]) < 1e-5, (found, err)
+
+
+def test_a_kept_plan_was_checked(ocl_device: str, layer: Path) -> None:
+    """A plan that was made without the check is not taken from the cache by a process that wants it."""
+    lines, replaced, part = PLANTED["exp beyond 80"]
+    found, err = run(ocl_device, layer, lines, replaced, TORCH_OCL_UNTESTED="1")
+    assert max(found["error"]) > 1e-4 and "gets some things wrong" not in err, found
+    found, err = run(ocl_device, layer, lines, replaced)
+    assert err.count("gets some things wrong") == 1 and f"{part}: " in err, err
+    assert not found["raised"] and max(found["error"]) < 1e-5, found
