@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "csrc/checks/quick_check.h"
 #include "csrc/codegen/kernel_files.h"
 #include "csrc/runtime/history.h"
 #include "csrc/runtime/program.h"
@@ -124,7 +125,9 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   if (wide) text += "#define PLACE ulong\n";
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
   if (dst == "bf16") text += codegen::kernel_file("base/bfloat16");
-  if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
+  if (src == "f16" || dst == "f16") checks::QuickCheck(device, store).finish();
+  if ((src == "f16" || dst == "f16") && !checks::avoid_faults(device, device.caps()).fp16_convert)
+    text += codegen::kernel_file("base/halves");
   if (src.starts_with("f8") || dst.starts_with("f8")) text += codegen::kernel_file("base/floats8");
   text += codegen::kernel_file("base/copy");
   const auto build = [&] {

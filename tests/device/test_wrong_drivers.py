@@ -40,6 +40,16 @@ print(json.dumps({"error": error, "raised": raised, "probes": probes, "tried": t
 """
 
 WITH_PROBES = PROGRAM.replace("probes = {}", "probes = dict(torch_ocl_compile._C.exec.probe_driver(0))")
+COPIES = """
+import json, torch
+torch.manual_seed(0)
+x = torch.randn(3000)
+halves = torch.empty(3000, dtype=torch.half, device="ocl")
+halves.copy_(x.to("ocl"))
+error = (halves.cpu().double() - x.half().double()).abs().max().item()
+uses_builtins = torch_ocl_compile._C.device_probes(0)["fp16_convert"]
+print(json.dumps({"error": error, "builtins": uses_builtins, "tried": torch_ocl_compile._C.exec.tried_where(0)}))
+"""
 
 # A runtime's own headers may make a macro of a builtin (PoCL's do), so these builtins are hidden by functions that call them.
 VLOAD4 = """
@@ -136,3 +146,11 @@ def test_a_kept_plan_was_checked(ocl_device: str, layer: Path) -> None:
     found, err = run(ocl_device, layer, lines, replaced)
     assert err.count("gets some things wrong") == 1 and f"{part}: " in err, err
     assert not found["raised"] and max(found["error"]) < 1e-5, found
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_copies_round_halves(ocl_device: str, layer: Path, checked: bool) -> None:
+    """The first kernel of a program may be one that copies."""
+    lines, replaced, _ = PLANTED["halves rounded down"]
+    found, err = run(ocl_device, layer, lines, replaced, COPIES, TORCH_OCL_UNTESTED=str(int(not checked)))
+    assert (found["error"] == 0) == (checked or not found["builtins"]), (found, err)

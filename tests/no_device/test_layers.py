@@ -23,7 +23,7 @@ CPP_LAYERS = {
     "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "kernels", "support"},
     "package": {"exec", "ir", "runtime", "cache", "support"},
     "run": {"package", "ir", "runtime", "support"},
-    "torch": {"exec", "codegen", "schedule", "ir", "runtime", "kernels", "support"},
+    "torch": {"exec", "checks", "codegen", "schedule", "ir", "runtime", "kernels", "support"},
     "distributed": {"torch", "runtime", "support"},
     "python": {
         "distributed",
