@@ -19,8 +19,9 @@
 //
 // An MFMA instruction takes 4 elements of a lane, 2 of bf16 with MATRIX_MFMA 2 (the first CDNA), or 1 float. Several
 // instructions multiply a fragment: each takes the next elements, of A and B alike, so that lanes read 16 bytes at
-// once. Sources: cl_intel_subgroup_matrix_multiply_accumulate; AMD's matrix instruction calculator and the manuals of
-// the RDNA 3, RDNA 4 and CDNA instruction sets.
+// once. An instruction of RDNA 4 has element e of its operands at depth 8(e/4) + 4(l/16) + e%4; the kernels take it for
+// 8(l/16) + e, which permutes the depth of A and B alike. Sources: cl_intel_subgroup_matrix_multiply_accumulate; AMD's
+// matrix instruction calculator and the manuals of the RDNA 3, RDNA 4 and CDNA instruction sets.
 #if !defined(MATRIX_DPAS) && !defined(MATRIX_WMMA) && !defined(MATRIX_MFMA)
 #define MATRIX_DPAS 16
 #endif

@@ -6,7 +6,8 @@
 //   DPAS   "Function Reference" of the OpenCL extension cl_intel_subgroup_matrix_multiply_accumulate. A row of A is spread
 //          over the lanes, with the lowest K first; B is packed in pairs along K; results have one row a component.
 //   WMMA   Instruction set manuals of RDNA 3 (7.9) and RDNA 4 (7.12). On RDNA 3 lanes 16 to 31 must repeat the operands of
-//          lanes 0 to 15; this is tested. Results alternate between the halves of the subgroup there.
+//          lanes 0 to 15; this is tested. Results alternate between the halves of the subgroup there. On RDNA 4 lanes 0 to
+//          15 hold the depths 0 to 3 and 8 to 11, the other lanes the rest.
 //   MFMA   Instruction set manual of CDNA (matrix core section), and AMD's matrix instruction calculator.
 #ifdef MATRIX_MFMA
 #if !HALVES_HOST
@@ -57,7 +58,11 @@ extern "C" void emulated_matrix(float* c, const void* a, const void* b) {
   for (int again = 0; again <= (repeated ? 1 : 0); ++again) {
     if (again == (repeated ? half : 0))
       for (int e = 0; e < kInputs; ++e) {
-        const int k = repeated ? e : half * kInputs + e;
+#ifdef MATRIX_WMMA
+        const int k = repeated ? e : e / 4 * 8 + half * 4 + e % 4;
+#else
+        const int k = half * kInputs + e;
+#endif
         put(left[sub][line][k], matrix_element(a, e), again);
         put(right[sub][k][line], matrix_element(b, e), again);
       }
