@@ -31,11 +31,16 @@ int build_probe(cl_device_id device, cl_context context, const char* text, const
   return static_cast<int>(multiple);
 }
 
-/// Returns Caps::unrestricted_buffers. No extension tells, so a buffer and a program are made with what such buffers need.
+/// Returns Caps::unrestricted_buffers. No extension tells, so a buffer and a program are made with what such buffers need. A
+/// driver that takes a flag without a meaning, too, does not look at flags.
 bool has_unrestricted_buffers(cl_device_id device, cl_context context) {
-  cl_int status = CL_SUCCESS;
-  const MemHandle buffer(clCreateBuffer(context, CL_MEM_READ_WRITE | kUnrestrictedSize, 4096, nullptr, &status));
-  return status == CL_SUCCESS &&
+  constexpr cl_mem_flags kMeaningless = cl_mem_flags{1} << 62;
+  const auto takes = [&](cl_mem_flags flag) {
+    cl_int status = CL_SUCCESS;
+    const MemHandle buffer(clCreateBuffer(context, CL_MEM_READ_WRITE | flag, 4096, nullptr, &status));
+    return status == CL_SUCCESS;
+  };
+  return takes(kUnrestrictedSize) && !takes(kMeaningless) &&
          build_probe(device, context, "__kernel void k(__global float* p) { p[0] = 1.0f; }", kUnrestrictedOption) > 0;
 }
 

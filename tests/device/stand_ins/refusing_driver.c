@@ -11,6 +11,7 @@
 //   global       local memory is global memory
 //   small        buffers have at most 20.5 MiB
 //   unrestricted larger buffers can be made with a flag, for programs that are built with Intel's option
+//   lax          unknown flags and options mean nothing, and are no errors
 //   eus          512 compute units are execution units; with `slices`, the device says that they are in 8 slices of 4 subslices
 #define CL_TARGET_OPENCL_VERSION 300
 #define LAYER_NAME "stand-in for a driver that refuses"
@@ -131,7 +132,7 @@ static cl_int CL_API_CALL build_program(cl_program program, cl_uint count, const
   snprintf(given, sizeof(given), "%s", options ? options : "");
   for (char* word = strtok(given, " "); word; word = strtok(NULL, " ")) {
     if (strcmp(word, OPTION) == 0) {
-      if (!is("unrestricted")) return CL_INVALID_BUILD_OPTIONS;
+      if (!is("unrestricted") && !is("lax")) return CL_INVALID_BUILD_OPTIONS;
       g_ready[g_ready_count++ % KEPT] = program;
       continue;
     }
@@ -142,12 +143,17 @@ static cl_int CL_API_CALL build_program(cl_program program, cl_uint count, const
 }
 
 static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes, void* host, cl_int* status) {
-  const int large = (flags & UNRESTRICTED) != 0;
+  const int large = (flags & UNRESTRICTED) != 0 && !is("lax");
+  const cl_mem_flags unknown = UNRESTRICTED | 1ul << 62;
+  if (flags >> 62 && !is("lax")) {
+    *status = CL_INVALID_VALUE;
+    return NULL;
+  }
   if ((large && !is("unrestricted")) || (!large && is("small") && bytes > MOST_BYTES)) {
     *status = large ? CL_INVALID_VALUE : CL_INVALID_BUFFER_SIZE;
     return NULL;
   }
-  cl_mem memory = g_below->clCreateBuffer(context, flags & ~UNRESTRICTED, bytes, host, status);
+  cl_mem memory = g_below->clCreateBuffer(context, flags & ~unknown, bytes, host, status);
   if (large && bytes > MOST_BYTES) g_large[g_large_count++ % KEPT] = memory;
   return memory;
 }
