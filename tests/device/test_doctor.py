@@ -76,6 +76,7 @@ def test_healthy(ocl_device, monkeypatch, capsys, sweep):
     status, out = report(monkeypatch, capsys, ocl_device, *chosen)
     assert status == 0, out
     assert all(f"{c.name}: good: a training step in" in out for c in chosen), out
+    assert f"its place: {torch.ocl.get_device_properties(ocl_device).order}" in " ".join(out.split()), out
 
 
 def test_json(ocl_device, monkeypatch, capsys):
