@@ -41,7 +41,6 @@ struct Caps {
   bool keeps_negations = true;
   bool fp16_convert = true;  // vload_half and vstore_half are fast and need only the alignment of one element.
   bool prefetch = true;      // CPU: Clang's __builtin_prefetch becomes an instruction.
-  int subgroup_size = 0;     // Work-items of a subgroup. 0: there are no subgroup operations.
   // The kernels of kernels/kernels.def that the device may use. A tensor core kernel is in the set if its instructions
   // exist; csrc/checks tests the kernel itself before a plan uses it.
   KernelSet kernels = portable_kernels();

@@ -53,7 +53,6 @@ Caps limited(const Caps& caps, const Profile& profile) {
   result.max_kernel_arg_bytes = std::min(caps.max_kernel_arg_bytes, profile.max_kernel_arg_bytes);
   result.unified = caps.unified && profile.unified;
   result.fp64 = caps.fp64 && profile.fp64;
-  if ((caps.subgroup_size & profile.subgroup_sizes) == 0) result.subgroup_size = 0;
   return result;
 }
 

@@ -33,7 +33,6 @@ py::dict device_properties(int index) {
   p["multi_processor_count"] = caps.units;
   p["max_group_size"] = caps.max_group_size;
   p["item_registers"] = caps.item_registers;
-  p["subgroup_size"] = caps.subgroup_size;
   p["unified_memory"] = caps.unified;
   p["has_fp64"] = aten::has_fp64(device.index());
   p["has_wgmma"] = caps.kernels.has(KernelLevel::k_warpgroup);

@@ -143,14 +143,6 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     caps.unrestricted_buffers = true;
     caps.max_alloc_bytes = caps.global_bytes;
   }
-  // OpenCL 3.0 devices may list subgroups but lack their reductions, so a test program decides.
-  if (has_word(extensions, "cl_khr_subgroups") || has_word(extensions, "cl_intel_subgroups")) {
-    const char* text =
-        "#ifdef cl_khr_subgroups\n#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n#endif\n"
-        "__kernel void k(__global float* p) { p[get_global_id(0)] = sub_group_reduce_add(p[get_global_id(0)]); }";
-    const int size = build_probe(device, context, text, "");
-    caps.subgroup_size = size > 1 ? size : 0;
-  }
   // Only a compiler that accepts this instruction (fp32 to TF32) can have tensor cores.
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";

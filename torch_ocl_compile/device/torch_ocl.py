@@ -112,8 +112,6 @@ class DeviceProperties:
     item_registers: (
         int  # GPUs: registers of 32 bits that a work-item may use; an estimate where the runtime doesn't tell.
     )
-    # Work-items of a subgroup. 0: there are no subgroup operations.
-    subgroup_size: int
     unified_memory: bool
     has_fp64: bool
     # The device has warpgroup tensor cores that inline instructions can use.

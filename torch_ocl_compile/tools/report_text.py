@@ -70,7 +70,7 @@ def _device_lines(found: Mapping[str, Any]) -> list[str]:
             f"platform {it['platform_name']}, {opencl.get('device_version')}, driver {it['driver']}",
             f"{it['multi_processor_count']} compute units at {opencl.get('device_max_clock_frequency')} MHz, "
             f"{it['total_memory'] / 2**30:.1f} GiB, largest buffer {it['max_alloc_bytes'] / 2**30:.1f} GiB, "
-            f"local memory {it['local_bytes'] // 1024} KiB, groups of up to {it['max_group_size']}, subgroups of {it['subgroup_size']}",
+            f"local memory {it['local_bytes'] // 1024} KiB, groups of up to {it['max_group_size']}",
             f"tensor cores: warp {_yes(it['has_mma'])}, warpgroup {_yes(it['has_wgmma'])}; fp64 {_yes(it['has_fp64'])}; "
             f"unified memory {_yes(it['unified_memory'])}",
         ]
