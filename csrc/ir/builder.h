@@ -24,6 +24,8 @@ struct Value {
   Scalar constant;  // The value of a kConstant.
   IndexExpr index;  // The value of a kIndex: an expression over i0, i1, ...
 };
+/// Returns a value of kind kView as an operand of a node.
+inline View as_view(const Value& x) { return {x.buffer, x.sizes, x.coords}; }
 
 class Builder;
 

@@ -16,6 +16,8 @@ namespace py = pybind11;
 
 namespace ocl::python {
 
+void bind_attributes(py::module_& m);
+
 namespace {
 
 using namespace ocl::ir;
@@ -167,43 +169,6 @@ py::tuple op_tuple(const Op& op) {
   if (op.code == OpCode::kConstant) detail = from_scalar(op.constant);
   if (op.code == OpCode::kIndex) detail = py::cast(op.index.at(0));
   return py::make_tuple(facts(op.code).name, op.dtype, op.args, detail);
-}
-
-void bind_attributes(py::module_& m) {
-  py::class_<Scalar>(m, "Scalar")
-      .def(py::init<>())
-      .def_readwrite("is_float", &Scalar::is_float)
-      .def_readwrite("f", &Scalar::f)
-      .def_readwrite("i", &Scalar::i);
-  py::class_<Origin>(m, "Origin")
-      .def(py::init([](std::string op, std::string source) { return Origin{std::move(op), std::move(source)}; }),
-           py::arg("op") = "", py::arg("source") = "")
-      .def_readwrite("op", &Origin::op)
-      .def_readwrite("source", &Origin::source);
-  py::class_<ConvolveAttrs>(m, "ConvolveAttrs")
-      .def(py::init<>())
-      .def_readwrite("kind", &ConvolveAttrs::kind)
-      .def_readwrite("stride", &ConvolveAttrs::stride)
-      .def_readwrite("padding", &ConvolveAttrs::padding)
-      .def_readwrite("dilation", &ConvolveAttrs::dilation)
-      .def_readwrite("groups", &ConvolveAttrs::groups);
-  m.attr("MASK_BLOCK") = kMaskBlock;
-  py::class_<AttentionAttrs>(m, "AttentionAttrs")
-      .def(py::init<>())
-      .def_readwrite("kind", &AttentionAttrs::kind)
-      .def_readwrite("scale", &AttentionAttrs::scale)
-      .def_readwrite("dropout", &AttentionAttrs::dropout)
-      .def_readwrite("causal", &AttentionAttrs::causal)
-      .def_readwrite("masked", &AttentionAttrs::masked)
-      .def_readwrite("blocks", &AttentionAttrs::blocks)
-      .def_readwrite("cap", &AttentionAttrs::cap)
-      .def_readwrite("nan_rows", &AttentionAttrs::nan_rows);
-  py::class_<FftAttrs>(m, "FftAttrs")
-      .def(py::init([](bool inverse, double scale, int64_t root) { return FftAttrs{inverse, scale, root}; }),
-           py::arg("inverse") = false, py::arg("scale") = 1.0, py::arg("root") = 0)
-      .def_readonly("inverse", &FftAttrs::inverse)
-      .def_readonly("scale", &FftAttrs::scale)
-      .def_readonly("root", &FftAttrs::root);
 }
 
 void bind_graph(py::module_& m) {

@@ -1,0 +1,121 @@
+// csrc/ir/node_builder.cpp: the functions of Builder that add a node which is no loop nest.
+#include "csrc/ir/builder.h"
+#include "csrc/support/error.h"
+
+namespace ocl::ir {
+
+namespace {
+
+/// True if a stride would be negative. PyTorch tensors have no negative strides, so a flipped view cannot be an operand
+/// of an eager op.
+bool runs_backwards(const Value& x) {
+  for (const IndexExpr& coord : x.coords) {
+    for (size_t d = 0; d < x.sizes.size(); ++d) {
+      const auto affine = affine_in(coord, {SymbolKind::kLoop, static_cast<int>(d)});
+      if (affine && affine->coefficient.is_const() && affine->coefficient.constant() < 0) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Value Builder::contract(const Value& a, const Value& b, DType dtype) {
+  OCL_ASSERT(a.sizes.size() == 3 && b.sizes.size() == 3, "contract takes a [b, m, k] and b [b, k, n]");
+  Value left = a.kind == Value::Kind::kView ? a : copy(a), right = b.kind == Value::Kind::kView ? b : copy(b);
+  const Shape sizes = {left.sizes[0], left.sizes[1], right.sizes[2]};
+  // The caller guarantees that these sizes are equal.
+  right.sizes = {sizes[0], left.sizes[2], sizes[2]};
+  const Value result = new_buffer(dtype, sizes);
+  Node node;
+  node.kind = NodeKind::kContract;
+  node.origin = origin;
+  node.sizes = sizes;
+  node.reduce_sizes = {left.sizes[2]};
+  node.operands = {as_view(left), as_view(right)};
+  node.outputs = {result.buffer};
+  node.reduced_precision = reduced_precision;
+  graph.add_node(std::move(node));
+  return result;
+}
+
+Value Builder::convolve(const Value& x, const Value& w, const ConvolveAttrs& attrs, const Shape& sizes, DType dtype) {
+  const Value left = x.kind == Value::Kind::kView ? x : copy(x), right = w.kind == Value::Kind::kView ? w : copy(w);
+  const Value result = new_buffer(dtype, sizes);
+  Node node;
+  node.kind = NodeKind::kConvolve;
+  node.origin = origin;
+  node.sizes = sizes;
+  node.operands = {as_view(left), as_view(right)};
+  node.outputs = {result.buffer};
+  node.convolve = attrs;
+  node.reduced_precision = reduced_convolutions;
+  graph.add_node(std::move(node));
+  return result;
+}
+
+Value Builder::fft(const Value& real, const std::optional<Value>& imaginary, const FftAttrs& attrs) {
+  OCL_ASSERT(real.sizes.size() == 4, "an fft takes operands of four dimensions");
+  Node node;
+  node.kind = NodeKind::kFft;
+  node.origin = origin;
+  node.fft = attrs;
+  node.operands = {as_view(real.kind == Value::Kind::kView ? real : copy(real))};
+  if (imaginary) node.operands.push_back(as_view(imaginary->kind == Value::Kind::kView ? *imaginary : copy(*imaginary)));
+  const Shape& s = real.sizes;
+  node.sizes = {s[0], simplify(s[1] * s[2] * s[3] * 2, graph.ranges())};
+  const Value result = new_buffer(real.dtype, node.sizes);
+  // With known strides, a result of the graph with other dimensions can be a window on this buffer.
+  graph.buffers[static_cast<size_t>(result.buffer)].strides = contiguous_strides(node.sizes);
+  node.outputs = {result.buffer};
+  graph.add_node(std::move(node));
+  return reshape(result, {s[0], s[1], s[2], s[3], 2});
+}
+
+std::vector<Value> Builder::attention(const std::vector<Value>& operands, const AttentionAttrs& attrs) {
+  Node node;
+  node.kind = NodeKind::kAttention;
+  node.origin = origin;
+  node.attention = attrs;
+  node.reduced_precision = reduced_precision;
+  for (const Value& x : operands) node.operands.push_back(as_view(x.kind == Value::Kind::kView ? x : copy(x)));
+  OCL_ASSERT(operands.size() >= 3 && operands[0].sizes.size() == 4, "attention takes q, k and v of four dimensions");
+  const Shape &q = operands[0].sizes, &k = operands[1].sizes, &v = operands[2].sizes;
+  std::vector<Value> results;
+  if (attrs.kind == AttentionKind::kForward) {
+    results.push_back(new_buffer(operands[0].dtype, {q[0], q[1], q[2], v[3]}));
+    results.push_back(new_buffer(DType::kF32, {2, q[0], q[1], q[2]}));
+  } else if (attrs.kind == AttentionKind::kQuery) {
+    results.push_back(new_buffer(operands[0].dtype, q));
+  } else {
+    results.push_back(new_buffer(operands[1].dtype, k));
+    results.push_back(new_buffer(operands[2].dtype, v));
+  }
+  for (const Value& result : results) node.outputs.push_back(result.buffer);
+  node.sizes = results[0].sizes;
+  graph.add_node(std::move(node));
+  return results;
+}
+
+std::vector<Value> Builder::call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,
+                                 const std::vector<Shape>& strides, int waits_for) {
+  Node node;
+  node.kind = NodeKind::kCall;
+  node.origin = origin;
+  node.call = call;
+  node.waits_for = waits_for;
+  for (const Value& arg : args) {
+    const bool is_window = arg.kind == Value::Kind::kView && !runs_backwards(arg);
+    node.operands.push_back(as_view(is_window ? arg : copy(arg)));
+  }
+  std::vector<Value> values;
+  for (size_t i = 0; i < results.size(); ++i) {
+    values.push_back(new_buffer(results[i].first, results[i].second));
+    if (i < strides.size() && strides[i].size() == results[i].second.size()) graph.buffers.back().strides = strides[i];
+    node.outputs.push_back(values.back().buffer);
+  }
+  graph.add_node(std::move(node));
+  return values;
+}
+
+}  // namespace ocl::ir
