@@ -42,7 +42,7 @@ struct EpilogueMacro {
   int output = 0, width = 1, lane = 0;
   std::vector<int> loops;
   bool aligned = false;              // Vectors are at aligned addresses.
-  ir::DType type = ir::DType::kF32;  // What the kernel passes: f64 if the output is f64.
+  ir::DType type = ir::DType::kF32;  // What the kernel passes: the output's type if it is f64, i32 or i64.
   Writer body;
   // The addresses of the vectors that the body loads (false) and stores (true).
   std::vector<std::pair<std::string, bool>> streams;
@@ -132,7 +132,8 @@ std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const 
   for (size_t output = 0; output < main.outputs.size(); ++output) {
     const int lane = output > 0 && launch.stores.dim1 != ir::kNone ? launch.stores.dim1 : launch.stores.dim;
     EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.stores.coords, false, ir::DType::kF32, {}, {}};
-    if (graph.buffers[main.outputs[output]].dtype == ir::DType::kF64) macro.type = ir::DType::kF64;
+    const ir::DType type = graph.buffers[main.outputs[output]].dtype;
+    if (type == ir::DType::kF64 || type == ir::DType::kI32 || type == ir::DType::kI64) macro.type = type;
     const size_t rank = output == 0 ? main.sizes.size() : graph.buffers[main.outputs[output]].sizes.size();
     if (output > 0) {
       macro.loops.resize(rank);

@@ -131,6 +131,8 @@ class Builder {
   std::vector<Value> attention(const std::vector<Value>& operands, const AttentionAttrs& attrs);
   /// Transforms x [o, n, p, q] along n; see FftAttrs. Without `imaginary`, x is real. Returns [o, n, p, q, 2].
   Value fft(const Value& real, const std::optional<Value>& imaginary, const FftAttrs& attrs);
+  /// Operands and results: see SortStep.
+  std::vector<Value> sort(const std::vector<Value>& operands, const SortAttrs& attrs);
   std::vector<Value> call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,
                           const std::vector<Shape>& strides, int waits_for = kNone);
   /// Stores `value` into the elements that `target` views, such as a mutated input or a slice of one.

@@ -121,6 +121,7 @@ enum class NodeKind : uint8_t {
   kConvolve,   // A convolution or one of its gradients: see ConvolveKind.
   kAttention,  // An attention or a part of its gradient: see AttentionKind.
   kFft,        // Discrete Fourier transforms along one dimension: see FftAttrs.
+  kSort,       // A step of sorting rows of integer keys: see SortStep.
   // out[b, j, k, c]: matrix a[b] cut into panels j in the order in which a kernel reads them, with zeros beyond its
   // edges. Only offers of kernels make such a node, together with its launch.
   kPack,
@@ -189,6 +190,30 @@ struct FftAttrs {
   int64_t root = 0;
 };
 
+/// Keys are i32 or i64 [rows, n]; n < 2^31. A digit of a key is (key >> shift) & 255; in the digit with the key's sign, its top
+/// bit is flipped, so that digits have the order of keys. All steps leave equal elements in their order.
+enum class SortStep : uint8_t {
+  // Operands keys, and perhaps chosen [rows]: then only keys that have the digits of `chosen` above this digit count. Result
+  // i32
+  // [rows, 256, ceil(n / block)]: how many keys of each block have each digit.
+  kCount,
+  // Operands keys, their positions i32 [rows, n], and ends i32 [rows, 256 * ceil(n / block)], the running sum of the counts.
+  // Results keys and positions in the order of the digit. Without positions, they are 0, 1, ...
+  kMove,
+  // Operands keys and perhaps their positions. Results [rows, ceil(n / block) * keep]: the first `keep` keys of each block in
+  // sorted order, and their positions. Past the end of the row, keys are the greatest ones, with any position.
+  kBlocks,
+};
+constexpr int kDigits = 256;
+
+struct SortAttrs {
+  SortStep step = SortStep::kBlocks;
+  int64_t block = 0, keep = 0;  // keep: for kBlocks.
+  int shift = 0;                // For kBlocks, the lowest bit in which keys differ.
+  int digits = 1;               // For kBlocks, the number of digits above it in which they differ.
+  bool is_signed = false;       // The (highest) digit has the sign.
+};
+
 /// The aten op and the source line from which a node was made, for errors, explain and the profiler.
 struct Origin {
   std::string op;      // "aten.relu.default"
@@ -204,7 +229,7 @@ struct Node {
   // "gemm_warpgroup: refused, K = 7 is below 16", "gemm_warpgroup, gemm_warp: refused, ...". For explain; not printed.
   std::vector<std::string> refused;
   // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve,
-  // kAttention and kFft the sizes of the first output.
+  // kAttention, kFft and kSort the sizes of the first output.
   Shape sizes;
   // The extents of the loops r0, r1, ... of a kReduce, of the loop r0 of a kScan, and {k} for kContract.
   Shape reduce_sizes;
@@ -216,16 +241,17 @@ struct Node {
   std::vector<int> reduced;
   // For kScan, a bool op of the body. Where it is true, the accumulators start again.
   int reset = kNone;
-  // Operands of kContract, kConvolve, kAttention, kFft and kCall. A template may add the bias [k] to a forward kConvolve as a
-  // third operand.
+  // Operands of kContract, kConvolve, kAttention, kFft, kSort and kCall. A template may add the bias [k] to a forward kConvolve
+  // as a third operand.
   std::vector<View> operands;
-  // Outputs: one for kContract, kConvolve and kFft, several for kAttention and kCall; Map and Reduce have stores instead. A
-  // template may add statistics to a forward kConvolve: f32 [3, slices, k] with the mean, m2 and count of each channel
-  // over a slice of the first output.
+  // Outputs: one for kContract, kConvolve and kFft, several for kAttention, kSort and kCall; Map and Reduce have stores
+  // instead. A template may add statistics to a forward kConvolve: f32 [3, slices, k] with the mean, m2 and count of each
+  // channel over a slice of the first output.
   std::vector<BufferId> outputs;
   ConvolveAttrs convolve;
   AttentionAttrs attention;
   FftAttrs fft;
+  SortAttrs sort;
   bool reduced_precision = false;  // The inputs of a kContract, kConvolve or kAttention may be rounded to TF32.
   int call = kNone;                // The index of a kCall in the list of calls that Python keeps.
   // For a kCall that waits for what an earlier kCall has started: that call's index. The scheduler may put other work between

@@ -72,6 +72,27 @@ Value Builder::fft(const Value& real, const std::optional<Value>& imaginary, con
   return reshape(result, {s[0], s[1], s[2], s[3], 2});
 }
 
+std::vector<Value> Builder::sort(const std::vector<Value>& operands, const SortAttrs& attrs) {
+  OCL_ASSERT(!operands.empty() && operands[0].sizes.size() == 2, "a sort takes keys of two dimensions");
+  Node node;
+  node.kind = NodeKind::kSort;
+  node.origin = origin;
+  node.sort = attrs;
+  for (const Value& x : operands) node.operands.push_back(as_view(x.kind == Value::Kind::kView ? x : copy(x)));
+  const IndexExpr &rows = operands[0].sizes[0], &n = operands[0].sizes[1], blocks = ceildiv(n, attrs.block);
+  std::vector<Value> results;
+  if (attrs.step == SortStep::kCount) {
+    results = {new_buffer(DType::kI32, {rows, kDigits, blocks})};
+  } else {
+    const Shape sizes = {rows, attrs.step == SortStep::kMove ? n : simplify(blocks * attrs.keep, graph.ranges())};
+    results = {new_buffer(operands[0].dtype, sizes), new_buffer(DType::kI32, sizes)};
+  }
+  for (const Value& result : results) node.outputs.push_back(result.buffer);
+  node.sizes = results[0].sizes;
+  graph.add_node(std::move(node));
+  return results;
+}
+
 std::vector<Value> Builder::attention(const std::vector<Value>& operands, const AttentionAttrs& attrs) {
   Node node;
   node.kind = NodeKind::kAttention;

@@ -311,6 +311,20 @@ class GraphParser {
       n.fft.scale = in.real();
       in.expect("root");
       n.fft.root = in.integer();
+    } else if (in.take("sort")) {
+      n.kind = NodeKind::kSort;
+      SortAttrs& s = n.sort;
+      s.step = in.take("count") ? SortStep::kCount : in.take("move") ? SortStep::kMove : SortStep::kBlocks;
+      if (s.step == SortStep::kBlocks) in.expect("blocks");
+      in.expect("block");
+      s.block = in.integer();
+      in.expect("keep");
+      s.keep = in.integer();
+      in.expect("shift");
+      s.shift = in.number();
+      in.expect("digits");
+      s.digits = in.number();
+      s.is_signed = in.take("signed");
     } else if (in.take("pack")) {
       n.kind = NodeKind::kPack;
     } else {

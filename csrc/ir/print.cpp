@@ -22,6 +22,7 @@
 //   node convolve forward stride 1 1 padding 0 0 dilation 1 1 groups 1 [..] over []
 //   node attention forward scale 0.125 dropout 0.0 cap 20.0 causal masked blocks nan_rows [..] over []
 //   node fft inverse scale 0.25 root 64 [..] over []
+//   node sort count block 4096 keep 0 shift 8 digits 1 signed [..] over []
 //   node call 3 [] over []
 //   node call 4 waits_for 3 [] over []
 //   result b1 [s0, 64] strides [64, 1] offset 0
@@ -86,9 +87,11 @@ void print_op(std::string& out, const Op& op, size_t position) {
 }
 
 void print_node(std::string& out, const Node& node, bool origins) {
-  static constexpr const char* kKinds[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "fft", "pack", "call"};
+  static constexpr const char* kKinds[] = {"map",       "reduce", "scan", "contract", "convolve",
+                                           "attention", "fft",    "sort", "pack",     "call"};
   static constexpr const char* kStages[] = {"whole", "partial", "final"};
   static constexpr const char* kConvolutions[] = {"forward", "data", "weight"};
+  static constexpr const char* kSorts[] = {"count", "move", "blocks"};
   static constexpr const char* kAttentions[] = {"forward", "query", "key_value"};
   out += std::string("node ") + kKinds[static_cast<int>(node.kind)];
   if (is_reduction(node)) out += " " + facts(node.reduction).name + " " + kStages[static_cast<int>(node.stage)];
@@ -114,6 +117,12 @@ void print_node(std::string& out, const Node& node, bool origins) {
   if (node.kind == NodeKind::kFft) {
     if (node.fft.inverse) out += " inverse";
     out += " scale " + number({true, node.fft.scale, 0}) + " root " + std::to_string(node.fft.root);
+  }
+  if (node.kind == NodeKind::kSort) {
+    const SortAttrs& s = node.sort;
+    out += std::string(" ") + kSorts[static_cast<int>(s.step)] + " block " + std::to_string(s.block) + " keep " +
+           std::to_string(s.keep) + " shift " + std::to_string(s.shift) + " digits " + std::to_string(s.digits);
+    if (s.is_signed) out += " signed";
   }
   out += " " + list(node.sizes);
   if (node.kind != NodeKind::kMap || !node.reduce_sizes.empty()) out += " over " + list(node.reduce_sizes);

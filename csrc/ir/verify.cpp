@@ -252,9 +252,26 @@ constexpr NodeRule kNodeRules[] = {
               std::all_of(n.operands.begin(), n.operands.end(),
                           [&](const View& operand) { return operand.sizes == x && buffer(g, operand.buffer).dtype == type; });
      }},
-    {"the output of a contraction, convolution or fft has its sizes",
+    {"a sort takes i32 or i64 keys [rows, n] and the other operands of its step, and has the results of its step",
      [](const Graph& g, const Node& n) {
-       if (n.kind != NodeKind::kContract && n.kind != NodeKind::kConvolve && n.kind != NodeKind::kFft) return true;
+       if (n.kind != NodeKind::kSort) return true;
+       const SortAttrs& s = n.sort;
+       const size_t required = s.step == SortStep::kMove ? 2 : 1, given = n.operands.size();
+       if (given < required || given > required + 1 || n.outputs.empty() || s.block <= 0) return false;
+       const Shape& keys = n.operands[0].sizes;
+       const DType type = buffer(g, n.operands[0].buffer).dtype;
+       if (keys.size() != 2 || (type != DType::kI32 && type != DType::kI64)) return false;
+       const IndexExpr blocks = ceildiv(keys[1], s.block);
+       if (s.step == SortStep::kCount) return n.outputs.size() == 1 && n.sizes == Shape{keys[0], kDigits, blocks};
+       const IndexExpr columns = s.step == SortStep::kMove ? keys[1] : simplify(blocks * s.keep, g.ranges());
+       return n.outputs.size() == 2 && n.sizes == Shape{keys[0], columns} && buffer(g, n.outputs[0]).dtype == type &&
+              buffer(g, n.outputs[1]).sizes == n.sizes && buffer(g, n.outputs[1]).dtype == DType::kI32;
+     }},
+    {"the output of a contraction, convolution, fft or sort has its sizes",
+     [](const Graph& g, const Node& n) {
+       if (n.kind != NodeKind::kContract && n.kind != NodeKind::kConvolve && n.kind != NodeKind::kFft &&
+           n.kind != NodeKind::kSort)
+         return true;
        return buffer(g, n.outputs[0]).sizes == n.sizes;
      }},
 };

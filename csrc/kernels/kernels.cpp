@@ -75,7 +75,7 @@ const char* name(KernelLevel level) { return kLevelNames[static_cast<size_t>(lev
 const char* name(KernelOperation operation) { return kOperationNames[static_cast<size_t>(operation)]; }
 
 bool KernelRow::is_required() const {
-  return operation == KernelOperation::k_pack || operation == KernelOperation::k_fft ||
+  return operation == KernelOperation::k_pack || operation == KernelOperation::k_fft || operation == KernelOperation::k_sort ||
          (operation == KernelOperation::k_attention && !on_tensor_cores());
 }
 

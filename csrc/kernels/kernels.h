@@ -67,7 +67,7 @@ struct KernelRow {
   bool on_tensor_cores() const { return level != KernelLevel::k_item && level != KernelLevel::k_group; }
   /// True if the kernel needs instructions that not every device has. Then it is checked on the device before its first use.
   bool is_checked() const;
-  /// True for the portable kernels of attention, for ffts and for packs. They cannot be disabled, because no other kernel
+  /// True for the portable kernels of attention, for ffts, sorts and packs. They cannot be disabled, because no other kernel
   /// computes the same.
   bool is_required() const;
 };

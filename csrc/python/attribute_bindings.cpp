@@ -45,6 +45,23 @@ void bind_attributes(py::module_& m) {
       .def_readonly("inverse", &FftAttrs::inverse)
       .def_readonly("scale", &FftAttrs::scale)
       .def_readonly("root", &FftAttrs::root);
+  m.attr("DIGITS") = kDigits;
+  py::enum_<SortStep>(m, "SortStep")
+      .value("kCount", SortStep::kCount)
+      .value("kMove", SortStep::kMove)
+      .value("kBlocks", SortStep::kBlocks);
+  py::class_<SortAttrs>(m, "SortAttrs")
+      .def(py::init([](SortStep step, int64_t block, int64_t keep, int shift, int digits, bool is_signed) {
+             return SortAttrs{step, block, keep, shift, digits, is_signed};
+           }),
+           py::arg("step"), py::arg("block"), py::arg("keep") = 0, py::arg("shift") = 0, py::arg("digits") = 1,
+           py::arg("is_signed") = false)
+      .def_readonly("step", &SortAttrs::step)
+      .def_readonly("block", &SortAttrs::block)
+      .def_readonly("keep", &SortAttrs::keep)
+      .def_readonly("shift", &SortAttrs::shift)
+      .def_readonly("digits", &SortAttrs::digits)
+      .def_readonly("is_signed", &SortAttrs::is_signed);
 }
 
 }  // namespace ocl::python

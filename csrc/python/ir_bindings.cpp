@@ -37,7 +37,8 @@ Scalar to_scalar(const py::handle& value) {
 py::object from_scalar(const Scalar& s) { return s.is_float ? py::object(py::float_(s.f)) : py::object(py::int_(s.i)); }
 
 const char* kind_name(NodeKind kind) {
-  static constexpr const char* kNames[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "fft", "pack", "call"};
+  static constexpr const char* kNames[] = {"map",       "reduce", "scan", "contract", "convolve",
+                                           "attention", "fft",    "sort", "pack",     "call"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -222,6 +223,7 @@ void bind_graph(py::module_& m) {
       .def_readonly("convolve", &Node::convolve)
       .def_readonly("attention", &Node::attention)
       .def_readonly("fft", &Node::fft)
+      .def_readonly("sort", &Node::sort)
       .def_readonly("reduced_precision", &Node::reduced_precision)
       .def_readonly("call", &Node::call)
       .def_readonly("waits_for", &Node::waits_for)
@@ -361,6 +363,7 @@ void bind_builder(py::module_& m) {
       .def("convolve", &Builder::convolve)
       .def("attention", &Builder::attention)
       .def("fft", &Builder::fft)
+      .def("sort", &Builder::sort)
       .def("call", &Builder::call, py::arg("call"), py::arg("args"), py::arg("results"), py::arg("strides"),
            py::arg("waits_for") = kNone)
       .def("copy_into", &Builder::copy_into)

@@ -1,4 +1,4 @@
-// csrc/schedule/choose_template.cpp: pass: gives each contraction, convolution, attention and fft a hand-written kernel.
+// csrc/schedule/choose_template.cpp: pass: gives each contraction, convolution, attention, fft and sort a hand-written kernel.
 #include "csrc/schedule/choose_template.h"
 
 #include <algorithm>
@@ -89,7 +89,8 @@ void choose_template(Schedule& schedule, const PassContext& context) {
       problem = problem_of(graph, node, caps);
       if (const auto found = measured.choices.find(problem); found != measured.choices.end()) wanted = found->second;
     }
-    const bool required = node.kind == ir::NodeKind::kAttention || node.kind == ir::NodeKind::kFft;
+    const bool required =
+        node.kind == ir::NodeKind::kAttention || node.kind == ir::NodeKind::kFft || node.kind == ir::NodeKind::kSort;
     const Caps granted = with_granted_items(schedule, {i}, caps);
     const Request request{graph, i, KernelId{}, granted, schedule.keeps_parameters};
     std::vector<std::string> refused;

@@ -56,6 +56,7 @@ std::string kind_name(const ir::Node& node) {
     return kNames[static_cast<int>(node.attention.kind)];
   }
   if (node.kind == ir::NodeKind::kFft) return "fft";
+  if (node.kind == ir::NodeKind::kSort) return "sort";
   constexpr const char* kNames[] = {"conv_forward", "conv_data", "conv_weight"};
   return kNames[static_cast<int>(node.convolve.kind)];
 }

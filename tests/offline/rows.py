@@ -79,6 +79,10 @@ def power_spectrum(x: Tensor, dim: int = -1) -> Tensor:
     return torch.fft.rfft(x, dim=dim).abs()
 
 
+def sorted_rows(x: Tensor) -> Tensor:
+    return x.sort().values
+
+
 PROBLEMS: dict[str, Problem] = {
     "gemm large": gemm(1024, 1024, 1024),
     "gemm wide": gemm(512, 2048, 256),
@@ -120,6 +124,8 @@ PROBLEMS: dict[str, Problem] = {
     "attention of 256": attention(256, 256, 256),
     "fft of rows": Problem(power_spectrum, ((64, 1000),), CAPS, ("fp32",)),
     "fft of columns": Problem(partial(power_spectrum, dim=0), ((512, 100),), CAPS, ("fp32",)),
+    "sort of rows": Problem(sorted_rows, ((8, 3000),), CAPS, ("fp32",)),
+    "sort of a long row": Problem(sorted_rows, ((1, 30000),), CAPS, ("fp32",)),
     "pack": Problem(torch.mm, ((4096, 4096), (4096, 4096)), TENSOR_CORES, ("fp32",)),
     "pack unaligned": Problem(torch.mm, ((4099, 4101), (4101, 4103)), TENSOR_CORES, ("fp32",)),
 }  # fmt: skip

@@ -141,6 +141,30 @@ class FftAttrs:
     scale: Final[float]
     root: Final[int]
 
+DIGITS: int
+
+class SortStep(_Enum):
+    kCount: Final[SortStep]
+    kMove: Final[SortStep]
+    kBlocks: Final[SortStep]
+
+class SortAttrs:
+    def __init__(
+        self,
+        step: SortStep,
+        block: int,
+        keep: int = 0,
+        shift: int = 0,
+        digits: int = 1,
+        is_signed: bool = False,
+    ) -> None: ...
+    step: Final[SortStep]
+    block: Final[int]
+    keep: Final[int]
+    shift: Final[int]
+    digits: Final[int]
+    is_signed: Final[bool]
+
 MASK_BLOCK: int
 
 class AttentionAttrs:
@@ -187,7 +211,7 @@ class Output:
 Op: TypeAlias = tuple[str, DType, list[int], Any]
 
 class Node:
-    kind: Final[Literal["map", "reduce", "scan", "contract", "convolve", "attention", "fft", "pack", "call"]]
+    kind: Final[Literal["map", "reduce", "scan", "contract", "convolve", "attention", "fft", "sort", "pack", "call"]]
     origin: Final[Origin]
     sizes: Final[list[IndexExpr]]
     reduce_sizes: Final[list[IndexExpr]]
@@ -202,6 +226,7 @@ class Node:
     convolve: Final[ConvolveAttrs]
     attention: Final[AttentionAttrs]
     fft: Final[FftAttrs]
+    sort: Final[SortAttrs]
     reduced_precision: Final[bool]
     call: Final[int]
     waits_for: Final[int]
@@ -325,6 +350,7 @@ class Builder:
     def convolve(self, x: Value, w: Value, attrs: ConvolveAttrs, sizes: Shape, dtype: DType) -> Value: ...
     def attention(self, operands: Sequence[Value], attrs: AttentionAttrs) -> list[Value]: ...
     def fft(self, real: Value, imaginary: Value | None, attrs: FftAttrs) -> Value: ...
+    def sort(self, operands: Sequence[Value], attrs: SortAttrs) -> list[Value]: ...
     def call(
         self,
         call: int,

@@ -24,6 +24,7 @@ from torch_ocl_compile.lowering import scan, sort
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.sorting import Digits, Keys, sort_keys
 from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
@@ -165,7 +166,7 @@ class Segments:
         end = nest.index(p.places)
         inside = (place >= 0) & (place < end)
         keys = nest.store((t.where(inside, place, end), dtype))[0]
-        self.runs = sort.sort_keys(c, keys)
+        self.runs = sort_keys(c, Keys(keys, Digits.below(p.places)))
 
     def reduce(self, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
         p = self.p
@@ -190,8 +191,6 @@ class Segments:
 
         def value(nest: Nest, at: list[ir.IndexExpr], place: ir.IndexExpr) -> Any:
             source = nest.load(runs.positions, [*at[:lead], place]).as_index()
-            # The padding of the sort has no place; its position is clamped.
-            source = ir.min(source, p.count - 1)
             return (element(nest, at[:lead], source, at[lead:]),), starts(nest, at, place, place)
 
         def stores(nest: Nest, at: list[ir.IndexExpr], place: ir.IndexExpr) -> Any:

@@ -1,14 +1,4 @@
 # torch_ocl_compile/lowering/sort.py: sort, topk, kthvalue, median and mode; searches in sorted rows.
-"""Sorting is built from ordinary loop nests. Numbers become integer keys that have the wanted order (NaN last).
-
-A block of keys is sorted by rank: each key counts the keys that go before it; equal keys keep their order. Sorted
-runs are merged by rank, too, many at a time: the place of an element is the sum of its ranks in all runs of the
-group, each found by binary search.
-
-    keys   | 256 | 256 | 256 | ...      each key is stored at its rank among 256
-    runs   | 4 * 256       | ...        each key is stored at the sum of its ranks in 4 runs; and so on
-"""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -22,15 +12,11 @@ from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.indexing import inside
 from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.sorting import Sorted, key_of, keys_of, number_of, sort_keys
 from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
 
-BLOCK = 256  # The number of keys of a block, which is sorted by counting.
-WHOLE = 512  # Rows of up to this many keys are one block.
-WAYS = 4  # The number of runs that are merged at a time: fewer searches than 16, fewer launches than 2.
-LONGEST = 1 << 20  # Rows of a symbolic length are merged by WAYS up to this length, then all at a time.
-EXACT_F32 = 1 << 24  # The largest count that float32 represents exactly.
 I32, I64 = ir.DType.kI32, ir.DType.kI64
 
 
@@ -45,132 +31,8 @@ def moved_back(c: Context, x: ir.Value, dim: int) -> ir.Value:
     return c.builder.permute(x, [*range(dim), rank - 1, *range(dim, rank - 1)]) if dim != rank - 1 else x
 
 
-def key_of(x: Term, descending: bool = False) -> Term:
-    """Returns an int32 or int64 key that has the order of x; NaN is the greatest."""
-    key = t.call("order_key", x) if ir.is_floating(x.dtype) else x if x.dtype == I64 else x.cast(I32)
-    return t.call("bitwise_not", key) if descending else key
-
-
-def keys_of(c: Context, x: ir.Value, descending: bool = False) -> ir.Value:
-    nest = c.nest(x.sizes)
-    key = key_of(nest.load(x, nest.i), descending)
-    return nest.store((key, key.dtype))[0]
-
-
 def _greatest(dtype: ir.DType) -> int:
     return 2**31 - 1 if dtype == I32 else 2**63 - 1
-
-
-class Runs:
-    """Keys and their original positions along the last dimension, sorted in runs of `run` elements each.
-
-    The padding is the greatest key. The sort is stable, so that padding stays behind real keys that are equal to it.
-    """
-
-    def __init__(self, keys: ir.Value, positions: ir.Value, run: ir.IndexExpr) -> None:
-        self.keys, self.positions, self.run = keys, positions, run
-
-    @property
-    def rows(self) -> list[ir.IndexExpr]:
-        return list(self.keys.sizes[:-1])
-
-    @property
-    def length(self) -> ir.IndexExpr:
-        return self.keys.sizes[-1]
-
-
-def _counted(nest: Nest, terms: Term, most: ir.IndexExpr) -> ir.Value:
-    """Returns the sum of a count over the loops r*. `most` is its upper bound."""
-    exact = most.is_const() and most.constant() <= EXACT_F32
-    dtype = ir.DType.kF32 if exact else I64
-    return nest.reduce("sum", [terms.cast(dtype)], [dtype])[0]
-
-
-def _scatter(c: Context, runs: Runs, sizes: list[ir.IndexExpr], fill: Callable[[Nest], Any], length: Any) -> Runs:
-    """Stores new runs. `fill(nest)` returns key, position, place along the last dimension, and a mask or None."""
-    rows = runs.rows
-    keys = c.builder.buffer(runs.keys.dtype, [*rows, length])
-    positions = c.builder.buffer(I32, [*rows, length])
-    nest = Nest(c.builder, sizes)
-    key, position, place, mask = fill(nest)
-    at = [*nest.i[: len(rows)], place]
-    nest.add_store(keys, at, key, mask)
-    nest.add_store(positions, at, position, mask)
-    nest.end()
-    return Runs(keys, positions, runs.run)
-
-
-def sorted_blocks(c: Context, keys: ir.Value, positions: ir.Value | None, keep: int | None = None) -> Runs:
-    """Sorts each block. If `keep` is given, only the first `keep` elements of each block are kept.
-
-    `positions` (default: 0, 1, ...) are moved along with the keys.
-    """
-    rows, n = list(keys.sizes[:-1]), keys.sizes[-1]
-    block = n if n.is_const() and n.constant() <= WHOLE else ir.IndexExpr(BLOCK)
-    count = ir.ceildiv(n, block)
-    kept = block if keep is None else ir.min(block, keep)
-    padded = not (n.is_const() and n.constant() % block.constant() == 0)
-    sizes = [*rows, count, block]
-
-    def key_at(nest: Nest, offset: ir.IndexExpr) -> Term:
-        position = nest.i[len(rows)] * block + offset
-        at = nest.i[: len(rows)]
-        if not padded:
-            return nest.load(keys, [*at, position])
-        inside = nest.index(position) < nest.index(n)
-        loaded = nest.load(keys, [*at, position], inside)
-        return t.where(inside, loaded, _greatest(keys.dtype))
-
-    nest = Nest(c.builder, sizes, [block])
-    i, j = nest.i[-1], nest.r[0]
-    mine, other = key_at(nest, i), key_at(nest, j)
-    earlier = nest.index(j, I32) < nest.index(i, I32)
-    ranks = _counted(nest, (other < mine) | (other.eq(mine) & earlier), block)
-
-    def fill(nest: Nest) -> Any:
-        rank = nest.load(ranks, nest.i).cast(I32)
-        position = nest.i[len(rows)] * block + nest.i[-1]
-        if positions is None:
-            old = nest.index(position, I32)
-        else:
-            inside = nest.index(position) < nest.index(n) if padded else None
-            old = nest.load(positions, [*nest.i[: len(rows)], position], inside)
-        mask = None if keep is None else rank < nest.index(kept, I32)
-        return key_at(nest, nest.i[-1]), old, nest.i[len(rows)] * kept + rank.as_index(), mask
-
-    empty = Runs(keys, keys, kept)
-    return _scatter(c, empty, sizes, fill, count * kept)
-
-
-def merged(c: Context, runs: Runs, ways: ir.IndexExpr) -> Runs:
-    """Merges each group of `ways` runs into one run."""
-    rows, n, run = runs.rows, runs.length, runs.run
-    nest = Nest(c.builder, [*rows, n], [ways])
-    at, place = nest.i[:-1], nest.i[-1]
-    own = ir.floordiv(place, run)
-    group = ir.floordiv(own, ways) * ways
-    sibling = group + nest.r[0]
-    key = nest.load(runs.keys, nest.i)
-    begin = sibling * run
-    length = ir.max(ir.min(n - begin, run), 0)
-    earlier, same = nest.index(sibling) < nest.index(own), nest.index(sibling).eq(nest.index(own))
-    found = search(nest, runs.keys, at, begin, length, run, lambda k: (k < key) | (earlier & k.eq(key)))
-    count = t.where(same, nest.index(ir.mod(place, run), I32), found)
-    ranks = _counted(nest, count, n)
-
-    def fill(nest: Nest) -> Any:
-        rank = nest.load(ranks, nest.i).cast(I64)
-        start = ir.floordiv(nest.i[-1], run * ways) * (run * ways)
-        return (
-            nest.load(runs.keys, nest.i),
-            nest.load(runs.positions, nest.i),
-            start + rank.as_index(),
-            None,
-        )
-
-    result = _scatter(c, runs, [*rows, n], fill, n)
-    result.run = run * ways
-    return result
 
 
 def search(
@@ -199,33 +61,16 @@ def search(
     return place
 
 
-def sort_keys(c: Context, keys: ir.Value, keep: int | None = None, positions: ir.Value | None = None) -> Runs:
-    """Returns the keys along the last dimension in sorted order, with their original positions.
-
-    If `keep` is given, only the first `keep` of them are guaranteed to be correct.
-    """
-    n = keys.sizes[-1]
-    if keep is not None and n.is_const() and n.constant() > WHOLE and 4 * keep <= BLOCK:
-        best = sorted_blocks(c, keys, positions, keep)
-        return sort_keys(c, best.keys, keep, best.positions)
-    runs = sorted_blocks(c, keys, positions)
-    if not n.is_const():
-        while runs.run.constant() < LONGEST:
-            runs = merged(c, runs, ir.IndexExpr(WAYS))
-        return merged(c, runs, ir.ceildiv(n, LONGEST))
-    while runs.run.constant() < n.constant():
-        ways = min(WAYS, -(-runs.length.constant() // runs.run.constant()))
-        runs = merged(c, runs, ir.IndexExpr(ways))
-    return runs
-
-
-def _take(c: Context, x: ir.Value, positions: ir.Value, count: Any, dim: int, dtype: ir.DType) -> Any:
+def _take(c: Context, x: ir.Value, made: Sorted, count: Any, dim: int, descending: bool) -> Any:
     """Returns x and the positions at the first `count` sorted places, with `dim` moved back to its place."""
     last = moved_last(c, x, dim)
     nest = Nest(c.builder, [*last.sizes[:-1], c.size(count)])
-    position = nest.load(positions, nest.i)
-    value = nest.load(last, [*nest.i[:-1], position.as_index()])
-    values, indices = nest.store((value, x.dtype), (position, dtype))
+    position = nest.load(made.positions, nest.i)
+    if ir.is_floating(x.dtype):  # Zeros of both signs have the same key.
+        value = nest.load(last, [*nest.i[:-1], position.as_index()])
+    else:
+        value = number_of(nest.load(made.keys, nest.i), descending).cast(ir.compute_type(x.dtype))
+    values, indices = nest.store((value, x.dtype), (position, I64))
     return moved_back(c, values, dim), moved_back(c, indices, dim)
 
 
@@ -240,8 +85,8 @@ def sort(c: Context, x: ir.Value, dim: int = -1, descending: bool = False) -> An
     dim %= len(x.sizes)
     if _empty(x.sizes):
         return x, c.constant(0, I64, x.sizes)
-    runs = sort_keys(c, keys_of(c, moved_last(c, x, dim), descending))
-    return _take(c, x, runs.positions, x.sizes[dim], dim, I64)
+    made = sort_keys(c, keys_of(c, moved_last(c, x, dim), descending))
+    return _take(c, x, made, x.sizes[dim], dim, descending)
 
 
 @lower(aten.sort.stable)
@@ -261,8 +106,8 @@ def topk(c: Context, x: ir.Value, k: Any, dim: int = -1, largest: bool = True, s
     if _empty(sizes):
         return c.constant(0, x.dtype, sizes), c.constant(0, I64, sizes)
     keep = k if isinstance(k, int) else None
-    runs = sort_keys(c, keys_of(c, moved_last(c, x, dim), largest), keep)
-    return _take(c, x, runs.positions, k, dim, I64)
+    made = sort_keys(c, keys_of(c, moved_last(c, x, dim), largest), keep)
+    return _take(c, x, made, k, dim, largest)
 
 
 def _nan_count(c: Context, x: ir.Value) -> ir.Value | None:
@@ -279,11 +124,11 @@ def _element(
 ) -> Any:
     """Returns (value, position) of the element at place `rank(nest, number of NaN)` of each sorted row."""
     last = moved_last(c, x, dim)
-    runs = sort_keys(c, keys_of(c, last), stop)
+    made = sort_keys(c, keys_of(c, last), stop)
     nans = _nan_count(c, last)
     nest = Nest(c.builder, last.sizes[:-1])
     place = rank(nest, None if nans is None else nest.load(nans, nest.i))
-    position = nest.load(runs.positions, [*nest.i, place.as_index()])
+    position = nest.load(made.positions, [*nest.i, place.as_index()])
     value = nest.load(last, [*nest.i, position.as_index()])
     values, indices = nest.store((value, x.dtype), (position, I64))
     if keepdim:
@@ -360,11 +205,11 @@ def mode(c: Context, x: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
     dim %= len(x.sizes)
     last = moved_last(c, x, dim)
     length = last.sizes[-1]
-    runs = sort_keys(c, keys_of(c, last))
+    made = sort_keys(c, keys_of(c, last))
     counts = c.builder.buffer(I64, last.sizes)
 
     def starts(nest: Nest, at: list[ir.IndexExpr], first: ir.IndexExpr, end: ir.IndexExpr) -> Term:
-        return starts_between(nest, runs.keys, at, first, end)
+        return starts_between(nest, made.keys, at, first, end)
 
     scan.run(
         c,
@@ -378,7 +223,7 @@ def mode(c: Context, x: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
     best = c.builder.reduce("argmax", counts, [len(last.sizes) - 1], False, I64)[0]
     nest = Nest(c.builder, last.sizes[:-1])
     place = nest.load(best, nest.i)
-    position = nest.load(runs.positions, [*nest.i, place.as_index()])
+    position = nest.load(made.positions, [*nest.i, place.as_index()])
     value = nest.load(last, [*nest.i, position.as_index()])
     values, indices = nest.store((value, x.dtype), (position, I64))
     if keepdim:

@@ -256,7 +256,7 @@ class BoundedRun(Run):
         if node.kind in ("map", "reduce", "scan"):
             self.loops(node)
             return
-        if node.kind == "pack":
+        if node.kind in ("pack", "sort"):
             super().node(node)
             return
         types = [TORCH_DTYPES[self.graph.buffers[v.buffer].dtype] for v in node.operands]

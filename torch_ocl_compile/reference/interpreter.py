@@ -194,6 +194,11 @@ class Run:
             matrix, (_, panels, _, width) = self.view(node.operands[0]), [self.size(s) for s in node.sizes]
             padded = torch.nn.functional.pad(matrix, (0, panels * width - matrix.shape[2]))
             self.write(node.outputs[0], padded.unflatten(2, (panels, width)).transpose(1, 2))
+        elif node.kind == "sort":
+            for output, result in zip(
+                node.outputs, sort(node.sort, [self.view(v) for v in node.operands]), strict=True
+            ):
+                self.write(output, result)
         elif node.kind == "fft":
             x = torch.complex(*_complex_parts([self.view(v) for v in node.operands]))
             self.write(node.outputs[0], fft(node.fft, x))
@@ -249,6 +254,33 @@ def fft(attrs: Any, x: Tensor) -> Tensor:
         root = torch.complex(angle.cos(), angle.sin() if attrs.inverse else -angle.sin())
         y = y * root.to(y.dtype)[:, :, None]
     return torch.view_as_real(y * attrs.scale).flatten(1)
+
+
+def sort(attrs: Any, operands: list[Tensor]) -> list[Tensor]:
+    """Returns the results of a step of sorting, by its definition in graph.h."""
+    keys = operands[0]
+    rows, n = keys.shape
+    blocks = -(-n // attrs.block)
+    digits = (keys >> attrs.shift & ir.DIGITS - 1) ^ (ir.DIGITS // 2 if attrs.is_signed else 0)
+    if attrs.step == ir.SortStep.kCount:
+        counted = torch.ones_like(digits)
+        if len(operands) > 1:
+            above = attrs.shift + 8
+            counted = (keys >> above == operands[1][:, None] >> above).to(digits.dtype)
+        place = digits * blocks + torch.arange(n) // attrs.block
+        counts = torch.zeros(rows, ir.DIGITS * blocks, dtype=digits.dtype).scatter_add_(1, place.long(), counted)
+        return [counts.reshape(rows, ir.DIGITS, blocks).int()]
+    positions = torch.arange(n, dtype=torch.int32).expand(rows, n)
+    if attrs.step == ir.SortStep.kMove:
+        positions = operands[1] if len(operands) > 2 else positions
+        order = torch.argsort(digits, dim=1, stable=True)
+        return [keys.gather(1, order), positions.gather(1, order)]
+    positions = operands[1] if len(operands) > 1 else positions
+    missing = blocks * attrs.block - n
+    filled = [(keys, torch.iinfo(keys.dtype).max), (positions, 0)]
+    keys, positions = (torch.cat([x, x.new_full((rows, missing), v)], 1).reshape(rows, blocks, -1) for x, v in filled)
+    order = torch.argsort(keys, dim=2, stable=True)[..., : attrs.keep]
+    return [x.gather(2, order).reshape(rows, -1) for x in (keys, positions)]
 
 
 def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:

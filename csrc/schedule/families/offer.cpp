@@ -72,7 +72,7 @@ void Draft::lay_out(ir::BufferId id, const std::vector<int>& order) {
 
 bool takes_template(const ir::Node& node) {
   return node.kind == ir::NodeKind::kContract || node.kind == ir::NodeKind::kConvolve ||
-         node.kind == ir::NodeKind::kAttention || node.kind == ir::NodeKind::kFft;
+         node.kind == ir::NodeKind::kAttention || node.kind == ir::NodeKind::kFft || node.kind == ir::NodeKind::kSort;
 }
 
 std::string signature(const Offer& offer) {

@@ -55,7 +55,7 @@ struct Offer {
 /// What is asked of a kernel.
 struct Request {
   const ir::Graph& graph;
-  ir::NodeId id;  // The node: kContract, kConvolve, kAttention or kFft.
+  ir::NodeId id;  // The node: kContract, kConvolve, kAttention, kFft or kSort.
   KernelId kernel;
   const Caps& caps;
   // True if the plan keeps results that depend only on parameters. They then cost nothing from the second call on.

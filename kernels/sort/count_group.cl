@@ -1,0 +1,45 @@
+// kernels/sort/count_group.cl: how often each digit occurs in a block of keys. Group kernel: one work-group = one block.
+//
+// Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_CHOSEN 1: chosen[row], a key.
+// Arguments: keys, keys_offset, chosen, chosen_offset (HAS_CHOSEN), int n, shift, flip, long keys_row, EPILOGUE_PARAMS.
+//   Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
+// Epilogue macros: STORE(count, row, digit, block).
+#ifndef KERNEL_NAME
+#define KERNEL_NAME sort_count_group
+#endif
+#ifndef ITEMS
+#define ITEMS 256  // work-items of a group
+#endif
+#ifndef EPILOGUE_PARAMS
+#define EPILOGUE_PARAMS , __global int *counts_out, const long counts_offset
+#define EPILOGUE_PASS , counts_out, counts_offset
+#define STORE(acc, row, digit, block) \
+  (counts_out[counts_offset + ((long)(row) * DIGITS + (digit)) * ((n + BLOCK - 1) / BLOCK) + (block)] = (acc))
+#endif
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(
+    __global const Key* keys, const long keys_offset,
+#if HAS_CHOSEN
+    __global const Key* chosen, const long chosen_offset,
+#endif
+    const int n, const int shift, const int flip, const long keys_row EPILOGUE_PARAMS) {
+  __local int counts[DIGITS];
+  const int lane = get_local_id(0), block = get_group_id(0), row = get_group_id(1);
+  __global const Key* x = keys + keys_offset + row * keys_row + block * BLOCK;
+  const int count = min(BLOCK, n - block * BLOCK);
+  for (int d = lane; d < DIGITS; d += ITEMS) counts[d] = 0;
+  barrier(CLK_LOCAL_MEM_FENCE);  // All counts are 0.
+#if HAS_CHOSEN
+  const int above = shift + 8;
+  const Key prefix = chosen[chosen_offset + row] >> above;
+#endif
+  for (int i = lane; i < count; i += ITEMS) {
+    const Key key = x[i];
+#if HAS_CHOSEN
+    if (key >> above != prefix) continue;
+#endif
+    atomic_inc(counts + digit_of(key, shift, flip));
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // All keys are counted.
+  for (int d = lane; d < DIGITS; d += ITEMS) STORE(counts[d], row, d, block);
+}

@@ -1,0 +1,100 @@
+// kernels/sort/move_group.cl: moves the keys of a block to their places in the order of a digit. Group kernel: one work-group = one block.
+//
+// The places of the block's keys in the order of the digit are found in local memory, by two rounds of four bits each. So neighbouring
+// work-items store neighbours.
+//
+//   order    | a b c d ... |      each work-item has BLOCK / ITEMS of these in a row
+//   counts   [16][ITEMS]          how many of them have each value of the four bits; their running sum is where they go
+//
+// Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_POSITIONS 1: positions[row][i] at row * positions_row + i.
+//   ends[row][digit][block]: the number of the row's keys with a lower digit, or with this digit in blocks up to this one.
+// Arguments: keys, keys_offset, positions, positions_offset (HAS_POSITIONS), ends, ends_offset, int n, blocks, shift, flip,
+//   long keys_row, positions_row, EPILOGUE_PARAMS. Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
+// Epilogue macros: STORE(key, row, place), STORE1(position, row, place).
+#ifndef KERNEL_NAME
+#define KERNEL_NAME sort_move_group
+#endif
+#ifndef ITEMS
+#define ITEMS 256  // work-items of a group; a power of two from 16 to 1024
+#endif
+#ifndef EPILOGUE_PARAMS
+#define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
+#define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset
+#define STORE(acc, row, place) (keys_out[keys_out_offset + (row) * (long)n + (place)] = (acc))
+#define STORE1(acc, row, place) (out[out_offset + (row) * (long)n + (place)] = (acc))
+#endif
+
+#define VALUES 16  // of four bits
+#define EACH (BLOCK / ITEMS)  // keys of a work-item
+
+// Replaces the counts by the sums of those before each. Inlined, because PoCL 3.1 miscompiles barriers in a function that is called.
+ALWAYS_INLINE void sum_before(__local ushort* counts, __local ushort* sums, const int lane) {
+  barrier(CLK_LOCAL_MEM_FENCE);  // All counts are there.
+  int own = 0;
+  for (int k = 0; k < VALUES; ++k) own += counts[lane * VALUES + k];
+  sums[lane] = own;
+  for (int step = 1; step < ITEMS; step *= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);  // The sums of `step` work-items are there.
+    const int more = lane >= step ? sums[lane - step] : 0;
+    barrier(CLK_LOCAL_MEM_FENCE);  // All have read them.
+    sums[lane] += more;
+  }
+  int sum = sums[lane] - own;
+  for (int k = 0; k < VALUES; ++k) {
+    const int count = counts[lane * VALUES + k];
+    counts[lane * VALUES + k] = sum;
+    sum += count;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // All sums are there.
+}
+
+// Stores the places `from` in the order of the four bits at `bit` of the digits.
+ALWAYS_INLINE void round_of(__local const uchar* digits, __local const ushort* from, __local ushort* to,
+                            __local ushort* counts, __local ushort* sums, const int bit, const int lane) {
+  for (int v = 0; v < VALUES; ++v) counts[v * ITEMS + lane] = 0;
+  for (int k = lane * EACH; k < (lane + 1) * EACH; ++k)
+    ++counts[(digits[from[k]] >> bit & (VALUES - 1)) * ITEMS + lane];
+  sum_before(counts, sums, lane);
+  for (int k = lane * EACH; k < (lane + 1) * EACH; ++k) {
+    const int place = from[k];
+    to[counts[(digits[place] >> bit & (VALUES - 1)) * ITEMS + lane]++] = place;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // The new order is there.
+}
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(
+    __global const Key* keys, const long keys_offset,
+#if HAS_POSITIONS
+    __global const int* positions, const long positions_offset,
+#endif
+    __global const int* ends, const long ends_offset, const int n, const int blocks, const int shift, const int flip,
+    const long keys_row, const long positions_row EPILOGUE_PARAMS) {
+  __local uchar digits[BLOCK];
+  __local ushort order[2][BLOCK], counts[VALUES * ITEMS], sums[ITEMS];
+  __local int to[DIGITS];  // the place of the first key with this digit, less its place in the block's order
+  const int lane = get_local_id(0), block = get_group_id(0), row = get_group_id(1), begin = block * BLOCK;
+  const int count = min(BLOCK, n - begin);
+  __global const Key* x = keys + keys_offset + row * keys_row + begin;
+  __global const int* before = ends + ends_offset + row * ((long)DIGITS * blocks) + block - 1;
+  for (int i = lane; i < BLOCK; i += ITEMS) {
+    digits[i] = i < count ? digit_of(x[i], shift, flip) : DIGITS - 1;
+    order[0][i] = i;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // All digits are there.
+  round_of(digits, order[0], order[1], counts, sums, 0, lane);
+  round_of(digits, order[1], order[0], counts, sums, 4, lane);
+  for (int i = lane; i < count; i += ITEMS) {
+    const int d = digits[order[0][i]];
+    if (i == 0 || d != digits[order[0][i - 1]]) to[d] = (d == 0 && block == 0 ? 0 : before[d * (long)blocks]) - i;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // The places of all digits are there.
+  for (int i = lane; i < count; i += ITEMS) {
+    const int at = order[0][i], place = to[digits[at]] + i;
+    STORE(x[at], row, place);
+#if HAS_POSITIONS
+    STORE1(positions[positions_offset + row * positions_row + begin + at], row, place);
+#else
+    STORE1(begin + at, row, place);
+#endif
+  }
+}

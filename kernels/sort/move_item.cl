@@ -1,0 +1,44 @@
+// kernels/sort/move_item.cl: moves the keys of a block to their places in the order of a digit. Item kernel: one work-item = one block.
+//
+// Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_POSITIONS 1: positions[row][i] at row * positions_row + i.
+//   ends[row][digit][block]: the number of the row's keys with a lower digit, or with this digit in blocks up to this one.
+// Arguments: keys, keys_offset, positions, positions_offset (HAS_POSITIONS), ends, ends_offset, int n, blocks, shift, flip,
+//   long keys_row, positions_row, EPILOGUE_PARAMS. Global size: (blocks, rows, 1), local size (1, 1, 1).
+// Epilogue macros: STORE(key, row, place), STORE1(position, row, place).
+#ifndef KERNEL_NAME
+#define KERNEL_NAME sort_move_item
+#endif
+#ifndef EPILOGUE_PARAMS
+#define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
+#define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset
+#define STORE(acc, row, place) (keys_out[keys_out_offset + (row) * (long)n + (place)] = (acc))
+#define STORE1(acc, row, place) (out[out_offset + (row) * (long)n + (place)] = (acc))
+#endif
+
+__kernel ONE_ITEM void KERNEL_NAME(__global const Key* keys, const long keys_offset,
+#if HAS_POSITIONS
+                                   __global const int* positions, const long positions_offset,
+#endif
+                                   __global const int* ends, const long ends_offset, const int n, const int blocks,
+                                   const int shift, const int flip, const long keys_row,
+                                   const long positions_row EPILOGUE_PARAMS) {
+  const int block = get_group_id(0), row = get_group_id(1), begin = block * BLOCK, count = min(BLOCK, n - begin);
+  __global const Key* x = keys + keys_offset + row * keys_row + begin;
+#if HAS_POSITIONS
+  __global const int* from = positions + positions_offset + row * positions_row + begin;
+#endif
+  __global const int* before = ends + ends_offset + row * ((long)DIGITS * blocks) + block - 1;
+  int next[DIGITS];  // the place of the next key with this digit
+  next[0] = block == 0 ? 0 : before[0];
+  for (int d = 1; d < DIGITS; ++d) next[d] = before[d * (long)blocks];
+  for (int i = 0; i < count; ++i) {
+    const Key key = x[i];
+    const int place = next[digit_of(key, shift, flip)]++;
+    STORE(key, row, place);
+#if HAS_POSITIONS
+    STORE1(from[i], row, place);
+#else
+    STORE1(begin + i, row, place);
+#endif
+  }
+}
