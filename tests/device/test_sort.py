@@ -11,7 +11,7 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import check
 from torch_ocl_compile.dtypes import IR_DTYPES
 
-LENGTHS = (0, 1, 2, 255, 256, 257, 2047, 2049, 4095, 4096, 4097, 9001)
+LENGTHS = (0, 1, 2, 64, 65, 257, 2047, 2049, 4095, 4096, 4097, 9001)
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool
 )  # fmt: skip
@@ -136,3 +136,19 @@ def test_selections(ocl_device, dtype):
             assert_same(got.values, median(x, 0).values, signs=False)
             assert_same(x[got.indices.cpu()], got.values.cpu(), signs=False)
         assert_same(torch.unique(on_device), torch.unique(x), signs=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_selections_of_a_symbolic_length(ocl_device, dtype):
+    functions = [
+        lambda x: torch.median(x, dim=0),
+        lambda x: torch.kthvalue(x, x.shape[0] // 3 + 1, dim=0),
+        lambda x: torch.topk(x, 4, dim=0),
+    ]
+    compiled = [torch.compile(function, backend="ocl", dynamic=True) for function in functions]
+    for n in (5, 300, 9001):
+        x = numbers(3 * n, dtype).view(n, 3)
+        for function, on_device in zip(functions, compiled, strict=True):
+            got, expected = on_device(x.to(ocl_device)), function(x)
+            assert_same(got[0], expected[0], signs=False)
+            assert_same(x.gather(0, got[1].cpu().reshape(-1, 3)).view_as(expected[0]), expected[0], signs=False)

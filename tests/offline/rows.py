@@ -126,6 +126,7 @@ PROBLEMS: dict[str, Problem] = {
     "fft of columns": Problem(partial(power_spectrum, dim=0), ((512, 100),), CAPS, ("fp32",)),
     "sort of rows": Problem(sorted_rows, ((8, 3000),), CAPS, ("fp32",)),
     "sort of a long row": Problem(sorted_rows, ((1, 30000),), CAPS, ("fp32",)),
+    "median of a long row": Problem(torch.median, ((30000,),), CAPS, ("fp32",)),
     "pack": Problem(torch.mm, ((4096, 4096), (4096, 4096)), TENSOR_CORES, ("fp32",)),
     "pack unaligned": Problem(torch.mm, ((4099, 4101), (4101, 4103)), TENSOR_CORES, ("fp32",)),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.lowering import scan
+from torch_ocl_compile.lowering import scan, selection, sorting
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.indexing import inside
@@ -124,11 +124,19 @@ def _element(
 ) -> Any:
     """Returns (value, position) of the element at place `rank(nest, number of NaN)` of each sorted row."""
     last = moved_last(c, x, dim)
-    made = sort_keys(c, keys_of(c, last), stop)
+    keys = keys_of(c, last)
+    few = stop is not None and stop <= sorting.FEW
+    select = not few and selection.pays(keys)
+    made = None if select else sort_keys(c, keys, stop)
     nans = _nan_count(c, last)
     nest = Nest(c.builder, last.sizes[:-1])
     place = rank(nest, None if nans is None else nest.load(nans, nest.i))
-    position = nest.load(made.positions, [*nest.i, place.as_index()])
+    if made is None:
+        found = selection.position_at(c, keys, nest.store((place, I64))[0])
+        nest = Nest(c.builder, last.sizes[:-1])
+        position = nest.load(found, nest.i)
+    else:
+        position = nest.load(made.positions, [*nest.i, place.as_index()])
     value = nest.load(last, [*nest.i, position.as_index()])
     values, indices = nest.store((value, x.dtype), (position, I64))
     if keepdim:
@@ -142,7 +150,9 @@ def kthvalue(c: Context, x: ir.Value, k: int, dim: int = -1, keepdim: bool = Fal
         return x, c.constant(0, I64)
     if _empty(x.sizes):
         return NotImplemented
-    return _element(c, x, dim % len(x.sizes), keepdim, lambda n, _: n.index(c.size(k) - 1), k)
+    return _element(
+        c, x, dim % len(x.sizes), keepdim, lambda n, _: n.index(c.size(k) - 1), k if isinstance(k, int) else None
+    )
 
 
 def _middle(length: ir.IndexExpr, ignore_nan: bool) -> Callable[[Nest, Term | None], Term]:

@@ -25,7 +25,7 @@ from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.term import Nest, Term
 
-RANKED = 256
+RANKED = 64
 BLOCK = {ir.DType.kI32: 4096, ir.DType.kI64: 2048}  # Keys and their places take less than 32 KB of local memory.
 FEW = 64  # Of each block, up to this many keys are selected without sorting the block.
 I32, I64 = ir.DType.kI32, ir.DType.kI64
@@ -107,7 +107,7 @@ def sort_keys(c: Context, keys: Keys, keep: int | None = None) -> Sorted:
     if n.is_const() and n.constant() <= RANKED:
         return _by_rank(c, keys)
     if n.is_const() and n.constant() <= block:
-        return _by_blocks(c, keys, n.constant(), n.constant())
+        return _by_blocks(c, keys, n.constant(), n.constant() if keep is None else keep)
     # The number of rounds must be known, so a symbolic length takes one.
     if keep is not None and keep <= FEW and (n.is_const() or keys.positions is None):
         best = _by_blocks(c, keys, block, keep)
@@ -135,7 +135,7 @@ def _by_rank(c: Context, keys: Keys) -> Sorted:
     return result
 
 
-def _flat(c: Context, x: ir.Value) -> ir.Value:
+def flat(c: Context, x: ir.Value) -> ir.Value:
     """Returns x as [rows, n]."""
     return c.builder.reshape(x, [ir.product(list(x.sizes[:-1])), x.sizes[-1]])
 
@@ -147,7 +147,7 @@ def _sorted(c: Context, keys: Keys, made: list[ir.Value]) -> Sorted:
 
 
 def _operands(c: Context, keys: Keys) -> list[ir.Value]:
-    return [_flat(c, x) for x in (keys.values, keys.positions) if x is not None]
+    return [flat(c, x) for x in (keys.values, keys.positions) if x is not None]
 
 
 def _by_blocks(c: Context, keys: Keys, block: int, keep: int) -> Sorted:
