@@ -213,6 +213,12 @@ OCL_INLINE N op_order_key(T x) {
   return isnan(x) ? ~sign : (bits < 0 ? bits ^ ~sign : bits);
 }
 
+// Returns the rounding error of a + b (Knuth's two-sum), and 0 if the sum is infinite or NaN.
+OCL_INLINE T op_sum_error(T a, T b) {
+  const T s = a + b, c = s - a;
+  return isfinite(s) ? (a - (s - c)) + (b - c) : REAL(0.0);
+}
+
 // Returns the high part of (h + l) + x, where h + l is a double-float number (Knuth's two-sum). The next function
 // returns the low part, which is 0 if the sum is infinite.
 OCL_INLINE T op_sum_high(T h, T l, T x) {

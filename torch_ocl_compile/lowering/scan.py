@@ -46,6 +46,8 @@ class Row:
     dtypes: tuple[ir.DType, ...]
     # Merges the results so far with the values of an element.
     merge: Callable[[Terms, Terms], Terms]
+    # What leaves a result as it is. If it is given, a row without restarts is reduced to the totals of its chunks, in vectors.
+    identity: int | None = None
 
 
 def run(
@@ -106,15 +108,19 @@ def _carry(
     """Returns, for each result of the scan, its values at the ends of all chunks."""
     chunks = ir.ceildiv(length, CHUNK)
     sizes = [*rows, chunks]
-    totals = [c.builder.buffer(d, sizes) for d in row.dtypes]
     nest = Nest(c.builder, sizes, [ir.IndexExpr(CHUNK)])
     *_, inside, values, reset = _chunk_element(nest, element, length)
-    position = nest.i[-1] * CHUNK + nest.r[0]
-    is_last = nest.index(position).eq(nest.index(ir.min((nest.i[-1] + 1) * CHUNK, length) - 1))
-    nest.scan(row.name, values, row.dtypes[0], reset)
-    for number, total in enumerate(totals):
-        nest.add_store(total, nest.i, number, is_last & inside)
-    nest.end()
+    if row.identity is not None and reset is None:
+        known = [t.where(inside, v, row.identity) for v in values]
+        totals = nest.reduce(row.name, known, row.dtypes)
+    else:
+        totals = [c.builder.buffer(d, sizes) for d in row.dtypes]
+        position = nest.i[-1] * CHUNK + nest.r[0]
+        is_last = nest.index(position).eq(nest.index(ir.min((nest.i[-1] + 1) * CHUNK, length) - 1))
+        nest.scan(row.name, values, row.dtypes[0], reset)
+        for number, total in enumerate(totals):
+            nest.add_store(total, nest.i, number, is_last & inside)
+        nest.end()
 
     def total_of(n: Nest, at: list[ir.IndexExpr], chunk: ir.IndexExpr) -> tuple[Terms, Term | None]:
         loaded = tuple(n.load(total, [*at, chunk]) for total in totals)
@@ -169,11 +175,11 @@ def along(c: Context, row: Row, x: ir.Value, dim: int, dtypes: Sequence[ir.DType
 def sum_row(dtype: ir.DType) -> Row:
     """Returns the Row of a running sum in the accumulator's dtype. float32 has two parts: a sum and its rounding error."""
     name = "twosum" if dtype == ir.DType.kF32 else "sum"
-    return Row(name, (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] + b[0],))
+    return Row(name, (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] + b[0],), 0)
 
 
 def prod_row(dtype: ir.DType) -> Row:
-    return Row("prod", (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] * b[0],))
+    return Row("prod", (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] * b[0],), 1)
 
 
 def _accumulate(c: Context, make: Callable[[ir.DType], Row], x: ir.Value, dim: int) -> ir.Value:
