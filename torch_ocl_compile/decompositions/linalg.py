@@ -1,8 +1,8 @@
-# torch_ocl_compile/decompositions/linalg.py: factorisations and solvers of small matrices, column by column.
-"""Each step of an algorithm is written out in ordinary ops, and becomes one or two pointwise kernels for the whole
-batch.
+# torch_ocl_compile/decompositions/linalg.py: factorisations and solvers; those of small matrices column by column.
+"""For matrices of up to LARGEST rows and columns, each step of an algorithm is written out in ordinary ops, and becomes one or
+two pointwise kernels for the whole batch. Larger ones go by blocks (blocked.py).
 
-Matrices have up to LARGEST rows and columns; those with larger or symbolic sizes are not decomposed and run eagerly.
+Matrices with more than blocked.LARGEST rows or columns or with symbolic sizes are not decomposed and run eagerly.
 Complex matrices take the same steps.
 Results follow LAPACK: partial pivoting takes the first of the largest elements, pivots count from 1, and `info` is
 the number of the first column that fails (0: none).
@@ -16,18 +16,24 @@ from typing import Any
 import torch
 from torch._meta_registrations import squareCheckInputs
 
+from torch_ocl_compile.decompositions import blocked
 from torch_ocl_compile.decompositions.before_autograd import decompose_before_autograd
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-LARGEST = 32
+LARGEST = 32  # The largest matrix whose steps are written out.
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-def fits(*matrices: Tensor) -> bool:
-    """True if the steps can be written out: sizes are static and at most LARGEST, and the dtype is one of DTYPES."""
-    return all(m.dtype in DTYPES and all(isinstance(s, int) and s <= LARGEST for s in m.shape[-2:]) for m in matrices)
+def fits(*matrices: Tensor, largest: int = LARGEST) -> bool:
+    """True if sizes are static and at most `largest`, and the dtype is one of DTYPES."""
+    return all(m.dtype in DTYPES and all(isinstance(s, int) and s <= largest for s in m.shape[-2:]) for m in matrices)
+
+
+def is_large(a: Tensor) -> bool:
+    """True for a matrix that goes by blocks. Without elements, there is nothing to do."""
+    return max(a.shape[-2:]) > LARGEST and a.numel() > 0
 
 
 def _range(n: int, like: Tensor) -> Tensor:
@@ -81,7 +87,9 @@ def solve_lower(a: Tensor, b: Tensor, unit: bool) -> Tensor:
 
 
 def _solve(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
-    """Solves a triangular system. An upper one is solved as a lower one with rows and columns reversed."""
+    """Solves a triangular system. A small upper one is solved as a lower one with rows and columns reversed."""
+    if is_large(a) and b.numel() > 0:
+        return blocked.solve(a, b, upper, unit)
     if upper:
         return solve_lower(a.flip(-1, -2), b.flip(-2), unit).flip(-2)
     return solve_lower(a, b, unit)
@@ -93,7 +101,7 @@ def _broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
-    if not fits(a):
+    if not fits(a, largest=blocked.LARGEST):
         return NotImplemented
     a, b = _broadcast(a, b)
     if not left:
@@ -104,19 +112,22 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
 def triangular_solve(
     b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    if not fits(a):
+    if not fits(a, largest=blocked.LARGEST):
         return NotImplemented
     b, a = _broadcast(b, a)
     return _solve(a.mT if transpose else a, b, upper != transpose, unitriangular), a.clone()
 
 
 def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
-    if not fits(a) or check_errors:
+    if not fits(a, largest=blocked.LARGEST) or check_errors:
         return NotImplemented
     n = a.shape[-1]
     if n == 0:
         return a.clone(), _first_failure([], a)
     rest = _adjoint(a) if upper else a
+    if is_large(a):
+        lower, info = blocked.cholesky(rest)
+        return (_adjoint(lower) if upper else lower), info
     rows, columns, failures = _range(n, a)[:, None], [], []
     for k in range(n):
         pivot = rest[..., k : k + 1, k : k + 1].real
@@ -139,7 +150,7 @@ def cholesky(a: Tensor, upper: bool = False) -> Any:
 
 
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
-    if not fits(factor):
+    if not fits(factor, largest=blocked.LARGEST):
         return NotImplemented
     lower, unit = _adjoint(factor) if upper else factor, _eye(factor.shape[-1], factor)
     inverse = _solve(lower, unit.expand(factor.shape), False, False)
@@ -147,7 +158,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
 
 
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Any:
-    if not fits(factor):
+    if not fits(factor, largest=blocked.LARGEST):
         return NotImplemented
     factor, b = _broadcast(factor, b)
     lower = _adjoint(factor) if upper else factor

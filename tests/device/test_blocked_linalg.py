@@ -1,0 +1,112 @@
+# tests/device/test_blocked_linalg.py: factorisations and solvers of matrices that go by blocks, with sizes around those of the blocks.
+"""Values and gradients are compared with fp64 on the CPU. A result in fp32 may be a few times farther from it than PyTorch's on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+Case = Callable[..., Any]
+MODES = ("eager", "compiled")
+
+
+def near_identity(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Returns matrices whose condition number is small: random elements, and a large diagonal."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    n = max(shape[-2:])
+    return torch.randn(*shape, generator=generator, dtype=dtype) / n**0.5 + 2 * torch.eye(*shape[-2:], dtype=dtype)
+
+
+def hermitian(a: torch.Tensor) -> torch.Tensor:
+    return a @ a.mH + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+
+
+def by_cholesky(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    lower, upper = torch.linalg.cholesky_ex(hermitian(a))[0], torch.linalg.cholesky_ex(hermitian(a), upper=True)[0]
+    return [lower, upper, torch.cholesky_solve(b, lower), torch.cholesky_inverse(upper, upper=True)]
+
+
+def triangular(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    solve = torch.linalg.solve_triangular
+    first = [solve(a, b, upper=upper, unitriangular=unit) for upper, unit in ((False, False), (True, False))]
+    unit = a / a.shape[-1] ** 0.5
+    return [*first, solve(unit, b.mT, upper=True, left=False, unitriangular=True), solve(a.mT, b, upper=True)]
+
+
+def outcome(
+    call: Case, arguments: list[torch.Tensor], dtype: torch.dtype, device: str, mode: str = "eager"
+) -> list[torch.Tensor]:
+    """Returns the results of `call` and the gradients of its arguments, on the CPU."""
+    leaves = [a.to(device, dtype).requires_grad_() for a in arguments]
+    compiled = torch.compile(call, backend="ocl", fullgraph=True, dynamic=False) if mode == "compiled" else call
+    made = compiled(*leaves)
+    smooth = [x for x in made if x.requires_grad]
+    weights = [
+        torch.linspace(-1, 1, x.numel(), dtype=torch.float64).reshape(x.shape).to(device, x.dtype) for x in smooth
+    ]
+    found = torch.autograd.grad(
+        [(x * w).real.sum() for x, w in zip(smooth, weights, strict=True)], leaves, allow_unused=True
+    )
+    return [x.detach().cpu() for x in (*made, *found) if x is not None]
+
+
+def check(call: Case, arguments: list[torch.Tensor], dtype: torch.dtype, device: str, mode: str) -> None:
+    torch._dynamo.reset()
+    before = torch.ocl.fallback_counts()
+    got = outcome(call, arguments, dtype, device, mode)
+    assert torch.ocl.fallback_counts() == before
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    expected, plain = (outcome(call, arguments, kind, "cpu") for kind in (wide, dtype))
+    for x, reference, other in zip(got, expected, plain, strict=True):
+        assert x.shape == reference.shape
+        if not x.dtype.is_floating_point and not x.is_complex():
+            torch.testing.assert_close(x, reference.to(x.dtype))
+            continue
+        size, unit = reference.abs().max().item(), torch.finfo(dtype).eps
+        error, usual = ((y - reference).abs().max().item() for y in (x, other))
+        assert error <= 8 * usual + 16 * unit * size, (error, usual, size)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [33, 128, 129, 300, 520])
+def test_cholesky(n: int, mode: str, ocl_device: str) -> None:
+    check(by_cholesky, [near_identity(n, n), near_identity(n, 3)], torch.float32, ocl_device, mode)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
+def test_cholesky_of_a_batch(dtype: torch.dtype, ocl_device: str) -> None:
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    arguments = [near_identity(2, 2, 140, 140, dtype=wide), near_identity(2, 2, 140, 5, dtype=wide)]
+    check(by_cholesky, arguments, dtype, ocl_device, "eager")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("n", "columns"), [(33, 1), (256, 40), (257, 3), (700, 65)])
+def test_triangular(n: int, columns: int, mode: str, ocl_device: str) -> None:
+    check(triangular, [near_identity(n, n), near_identity(n, columns)], torch.float32, ocl_device, mode)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
+def test_triangular_of_a_batch(dtype: torch.dtype, ocl_device: str) -> None:
+    """The right-hand sides have a batch of their own, which both are expanded to."""
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    arguments = [near_identity(3, 1, 270, 270, dtype=wide), near_identity(2, 270, 4, dtype=wide)]
+    check(triangular, arguments, dtype, ocl_device, "eager")
+
+
+def test_columns_that_fail(ocl_device: str) -> None:
+    """Each matrix has the number of its first column without a positive pivot, in whichever block that is."""
+    a = torch.eye(300).repeat(4, 1, 1)
+    for matrix, column in ((1, 0), (2, 131), (3, 299)):
+        a[matrix, column:, column:] *= -1
+    a[3, 299, 299] = float("nan")
+    assert torch.linalg.cholesky_ex(a.to(ocl_device)).info.tolist() == [0, 1, 132, 300]
+
+
+def test_no_elements(ocl_device: str) -> None:
+    a, b = torch.eye(40, device=ocl_device), torch.ones(40, 0, device=ocl_device)
+    assert torch.linalg.solve_triangular(a, b, upper=True).shape == (40, 0)
+    assert torch.linalg.cholesky(torch.ones(0, 40, 40, device=ocl_device)).shape == (0, 40, 40)
