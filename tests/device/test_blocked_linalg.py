@@ -36,6 +36,30 @@ def triangular(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
     return [*first, solve(unit, b.mT, upper=True, left=False, unitriangular=True), solve(a.mT, b, upper=True)]
 
 
+def by_lu(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    factors, pivots = torch.linalg.lu_factor_ex(a)[:2]
+    solved = (
+        torch.linalg.lu_solve(factors.detach(), pivots, b),
+        torch.linalg.lu_solve(factors, pivots, b.mT, left=False),
+    )
+    return [
+        factors,
+        pivots,
+        *solved,
+        torch.linalg.lu_solve(factors, pivots, b, adjoint=True),
+        *torch.lu_unpack(factors, pivots),
+    ]
+
+
+def solved(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    made = (
+        torch.linalg.solve_ex(a, b)[0],
+        torch.linalg.solve_ex(a, b.mT, left=False)[0],
+        torch.linalg.solve_ex(a, b[..., 0])[0],
+    )
+    return [*made, torch.linalg.inv_ex(a)[0], *torch.linalg.slogdet(a)]
+
+
 def outcome(
     call: Case, arguments: list[torch.Tensor], dtype: torch.dtype, device: str, mode: str = "eager"
 ) -> list[torch.Tensor]:
@@ -95,6 +119,53 @@ def test_triangular_of_a_batch(dtype: torch.dtype, ocl_device: str) -> None:
     wide = torch.complex128 if dtype.is_complex else torch.float64
     arguments = [near_identity(3, 1, 270, 270, dtype=wide), near_identity(2, 270, 4, dtype=wide)]
     check(triangular, arguments, dtype, ocl_device, "eager")
+
+
+def shuffled(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Returns matrices near a permutation matrix, for which nearly every step exchanges rows."""
+    a = near_identity(*shape, dtype=dtype)
+    return a[..., torch.randperm(shape[-2], generator=torch.Generator().manual_seed(3)), :]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [33, 128, 129, 390])
+def test_lu(n: int, mode: str, ocl_device: str) -> None:
+    check(by_lu, [shuffled(n, n), near_identity(n, 3)], torch.float32, ocl_device, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("m", "n"), [(300, 20), (300, 140), (20, 200), (140, 300), (1, 40)])
+def test_lu_of_other_shapes(m: int, n: int, mode: str, ocl_device: str) -> None:
+    check(lambda a: list(torch.linalg.lu_factor_ex(a)), [shuffled(m, n)], torch.float32, ocl_device, mode)
+    check(lambda a: list(torch.linalg.lu(a)), [shuffled(m, n)], torch.float32, ocl_device, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_solve(mode: str, ocl_device: str) -> None:
+    check(solved, [shuffled(150, 150), near_identity(150, 3)], torch.float32, ocl_device, mode)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
+@pytest.mark.parametrize("call", [by_lu, solved])
+def test_lu_of_a_batch(call: Case, dtype: torch.dtype, ocl_device: str) -> None:
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    arguments = [shuffled(2, 2, 140, 140, dtype=wide), near_identity(2, 2, 140, 5, dtype=wide)]
+    check(call, arguments, dtype, ocl_device, "eager")
+
+
+def test_pivots_that_are_zero(ocl_device: str) -> None:
+    """Each matrix has the number of its first pivot that is 0. Of equal elements, the first is the pivot."""
+    a = torch.eye(300).repeat(3, 1, 1)
+    a[1, 140, 140] = a[1, 200, 200] = a[2, 3, 3] = 0
+    lu, _, info = torch.linalg.lu_factor_ex(a.to(ocl_device))
+    assert info.tolist() == [0, 141, 4]
+    assert torch.equal(lu.cpu(), a)
+    expected = torch.linalg.lu_factor_ex(torch.ones(40, 40) + torch.eye(40))[1]
+    assert torch.equal(
+        torch.linalg.lu_factor_ex((torch.ones(40, 40) + torch.eye(40)).to(ocl_device))[1].cpu(), expected
+    )
+    unpivoted = torch.linalg.lu_factor_ex(shuffled(300, 300).float().to(ocl_device) + 9, pivot=False)[1]
+    assert unpivoted.tolist() == list(range(1, 301))
 
 
 def test_columns_that_fail(ocl_device: str) -> None:

@@ -1,6 +1,6 @@
 # torch_ocl_compile/decompositions/blocked.py: factorisations and solvers of large matrices by blocks.
-"""A matrix is halved until its parts are small enough for one kernel (user_kernel/triangular.py). Matrix products do the rest. So a
-graph has a number of nodes that is proportional to the number of panels.
+"""A matrix is halved until its parts are small enough for one kernel (user_kernel/triangular.py, lu.py). Matrix products do the
+rest. So a graph has a number of nodes that is proportional to the number of panels.
 
 A matrix of the kernels is [batch, rows, columns, parts]. A complex number has two parts.
 """
@@ -37,6 +37,11 @@ def adjoint(a: Tensor) -> Tensor:
     return a.mT.conj_physical() if a.is_complex() else a.mT
 
 
+def _first_of(top: Tensor, rest: Tensor, k: int) -> Tensor:
+    """Returns the first failure: those of the part that begins at column k count after all others."""
+    return torch.where(top != 0, top, torch.where(rest != 0, rest + k, 0))
+
+
 def solve(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     """Solves a x = b, where only one triangle of a is read. `unit`: the diagonal counts as ones."""
     n = a.shape[-1]
@@ -64,5 +69,40 @@ def cholesky(a: Tensor) -> tuple[Tensor, Tensor]:
     below = adjoint(side)
     rest, failed_rest = cholesky(a[..., k:, k:] - below @ side)
     factor = torch.cat([torch.cat([top, torch.zeros_like(side)], -1), torch.cat([below, rest], -1)], -2)
-    later = torch.where(failed_rest != 0, failed_rest + k, 0)
-    return factor, torch.where(failed_top != 0, failed_top, later)
+    return factor, _first_of(failed_top, failed_rest, k)
+
+
+def take_rows(a: Tensor, order: Tensor) -> Tensor:
+    """Returns the rows of a whose numbers are in order [batch, rows]."""
+    return whole(torch.ops.ocl.take_rows(parts(a), order), a)
+
+
+def lu(a: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns (L and U in one matrix, LAPACK's pivots, the first pivot that is 0, from 1, or 0)."""
+    factors, panels, _ = _lu(a, pivot, 0)
+    info = panels[-1][1]
+    for _, earlier in reversed(panels[:-1]):
+        info = torch.where(earlier != 0, earlier, info)
+    pivots = torch.cat([pivots for pivots, _ in panels], -1)
+    return factors, pivots.reshape(*a.shape[:-2], pivots.shape[-1]), info.reshape(a.shape[:-2])
+
+
+def _lu(a: Tensor, pivot: bool, before: int) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Tensor]:
+    """Returns (L and U in one matrix, the pivots and the failure of each panel, the order of rows). Numbers have one batch
+    dimension. `before`: columns on the left of a."""
+    m, n = a.shape[-2:]
+    if n > m:
+        left, panels, order = _lu(a[..., :m], pivot, before)
+        right = solve(left, take_rows(a[..., m:], order), False, True)
+        return torch.cat([left, right], -1), panels, order
+    if n <= PANEL:
+        columns, pivots, order, info = torch.ops.ocl.lu_panel(parts(a), pivot, before)
+        return whole(columns, a).mT, [(pivots, info)], order
+    k = half(n, PANEL)
+    left, panels, order = _lu(a[..., :k], pivot, before)
+    right = take_rows(a[..., k:], order)
+    top = solve(left[..., :k, :], right[..., :k, :], False, True)
+    rest, later_panels, later = _lu(right[..., k:, :] - left[..., k:, :] @ top, pivot, before + k)
+    below = take_rows(left[..., k:, :], later)
+    factors = torch.cat([torch.cat([left[..., :k, :], below], -2), torch.cat([top, rest], -2)], -1)
+    return factors, panels + later_panels, torch.ops.ocl.later_order(order, later)

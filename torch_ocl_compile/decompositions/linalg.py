@@ -26,7 +26,7 @@ LARGEST = 32  # The largest matrix whose steps are written out.
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-def fits(*matrices: Tensor, largest: int = LARGEST) -> bool:
+def fits(*matrices: Tensor, largest: int = blocked.LARGEST) -> bool:
     """True if sizes are static and at most `largest`, and the dtype is one of DTYPES."""
     return all(m.dtype in DTYPES and all(isinstance(s, int) and s <= largest for s in m.shape[-2:]) for m in matrices)
 
@@ -101,7 +101,7 @@ def _broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
-    if not fits(a, largest=blocked.LARGEST):
+    if not fits(a):
         return NotImplemented
     a, b = _broadcast(a, b)
     if not left:
@@ -112,14 +112,14 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
 def triangular_solve(
     b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    if not fits(a, largest=blocked.LARGEST):
+    if not fits(a):
         return NotImplemented
     b, a = _broadcast(b, a)
     return _solve(a.mT if transpose else a, b, upper != transpose, unitriangular), a.clone()
 
 
 def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
-    if not fits(a, largest=blocked.LARGEST) or check_errors:
+    if not fits(a) or check_errors:
         return NotImplemented
     n = a.shape[-1]
     if n == 0:
@@ -150,7 +150,7 @@ def cholesky(a: Tensor, upper: bool = False) -> Any:
 
 
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
-    if not fits(factor, largest=blocked.LARGEST):
+    if not fits(factor):
         return NotImplemented
     lower, unit = _adjoint(factor) if upper else factor, _eye(factor.shape[-1], factor)
     inverse = _solve(lower, unit.expand(factor.shape), False, False)
@@ -158,7 +158,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
 
 
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Any:
-    if not fits(factor, largest=blocked.LARGEST):
+    if not fits(factor):
         return NotImplemented
     factor, b = _broadcast(factor, b)
     lower = _adjoint(factor) if upper else factor
@@ -172,6 +172,8 @@ def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     if not fits(a) or check_errors:
         return NotImplemented
     m, n = a.shape[-2:]
+    if is_large(a):
+        return blocked.lu(a, pivot)
     rows, columns = _range(m, a)[:, None], _range(n, a)[None, :]
     pivots, failures = [], []
     for k in range(min(m, n)):
@@ -211,6 +213,9 @@ def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
 
     P is the permutation matrix of A = P L U that the LAPACK pivots describe.
     """
+    if max(rows, pivots.shape[-1]) > LARGEST and pivots.numel() > 0:
+        flat = pivots.reshape(-1, pivots.shape[-1]).contiguous()
+        return torch.ops.ocl.row_order(flat, rows, inverse).reshape(*pivots.shape[:-1], rows, 1)
     index = _range(rows, pivots)[:, None].expand(*pivots.shape[:-1], rows, 1)
     order = range(pivots.shape[-1])
     for k in reversed(order) if inverse else order:
@@ -311,7 +316,7 @@ def slogdet(a: Tensor) -> Any:
 
 
 def geqrf(a: Tensor) -> Any:
-    if not fits(a):
+    if not fits(a, largest=LARGEST):
         return NotImplemented
     m, n = a.shape[-2:]
     rows, columns, taus = _range(m, a)[:, None], _range(n, a)[None, :], []
@@ -345,7 +350,7 @@ def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
 
 
 def householder_product(a: Tensor, tau: Tensor) -> Any:
-    if not fits(a):
+    if not fits(a, largest=LARGEST):
         return NotImplemented
     m, n = a.shape[-2:]
     unit = (_range(m, a)[:, None] == _range(n, a)[None, :]).to(a.dtype)
@@ -353,7 +358,7 @@ def householder_product(a: Tensor, tau: Tensor) -> Any:
 
 
 def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool = False) -> Any:
-    if not fits(a, c):
+    if not fits(a, c, largest=LARGEST):
         return NotImplemented
     if left:
         return reflect(a, tau, c, transpose).clone()
@@ -361,7 +366,7 @@ def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool 
 
 
 def qr(a: Tensor, mode: str = "reduced") -> Any:
-    if not fits(a):
+    if not fits(a, largest=LARGEST):
         return NotImplemented
     m, n = a.shape[-2:]
     columns = min(m, n) if mode == "reduced" else m

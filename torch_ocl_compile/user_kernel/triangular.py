@@ -168,7 +168,7 @@ def _factor(a: torch.Tensor) -> torch.Tensor:
     return a.new_empty(a.shape)
 
 
-def info(a: torch.Tensor) -> torch.Tensor:
+def info(a: torch.Tensor, *_: Any) -> torch.Tensor:
     return a.new_empty((a.shape[0],), dtype=torch.int32)
 
 
