@@ -60,6 +60,23 @@ def solved(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
     return [*made, torch.linalg.inv_ex(a)[0], *torch.linalg.slogdet(a)]
 
 
+def by_qr(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    q, r = torch.linalg.qr(a)
+    vectors, tau = torch.geqrf(a.detach())
+    whole = torch.linalg.qr(a.detach(), mode="complete").Q
+    products = [torch.ormqr(vectors, tau, b.detach(), transpose=transpose) for transpose in (False, True)]
+    return [
+        q,
+        r,
+        torch.linalg.qr(a, mode="r").R.detach(),
+        whole,
+        vectors,
+        tau,
+        *products,
+        torch.linalg.householder_product(vectors, tau),
+    ]
+
+
 def outcome(
     call: Case, arguments: list[torch.Tensor], dtype: torch.dtype, device: str, mode: str = "eager"
 ) -> list[torch.Tensor]:
@@ -151,6 +168,36 @@ def test_lu_of_a_batch(call: Case, dtype: torch.dtype, ocl_device: str) -> None:
     wide = torch.complex128 if dtype.is_complex else torch.float64
     arguments = [shuffled(2, 2, 140, 140, dtype=wide), near_identity(2, 2, 140, 5, dtype=wide)]
     check(call, arguments, dtype, ocl_device, "eager")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("m", "n"), [(33, 33), (128, 128), (129, 129), (300, 140), (200, 20)])
+def test_qr(m: int, n: int, mode: str, ocl_device: str) -> None:
+    check(by_qr, [near_identity(m, n), near_identity(m, 3)], torch.float32, ocl_device, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("m", "n"), [(20, 200), (140, 300), (1, 40)])
+def test_qr_of_wide_matrices(m: int, n: int, mode: str, ocl_device: str) -> None:
+    check(
+        lambda a: [*torch.linalg.qr(a), *torch.geqrf(a.detach())],
+        [near_identity(m, n)],
+        torch.float32,
+        ocl_device,
+        mode,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
+def test_qr_of_a_batch(dtype: torch.dtype, ocl_device: str) -> None:
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    check(
+        by_qr,
+        [near_identity(2, 2, 150, 135, dtype=wide), near_identity(2, 2, 150, 5, dtype=wide)],
+        dtype,
+        ocl_device,
+        "eager",
+    )
 
 
 def test_pivots_that_are_zero(ocl_device: str) -> None:

@@ -106,3 +106,66 @@ def _lu(a: Tensor, pivot: bool, before: int) -> tuple[Tensor, list[tuple[Tensor,
     below = take_rows(left[..., k:, :], later)
     factors = torch.cat([torch.cat([left[..., :k, :], below], -2), torch.cat([top, rest], -2)], -1)
     return factors, panels + later_panels, torch.ops.ocl.later_order(order, later)
+
+
+def unit_lower(a: Tensor) -> Tensor:
+    """Returns a with ones on the diagonal and zeros above it."""
+    rows, columns = (torch.arange(s, device=a.device) for s in a.shape[-2:])
+    below = rows[:, None] - columns
+    return torch.where(below > 0, a, (below == 0).to(a.dtype))
+
+
+def reflector(vectors: Tensor, tau: Tensor) -> Tensor:
+    """Returns the upper triangular T of the product I - V T V^H of reflections, whose vectors have ones and zeros as in unit_lower."""
+    products = parts(adjoint(vectors) @ vectors)
+    factors = parts(tau[..., None])[..., 0, :].contiguous()
+    made = torch.ops.ocl.reflector(products.contiguous(), factors)
+    return whole(made, vectors)
+
+
+def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
+    """Returns Q b, or Q^H b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
+    starts = list(range(0, tau.shape[-1], PANEL))
+    if transpose:
+        done = []
+        for k in starts:
+            b = _reflect_panel(vectors, tau, b, k, True)
+            done.append(b[..., :PANEL, :])
+            b = b[..., PANEL:, :]
+        return torch.cat([*done, b], -2)
+    # What is above the panel is not changed.
+    for k in reversed(starts):
+        b = torch.cat([b[..., :k, :], _reflect_panel(vectors, tau, b[..., k:, :], k, False)], -2) if k else b
+    return _reflect_panel(vectors, tau, b, 0, False)
+
+
+def _reflect_panel(vectors: Tensor, tau: Tensor, b: Tensor, k: int, transpose: bool) -> Tensor:
+    """Applies the reflections of the panel that begins at column k to b, whose first row is row k."""
+    end = min(k + PANEL, tau.shape[-1])
+    v = unit_lower(vectors[..., k:, k:end])
+    t = reflector(v, tau[..., k:end])
+    return b - v @ ((adjoint(t) if transpose else t) @ (adjoint(v) @ b))
+
+
+def qr(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns (R, and below it the vectors of the reflections, their factors), as LAPACK's geqrf does."""
+    m, n = a.shape[-2:]
+    done, taus, k = [], [], 0
+    while k < min(m, n):
+        width = min(PANEL, n - k, m - k)
+        columns, tau = torch.ops.ocl.qr_panel(parts(a[..., :width]))
+        panel = whole(columns, a).mT
+        tau = whole(tau[:, :, None], a)[..., 0]
+        v = unit_lower(panel)
+        rest = (
+            a[..., width:] - v @ (adjoint(reflector(v, tau)) @ (adjoint(v) @ a[..., width:])) if k + width < n else None
+        )
+        done.append((panel, rest))
+        taus.append(tau)
+        a, k = (a if rest is None else rest[..., width:, :]), k + width
+    factors, rest = done.pop()
+    factors = factors if rest is None else torch.cat([factors, rest], -1)
+    for panel, rest in reversed(done):
+        right = torch.cat([rest[..., : panel.shape[-1], :], factors], -2)
+        factors = torch.cat([panel, right], -1)
+    return factors, torch.cat(taus, -1)

@@ -42,7 +42,7 @@ def lstsq(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | Non
     rows = b.shape[-1 if is_vector else -2] if b.dim() > 0 else None
     if a.dim() < 2 or b.dim() not in (a.dim() - 1, a.dim()) or rows != a.shape[-2] or a.dtype != b.dtype:
         return NotImplemented  # PyTorch raises an error.
-    fits = spectral.fits(a)
+    fits = linalg.fits(a) if driver == "gels" else spectral.fits(a)
     m, n = a.shape[-2:]
     has_residuals = driver in ("gelss", "gelsd") and m > n
     # LAPACK's gelsy cuts off columns of a QR decomposition. Only of what rounding has left, singular values are the same.

@@ -316,9 +316,11 @@ def slogdet(a: Tensor) -> Any:
 
 
 def geqrf(a: Tensor) -> Any:
-    if not fits(a, largest=LARGEST):
+    if not fits(a):
         return NotImplemented
     m, n = a.shape[-2:]
+    if is_large(a):
+        return blocked.qr(a)
     rows, columns, taus = _range(m, a)[:, None], _range(n, a)[None, :], []
     for k in range(min(m, n)):
         x = a[..., :, k : k + 1]
@@ -340,6 +342,8 @@ def geqrf(a: Tensor) -> Any:
 
 def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
     """Returns Q b, or Q^H b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
+    if is_large(vectors) and tau.numel() > 0 and b.numel() > 0:
+        return blocked.reflect(vectors, tau, b, transpose)
     rows = _range(vectors.shape[-2], vectors)[:, None]
     order = range(tau.shape[-1])
     for k in order if transpose else reversed(order):
@@ -350,7 +354,7 @@ def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
 
 
 def householder_product(a: Tensor, tau: Tensor) -> Any:
-    if not fits(a, largest=LARGEST):
+    if not fits(a):
         return NotImplemented
     m, n = a.shape[-2:]
     unit = (_range(m, a)[:, None] == _range(n, a)[None, :]).to(a.dtype)
@@ -358,7 +362,7 @@ def householder_product(a: Tensor, tau: Tensor) -> Any:
 
 
 def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool = False) -> Any:
-    if not fits(a, c, largest=LARGEST):
+    if not fits(a, c):
         return NotImplemented
     if left:
         return reflect(a, tau, c, transpose).clone()
@@ -366,7 +370,7 @@ def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool 
 
 
 def qr(a: Tensor, mode: str = "reduced") -> Any:
-    if not fits(a, largest=LARGEST):
+    if not fits(a):
         return NotImplemented
     m, n = a.shape[-2:]
     columns = min(m, n) if mode == "reduced" else m
