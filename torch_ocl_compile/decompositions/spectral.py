@@ -25,9 +25,14 @@ LARGEST = 16  # The largest matrix whose rotations are written out.
 LARGEST_SWEPT = 128  # The largest matrix that ocl.jacobi_sweeps takes.
 
 
-def fits(matrix: Tensor, largest: int = linalg.LARGEST) -> bool:
-    """True for static sizes up to `largest`. Vectors of the null space need a QR decomposition, which has its own limit."""
-    return matrix.dtype in linalg.DTYPES and all(isinstance(s, int) and s <= largest for s in matrix.shape[-2:])
+def fits(matrix: Tensor, smaller: int = LARGEST_SWEPT) -> bool:
+    """True for static sizes, the smaller one up to `smaller`. The other has the limit of a QR decomposition."""
+    return linalg.fits(matrix) and min(matrix.shape[-2:]) <= smaller
+
+
+def _is_tall(a: Tensor) -> bool:
+    """True if a QR decomposition comes first, because rotations of its R take fewer steps."""
+    return a.shape[-2] > a.shape[-1] and linalg.is_large(a)
 
 
 def rounds(n: int, dtype: torch.dtype) -> int:
@@ -131,7 +136,7 @@ def _reordered(columns: Tensor, order: Tensor) -> Tensor:
 
 
 def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
-    if not fits(a, linalg.LARGEST if compute_uv else LARGEST_SWEPT):
+    if not fits(a):
         return NotImplemented
     m, n = a.shape[-2:]
     if m < n:
@@ -142,6 +147,10 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
     if n == 0:
         empty = a.new_zeros((*a.shape[:-2], 0), dtype=a.dtype.to_real())
         return _unit(m, a)[..., :columns].clone(), empty, _unit(0, a).clone()
+    if _is_tall(a):
+        q, r = linalg.qr(a, "complete" if full_matrices else "reduced")
+        u, s, vh = svd(r[..., :n, :], False, compute_uv)
+        return (torch.cat([q[..., :n] @ u, q[..., n:]], -1) if compute_uv else u), s, vh
     a, scale = _scaled(a)
     v = _orthogonal(_orthogonalising(a))
     w = a @ v
@@ -180,7 +189,7 @@ def _bound(a: Tensor) -> Tensor:
 
 
 def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
-    if not fits(a, LARGEST_SWEPT):
+    if not fits(a):
         return NotImplemented
     n = a.shape[-1]
     if n == 0:
@@ -197,7 +206,7 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
 
 def eig(a: Tensor) -> Any:
     """Elements that are infinite or NaN give NaN."""
-    if not fits(a):
+    if not fits(a, linalg.LARGEST):
         return NotImplemented
     n, is_complex = a.shape[-1], a.is_complex()
     kind = a.dtype.to_complex()
@@ -218,7 +227,7 @@ def eigvals(a: Tensor) -> Any:
 
 def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
     """Returns V S^-1 (A V S^-1)^H, where the columns of A V are orthogonal and have the lengths S. It needs no basis of the null space."""
-    if not fits(a, LARGEST_SWEPT):
+    if not fits(a):
         return NotImplemented
     if a.numel() == 0:
         return a.new_zeros(a.mT.shape)
@@ -226,22 +235,25 @@ def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, h
         a = _hermitian(a, "L")
     elif a.shape[-2] < a.shape[-1]:
         return linalg._adjoint(pinv(linalg._adjoint(a), atol=atol, rtol=rtol)).contiguous()
+    rows = a.shape[-2]
     a, scale = _scaled(a)
+    q, a = linalg.qr(a) if _is_tall(a) else (None, a)
     v = _orthogonal(_orthogonalising(a))
     w = a @ v
     size = _square(w).sum(-2).sqrt()
     # A tolerance is relative to the largest singular value, or a number beside those of the unscaled matrix.
-    limit = _tolerance(a, atol if atol is None else atol / scale[..., 0], rtol, size.amax(-1, keepdim=True))
+    limit = _tolerance(a, rows, atol if atol is None else atol / scale[..., 0], rtol, size.amax(-1, keepdim=True))
     inverse = torch.where(size > limit, 1 / torch.where(size > limit, size, 1.0), 0.0)[..., None, :]
-    return (v * inverse) @ linalg._adjoint(w * inverse) / scale[..., None]
+    left = w * inverse if q is None else q @ (w * inverse)
+    return (v * inverse) @ linalg._adjoint(left) / scale[..., None]
 
 
-def _tolerance(a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:
-    """Returns the limit below which a singular value counts as 0.
+def _tolerance(a: Tensor, rows: int, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:
+    """Returns the limit below which a singular value counts as 0. `rows`: the larger size of the matrix.
 
     A positive absolute tolerance replaces the default of the relative tolerance. A given relative tolerance counts too.
     """
-    usual = torch.finfo(a.dtype).eps * max(a.shape[-2:])
+    usual = torch.finfo(a.dtype).eps * rows
     if rtol is None:
         relative: Any = usual if atol is None else torch.where(atol > 0, 0.0, usual)[..., None]
     else:
