@@ -123,49 +123,59 @@ def reflector(vectors: Tensor, tau: Tensor) -> Tensor:
     return whole(made, vectors)
 
 
-def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
-    """Returns Q b, or Q^H b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
-    starts = list(range(0, tau.shape[-1], PANEL))
-    if transpose:
-        done = []
-        for k in starts:
-            b = _reflect_panel(vectors, tau, b, k, True)
-            done.append(b[..., :PANEL, :])
-            b = b[..., PANEL:, :]
-        return torch.cat([*done, b], -2)
-    # What is above the panel is not changed.
-    for k in reversed(starts):
-        b = torch.cat([b[..., :k, :], _reflect_panel(vectors, tau, b[..., k:, :], k, False)], -2) if k else b
-    return _reflect_panel(vectors, tau, b, 0, False)
+# The vectors of the reflections of a panel, as in unit_lower, and their T. A panel begins where the one before ends.
+Panel = tuple[Tensor, Tensor]
 
 
-def _reflect_panel(vectors: Tensor, tau: Tensor, b: Tensor, k: int, transpose: bool) -> Tensor:
-    """Applies the reflections of the panel that begins at column k to b, whose first row is row k."""
-    end = min(k + PANEL, tau.shape[-1])
-    v = unit_lower(vectors[..., k:, k:end])
-    t = reflector(v, tau[..., k:end])
+def panels_of(vectors: Tensor, tau: Tensor) -> list[Panel]:
+    """Returns the panels of the reflections that are given as LAPACK's geqrf leaves them."""
+    made = []
+    for k in range(0, tau.shape[-1], PANEL):
+        end = min(k + PANEL, tau.shape[-1])
+        v = unit_lower(vectors[..., k:, k:end])
+        made.append((v, reflector(v, tau[..., k:end])))
+    return made
+
+
+def _reflected(panel: Panel, b: Tensor, transpose: bool) -> Tensor:
+    v, t = panel
     return b - v @ ((adjoint(t) if transpose else t) @ (adjoint(v) @ b))
 
 
-def qr(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns (R, and below it the vectors of the reflections, their factors), as LAPACK's geqrf does."""
-    m, n = a.shape[-2:]
-    done, taus, k = [], [], 0
-    while k < min(m, n):
-        width = min(PANEL, n - k, m - k)
+def reflect(panels: list[Panel], b: Tensor, transpose: bool) -> Tensor:
+    """Returns Q b, or Q^H b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
+    if transpose:
+        done = []
+        for panel in panels:
+            b = _reflected(panel, b, True)
+            done.append(b[..., : panel[0].shape[-1], :])
+            b = b[..., panel[0].shape[-1] :, :]
+        return torch.cat([*done, b], -2)
+    for panel in reversed(panels):
+        k = b.shape[-2] - panel[0].shape[-2]  # The rows above are not changed.
+        made = _reflected(panel, b[..., k:, :], False)
+        b = torch.cat([b[..., :k, :], made], -2) if k else made
+    return b
+
+
+def qr(a: Tensor) -> tuple[Tensor, Tensor, list[Panel]]:
+    """Returns (R, and below it the vectors of the reflections, their factors tau, their panels), as LAPACK's geqrf does."""
+    done: list[
+        tuple[Tensor, Tensor]
+    ] = []  # The columns of each panel, and those on the right of it, from its first row on.
+    taus, panels = [], []
+    while min(a.shape[-2:]) > 0:
+        width = min(PANEL, *a.shape[-2:])
         columns, tau = torch.ops.ocl.qr_panel(parts(a[..., :width]))
-        panel = whole(columns, a).mT
-        tau = whole(tau[:, :, None], a)[..., 0]
+        panel, rest = whole(columns, a).mT, a[..., width:]
+        taus.append(whole(tau[:, :, None], a)[..., 0])
         v = unit_lower(panel)
-        rest = (
-            a[..., width:] - v @ (adjoint(reflector(v, tau)) @ (adjoint(v) @ a[..., width:])) if k + width < n else None
-        )
+        panels.append((v, reflector(v, taus[-1])))
+        if rest.shape[-1] > 0:
+            rest = _reflected(panels[-1], rest, True)
         done.append((panel, rest))
-        taus.append(tau)
-        a, k = (a if rest is None else rest[..., width:, :]), k + width
-    factors, rest = done.pop()
-    factors = factors if rest is None else torch.cat([factors, rest], -1)
+        a = rest[..., width:, :]
+    factors = torch.cat(done.pop(), -1)
     for panel, rest in reversed(done):
-        right = torch.cat([rest[..., : panel.shape[-1], :], factors], -2)
-        factors = torch.cat([panel, right], -1)
-    return factors, torch.cat(taus, -1)
+        factors = torch.cat([panel, torch.cat([rest[..., : panel.shape[-1], :], factors], -2)], -1)
+    return factors, torch.cat(taus, -1), panels

@@ -215,7 +215,8 @@ def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
     """
     if max(rows, pivots.shape[-1]) > LARGEST and pivots.numel() > 0:
         flat = pivots.reshape(-1, pivots.shape[-1]).contiguous()
-        return torch.ops.ocl.row_order(flat, rows, inverse).reshape(*pivots.shape[:-1], rows, 1)
+        made: Tensor = torch.ops.ocl.row_order(flat, rows, inverse)
+        return made.reshape(*pivots.shape[:-1], rows, 1)
     index = _range(rows, pivots)[:, None].expand(*pivots.shape[:-1], rows, 1)
     order = range(pivots.shape[-1])
     for k in reversed(order) if inverse else order:
@@ -320,7 +321,7 @@ def geqrf(a: Tensor) -> Any:
         return NotImplemented
     m, n = a.shape[-2:]
     if is_large(a):
-        return blocked.qr(a)
+        return blocked.qr(a)[:2]
     rows, columns, taus = _range(m, a)[:, None], _range(n, a)[None, :], []
     for k in range(min(m, n)):
         x = a[..., :, k : k + 1]
@@ -343,7 +344,7 @@ def geqrf(a: Tensor) -> Any:
 def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
     """Returns Q b, or Q^H b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
     if is_large(vectors) and tau.numel() > 0 and b.numel() > 0:
-        return blocked.reflect(vectors, tau, b, transpose)
+        return blocked.reflect(blocked.panels_of(vectors, tau), b, transpose)
     rows = _range(vectors.shape[-2], vectors)[:, None]
     order = range(tau.shape[-1])
     for k in order if transpose else reversed(order):
@@ -374,12 +375,14 @@ def qr(a: Tensor, mode: str = "reduced") -> Any:
         return NotImplemented
     m, n = a.shape[-2:]
     columns = min(m, n) if mode == "reduced" else m
-    factors, tau = geqrf(a)
+    factors, tau, panels = blocked.qr(a) if is_large(a) else (*geqrf(a), [])
     r = _triu(factors[..., : columns if mode != "r" else min(m, n), :])
     if mode == "r":
         return torch.zeros((0,), dtype=a.dtype, device=a.device), r
     unit = (_range(m, a)[:, None] == _range(columns, a)[None, :]).to(a.dtype)
-    return reflect(factors, tau, unit.expand(*a.shape[:-2], m, columns), False).clone(), r
+    unit = unit.expand(*a.shape[:-2], m, columns)
+    q = blocked.reflect(panels, unit, False) if panels else reflect(factors, tau, unit, False)
+    return q.clone(), r
 
 
 LINALG_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {

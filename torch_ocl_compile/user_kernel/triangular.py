@@ -157,7 +157,7 @@ __kernel void cholesky_panel(__global const Z* a,                        // [bat
         if (j >= first + i) factor[(first + i) * n + j] = sum[i];
       }
     }
-    barrier(CLK_GLOBAL_MEM_FENCE);                                       // The rows are final, and the corner is read.
+    barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);                 // The rows are final, and the corner is read.
   }
   if (lane == 0) info[get_group_id(0)] = failed;
 }
