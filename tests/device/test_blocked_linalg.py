@@ -117,7 +117,8 @@ def check(call: Case, arguments: list[torch.Tensor], dtype: torch.dtype, device:
             continue
         size, unit = reference.abs().max().item(), torch.finfo(dtype).eps
         error, usual = ((y - reference).abs().max().item() for y in (x, other))
-        assert error <= 8 * usual + 16 * unit * size, (error, usual, size)
+        units = 64 if dtype is wide else 16  # The reference then has rounding errors as large as ours.
+        assert error <= 8 * usual + units * unit * size, (error, usual, size)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -223,7 +224,7 @@ def by_svd(a: torch.Tensor) -> list[torch.Tensor]:
     u, s, vh = torch.linalg.svd(a, full_matrices=False)
     whole = torch.linalg.svd(a.detach(), full_matrices=True)
     rest, bases = whole.U[..., s.shape[-1] :], (whole.U, whole.Vh.mH)
-    apart = rest.mH @ a.detach()
+    apart = 1 + rest.mH @ a.detach()  # A bound relative to 0 would allow no error.
     return [
         torch.linalg.svdvals(a),
         (u * s[..., None, :]) @ vh,
