@@ -8,7 +8,6 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from torch_ocl_compile.compile import debug
-from torch_ocl_compile.lowering import sort
 
 pytestmark = pytest.mark.sampled(first=4, keep="mlp batch-training")
 SIZES = [4, 7, 2, 16, 33, 64, 17, 3]
@@ -200,9 +199,7 @@ def test_sizes_that_data_decide(ocl_device, name, captured):
             torch.testing.assert_close(run(x.to(ocl_device)).cpu(), function(x))
 
 
-def test_sort_beyond_the_longest_run(ocl_device, monkeypatch):
-    """Rows of a symbolic length have runs of fixed lengths first. Those that are longer merge all of these runs at once."""
-    monkeypatch.setattr(sort, "LONGEST", 1024)
+def test_sort_of_a_symbolic_length(ocl_device):
     torch._dynamo.reset()
     run = torch.compile(lambda x: x.sort(stable=True), backend="ocl", dynamic=True)
     for n in (5000, 1030, 300):

@@ -70,7 +70,8 @@ def local_bytes(text: str) -> int:
     """Returns the bytes of the arrays in local memory."""
     total = 0
     for type, names in re.findall(r"__local\s+(\w+)\s+(\w+\s*\[[^;]*)\s*;", text):
-        base, width = re.fullmatch(r"([a-z]+)(\d*)", type).groups()
+        alias = re.search(rf"typedef (\w+) {type};", text)
+        base, width = re.fullmatch(r"([a-z]+)(\d*)", alias[1] if alias else type).groups()
         for dimensions in re.findall(r"\w+\s*((?:\[[^\]]*\])+)", names):
             elements = 1
             for size in re.findall(r"\[([^\]]*)\]", dimensions):
