@@ -11,9 +11,9 @@
 
 #include "csrc/checks/check_text.h"
 #include "csrc/checks/quick_check.h"
-#include "csrc/runtime/background.h"
-#include "csrc/runtime/build_pool.h"
-#include "csrc/runtime/build_progress.h"
+#include "csrc/runtime/build/build_pool.h"
+#include "csrc/runtime/build/build_progress.h"
+#include "csrc/runtime/opencl/background.h"
 #include "csrc/support/error.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"

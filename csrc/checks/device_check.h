@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "csrc/kernels/caps.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/device/device.h"
 #include "csrc/schedule/families/case.h"
 #include "csrc/schedule/schedule.h"
 

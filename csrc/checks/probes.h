@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/runtime/trial.h"
+#include "csrc/runtime/build/trial.h"
 
 namespace ocl::checks {
 

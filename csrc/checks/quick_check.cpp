@@ -8,11 +8,11 @@
 #include <mutex>
 
 #include "csrc/checks/probes.h"
-#include "csrc/runtime/background.h"
-#include "csrc/runtime/build_pool.h"
-#include "csrc/runtime/build_progress.h"
-#include "csrc/runtime/program.h"
-#include "csrc/runtime/wrong_runtimes.h"
+#include "csrc/runtime/build/build_pool.h"
+#include "csrc/runtime/build/build_progress.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/opencl/background.h"
+#include "csrc/runtime/opencl/wrong_runtimes.h"
 #include "csrc/support/error.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"

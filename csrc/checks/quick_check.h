@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "csrc/kernels/caps.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/kernel_text.h"
-#include "csrc/runtime/trial.h"
+#include "csrc/runtime/build/trial.h"
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/opencl/kernel_text.h"
 
 namespace ocl::checks {
 
 /// The quick check of a device. It runs once in a process, in build workers, beside the compilation of the first plan. `store`
-/// keeps the verdict, under a key with the driver's version. Devices whose runtime was tried (runtime/wrong_runtimes.h) have
-/// none.
+/// keeps the verdict, under a key with the driver's version. Devices whose runtime was tried (runtime/opencl/wrong_runtimes.h)
+/// have none.
 class QuickCheck {
  public:
   /// Starts the check, if there is no verdict yet.

@@ -1,7 +1,7 @@
 // csrc/distributed/alone.cpp: see alone.h.
 #include "csrc/distributed/alone.h"
 
-#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/memory/allocator.h"
 #include "csrc/torch/device_state.h"
 
 namespace ocl::distributed {

@@ -10,8 +10,8 @@
 
 #include "csrc/distributed/failure.h"
 #include "csrc/distributed/threads.h"
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/memory/allocator.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/host_allocator.h"

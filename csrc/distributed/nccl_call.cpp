@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "csrc/runtime/slab_memory.h"
+#include "csrc/runtime/memory/slab_memory.h"
 
 namespace ocl::distributed {
 namespace {

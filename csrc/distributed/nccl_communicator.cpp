@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "csrc/runtime/cl.h"
+#include "csrc/runtime/opencl/cl.h"
 
 namespace ocl::distributed {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "csrc/distributed/nccl_library.h"
 #include "csrc/distributed/reduction.h"
-#include "csrc/runtime/cuda_driver.h"
+#include "csrc/runtime/cuda/cuda_driver.h"
 
 namespace ocl::distributed {
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "csrc/distributed/failure.h"
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/torch/device_state.h"
 
 namespace ocl::distributed {

@@ -18,7 +18,7 @@
 
 #include "csrc/distributed/engine_thread.h"
 #include "csrc/distributed/nccl_call.h"
-#include "csrc/runtime/cl.h"
+#include "csrc/runtime/opencl/cl.h"
 
 namespace ocl::distributed {
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <numeric>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/memory/allocator.h"
 
 namespace ocl::distributed {
 namespace {

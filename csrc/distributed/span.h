@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/device/device.h"
 
 namespace ocl::distributed {
 

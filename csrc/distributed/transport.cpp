@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/device/device.h"
 #include "csrc/torch/device_state.h"
 
 namespace ocl::distributed {

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <optional>
 
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/device/device.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 

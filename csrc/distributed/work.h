@@ -10,9 +10,9 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "csrc/runtime/cl.h"
-#include "csrc/runtime/queue.h"
-#include "csrc/runtime/signal.h"
+#include "csrc/runtime/opencl/cl.h"
+#include "csrc/runtime/queues/queue.h"
+#include "csrc/runtime/queues/signal.h"
 
 namespace ocl::distributed {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "csrc/cache/kernel_cache.h"
-#include "csrc/runtime/kernel_text.h"
+#include "csrc/runtime/opencl/kernel_text.h"
 
 namespace ocl::exec {
 

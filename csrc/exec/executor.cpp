@@ -8,8 +8,8 @@
 
 #include "csrc/exec/launch_info.h"
 #include "csrc/exec/observers.h"
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/schedule/memory_plan.h"
 
 namespace ocl::exec {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 
 namespace ocl::exec {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 
 namespace ocl::exec {
 

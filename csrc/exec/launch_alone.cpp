@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/support/error.h"
 
 namespace ocl::exec {

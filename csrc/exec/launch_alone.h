@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/device/device.h"
 
 namespace ocl::exec {
 

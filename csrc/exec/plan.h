@@ -11,9 +11,9 @@
 
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/ir/graph.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/memory_history.h"
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/record/memory_history.h"
 #include "csrc/schedule/describe.h"
 #include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/pipeline.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "csrc/exec/plan.h"
-#include "csrc/runtime/history.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/queues/queue.h"
+#include "csrc/runtime/record/history.h"
 
 namespace ocl::exec {
 

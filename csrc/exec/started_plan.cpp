@@ -8,10 +8,10 @@
 #include "csrc/checks/device_check.h"
 #include "csrc/exec/fill_plan.h"
 #include "csrc/exec/tune.h"
-#include "csrc/runtime/background.h"
-#include "csrc/runtime/build_pool.h"
-#include "csrc/runtime/build_progress.h"
-#include "csrc/runtime/compiles_at_launch.h"
+#include "csrc/runtime/build/build_pool.h"
+#include "csrc/runtime/build/build_progress.h"
+#include "csrc/runtime/build/compiles_at_launch.h"
+#include "csrc/runtime/opencl/background.h"
 
 namespace ocl::exec {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "csrc/exec/executor.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/queues/queue.h"
 
 namespace ocl::exec {
 

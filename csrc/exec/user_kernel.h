@@ -9,10 +9,10 @@
 #include <variant>
 #include <vector>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/history.h"
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/record/history.h"
 
 namespace ocl::exec {
 

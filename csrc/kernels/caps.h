@@ -1,4 +1,4 @@
-// csrc/kernels/caps.h: what a device can do, as a plain struct. runtime/caps.cpp fills it; schedule and codegen read
+// csrc/kernels/caps.h: what a device can do, as a plain struct. runtime/probes/caps.cpp fills it; schedule and codegen read
 // it.
 #pragma once
 

@@ -9,9 +9,9 @@
 #include "csrc/exec/binary_store.h"
 #include "csrc/exec/stored_plan.h"
 #include "csrc/package/arguments.h"
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/program.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 
 namespace ocl::package {
 namespace {

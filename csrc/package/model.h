@@ -13,8 +13,8 @@
 #include "csrc/exec/executor.h"
 #include "csrc/package/contents.h"
 #include "csrc/package/tensor.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/device/device.h"
 
 namespace ocl::package {
 

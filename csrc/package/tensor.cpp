@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "csrc/package/contents.h"
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/device_list.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/device/device_list.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/support/error.h"
 
 namespace ocl::package {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "csrc/ir/dtype.h"
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/device/device.h"
 
 namespace ocl::package {
 

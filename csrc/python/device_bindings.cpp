@@ -1,9 +1,9 @@
 // csrc/python/device_bindings.cpp: the functions of csrc/torch and csrc/runtime that
 // torch_ocl_compile/device/torch_ocl.py uses.
 #include "csrc/kernels/profile.h"
-#include "csrc/runtime/device_facts.h"
-#include "csrc/runtime/peaks.h"
-#include "csrc/runtime/wrong_runtimes.h"
+#include "csrc/runtime/device/device_facts.h"
+#include "csrc/runtime/device/peaks.h"
+#include "csrc/runtime/opencl/wrong_runtimes.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/generator.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "csrc/python/pch.h"
-#include "csrc/runtime/background.h"
-#include "csrc/runtime/build_progress.h"
+#include "csrc/runtime/build/build_progress.h"
+#include "csrc/runtime/opencl/background.h"
 
 namespace py = pybind11;
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "csrc/python/pch.h"
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/free_memory.h"
+#include "csrc/runtime/device/free_memory.h"
+#include "csrc/runtime/memory/allocator.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/host_allocator.h"
 

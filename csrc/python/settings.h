@@ -8,7 +8,7 @@
 #include "csrc/exec/binary_store.h"
 #include "csrc/exec/plan_options.h"
 #include "csrc/python/pch.h"
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/build/program.h"
 
 namespace ocl::python {
 

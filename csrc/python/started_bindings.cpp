@@ -4,7 +4,7 @@
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/python/settings.h"
-#include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/build/build_pool.h"
 #include "csrc/torch/device_state.h"
 
 namespace py = pybind11;

@@ -2,7 +2,7 @@
 #include "csrc/exec/faults.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/settings.h"
-#include "csrc/runtime/gate.h"
+#include "csrc/runtime/queues/gate.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/host_allocator.h"
 

@@ -12,7 +12,7 @@
 
 #include "csrc/package/arguments.h"
 #include "csrc/package/model.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/support/error.h"
 
 using ocl::package::Argument;

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "csrc/schedule/families/offer.h"
+#include "csrc/schedule/offer/offer.h"
 
 namespace ocl::schedule {
 

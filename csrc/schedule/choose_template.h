@@ -4,7 +4,7 @@
 // finds a row.
 #pragma once
 
-#include "csrc/schedule/families/offer.h"
+#include "csrc/schedule/offer/offer.h"
 #include "csrc/schedule/pass.h"
 
 namespace ocl::schedule {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "csrc/schedule/body.h"
+#include "csrc/schedule/offer/strides.h"
 #include "csrc/schedule/saved_views.h"
 #include "csrc/schedule/split_reductions.h"
 
@@ -19,18 +20,13 @@ using ir::Node;
 using ir::NodeKind;
 using ir::Shape;
 
-Shape dense_strides(const Shape& sizes, const std::vector<int>& order) {
-  Shape strides(sizes.size(), 1);
-  IndexExpr step = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    strides[order[i]] = step;
-    step = simplify(step * sizes[order[i]], {});
-  }
-  return strides;
-}
+namespace {
 
+/// Returns the channels-last strides of a buffer with sizes N, C, H, W.
 Shape channels_last_strides(const Shape& sizes) { return dense_strides(sizes, {0, 2, 3, 1}); }
 
+/// Returns a node that copies `view` into a new buffer with these strides. Changes `view` so that it refers to that
+/// buffer.
 Node copy_of_view(Graph& graph, ir::View& view, const Shape& strides, const ir::Origin& origin) {
   const ir::DType dtype = graph.buffers[view.buffer].dtype;
   Buffer buffer;
@@ -48,8 +44,6 @@ Node copy_of_view(Graph& graph, ir::View& view, const Shape& strides, const ir::
   node.stores.push_back({view.buffer, view.coords, 0});
   return node;
 }
-
-namespace {
 
 /// Returns the numbers of a convolution's operands that are feature maps. The other operands are weights.
 std::vector<int> feature_maps(const Node& node) {

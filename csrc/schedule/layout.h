@@ -10,12 +10,4 @@ namespace ocl::schedule {
 
 void choose_layout(Schedule& schedule, const Caps& caps);
 
-/// Returns the strides of a dense buffer whose dimensions are in `order`, outermost first.
-ir::Shape dense_strides(const ir::Shape& sizes, const std::vector<int>& order);
-/// Returns the channels-last strides of a buffer with sizes N, C, H, W.
-ir::Shape channels_last_strides(const ir::Shape& sizes);
-/// Returns a node that copies `view` into a new buffer with these strides. Changes `view` so that it refers to that
-/// buffer.
-ir::Node copy_of_view(ir::Graph& graph, ir::View& view, const ir::Shape& strides, const ir::Origin& origin);
-
 }  // namespace ocl::schedule

@@ -1,7 +1,7 @@
 // csrc/schedule/pass.h: the type of a pass, and functions that several passes share.
 #pragma once
 
-#include "csrc/schedule/choices.h"
+#include "csrc/schedule/offer/choices.h"
 #include "csrc/schedule/schedule.h"
 
 namespace ocl::schedule {

@@ -9,7 +9,7 @@
 
 #include "csrc/ir/graph.h"
 #include "csrc/kernels/caps.h"
-#include "csrc/schedule/template.h"
+#include "csrc/schedule/offer/template.h"
 
 namespace ocl::schedule {
 

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <set>
 
-#include "csrc/schedule/families/offer.h"
 #include "csrc/schedule/layout.h"
+#include "csrc/schedule/offer/offer.h"
 
 namespace ocl::schedule {
 namespace {

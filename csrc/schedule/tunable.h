@@ -6,7 +6,7 @@
 
 #include "csrc/ir/graph.h"
 #include "csrc/kernels/caps.h"
-#include "csrc/schedule/choices.h"
+#include "csrc/schedule/offer/choices.h"
 
 namespace ocl::schedule {
 

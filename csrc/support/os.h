@@ -106,7 +106,7 @@ double thread_seconds() noexcept;
 bool is_forked_child() noexcept;
 void watch_forks() noexcept;
 /// True once the process has begun to end. Destructors of libraries may run from then on; see end_of_process in
-/// runtime/device.cpp.
+/// runtime/device/device.cpp.
 bool is_ending() noexcept;
 void set_ending() noexcept;
 /// Ends the process at once, without destructors. Those of OpenCL libraries may wait for threads that have ended.

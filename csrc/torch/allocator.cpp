@@ -1,11 +1,11 @@
 // csrc/torch/allocator.cpp: makes runtime's allocator torch's device allocator. A storage's data pointer is the
 // reserved address, and also its context, so raw_allocate works too.
-#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/memory/allocator.h"
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include "csrc/runtime/free_memory.h"
+#include "csrc/runtime/device/free_memory.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/first_use.h"

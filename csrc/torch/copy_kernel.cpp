@@ -13,8 +13,8 @@
 
 #include "csrc/checks/quick_check.h"
 #include "csrc/codegen/kernel_files.h"
-#include "csrc/runtime/history.h"
-#include "csrc/runtime/program.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/record/history.h"
 #include "csrc/support/group_refused.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/tensor_location.h"

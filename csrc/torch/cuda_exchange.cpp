@@ -6,8 +6,8 @@
 #include <functional>
 #include <string>
 
-#include "csrc/runtime/cuda_driver.h"
-#include "csrc/runtime/event.h"
+#include "csrc/runtime/cuda/cuda_driver.h"
+#include "csrc/runtime/queues/event.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/tensor_location.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "csrc/runtime/event.h"
-#include "csrc/runtime/peer_link.h"
-#include "csrc/runtime/slab_memory.h"
+#include "csrc/runtime/device/peer_link.h"
+#include "csrc/runtime/memory/slab_memory.h"
+#include "csrc/runtime/queues/event.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/host_allocator.h"
 #include "csrc/torch/tensor_location.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/queues/queue.h"
 
 namespace ocl::aten {
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "csrc/runtime/event.h"
+#include "csrc/runtime/queues/event.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 

@@ -2,7 +2,7 @@
 // resizing.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
-#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/memory/allocator.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/generator.h"

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <vector>
 
-#include "csrc/runtime/event.h"
-#include "csrc/runtime/pinned.h"
+#include "csrc/runtime/device/pinned.h"
+#include "csrc/runtime/queues/event.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 

@@ -3,7 +3,7 @@
 
 #include <ATen/core/CachingHostAllocator.h>
 
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/queues/queue.h"
 
 namespace ocl::aten {
 

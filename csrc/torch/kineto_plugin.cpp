@@ -1,6 +1,6 @@
 // csrc/torch/kineto_plugin.cpp: gives torch.profiler the events of our devices, through the plug-in interface of Kineto.
-// A session records every command (runtime/history.h). When it ends, it gives Kineto two activities per command, the host's
-// call and what the device did, with an arrow from the first to the second.
+// A session records every command (runtime/record/history.h). When it ends, it gives Kineto two activities per command, the
+// host's call and what the device did, with an arrow from the first to the second.
 #ifdef OCL_HAS_KINETO
 #define USE_KINETO
 #define FMT_HEADER_ONLY
@@ -16,8 +16,8 @@
 #include <map>
 #include <optional>
 
-#include "csrc/runtime/clock.h"
-#include "csrc/runtime/history.h"
+#include "csrc/runtime/device/clock.h"
+#include "csrc/runtime/record/history.h"
 #include "csrc/support/log.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/profiler.h"

@@ -7,8 +7,8 @@
 #include <array>
 #include <optional>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/tensor_location.h"
 

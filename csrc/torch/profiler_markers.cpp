@@ -1,8 +1,8 @@
 // csrc/torch/profiler_markers.cpp: times ops by events around them, for torch.autograd.profiler.profile(use_kineto=False).
 #include <torch/csrc/profiler/stubs/base.h>
 
-#include "csrc/runtime/event.h"
-#include "csrc/runtime/history.h"
+#include "csrc/runtime/queues/event.h"
+#include "csrc/runtime/record/history.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/profiler.h"

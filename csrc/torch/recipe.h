@@ -98,7 +98,7 @@ struct Recipe {
   std::vector<Symbol> symbols;  // s0, s1, ... of the graph.
   std::vector<Result> results;
   std::vector<at::Tensor> constants;    // On the plan's device. No part of an entry.
-  std::vector<std::string> faults;      // Messages (runtime/fault_words.h), in which "{}" stands for the wrong index.
+  std::vector<std::string> faults;      // Messages (runtime/queues/fault_words.h), in which "{}" stands for the wrong index.
   std::vector<at::Tensor> fault_words;  // A word for each fault. Set by bind_faults.
   std::vector<EagerCall> calls;         // What runs in the middle of an eager op's plan. The cache keeps no recipe with calls.
   // The values that an op returns, in order: (whether it is a list, how many of the results it has). A graph returns `results`.

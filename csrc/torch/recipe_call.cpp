@@ -2,7 +2,7 @@
 // plan.
 #include <type_traits>
 
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/recipe.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/device.h"
-#include "csrc/runtime/program.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 
 namespace ocl::aten {
 

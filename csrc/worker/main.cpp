@@ -1,6 +1,6 @@
 // csrc/worker/main.cpp: the program of a build worker. It compiles kernels for its parent process, which sends requests
 // over standard input.
-#include "csrc/runtime/build_worker.h"
+#include "csrc/runtime/build/build_worker.h"
 #include "csrc/support/os.h"
 
 int main() {

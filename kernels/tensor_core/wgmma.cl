@@ -3,7 +3,7 @@
 //
 // The compiler knows fewer instructions than the driver's assembler. So the other instructions follow //@, which starts
 // a comment for the compiler. The runtime removes the //@ before the text is assembled
-// (csrc/runtime/hidden_instructions.h).
+// (csrc/runtime/opencl/hidden_instructions.h).
 #ifndef TILE_N
 // columns of C per work-group: 64 or 128; 192 with operands of 16 bits; 256 with these, or with packed TF32
 #define TILE_N 128

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/device/device.h"
 
 /// Returns folders or libraries of OpenCL runtimes that the system does not list: OCL_TEST_RUNTIMES, or else those of
 /// the active virtual environment.

@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "csrc/runtime/build_worker.h"
+#include "csrc/runtime/build/build_worker.h"
 #include "csrc/support/os.h"
 
 int main() {

@@ -14,13 +14,13 @@
 #include <sstream>
 #include <thread>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/background.h"
-#include "csrc/runtime/build_places.h"
-#include "csrc/runtime/build_pool.h"
-#include "csrc/runtime/compiles_at_launch.h"
-#include "csrc/runtime/program.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/build/build_places.h"
+#include "csrc/runtime/build/build_pool.h"
+#include "csrc/runtime/build/compiles_at_launch.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/opencl/background.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/support/child.h"
 #include "csrc/support/compiler_crash.h"
 #include "csrc/support/log.h"

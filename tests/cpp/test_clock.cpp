@@ -1,8 +1,8 @@
 // tests/cpp/test_clock.cpp: times of a device's clock as unix time.
 #include <doctest/doctest.h>
 
-#include "csrc/runtime/clock.h"
-#include "csrc/runtime/history.h"
+#include "csrc/runtime/device/clock.h"
+#include "csrc/runtime/record/history.h"
 #include "tests/cpp/runtime_devices.h"
 
 using namespace ocl::runtime;

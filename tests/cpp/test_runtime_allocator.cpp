@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 #include "tests/cpp/other_process.h"
 #include "tests/cpp/runtime_devices.h"
 

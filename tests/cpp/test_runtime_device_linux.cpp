@@ -10,8 +10,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/support/log.h"
 #include "tests/cpp/runtime_devices.h"
 

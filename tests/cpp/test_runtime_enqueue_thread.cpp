@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "csrc/runtime/program.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/support/error.h"
 #include "tests/cpp/runtime_devices.h"
 

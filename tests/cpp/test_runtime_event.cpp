@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/event.h"
-#include "csrc/runtime/gate.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/event.h"
+#include "csrc/runtime/queues/gate.h"
+#include "csrc/runtime/queues/queue.h"
 #include "tests/cpp/runtime_devices.h"
 
 using namespace ocl;

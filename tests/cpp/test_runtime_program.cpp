@@ -9,10 +9,10 @@
 #include <sstream>
 #include <thread>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/compiles_at_launch.h"
-#include "csrc/runtime/program.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/build/compiles_at_launch.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
 #include "csrc/support/group_refused.h"
 #include "csrc/support/path.h"
 #include "tests/cpp/runtime_devices.h"

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <thread>
 
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/history.h"
-#include "csrc/runtime/program.h"
-#include "csrc/runtime/queue.h"
+#include "csrc/runtime/build/program.h"
+#include "csrc/runtime/memory/allocator.h"
+#include "csrc/runtime/queues/queue.h"
+#include "csrc/runtime/record/history.h"
 #include "tests/cpp/runtime_devices.h"
 
 using namespace ocl;

@@ -10,8 +10,8 @@
 
 #include "csrc/checks/device_check.h"
 #include "csrc/ir/builder.h"
-#include "csrc/runtime/build_pool.h"
-#include "csrc/runtime/trial.h"
+#include "csrc/runtime/build/build_pool.h"
+#include "csrc/runtime/build/trial.h"
 #include "csrc/schedule/families/case.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/support/error.h"

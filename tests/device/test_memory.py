@@ -7,7 +7,7 @@ import torch
 from torch_ocl_compile import _C
 from torch_ocl_compile.eager import compile as eager
 
-RECENT = 64  # The number of programs that are kept although nothing uses them (csrc/runtime/program.cpp).
+RECENT = 64  # The number of programs that are kept although nothing uses them (csrc/runtime/build/program.cpp).
 MOST_EAGER = 1024  # The number of eager plans that are kept (csrc/torch/eager.cpp).
 
 

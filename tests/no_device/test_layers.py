@@ -9,35 +9,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Folder of csrc -> the other folders that it may include.
+# Folder of csrc, or room of such a folder -> the other folders, or rooms, that it may include.
 CPP_LAYERS = {
-    "support": set(),
-    "kernels": {"support"},
-    "ir": {"support"},
-    "schedule": {"ir", "kernels", "support"},
-    "codegen": {"schedule", "ir", "kernels", "support"},
-    "runtime": {"kernels", "support"},
-    "worker": {"runtime", "support"},
-    "cache": {"support"},
-    "checks": {"codegen", "schedule", "ir", "runtime", "kernels", "support"},
-    "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "kernels", "support"},
-    "package": {"exec", "ir", "runtime", "cache", "support"},
-    "run": {"package", "ir", "runtime", "support"},
-    "torch": {"exec", "checks", "codegen", "schedule", "ir", "runtime", "kernels", "support"},
-    "distributed": {"torch", "runtime", "support"},
-    "python": {
-        "distributed",
-        "torch",
-        "exec",
-        "checks",
-        "codegen",
-        "schedule",
-        "ir",
-        "runtime",
-        "cache",
-        "kernels",
-        "support",
-    },
+    name: set(below.split())
+    for name, below in (
+        line.split(":") for line in (ROOT / "csrc/layers.txt").read_text().splitlines() if not line.startswith("#")
+    )
 }
 # Headers of other projects -> the only folders that may include them.
 ONLY = {
@@ -127,19 +104,31 @@ def includes(path):
     return re.findall(r'^\s*#include\s+[<"]([^>"]+)[>"]', path.read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("folder", sorted(CPP_LAYERS))
-def test_cpp_layers(folder):
+def row_of(include):
+    """Returns the folder and the room of a file of csrc. The room is empty if no row names it."""
+    folder, room, *_ = (*Path(include).parts[1:], "")
+    return folder, room if f"{folder}/{room}" in CPP_LAYERS else ""
+
+
+def test_cpp_layers():
     wrong = []
-    for path in sorted((ROOT / "csrc" / folder).rglob("*")):
+    for path in sorted((ROOT / "csrc").rglob("*")):
         if path.suffix not in {".h", ".cpp", ".def"}:
             continue
+        folder, room = row_of(path.relative_to(ROOT))
         for name in includes(path):
             if name.startswith("csrc/"):
-                other = name.split("/")[1]
-                if other != folder and other not in CPP_LAYERS[folder]:
+                other, other_room = row_of(name)
+                if other != folder:
+                    allowed = other in CPP_LAYERS[folder]
+                elif room:
+                    allowed = other_room in {room} | CPP_LAYERS[f"{folder}/{room}"]
+                else:
+                    allowed = True
+                if not allowed:
                     wrong.append(f"{path.relative_to(ROOT)} includes {name}")
-            for pattern, allowed in ONLY.items():
-                if re.match(pattern, name) and folder not in allowed:
+            for pattern, folders in ONLY.items():
+                if re.match(pattern, name) and folder not in folders:
                     wrong.append(f"{path.relative_to(ROOT)} includes {name}")
     assert not wrong, "\n".join(wrong)
 
@@ -239,15 +228,20 @@ def room_of(module):
 
 def test_table_has_every_folder_and_module():
     folders = {path.name for path in (ROOT / "csrc").iterdir() if path.is_dir()}
-    assert set(CPP_LAYERS) == folders
+    assert {name for name in CPP_LAYERS if "/" not in name} == folders
+    rooms = {path.parts[-2] + "/" + path.parts[-1] for path in (ROOT / "csrc/runtime").iterdir()}
+    assert {name for name in CPP_LAYERS if name.startswith("runtime/")} == rooms
     assert set(PYTHON_LAYERS) == {room_of(name) for name in MODULES} | {"_C"}
 
 
 @pytest.mark.parametrize("table", [CPP_LAYERS, PYTHON_LAYERS], ids=["cpp", "python"])
 def test_table_has_no_circle(table):
     """Every row names only rows above it, so no two folders can depend on each other."""
-    for row, (name, below) in enumerate(table.items()):
-        assert below <= set(list(table)[:row]), name
+    above: set[str] = set()
+    for name, below in table.items():
+        folder, slash, _ = name.partition("/")
+        assert {folder + slash + other if slash else other for other in below} <= above, name
+        above.add(name)
 
 
 @pytest.mark.parametrize("room", PYTHON_LAYERS)

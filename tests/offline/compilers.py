@@ -30,7 +30,7 @@ class Chip:
     name: str
     vendor: str
     gpu: str  # What it is sold as.
-    # As csrc/runtime/caps.cpp finds on it: registers of a work-item, and work-items of a thread of group kernels.
+    # As csrc/runtime/probes/caps.cpp finds on it: registers of a work-item, and work-items of a thread of group kernels.
     item_registers: int
     thread_items: int
     # AMD: the device library of its instruction set. Debian's are older than some chips, whose nearest relative is taken.

@@ -38,7 +38,7 @@ def cache_erase(table: str, key: str) -> None: ...
 
 # The prefix of keys of the table "kernels" for this device and driver.
 def store_prefix(device_index: int) -> str: ...
-def build_counters() -> dict[str, Any]: ...  # Keys as in BuildCounters (csrc/runtime/program.h).
+def build_counters() -> dict[str, Any]: ...  # Keys as in BuildCounters (csrc/runtime/build/program.h).
 def live_counts() -> dict[str, int]: ...  # Numbers of live plans, eager_plans and programs.
 
 # Compiles a graph. `options`: options of scope "compile" in config.py, and "label".

@@ -1,6 +1,6 @@
 # torch_ocl_compile/compile/progress.py: a line on the terminal that says what goes on while a compilation takes long.
 """The line appears after ten seconds. While kernels are built, the core's line takes its place, which counts kernels
-(csrc/runtime/build_progress.h)."""
+(csrc/runtime/build/build_progress.h)."""
 
 from __future__ import annotations
 

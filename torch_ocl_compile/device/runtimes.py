@@ -1,7 +1,7 @@
 # torch_ocl_compile/device/runtimes.py: finds OpenCL runtimes that pip installed.
 """No environment variable and no root access is needed. A wheel such as intel-opencl-rt puts its library into
 <prefix>/lib and an .icd file into <prefix>/etc/OpenCL/vendors. The path in that file is a path of the machine that
-built the wheel, so only its last part is used. The loader, which csrc/runtime/loader.h opens, finds the system's
+built the wheel, so only its last part is used. The loader, which csrc/runtime/opencl/loader.h opens, finds the system's
 runtimes.
 """
 

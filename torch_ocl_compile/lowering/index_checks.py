@@ -1,6 +1,6 @@
 # torch_ocl_compile/lowering/index_checks.py: lets kernels find indices that lie outside their dimension.
 """An index outside its dimension reads the nearest element and stores nothing. With the option index_errors, each op that takes
-indices also notes one such index in a word of the device's memory (csrc/runtime/fault_words.h). The next wait for the device
+indices also notes one such index in a word of the device's memory (csrc/runtime/queues/fault_words.h). The next wait for the device
 raises IndexError.
 """
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "csrc/schedule/layout.h"
+#include "csrc/schedule/offer/strides.h"
 
 namespace ocl::schedule {
 

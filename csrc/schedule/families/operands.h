@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "csrc/schedule/families/offer.h"
+#include "csrc/schedule/offer/offer.h"
 
 namespace ocl::schedule {
 

@@ -1,5 +1,5 @@
 // tests/device/stand_ins/cuda.c: a libcuda over host memory, with only the functions of
-// csrc/runtime/cuda_functions.def. "Device memory" is a file in memory (memfd), so that two addresses, or two
+// csrc/runtime/cuda/cuda_functions.def. "Device memory" is a file in memory (memfd), so that two addresses, or two
 // libraries, can map the same bytes.
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // csrc/schedule/families/sort/fits.cpp: which step of sorting each kernel computes.
-#include "csrc/schedule/families/offer.h"
+#include "csrc/schedule/offer/offer.h"
 
 namespace ocl::schedule {
 

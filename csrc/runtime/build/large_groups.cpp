@@ -1,0 +1,79 @@
+// csrc/runtime/build/large_groups.cpp: see large_groups.h.
+#include "csrc/runtime/build/large_groups.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "csrc/runtime/device/device.h"
+#include "csrc/runtime/opencl/compile.h"
+#include "csrc/runtime/opencl/profile_limits.h"
+#include "csrc/support/group_refused.h"
+
+namespace ocl::runtime {
+namespace {
+
+// An entry that begins with this character has the number of work-items that the driver grants.
+constexpr char kGranted[] = "<";
+// Makes a required size a hint. The text keeps the numbers of its lines.
+constexpr char kAnySize[] = "#define reqd_work_group_size(x, y, z) work_group_size_hint(x, y, z)\n#line 1\n";
+
+/// Returns the work-items that the driver grants the kernel; `otherwise` if it does not say.
+size_t items_of(const Device& device, cl_program program, const KernelText& text, size_t otherwise) {
+  cl_int status = CL_SUCCESS;
+  const KernelHandle kernel(clCreateKernel(program, text.name.c_str(), &status));
+  size_t most = otherwise, asked = 0;
+  if (status == CL_SUCCESS && clGetKernelWorkGroupInfo(kernel.get(), device.id(), CL_KERNEL_WORK_GROUP_SIZE, sizeof(asked),
+                                                       &asked, nullptr) == CL_SUCCESS)
+    most = asked;
+  return device.profile() ? std::min(most, granted_items(*device.profile(), text.text)) : most;
+}
+
+}  // namespace
+
+size_t LargeGroups::items(size_t index) const {
+  const auto& local = texts_[index].local;
+  return local[0] * local[1] * local[2];
+}
+
+bool LargeGroups::is_refused(size_t index, const std::string& entry) {
+  if (!entry.starts_with(kGranted)) return false;
+  granted_[index] = static_cast<size_t>(std::strtoul(entry.c_str() + 1, nullptr, 10));
+  return true;
+}
+
+bool LargeGroups::refuses(size_t index, cl_program program) {
+  const size_t wanted = items(index);
+  if (wanted <= 1) return false;
+  const size_t granted = items_of(device_, program, texts_[index], wanted);
+  // Some drivers round the number down to a power of two: NVIDIA's says 256 for kernels that run with 384 work-items.
+  if (granted >= std::bit_floor(wanted)) return false;
+  granted_[index] = granted;
+  if (store_.store) store_.store(keys_[index], kGranted + std::to_string(granted));
+  return true;
+}
+
+bool LargeGroups::explains_failure(size_t index) {
+  if (items(index) <= 1) return false;
+  std::string text = texts_[index].text;
+  // Options for the compiler stay in the first line.
+  text.insert(text.starts_with(kOptionsMarker) ? text.find('\n') + 1 : 0, kAnySize);
+  const Built built = compile(device_.context(), device_.id(), device_.build_options(), text, false);
+  return built.status == CL_SUCCESS && refuses(index, built.handle.get());
+}
+
+void LargeGroups::raise() const {
+  if (granted_.empty()) return;
+  std::map<size_t, size_t> all;  // All texts of the refused kernels: equal texts have equal keys.
+  for (const auto& [index, granted] : granted_)
+    for (size_t i = 0; i < keys_.size(); ++i)
+      if (keys_[i] == keys_[index]) all[i] = granted;
+  const auto& [index, granted] = *granted_.begin();
+  const KernelText& text = texts_[index];
+  throw GroupRefused("kernel " + text.name + " has work-groups of " + std::to_string(items(index)) + " work-items, but " +
+                         device_.describe() + " grants it " + std::to_string(granted) +
+                         (text.where.empty() ? "" : "\n  where: " + text.where),
+                     std::move(all));
+}
+
+}  // namespace ocl::runtime

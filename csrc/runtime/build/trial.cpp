@@ -1,0 +1,183 @@
+// csrc/runtime/build/trial.cpp: see trial.h.
+#include "csrc/runtime/build/trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "csrc/runtime/opencl/compile.h"
+#include "csrc/runtime/opencl/hidden_instructions.h"
+#include "csrc/support/archive.h"
+#include "csrc/support/error.h"
+
+namespace ocl::runtime {
+namespace {
+
+/// The OpenCL objects of one trial. They are leaked if the device does not answer, because releasing them would wait for it,
+/// and if a kernel failed, because a driver may then crash while it releases them.
+struct Bench {
+  cl_context context = nullptr;
+  QueueHandle queue;
+  std::vector<Built> programs;
+  std::vector<KernelHandle> kernels;
+  std::vector<MemHandle> memory;
+  Completion completion = Completion::kDone;  // How the last launch ended.
+};
+
+cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
+  cl_int status = CL_SUCCESS;
+  bench.memory.emplace_back(
+      clCreateBuffer(bench.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, count, const_cast<void*>(bytes), &status));
+  return bench.memory.back().get();
+}
+
+/// Enqueues the packs of a launch, then the launch itself. Returns the buffers of its results, with guards around them; empty
+/// if a launch fails.
+std::vector<cl_mem> enqueue(Bench& bench, const TrialLaunch& launch) {
+  const cl_program program = bench.programs.at(launch.program).handle.get();
+  if (program == nullptr) return {};
+  cl_int status = CL_SUCCESS;
+  bench.kernels.emplace_back(clCreateKernel(program, kTrialKernel, &status));
+  cl_kernel kernel = bench.kernels.back().get();
+  if (status != CL_SUCCESS) return {};
+  cl_uint slot = 0;
+  bool set = true;
+  const auto argument = [&](const auto& value) {
+    set = set && clSetKernelArg(kernel, slot++, sizeof(value), &value) == CL_SUCCESS;
+  };
+  const auto pair = [&](cl_mem memory, cl_ulong offset) {
+    argument(memory);
+    argument(offset);
+  };
+  for (const TrialLaunch::Input& input : launch.inputs) {
+    if (input.pack.empty()) {
+      pair(buffer(bench, input.bytes.data(), input.bytes.size()), input.offset);
+      continue;
+    }
+    const std::vector<cl_mem> packed = enqueue(bench, input.pack[0]);
+    if (packed.empty()) return {};
+    pair(packed[0], kTrialGuard);
+  }
+  for (const auto& value : launch.integers) std::visit(argument, value);
+  std::vector<cl_mem> outputs;
+  for (const size_t count : launch.results) {
+    const std::vector<float> nothing(count + 2 * kTrialGuard, NAN);
+    outputs.push_back(buffer(bench, nothing.data(), nothing.size() * sizeof(float)));
+    pair(outputs.back(), kTrialGuard);
+  }
+  for (const auto& value : launch.last) std::visit(argument, value);
+  const std::array<size_t, 3> local = {launch.local, 1, 1};
+  const std::array<size_t, 3> global = {launch.groups[0] * launch.local, launch.groups[1], launch.groups[2]};
+  set = set && clEnqueueNDRangeKernel(bench.queue.get(), kernel, 3, nullptr, global.data(), local.data(), 0, nullptr,
+                                      nullptr) == CL_SUCCESS;
+  return set ? outputs : std::vector<cl_mem>();
+}
+
+/// Reads a buffer of `count` floats. Returns false if it cannot, or if the device does not answer in time.
+bool read(Bench& bench, cl_mem memory, std::vector<float>& floats) {
+  cl_event raw = nullptr;
+  if (clEnqueueReadBuffer(bench.queue.get(), memory, CL_FALSE, 0, floats.size() * sizeof(float), floats.data(), 0, nullptr,
+                          &raw) != CL_SUCCESS)
+    return false;
+  const EventHandle event(raw);
+  clFlush(bench.queue.get());
+  bench.completion = wait_within(raw, kLongestLaunch);
+  if (bench.completion == Completion::kDone) return true;
+  // The driver may still write into this memory, so it is never freed.
+  static auto* kept = new std::vector<std::vector<float>>;
+  kept->push_back(std::move(floats));
+  return false;
+}
+
+/// Returns the results of a launch, of all outputs. Empty if it cannot run, does not end in time, or writes to a guard.
+std::vector<float> results_of(Bench& bench, const TrialLaunch& launch) {
+  const std::vector<cl_mem> outputs = enqueue(bench, launch);
+  std::vector<float> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<float> written(launch.results[i] + 2 * kTrialGuard, NAN);
+    if (!read(bench, outputs[i], written)) return {};
+    const auto untouched = [](float x) { return std::isnan(x); };
+    const auto begin = written.begin() + kTrialGuard, end = written.end() - kTrialGuard;
+    if (!std::all_of(written.begin(), begin, untouched) || !std::all_of(end, written.end(), untouched)) return {};
+    results.insert(results.end(), begin, end);
+  }
+  return results;
+}
+
+bool is_right(const TrialRun& run, const std::vector<float>& results) {
+  for (size_t i = 0; i < run.exact.size(); ++i)
+    if (!(std::fabs(results[i] - run.exact[i]) <= run.tolerance * run.sizes[i])) return false;
+  return true;
+}
+
+std::string fault_of(Bench& bench, const TrialRun& run) {
+  const size_t count = std::accumulate(run.launch.results.begin(), run.launch.results.end(), size_t{0});
+  if (run.exact.size() != count || run.sizes.size() != count)
+    fail(ErrorKind::kInternal, "a trial expects other results than its launch writes");
+  const std::vector<float> results = results_of(bench, run.launch);
+  const std::string name = "it, as " + run.name + ",";
+  if (results.empty()) return name + (bench.completion == Completion::kPending ? " does not end" : " does not run");
+  return is_right(run, results) ? "" : name + " gives wrong results";
+}
+
+void pass(Archive& archive, TrialLaunch& launch) {
+  archive(launch.program, launch.groups, launch.local, launch.results);
+  archive.list(launch.inputs, [&](TrialLaunch::Input& input) {
+    archive(input.bytes, input.offset);
+    archive.list(input.pack, [&](TrialLaunch& pack) { pass(archive, pack); });
+  });
+  for (auto* integers : {&launch.integers, &launch.last})
+    archive.list(*integers, [&](TrialLaunch::Integer& integer) {
+      bool wide = integer.index() == 1;
+      int64_t number = std::visit([](auto value) { return static_cast<int64_t>(value); }, integer);
+      archive(wide, number);
+      integer = wide ? TrialLaunch::Integer(number) : TrialLaunch::Integer(static_cast<int32_t>(number));
+    });
+}
+
+void pass(Archive& archive, Trial& trial) {
+  archive(trial.programs);
+  archive.list(trial.runs, [&](TrialRun& run) {
+    std::vector<double> tolerance = {run.tolerance};
+    archive(run.name, tolerance, run.exact, run.sizes);
+    if (tolerance.size() != 1) archive.damaged();
+    run.tolerance = tolerance[0];
+    pass(archive, run.launch);
+  });
+}
+
+}  // namespace
+
+TrialResult run_trial(cl_context context, cl_device_id device, const std::string& options, const Trial& trial) {
+  auto bench = std::make_unique<Bench>();
+  bench->context = context;
+  cl_int status = CL_SUCCESS;
+  bench->queue = QueueHandle(clCreateCommandQueue(context, device, 0, &status));
+  if (status != CL_SUCCESS) return {std::string("no queue: ") + status_name(status), false};
+  for (const std::string& text : trial.programs) bench->programs.push_back(compile(context, device, options, text, false));
+  for (const Built& program : bench->programs)
+    if (program.status != CL_SUCCESS)
+      return {(trial.runs.empty() ? "it" : "it, as " + trial.runs[0].name + ",") + " does not build", false};
+  TrialResult result;
+  for (size_t i = 0; i < trial.runs.size() && result.fault.empty(); ++i) result.fault = fault_of(*bench, trial.runs[i]);
+  result.broken = bench->completion != Completion::kDone;
+  if (result.broken) static_cast<void>(bench.release());
+  return result;
+}
+
+os::Message message_of(const Trial& trial) {
+  Archive archive;
+  pass(archive, const_cast<Trial&>(trial));  // An archive that writes changes nothing.
+  return {archive.text()};
+}
+
+Trial trial_of(const os::Message& message) {
+  Archive archive(message.empty() ? "" : message[0], "a trial");
+  Trial trial;
+  pass(archive, trial);
+  if (message.size() != 1 || !archive.at_end()) fail(ErrorKind::kInternal, "a trial has more than can be read");
+  return trial;
+}
+
+}  // namespace ocl::runtime

@@ -1,0 +1,13 @@
+// csrc/schedule/offer/strides.h: strides of dense buffers.
+#pragma once
+
+#include <vector>
+
+#include "csrc/ir/graph.h"
+
+namespace ocl::schedule {
+
+/// Returns the strides of a dense buffer whose dimensions are in `order`, outermost first.
+ir::Shape dense_strides(const ir::Shape& sizes, const std::vector<int>& order);
+
+}  // namespace ocl::schedule
