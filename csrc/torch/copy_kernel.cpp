@@ -85,12 +85,19 @@ std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarT
   return {from, to};
 }
 
+/// Which form of the kernel copies, and how many elements a work-item copies.
+struct Form {
+  bool rows = false, vectors = false;  // The macros ROWS and VECTORS.
+  bool wide = false;                   // The macro PLACE is ulong.
+  size_t chunk = 1;
+  auto operator<=>(const Form&) const = default;
+};
+
 struct CopyKernel {
   std::shared_ptr<runtime::Program> program;
   runtime::KernelHandle kernel;
   std::string name;
   std::array<size_t, 3> local;
-  size_t chunk;
   std::mutex mutex;  // Held from setting the arguments until the launch is enqueued.
 };
 
@@ -106,23 +113,41 @@ BuildContext& build_context() {
   return *instance;
 }
 
-CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const std::string& dst, bool wide) {
+/// Returns an OpenCL vector of `count` integers of `bytes` bytes.
+std::string vector_type(size_t bytes, size_t count) {
+  const char* const base = bytes == 1 ? "uchar" : bytes == 2 ? "ushort" : bytes == 4 ? "uint" : "ulong";
+  return base + std::to_string(count);
+}
+
+/// Defines what kernels/base/copy.cl needs for the form.
+std::string form_macros(const Form& form, size_t src_bytes, size_t dst_bytes) {
+  std::string text = "#define CHUNK " + std::to_string(form.chunk) + "\n";
+  if (form.wide) text += "#define PLACE ulong\n";
+  if (form.rows) text += "#define ROWS\n";
+  if (form.vectors)
+    text += "#define VECTORS\n#define SRC_VECTOR " + vector_type(src_bytes, form.chunk) + "\n#define DST_VECTOR " +
+            vector_type(dst_bytes, form.chunk) + "\n";
+  return text;
+}
+
+CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const std::string& dst, const Form& form,
+                        size_t src_bytes, size_t dst_bytes) {
   static std::mutex mutex;
-  static auto* kernels = new std::map<std::tuple<int, std::string, std::string, bool>, std::unique_ptr<CopyKernel>>;
+  static auto* kernels = new std::map<std::tuple<int, std::string, std::string, Form>, std::unique_ptr<CopyKernel>>;
   std::unique_lock lock(mutex);
-  std::unique_ptr<CopyKernel>& entry = (*kernels)[{device.index(), src, dst, wide}];
+  std::unique_ptr<CopyKernel>& entry = (*kernels)[{device.index(), src, dst, form}];
   if (entry) return *entry;
   lock.unlock();
   const auto [store, failed_dir] = configured_build_context();
   lock.lock();
   if (entry) return *entry;  // Another thread has built it.
   auto fresh = std::make_unique<CopyKernel>();
-  fresh->name = "copy_" + src + "_" + dst + (wide ? "_wide" : "");
-  fresh->chunk = device.caps().is_cpu ? 1024 : 1;
-  fresh->local = device.caps().is_cpu ? std::array<size_t, 3>{1, 16, 1} : std::array<size_t, 3>{32, 4, 1};
-  std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n#define CHUNK " +
-                     std::to_string(fresh->chunk) + "\n";
-  if (wide) text += "#define PLACE ulong\n";
+  fresh->name = "copy_" + src + "_" + dst + (form.vectors ? "_vectors" : form.rows ? "_rows" : "") + (form.wide ? "_wide" : "");
+  fresh->local = form.rows              ? std::array<size_t, 3>{128, 1, 1}
+                 : device.caps().is_cpu ? std::array<size_t, 3>{1, 16, 1}
+                                        : std::array<size_t, 3>{32, 4, 1};
+  std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n" +
+                     form_macros(form, src_bytes, dst_bytes);
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
   if (dst == "bf16") text += codegen::kernel_file("base/bfloat16");
   if (src == "f16" || dst == "f16") checks::QuickCheck(device, store).finish();
@@ -198,14 +223,40 @@ runtime::LaunchInfoPtr copy_info(const CopyKernel& copy, const at::Tensor& src, 
   return info;
 }
 
+/// True if all rows of a tensor with this offset and these strides (both in elements) begin at a multiple of `count` elements.
+bool aligned_rows(uint64_t offset, const uint64_t* strides, uint64_t dims, size_t count) {
+  if (offset % count != 0) return false;
+  return std::all_of(strides + 1, strides + dims, [&](uint64_t stride) { return stride % count == 0; });
+}
+
+Form choose_form(const runtime::Device& device, const Shape& shape, size_t src_bytes, size_t dst_bytes, uint64_t src_offset,
+                 uint64_t dst_offset) {
+  Form form;
+  form.rows = !device.caps().is_cpu && shape.dst_stride[0] == 1 && shape.src_stride[0] <= 1;
+  if (form.rows) {
+    constexpr size_t kVectorBytes = 16;  // The widest access of a work-item.
+    const size_t count = std::clamp<size_t>(kVectorBytes / std::max(src_bytes, dst_bytes), 1, 8);
+    form.vectors = count > 1 && shape.src_stride[0] == 1 && shape.size[0] % count == 0 &&
+                   aligned_rows(src_offset, shape.src_stride, shape.dims, count) &&
+                   aligned_rows(dst_offset, shape.dst_stride, shape.dims, count);
+    form.chunk = form.vectors ? count : std::max<size_t>(count, 4);
+  } else if (device.caps().is_cpu) {
+    form.chunk = 1024;
+  }
+  const uint64_t items = form.rows ? (shape.size[0] + form.chunk - 1) / form.chunk * shape.places : shape.places;
+  form.wide = items >= (uint64_t{1} << 32) - 128;
+  return form;
+}
+
 void enqueue(runtime::Device& device, const std::pair<std::string, std::string>& types, const at::Tensor& src,
              const at::Tensor& dst, const Shape& shape) {
-  const bool wide = shape.places >= (uint64_t{1} << 32);
-  CopyKernel& copy = copy_kernel(device, types.first, types.second, wide);
   const runtime::Location from = location(src), to = location(dst);
   const uint64_t src_offset = from.offset_bytes / src.element_size(), dst_offset = to.offset_bytes / dst.element_size();
-  const std::array<size_t, 3> global{round_up((shape.size[0] + copy.chunk - 1) / copy.chunk, copy.local[0]),
-                                     round_up(shape.places, copy.local[1]), 1};
+  const Form form = choose_form(device, shape, src.element_size(), dst.element_size(), src_offset, dst_offset);
+  CopyKernel& copy = copy_kernel(device, types.first, types.second, form, src.element_size(), dst.element_size());
+  const size_t width = (shape.size[0] + form.chunk - 1) / form.chunk;
+  const std::array<size_t, 3> global{round_up(form.rows ? width * shape.places : width, copy.local[0]),
+                                     form.rows ? 1 : round_up(shape.places, copy.local[1]), 1};
   runtime::Queue& queue = current_queue(device.index());
   const std::lock_guard lock(copy.mutex);
   const auto set = [&](cl_uint slot, size_t bytes, const void* value) {

@@ -1,9 +1,12 @@
-// kernels/base/copy.cl: dst[i] = (DST)src[i] for any strides. i runs over up to 8 dimensions, innermost first. A
-// work-item copies CHUNK neighbours of the innermost dimension; "place" is an index over all outer dimensions:
+// kernels/base/copy.cl: dst[i] = (DST)src[i] for any strides. i runs over up to 8 dimensions, innermost first; "place" is an
+// index over all outer dimensions. Without ROWS, a work-item copies CHUNK neighbours of the innermost dimension:
 //
 //        get_global_id(0) ->   0..CHUNK-1 | CHUNK..2*CHUNK-1 | ...      innermost: size[0] elements
 //        get_global_id(1)  |   place 0                                  outer: size[1] * size[2] * ... places
 //                          v   place 1
+//
+// With ROWS, for GPUs, the innermost stride of dst is 1, that of src 0 or 1. `width` work-items copy a row, CHUNK elements
+// each: elements that lie `width` apart, so that neighbours access neighbours, or with VECTORS one aligned vector.
 #ifndef NAME
 #define NAME copy  // name of the kernel
 #endif
@@ -16,8 +19,10 @@
 #define CHUNK 1  // elements per work-item
 #endif
 #ifndef PLACE
-#define PLACE uint  // type of a place; ulong from 2^32 places on
+#define PLACE uint  // type of a place, or with ROWS of a work-item's number; ulong from 2^32 on
 #endif
+// VECTORS: src's stride is 1, and rows are aligned to SRC_VECTOR and DST_VECTOR, vectors of CHUNK integers as large as an
+// element.
 #ifdef USES_F64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
@@ -107,11 +112,20 @@ typedef struct {
   ulong dims;
 } Shape;
 
+#ifdef ROWS
+__kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
+                   __global GLUE(ELEMENT_, DST) * dst, const ulong dst_offset, const Shape shape) {
+  const PLACE width = (PLACE)((shape.size[0] + CHUNK - 1) / CHUNK);
+  PLACE place = (PLACE)get_global_id(0) / width;
+  const PLACE column = (PLACE)get_global_id(0) % width;
+  if (place >= shape.places) return;  // the size is rounded up to whole work-groups
+#else
 __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
                    __global GLUE(ELEMENT_, DST) * dst, const ulong dst_offset, const Shape shape) {
   PLACE place = (PLACE)get_global_id(1);
   const ulong begin = (ulong)get_global_id(0) * CHUNK;
   if (place >= shape.places || begin >= shape.size[0]) return;  // sizes are rounded up to whole work-groups
+#endif
   ulong s = src_offset, d = dst_offset;
   for (uint k = 1; k < (uint)shape.dims; ++k) {
     const PLACE size = (PLACE)shape.size[k];
@@ -120,12 +134,25 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
     s += i * shape.src_stride[k];
     d += i * shape.dst_stride[k];
   }
-  const ulong end = min(begin + CHUNK, shape.size[0]);
-  const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
-  if (src_step == 1 && dst_step == 1) {  // compilers vectorise this loop
-    for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i));
-  } else {
-    for (ulong i = begin; i < end; ++i)
-      GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
+#ifdef VECTORS
+  const SRC_VECTOR read = *(__global const SRC_VECTOR*)(src + s + (ulong)column * CHUNK);
+  DST_VECTOR written;
+  const GLUE(ELEMENT_, SRC)* from = (const GLUE(ELEMENT_, SRC)*)&read;
+  GLUE(ELEMENT_, DST)* to = (GLUE(ELEMENT_, DST)*)&written;
+  for (uint k = 0; k < CHUNK; ++k) GLUE(STORE_, DST)(to, k, GLUE(LOAD_, SRC)(from, k));
+  *(__global DST_VECTOR*)(dst + d + (ulong)column * CHUNK) = written;
+#elif defined(ROWS)
+  for (uint k = 0; k < CHUNK; ++k) {
+    const ulong i = column + k * (ulong)width;
+    if (i < shape.size[0]) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i * shape.src_stride[0]));
   }
+#else
+const ulong end = min(begin + CHUNK, shape.size[0]);
+const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
+if (src_step == 1 && dst_step == 1) {  // compilers vectorise this loop
+  for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i));
+} else {
+  for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
+}
+#endif
 }

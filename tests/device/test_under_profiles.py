@@ -194,6 +194,37 @@ def test_kernels_fit_into_the_smallest_limits(ocl_device, tmp_path, monkeypatch)
         assert process == 0 or counters["unkept"] or counters["built"] == 0, counters
 
 
+@pytest.mark.sampled(every=1)
+def test_copies_of_a_gpu(ocl_device):
+    """Rows that are vectors, rows that are not aligned, broadcast and transposed elements; fills of large and of odd memory."""
+    program = """
+        import itertools, torch
+
+        def views(x):
+            return (x, x.t(), x[:, 1:], x[:, :50], x[1:, 8:40], x[:, ::2], x[:1].expand(33, 64), x[:, :1].expand(33, 64),
+                    x.reshape(-1)[3:], x.reshape(-1)[8:1000], x.reshape(11, 3, -1).transpose(0, 1))
+
+        dtypes = [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.complex64]
+        for source, target in itertools.product(dtypes, dtypes):
+            if source.is_complex != target.is_complex:
+                continue
+            x = (torch.rand(33, 64) * 99).to(source)
+            for host, device in zip(views(x), views(x.to("ocl"))):
+                wide = [torch.zeros(*host.shape[:-1], host.shape[-1] + 5, dtype=target, device=y.device) for y in (host, device)]
+                for y, copied in zip((host, device), wide):
+                    copied[..., 2:-3].copy_(y)
+                assert torch.equal(wide[0], wide[1].cpu()), (source, target, host.shape, host.stride())
+                assert torch.equal(host.to(target).contiguous(), device.to(target).contiguous().cpu())
+        for dtype, shape in itertools.product(dtypes, [(1024, 1024), (513, 2049)]):
+            x = torch.zeros(shape, dtype=dtype, device="ocl")
+            x[16:].fill_(3)
+            want = torch.zeros(shape, dtype=dtype)
+            want[16:] = 3
+            assert torch.equal(x.cpu(), want), dtype
+    """
+    run(ocl_device, "arc-a770", program)
+
+
 @pytest.mark.needs("sweep")
 @pytest.mark.parametrize("profile", ROWS)
 def test_everything_else(ocl_device, profile):
