@@ -53,7 +53,7 @@ int items_per_work_group(const Nest& nest, int64_t longest) {
   int64_t bytes = 0;
   for (const ir::NodeId id : nest.group.nodes()) {
     const ir::Node& node = nest.kernel.graph().nodes[id];
-    if (node.kind != ir::NodeKind::kReduce) continue;
+    if (!ir::is_reduction(node)) continue;
     const ir::DType input = node.body.ops[node.reduced[0]].dtype;
     for (int a = 0; a < ir::facts(node.reduction).accumulators; ++a)
       bytes += width * std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));

@@ -21,6 +21,8 @@ struct LoadAhead {
   size_t max_ops;
 };
 constexpr LoadAhead kLoadAhead[] = {{8, 12}, {4, 64}};
+constexpr int kTileElements = 4;  // Elements of an item in a tile of a scan.
+constexpr size_t kScanOps = 48;   // Larger bodies are not repeated in a scan.
 
 }  // namespace
 
@@ -60,6 +62,7 @@ std::map<ir::Symbol, std::string> WorkGroupPhases::element_names(const Loop& loo
 
 void WorkGroupPhases::print_inner(const Phase& phase) {
   PhaseReductions reductions(body_, phase);
+  if (reductions.scans()) return print_scan(reductions);
   Loop loop = choose_loop(phase, reductions);
   const std::string end = body_.index(loop.total);
   const Sets sets = reductions.names(), block = loop.blocks ? reductions.block_names() : sets;
@@ -141,19 +144,24 @@ Writer WorkGroupPhases::several_elements(const Loop& loop, PhaseReductions& redu
   return several;
 }
 
-/// Merges the accumulators of the items that share an outer element. Every item gets the result.
-void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) {
-  const int items = sharing_.items * sharing_.rows, distance = sharing_.column ? sharing_.rows : 1;
-  Writer& w = body_.writer();
+WorkGroupPhases::Sets WorkGroupPhases::local_arrays(const PhaseReductions& reductions) const {
   Sets arrays;
   std::map<ir::DType, int> used;
   for (size_t i = 0; i < reductions.size(); ++i) {
     arrays.emplace_back();
     for (size_t k = 0; k < reductions[i].count(); ++k) {
       const ir::DType dtype = reductions[i].dtype(k) == ir::DType::kBool ? ir::DType::kI32 : reductions[i].dtype(k);
-      arrays[i].push_back(body_.kernel().local_array({dtype, width_}, used[dtype]++, items));
+      arrays[i].push_back(body_.kernel().local_array({dtype, width_}, used[dtype]++, sharing_.items * sharing_.rows));
     }
   }
+  return arrays;
+}
+
+/// Merges the accumulators of the items that share an outer element. Every item gets the result.
+void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) {
+  const int distance = sharing_.column ? sharing_.rows : 1;
+  Writer& w = body_.writer();
+  const Sets arrays = local_arrays(reductions);
   const auto store_all = [&] {
     for (size_t i = 0; i < arrays.size(); ++i)
       for (size_t k = 0; k < arrays[i].size(); ++k) w.line("$s[item] = $s;", arrays[i][k], sets[i][k]);
@@ -176,6 +184,114 @@ void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) 
   for (size_t i = 0; i < arrays.size(); ++i)
     for (size_t k = 0; k < arrays[i].size(); ++k) w.line("$s = $s[$s];", sets[i][k], arrays[i][k], first);
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again");
+}
+
+namespace {
+
+void copy(Writer& w, const Accumulators::Carried& to, const Accumulators::Carried& from) {
+  for (size_t a = 0; a < to.size(); ++a) w.line("$s = $s;", to[a], from[a]);
+}
+
+/// Returns the accumulators in the arrays at `place`.
+Accumulators::Carried elements_at(const Accumulators::Carried& arrays, const std::string& place) {
+  Accumulators::Carried result;
+  for (const std::string& array : arrays) result.push_back(array + "[" + place + "]");
+  return result;
+}
+
+}  // namespace
+
+/// Prints the loop over the tiles of a row. `running` has the accumulators of all elements before the tile.
+void WorkGroupPhases::print_scan(PhaseReductions& reductions) {
+  OCL_ASSERT(group_.reduce_sizes.size() == 1 && width_ == 1, "a scan has one loop and no vectors");
+  const std::string type = body_.kernel().index_type(), begin = body_.kernel().fresh("tile"),
+                    end = body_.index(group_.reduce_sizes[0]);
+  const Sets running = reductions.names();
+  reductions.declare(body_.writer(), running, 1);
+  const int elements = reductions.op_count() <= kScanOps ? kTileElements : 1;
+  const Writer tile = scan_tile(reductions, running, begin, end, elements);
+  Writer& w = body_.writer();
+  w.open("for ($s $s = 0; $s < $s; $s += $d)", type, begin, begin, end, begin, sharing_.items * elements);
+  w.append(tile);
+  w.close();
+}
+
+/// Prints a tile. An item past the end computes with the last element, and stores nothing.
+Writer WorkGroupPhases::scan_tile(PhaseReductions& reductions, const Sets& running, const std::string& begin,
+                                  const std::string& end, int elements) {
+  Writer tile;
+  std::vector<Slot> slots(static_cast<size_t>(elements));
+  for (int k = 0; k < elements; ++k) {
+    const std::string name = body_.kernel().fresh("r"), type = body_.kernel().index_type();
+    const std::string position = format("$s + $s * $d + $d", {begin, sharing_.lane, elements, k});
+    tile.line("const $s $s = min($s, ($s)($s - 1));", type, name, position, type, end);
+    slots[k].names = {{{SymbolKind::kReduce, 0}, name}};
+    slots[k].condition = format("$s < $s", {position, end});
+    if (!sharing_.row_exists.empty()) slots[k].condition += " && " + sharing_.row_exists;
+  }
+  body_.push({});
+  visit_slots(body_, slots, 1, true, [&](const Slot&) { reductions.compute_values(); });
+  const Sets totals = reductions.names(), arrays = local_arrays(reductions);
+  std::vector<Sets> inside;  // The accumulators of the item's elements up to each of them.
+  reductions.declare(body_.writer(), totals, 1);
+  visit_slots(body_, slots, 1, true, [&](const Slot&) {
+    inside.push_back(reductions.names());
+    reductions.declare(body_.writer(), inside.back(), 1);
+    for (size_t i = 0; i < reductions.size(); ++i) {
+      reductions[i].step(totals[i]);
+      copy(body_.writer(), inside.back()[i], totals[i]);
+    }
+  });
+  print_scan_of_items(reductions, totals, arrays);
+  const Sets before = reductions.names();
+  reductions.declare(body_.writer(), before, 1);
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    Writer& w = body_.writer();
+    copy(w, before[i], running[i]);
+    w.open("if ($s > 0)", sharing_.lane);
+    reductions[i].merge(w, before[i], elements_at(arrays[i], "item - 1"), 1);
+    w.close();
+  }
+  size_t k = 0;
+  visit_slots(body_, slots, 1, true, [&](const Slot&) {
+    const Sets results = reductions.names(), &element = inside[k++];
+    reductions.declare(body_.writer(), results, 1);
+    for (size_t i = 0; i < reductions.size(); ++i) {
+      copy(body_.writer(), results[i], before[i]);
+      reductions[i].merge(body_.writer(), results[i], element[i], 1);
+    }
+    reductions.finish(results, 1);
+  });
+  visit_slots(body_, slots, 1, false,
+              [&](const Slot& slot) { print_guarded(body_, slot.condition, [&] { body_.flush_stores(); }); });
+  for (size_t i = 0; i < reductions.size(); ++i)
+    reductions[i].merge(body_.writer(), running[i],
+                        elements_at(arrays[i], sharing_.first_item() + " + " + std::to_string(sharing_.items - 1)), 1);
+  body_.writer().line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the totals before the next tile writes its own");
+  tile.append(body_.pop());
+  return tile;
+}
+
+/// Makes each element of the arrays the accumulators of the row's items up to this one (Hillis and Steele 1986).
+void WorkGroupPhases::print_scan_of_items(PhaseReductions& reductions, const Sets& totals, const Sets& arrays) {
+  Writer& w = body_.writer();
+  for (size_t i = 0; i < reductions.size(); ++i) copy(w, elements_at(arrays[i], "item"), totals[i]);
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the totals of all items are in place");
+  w.open("for (int step = 1; step < $d; step *= 2)", sharing_.items);
+  const Sets sums = reductions.names();
+  reductions.declare(w, sums, 1);
+  w.open("if ($s >= step)", sharing_.lane);
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    copy(w, sums[i], elements_at(arrays[i], "item - step"));
+    reductions[i].merge(w, sums[i], elements_at(arrays[i], "item"), 1);
+  }
+  w.close();
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the arrays");
+  w.open("if ($s >= step)", sharing_.lane);
+  for (size_t i = 0; i < reductions.size(); ++i) copy(w, elements_at(arrays[i], "item"), sums[i]);
+  w.close();
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
+  w.close();
 }
 
 }  // namespace ocl::codegen

@@ -6,7 +6,8 @@
 
 namespace ocl::codegen {
 
-/// Items stride over r* and merge through local memory (kRow and kColumn on GPUs).
+/// Items stride over r* and merge through local memory (kRow and kColumn on GPUs). A Scan goes through its row in tiles: each
+/// item has a few neighbouring elements, whose totals the items scan in local memory.
 class WorkGroupPhases : public PhasePrinter {
  public:
   /// `width`: elements of the vector of neighbouring outer elements that an item computes (kColumn), the body's lane width.
@@ -35,6 +36,12 @@ class WorkGroupPhases : public PhasePrinter {
                       const std::string& to, const Writer& single);
   Writer several_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets);
   void print_tree(PhaseReductions& reductions, const Sets& sets);
+  /// Returns the local arrays with an element for each item and accumulator.
+  Sets local_arrays(const PhaseReductions& reductions) const;
+  void print_scan(PhaseReductions& reductions);
+  void print_scan_of_items(PhaseReductions& reductions, const Sets& totals, const Sets& arrays);
+  Writer scan_tile(PhaseReductions& reductions, const Sets& running, const std::string& begin, const std::string& end,
+                   int elements);
 
   const Sharing sharing_;
   const int width_;

@@ -39,7 +39,7 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId id, const Caps& caps) {
       cluster.accesses.push_back({access.buffer, std::move(access.coords), access.store, access.partial, id});
     cluster.scan = node.kind == NodeKind::kScan;
     if (cluster.scan)
-      cluster.strategy = LoopStrategy::kSequential;
+      cluster.strategy = scan_strategy(graph, node, caps);
     else if (node.kind == NodeKind::kReduce)
       cluster.strategy = reduction_strategy(graph, node, caps);
     cluster.phases.push_back({member.inner, {id}});

@@ -61,6 +61,7 @@ int main_load(const Graph& graph, const Node& node) {
 
 // Reductions, and final steps of split reductions, of up to these lengths stay in one lane, as in pooling.
 constexpr double kShort = 128, kShortFinal = 16;
+constexpr int64_t kShortScan = 32;  // Scans of fewer elements stay in one work-item.
 // With so many work-items for each compute unit, each has a column of its own. Work-items that share a column combine their
 // results in local memory, which gains less where that is global memory.
 constexpr double kItemsOfUnit = 2048, kItemsWithoutLocal = 256;
@@ -100,6 +101,13 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
   // This reduction computes its elements and loads none.
   if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;
   return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;
+}
+
+LoopStrategy scan_strategy(const Graph& graph, const Node& node, const Caps& caps) {
+  // A symbolic length may become long, and then a single work-item would take much too long.
+  if (caps.is_cpu || node.reset != ir::kNone || graph.ranges().of(node.reduce_sizes.at(0)).high < kShortScan)
+    return LoopStrategy::kSequential;
+  return reduction_strategy(graph, node, caps) == LoopStrategy::kRow ? LoopStrategy::kRow : LoopStrategy::kSequential;
 }
 
 int columns_per_group(double outer, double length, int64_t element_bytes, const Caps& caps) {

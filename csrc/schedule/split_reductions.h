@@ -12,6 +12,8 @@ void split_reductions(Schedule& schedule, const Caps& caps);
 /// Returns the loop strategy of a Reduce node, which follows from the strides of its largest operand. The buffers must
 /// have strides.
 LoopStrategy reduction_strategy(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
+/// Returns the loop strategy of a Scan node. kRow: a work-group of a GPU scans a row. The buffers must have strides.
+LoopStrategy scan_strategy(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
 /// For kColumn: returns the number of outer elements that a work-group computes side by side. outer: number of outer
 /// elements; length: number of elements that each reduces. The result is so small that at least a third of the compute

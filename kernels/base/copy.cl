@@ -112,19 +112,18 @@ typedef struct {
   ulong dims;
 } Shape;
 
-#ifdef ROWS
 __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
                    __global GLUE(ELEMENT_, DST) * dst, const ulong dst_offset, const Shape shape) {
+  // The global size is rounded up to whole work-groups.
+#ifdef ROWS
   const PLACE width = (PLACE)((shape.size[0] + CHUNK - 1) / CHUNK);
   PLACE place = (PLACE)get_global_id(0) / width;
   const PLACE column = (PLACE)get_global_id(0) % width;
-  if (place >= shape.places) return;  // the size is rounded up to whole work-groups
+  if (place >= shape.places) return;
 #else
-__kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
-                   __global GLUE(ELEMENT_, DST) * dst, const ulong dst_offset, const Shape shape) {
   PLACE place = (PLACE)get_global_id(1);
   const ulong begin = (ulong)get_global_id(0) * CHUNK;
-  if (place >= shape.places || begin >= shape.size[0]) return;  // sizes are rounded up to whole work-groups
+  if (place >= shape.places || begin >= shape.size[0]) return;
 #endif
   ulong s = src_offset, d = dst_offset;
   for (uint k = 1; k < (uint)shape.dims; ++k) {
@@ -147,12 +146,13 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
     if (i < shape.size[0]) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i * shape.src_stride[0]));
   }
 #else
-const ulong end = min(begin + CHUNK, shape.size[0]);
-const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
-if (src_step == 1 && dst_step == 1) {  // compilers vectorise this loop
-  for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i));
-} else {
-  for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
-}
+  const ulong end = min(begin + CHUNK, shape.size[0]);
+  const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
+  if (src_step == 1 && dst_step == 1) {  // compilers vectorise this loop
+    for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i));
+  } else {
+    for (ulong i = begin; i < end; ++i)
+      GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
+  }
 #endif
 }

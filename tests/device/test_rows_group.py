@@ -50,6 +50,29 @@ def test_rows(ocl_device, name, dtype, rows, length):
             assert error <= 2 * most + 3e-7
 
 
+SCANS = {
+    "sum": lambda x: torch.cumsum(x, -1),
+    "logsumexp": lambda x: torch.logcumsumexp(x, -1),
+    "largest": lambda x: torch.cummax(x, -1),
+    "integers": lambda x: torch.cumsum((x * 9).long(), -1),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize(("rows", "length"), [(1, 5000), (7, 1000), (33, 257), (300, 40), (2, 31)])
+def test_scans(ocl_device, name, rows, length):
+    """A row that ends inside a tile, several tiles, several rows in a work-group, and a last work-group with too many rows."""
+    torch._dynamo.reset()
+    compiled = torch.compile(SCANS[name], backend="ocl", options={"fallback": "error", "kernel_family": "group"})
+    torch.manual_seed(0)
+    x = torch.randn(rows, length)
+    for ours, exact in zip(*map(tensors, (compiled(x.to(ocl_device)), SCANS[name](x.double()))), strict=True):
+        if exact.is_floating_point():
+            torch.testing.assert_close(ours.cpu().double(), exact, rtol=3e-7, atol=3e-7 * exact.abs().max().item())
+        else:
+            assert torch.equal(ours.cpu(), exact)
+
+
 @pytest.mark.sampled(every=1)
 @pytest.mark.parametrize(("name", "rows", "length"), [("negated", 4, 6), ("sum", 128, 256), ("sum", 5, 8)])
 def test_values_after_a_barrier(ocl_device, name, rows, length):
