@@ -1,4 +1,4 @@
-# scripts/fit_special.py: computes the Chebyshev series of kernels/base/special_series.cl and writes that file.
+# scripts/fit_special.py: computes the Chebyshev series of kernels/base/special_series.def and writes that file.
 """python scripts/fit_special.py      (needs mpmath, which torch depends on)
 
 Each row of SERIES is a smooth function of t in [-1, 1]. It is a special function on some range of x, divided by its
@@ -7,23 +7,18 @@ dropped, because they do not change a result in double. Docstrings give the func
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mpmath as mp
 
-FILE = Path(__file__).resolve().parents[1] / "kernels" / "base/special_series.cl"
+FILE = Path(__file__).resolve().parents[1] / "kernels" / "base/special_series.def"
 HEAD = """\
-// kernels/base/special_series.cl: Chebyshev series on [-1, 1] of the functions in kernels/base/special.cl. Written by
-// scripts/fit_special.py.
-#ifndef OCL_INLINE
-#define OCL_INLINE static inline
-#endif
-#ifndef T
-#define T float
-#define REAL(x) ((T)(x))
-#endif
+// kernels/base/special_series.def: Chebyshev series on [-1, 1] of the functions in kernels/base/special.cl, from the highest
+// term down. Written by scripts/fit_special.py; csrc/codegen/op_library.cpp makes op_series_NAME(t) of each row.
+
 """
 
 mp.mp.dps = 40
@@ -200,31 +195,18 @@ def coefficients(f: Callable[[Any], Any], nodes: int = 56) -> list[Any]:
     return found[:count]
 
 
-def clenshaw(name: str, terms: list[Any]) -> str:
-    """Returns OpenCL C that evaluates a series by Clenshaw's recurrence b = c_k + 2t a - b.
-
-    `a` and `b` change roles at each step; a line of the text has two steps.
-    """
-    numbers = [f"REAL({mp.nstr(c, 17, min_fixed=0, max_fixed=0)})" for c in terms]
-    steps = []
-    names = ("b", "a")
-    for turn, number in enumerate(reversed(numbers[1:])):
-        x, y = names if turn % 2 == 0 else names[::-1]
-        steps.append(f"{x} = u * {y} - {x} + {number};")
-    last, before = ("b", "a") if len(steps) % 2 else ("a", "b")
-    lines = ["  " + " ".join(steps[k : k + 2]) for k in range(0, len(steps), 2)]
-    return "\n".join([
-        f"OCL_INLINE T op_series_{name}(T t) {{", "  const T u = t + t;", "  T a = REAL(0.0), b = REAL(0.0);", *lines,
-        f"  return t * {last} - {before} + {numbers[0]};", "}",
-    ])  # fmt: skip
+def row(name: str, terms: list[Any]) -> str:
+    """Returns the row of a series."""
+    numbers = ", ".join(mp.nstr(c, 17, min_fixed=0, max_fixed=0) for c in reversed(terms))
+    return textwrap.fill(f"OCL_SERIES({name}, {numbers})", 130, subsequent_indent=" " * 11, break_on_hyphens=False)
 
 
 def main() -> None:
-    paragraphs = []
+    rows = []
     for name, f in SERIES.items():
         print(name, end=": ")
-        paragraphs.append(clenshaw(name, coefficients(f)))
-    FILE.write_text(HEAD + "\n" + "\n\n".join(paragraphs) + "\n")
+        rows.append(row(name, coefficients(f)))
+    FILE.write_text(HEAD + "\n".join(rows) + "\n")
 
 
 if __name__ == "__main__":

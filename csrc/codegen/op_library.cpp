@@ -1,4 +1,5 @@
-// csrc/codegen/op_library.cpp: makes instances of the functions of kernels/base: ops.cl, floats8.cl, special*.cl, maths.cl.
+// csrc/codegen/op_library.cpp: makes instances of the functions of kernels/base: ops.cl, floats8.cl, special.cl, maths.cl,
+// and of the series of special_series.def.
 #include "csrc/codegen/op_library.h"
 
 #include <algorithm>
@@ -71,11 +72,25 @@ void add_paragraphs(const std::string& file, std::map<std::string, std::string>*
   }
 }
 
+/// Returns a function that evaluates a series by Clenshaw's recurrence b = c_k + 2t a - b, in which `a` and `b` change roles
+/// at each step. `terms` are separated by ", ", the highest first.
+std::string series_function(const std::string& name, const std::string& terms) {
+  std::string result = "OCL_INLINE T op_series_" + name + "(T t) {\n  const T u = t + t;\n  T a = REAL(0.0), b = REAL(0.0);\n";
+  std::string before = "b", last = "a";
+  size_t begin = 0;
+  for (size_t end; (end = terms.find(", ", begin)) != std::string::npos; begin = end + 2, std::swap(before, last))
+    result += "  " + before + " = u * " + last + " - " + before + " + REAL(" + terms.substr(begin, end - begin) + ");\n";
+  return result + "  return t * " + last + " - " + before + " + REAL(" + terms.substr(begin) + ");\n}";
+}
+
 const std::map<std::string, std::string>& paragraphs() {
   static const auto table = [] {
     std::map<std::string, std::string> result;
-    for (const char* file : {"base/ops", "base/floats8", "base/special", "base/special_series", "base/maths"})
+    for (const char* file : {"base/ops", "base/floats8", "base/special", "base/maths"})
       add_paragraphs(kernel_file(file), &result);
+#define OCL_SERIES(name, ...) result.emplace("op_series_" #name, series_function(#name, #__VA_ARGS__));
+#include "kernels/base/special_series.def"
+#undef OCL_SERIES
     return result;
   }();
   return table;

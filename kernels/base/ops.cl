@@ -16,9 +16,6 @@
 #endif
 #ifndef T
 #include "philox.cl"
-#include "special_series.cl"
-#undef T
-#undef REAL
 #define OCL_OPS_ALONE
 #define T float
 #define N int
@@ -26,6 +23,8 @@
 #define U uint
 #define W uint
 #define REAL(x) ((T)(x))
+#define OCL_SERIES(name, ...) T op_series_##name(T t);
+#include "special_series.def"
 #define OCL_LANES 1
 #define convert_T convert_float
 #define convert_N convert_int

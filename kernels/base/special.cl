@@ -1,13 +1,16 @@
 // kernels/base/special.cl: special functions of csrc/ir/ops.def: Bessel, Airy, gamma, zeta, the normal distribution,
 // polynomials.
-// The rules are those of kernels/base/ops.cl. The series are in kernels/base/special_series.cl. `any(c ? -1 : 0)` tests
-// whether c holds in some lane: it works for scalars, whose comparisons give 1, and for vectors, whose comparisons give
-// -1.
+// The rules are those of kernels/base/ops.cl. op_series_* are the rows of kernels/base/special_series.def. `any(c ? -1 : 0)`
+// tests whether c holds in some lane: it works for scalars, whose comparisons give 1, and for vectors, whose comparisons
+// give -1.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif
 #ifndef T
-#include "special_series.cl"
+#define T float
+#define REAL(x) ((T)(x))
+#define OCL_SERIES(name, ...) T op_series_##name(T t);
+#include "special_series.def"
 #define N int
 #define M int
 #define convert_T convert_float

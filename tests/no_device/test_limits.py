@@ -20,7 +20,6 @@ FOLDERS = ("csrc", "torch_ocl_compile", "tests", "benchmarks", "scripts", "examp
 # -> reason.
 EXCEPTIONS = {
     "*_backward parameters": "a gradient takes the arguments of its aten overload",
-    "kernels/base/special_series.cl lines": "coefficients that scripts/fit_special.py writes",
     "kernels/attention/item.cl:KERNEL_NAME lines": "the loops over tiles, heads and blocks share six private arrays",
     "kernels/conv/group.cl:KERNEL_NAME lines": "where pixels and filters are read differs by layout, in the same loop",
     "kernels/conv/item.cl:KERNEL_NAME lines": "the loops over taps, panels and rows share register tiles",
