@@ -18,23 +18,6 @@
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 
-namespace ocl::ir {
-
-/// Archive::value finds it here, in the namespace of its type.
-static void pass(Archive& archive, IndexExpr& expression) {
-  bool constant = expression.is_const();
-  archive(constant);
-  int64_t number = constant && archive.writes() ? expression.constant() : 0;
-  std::string string = constant || !archive.writes() ? "" : expression.str();
-  if (constant)
-    archive(number);
-  else
-    archive(string);
-  if (!archive.writes()) expression = constant ? IndexExpr(number) : parse_index(string);
-}
-
-}  // namespace ocl::ir
-
 namespace ocl::exec {
 namespace {
 

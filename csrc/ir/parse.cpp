@@ -423,4 +423,22 @@ IndexExpr parse_index(const std::string& text) {
 
 Graph parse_graph(const std::string& text) { return GraphParser().run(text); }
 
+void pass(Archive& archive, IndexExpr& expression) {
+  bool constant = expression.is_const();
+  archive(constant);
+  int64_t number = constant && archive.writes() ? expression.constant() : 0;
+  std::string string = constant || !archive.writes() ? "" : expression.str();
+  if (constant)
+    archive(number);
+  else
+    archive(string);
+  if (!archive.writes()) expression = constant ? IndexExpr(number) : parse_index(string);
+}
+
+void pass(Archive& archive, Graph& graph) {
+  std::string text = archive.writes() ? graph.str() : "";
+  archive(text);
+  if (!archive.writes()) graph = parse_graph(text);
+}
+
 }  // namespace ocl::ir

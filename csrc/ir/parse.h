@@ -2,6 +2,7 @@
 #pragma once
 
 #include "csrc/ir/graph.h"
+#include "csrc/support/archive.h"
 
 namespace ocl::ir {
 
@@ -9,5 +10,9 @@ namespace ocl::ir {
 Graph parse_graph(const std::string& text);
 /// Reads the text of IndexExpr::str(). ConfigError if the text is no expression.
 IndexExpr parse_index(const std::string& text);
+
+/// Writes or reads an expression, or a graph, as a value of an archive.
+void pass(Archive& archive, IndexExpr& expression);
+void pass(Archive& archive, Graph& graph);
 
 }  // namespace ocl::ir

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -56,6 +57,7 @@ class Archive {
     const auto [end, problem] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), read);
     if (problem != std::errc() || end == text_.data() + text_.size()) damaged();
     number = static_cast<T>(read);
+    if (static_cast<int64_t>(number) != read) damaged();
     at_ = static_cast<size_t>(end - text_.data()) + 1;
   }
   void value(std::string& string) {
@@ -69,13 +71,11 @@ class Archive {
     string = text_.substr(at_, size);
     at_ += size + 1;
   }
-  /// Floating-point numbers are written as their bytes.
-  void value(std::vector<double>& numbers) {
-    std::string bytes(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
-    value(bytes);
-    if (bytes.size() % sizeof(double) != 0) damaged();
-    numbers.resize(bytes.size() / sizeof(double));
-    if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  /// Floating-point numbers are written as their bits.
+  void value(double& number) {
+    auto bits = std::bit_cast<int64_t>(number);
+    value(bits);
+    number = std::bit_cast<double>(bits);
   }
   template <class T>
   void value(std::optional<T>& optional) {
@@ -91,6 +91,14 @@ class Archive {
   template <class T>
   void value(std::vector<T>& vector) {
     list(vector, [&](T& element) { value(element); });
+  }
+  template <class First, class Second>
+  void value(std::pair<First, Second>& pair) {
+    (*this)(pair.first, pair.second);
+  }
+  template <class... Parts>
+  void value(std::tuple<Parts...>& parts) {
+    std::apply(*this, parts);
   }
   /// Values of other types: a function pass(Archive&, T&) in the namespace of T.
   template <class T>

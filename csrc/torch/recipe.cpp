@@ -1,15 +1,13 @@
-// csrc/torch/recipe.cpp: checks, plans and cache entries of recipes. An entry is a sequence of values; `describe` lists them
-// for both directions.
+// csrc/torch/recipe.cpp: checks, plans and cache entries of recipes.
 #include "csrc/torch/recipe.h"
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 
 #include "csrc/exec/make_plan.h"
 #include "csrc/exec/stored_plan.h"
 #include "csrc/ir/parse.h"
 #include "csrc/ir/verify.h"
+#include "csrc/support/archive.h"
 #include "csrc/support/compiler_crash.h"
 #include "csrc/support/hash.h"
 #include "csrc/torch/device_state.h"
@@ -19,135 +17,30 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr char kFormat[] = "recipe 4";
+constexpr char kFormat[] = "recipe 5";
 
-/// Writes values one after the other, or reads them in the same order. Throws Error if a value cannot be read.
-class Coder {
- public:
-  Coder() = default;  // Makes a Coder that writes.
-  explicit Coder(const std::string& bytes) : reads_(true), bytes_(bytes) {}
+}  // namespace
 
-  template <class T>
-  void value(T& value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    if (reads_)
-      std::memcpy(&value, take(sizeof value), sizeof value);
-    else
-      bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  void flag(bool& flag) {
-    auto byte = static_cast<uint8_t>(flag);
-    value(byte);
-    if (byte > 1) fail(ErrorKind::kInternal, "a flag is neither 0 nor 1");
-    flag = byte == 1;
-  }
-  void text(std::string& text) {
-    const size_t size = count(text.size());
-    if (reads_)
-      text.assign(take(size), size);
-    else
-      bytes_ += text;
-  }
-  /// Writes or reads the number of elements, then calls `element(T&)` for each element.
-  template <class T, class Element>
-  void list(std::vector<T>& values, const Element& element) {
-    const size_t size = count(values.size());
-    if (reads_) values.resize(size);
-    for (T& value : values) element(value);
-  }
-  template <class T>
-  void list(std::vector<T>& values) {
-    list(values, [this](T& element) { value(element); });
-  }
-
-  void expect_end() const {
-    if (at_ != bytes_.size()) fail(ErrorKind::kInternal, "it is longer than it should be");
-  }
-  std::string take_bytes() { return std::move(bytes_); }
-
- private:
-  /// Writes or reads the number of elements, and returns it. Each element takes at least one byte, so a number larger than the
-  /// rest of the entry is an error.
-  size_t count(size_t size) {
-    auto stored = static_cast<uint64_t>(size);
-    value(stored);
-    if (reads_ && stored > bytes_.size() - at_) fail(ErrorKind::kInternal, "it ends too early");
-    return static_cast<size_t>(stored);
-  }
-  const char* take(size_t size) {
-    if (size > bytes_.size() - at_) fail(ErrorKind::kInternal, "it ends too early");
-    at_ += size;
-    return bytes_.data() + at_ - size;
-  }
-
-  const bool reads_ = false;
-  std::string bytes_;
-  size_t at_ = 0;
-};
-
-void describe(Coder& coder, std::vector<Recipe::Symbol>& symbols) {
-  coder.list(symbols, [&](Recipe::Symbol& symbol) {
-    coder.value(symbol.leaf);
-    coder.value(symbol.dim);
-    coder.flag(symbol.is_stride);
-  });
+static void pass(Archive& archive, Recipe::Symbol& symbol) { archive(symbol.leaf, symbol.dim, symbol.is_stride); }
+static void pass(Archive& archive, Recipe::Form& form) { archive(form.is_complex, form.is_conj, form.is_neg); }
+static void pass(Archive& archive, Recipe::Source& source) {
+  archive(source.kind, source.index, source.leaves, source.dtype, source.count, source.form);
 }
-
-void describe(Coder& coder, ir::IndexExpr& size) {
-  std::string text = size.str();
-  coder.text(text);
-  size = ir::parse_index(text);
+static void pass(Archive& archive, Recipe::Result& result) { archive(result.kind, result.index, result.size, result.form); }
+static void pass(Archive& archive, Recipe::Conditions& conditions) {
+  archive(conditions.symbols, conditions.sizes, conditions.floats, conditions.others);
 }
-
-void describe(Coder& coder, Recipe::Form& form) {
-  for (bool* flag : {&form.is_complex, &form.is_conj, &form.is_neg}) coder.flag(*flag);
-}
-
-void describe(Coder& coder, Recipe& recipe) {
+static void pass(Archive& archive, Recipe& recipe) {
   std::string format = kFormat;
-  coder.text(format);
-  if (format != kFormat) fail(ErrorKind::kInternal, "it has another format");
-  coder.value(recipe.kind);
-  coder.text(recipe.reason);
-  if (recipe.kind == Recipe::Kind::kPlan) {
-    std::string text = recipe.graph.str();
-    coder.text(text);
-    recipe.graph = ir::parse_graph(text);
-  }
-  coder.list(recipe.sources, [&](Recipe::Source& source) {
-    coder.value(source.kind);
-    coder.value(source.index);
-    coder.list(source.leaves);
-    coder.value(source.dtype);
-    coder.value(source.count);
-    describe(coder, source.form);
-  });
-  describe(coder, recipe.symbols);
-  coder.list(recipe.results, [&](Recipe::Result& result) {
-    coder.value(result.kind);
-    coder.value(result.index);
-    describe(coder, result.size);
-    describe(coder, result.form);
-  });
-  coder.list(recipe.returned, [&](std::pair<bool, int>& value) {
-    coder.flag(value.first);
-    coder.value(value.second);
-  });
-  coder.list(recipe.faults, [&](std::string& message) { coder.text(message); });
-  coder.value(recipe.generator);
-  coder.list(recipe.resizes, [&](auto& resize) {
-    coder.value(std::get<0>(resize));
-    coder.list(std::get<1>(resize));
-    coder.list(std::get<2>(resize));
-  });
-  describe(coder, recipe.conditions.symbols);
-  coder.list(recipe.conditions.sizes, [&](ir::IndexExpr& size) { describe(coder, size); });
-  for (auto* values : {&recipe.conditions.floats, &recipe.conditions.others})
-    coder.list(*values, [&](std::pair<int, double>& value) {
-      coder.value(value.first);
-      coder.value(value.second);
-    });
+  archive(format);
+  if (format != kFormat) archive.damaged();
+  archive(recipe.kind, recipe.reason);
+  if (recipe.kind == Recipe::Kind::kPlan) archive(recipe.graph);
+  archive(recipe.sources, recipe.symbols, recipe.results, recipe.returned, recipe.faults, recipe.generator, recipe.resizes,
+          recipe.conditions);
 }
+
+namespace {
 
 /// True if all symbols of the expression are among s0, s1, ... s<count - 1>.
 bool uses_only(const ir::IndexExpr& e, size_t count) {
@@ -190,17 +83,16 @@ void make_plan(Recipe& recipe, const std::string& op, const runtime::BinaryStore
 }
 
 std::string entry_of(const Recipe& recipe) {
-  Recipe copy = recipe;
-  Coder coder;
-  describe(coder, copy);
-  return coder.take_bytes();
+  Archive archive;
+  pass(archive, const_cast<Recipe&>(recipe));  // An archive that writes changes nothing.
+  return archive.text();
 }
 
 std::shared_ptr<Recipe> recipe_from(const std::string& entry) {
   auto recipe = std::make_shared<Recipe>();
-  Coder coder(entry);
-  describe(coder, *recipe);
-  coder.expect_end();
+  Archive archive(entry, "an entry of the cache");
+  pass(archive, *recipe);
+  if (!archive.at_end()) archive.damaged();
   ir::verify(recipe->graph, ir::Level::kGraph);
   return recipe;
 }

@@ -83,7 +83,6 @@ def test_too_few_arguments() -> None:
 
 def test_damaged_entries() -> None:
     entry = recipe().__getstate__()
-    for harmed, message in ((entry[: len(entry) // 2], "ends too early"), (entry[:-1], "ends too early"), (b"", "ends"),
-                            (entry + b"x", "longer"), (entry.replace(b"recipe", b"eciper"), "format")):  # fmt: skip
-        with pytest.raises(InternalError, match=message):
+    for harmed in (entry[: len(entry) // 2], entry[:-1], b"", entry + b"x", entry.replace(b"recipe", b"eciper")):
+        with pytest.raises(InternalError, match="an entry of the cache cannot be read"):
             Recipe.__new__(Recipe).__setstate__(harmed)
