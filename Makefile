@@ -125,6 +125,7 @@ lint: tests_setup
 	$(BIN)/pip install -q --disable-pip-version-check $(LINTERS)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 	find csrc tests kernels -name '*.h' -o -name '*.cpp' -o -path 'kernels/*.cl' | xargs -P 2 -n 40 $(BIN)/clang-format --dry-run -Werror
+	$(BIN)/python scripts/rooms.py
 
 bench: tests_setup build
 	$(BIN)/python -m torch_ocl_compile bench models --models alexnet,resnet18 --compile-times

@@ -7,6 +7,7 @@ are rows with a reason, at most ten.
 
 import ast
 import re
+import runpy
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -167,3 +168,15 @@ LONG_BODY = "\n".join(["  ++n;"] * 90)
 )  # fmt: skip
 def test_functions_are_found(code, found):
     assert list(cpp_functions(code)) == found
+
+
+def test_a_room_that_grows_fails(tmp_path):
+    rooms = runpy.run_path(str(ROOT / "scripts" / "rooms.py"))
+    (tmp_path / "csrc" / "ir").mkdir(parents=True)
+    (tmp_path / "csrc" / "ir" / "graph.h").write_text("a\nb\nc\n")
+    (tmp_path / "csrc" / "all.cpp").write_text("a\n")
+    lines = rooms["lines_of_rooms"](["csrc", "csrc/ir"], tmp_path)
+    assert lines == {"csrc": 1, "csrc/ir": 3}
+    assert rooms["too_large"]({"csrc": 1, "csrc/ir": 3}, lines) == []
+    [fault] = rooms["too_large"]({"csrc": 1, "csrc/ir": 2}, lines)
+    assert "csrc/ir has 3 lines, 1 more" in fault and "give the reason" in fault
