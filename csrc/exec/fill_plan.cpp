@@ -36,7 +36,7 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   if (options.kernel_family == "group") caps.is_cpu = false;
   if (options.vector_floats > 0) caps.vector_floats = options.vector_floats;
   if (options.units > 0) caps.units = options.units;
-  for (const std::string& name : names_of(options.disable)) caps.kernels.remove(name);
+  for (const std::string& name : options.disable) caps.kernels.remove(name);
   return caps;
 }
 

@@ -36,7 +36,7 @@ void warn(const Plan& plan, const Launch& launch, const std::string& why, const 
 /// Removes the hand-written kernel of a group. Returns false if the project cannot do without it.
 bool disable(const schedule::Group& group, const Plan& plan, PlanOptions& options) {
   PlanOptions without = options;
-  without.disable += (options.disable.empty() ? "" : ",") + std::string(kernel_row(group.launch.kernel).name);
+  without.disable.emplace_back(kernel_row(group.launch.kernel).name);
   try {
     caps_for(*plan.device, without);
   } catch (const Error&) {

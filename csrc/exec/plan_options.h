@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "csrc/schedule/pipeline.h"
 
@@ -11,7 +12,7 @@ namespace ocl::exec {
 struct PlanOptions {
   schedule::Options schedule;
   int64_t most_kept_bytes = 0;  // Limit on the bytes of kept weights over all plans. 0: nothing is kept.
-  std::string disable;          // Comma-separated names of kernels that must not be used: "warpgroup,conv_statistics".
+  std::vector<std::string> disable;  // Names of kernels that must not be used: "warpgroup", "conv_statistics".
   // "item": use CPU kernels; "group": use GPU kernels; "" or "auto": decide by the device's caps.
   std::string kernel_family;
   int vector_floats = 0;   // Width of a CPU's vectors in floats. 0: the device's width.

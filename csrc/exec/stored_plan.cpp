@@ -57,7 +57,8 @@ std::string key_of(const std::string& graph_key, const runtime::Device& device, 
         static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(caps.global_bytes))), int64_t{options.most_kept_bytes > 0},
         int64_t{options.vector_floats}, int64_t{options.units}, int64_t{options.schedule.fuse}, int64_t{options.tuned}})
     all += ' ' + std::to_string(number);
-  all += ' ' + options.kernel_family + '\0' + options.disable;
+  all += ' ' + options.kernel_family;
+  for (const std::string& kernel : options.disable) all += '\0' + kernel;
   if (options.tuned) {
     const std::shared_ptr<const schedule::Measured> measured = measured_of(device.index());
     for (const auto& [problem, choice] : measured->choices) all += '\0' + problem + '\0' + choice;

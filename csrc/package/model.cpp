@@ -18,7 +18,7 @@ namespace {
 
 runtime::BinaryStore store_of(cache::PackageFile& file, const runtime::Device& device, const ModelOptions& options) {
   // The budget is the default of the option cache_size_mb in Python.
-  runtime::BinaryStore store = exec::binary_store(std::make_shared<cache::KernelCache>(options.cache, int64_t{2} << 30));
+  runtime::BinaryStore store = exec::binary_store(std::make_shared<cache::KernelCache>(options.cache, int64_t{1} << 30));
   store.complete = true;
   if (options.trust_binaries)
     store.find = [cached = store.find, trusted = file.kernels(runtime::store_prefix(device))](const std::string& key) {

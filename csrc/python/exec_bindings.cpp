@@ -40,7 +40,7 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   plan_options.label = "graph";
   take("label", plan_options.label);
   take("op", plan_options.op);
-  take("disable", plan_options.disable);
+  if (options.contains("disable")) plan_options.disable = names_of(options["disable"].cast<std::string>());
   take("kernel_family", plan_options.kernel_family);
   if (options.contains("kept_weights_mb")) plan_options.most_kept_bytes = options["kept_weights_mb"].cast<int64_t>() << 20;
   take("vector_floats", plan_options.vector_floats);
