@@ -27,7 +27,7 @@ GROUPS = {
     "our table of ops: each op, its gradient, each dtype": r"device/test_ops\.py",
     "PyTorch's `op_db` and `module_db`": r"device/test_opinfo\.py",
     "whole networks, forward and all gradients": r"device/test_(models|networks|timm|transformers)\.py",
-    "kernels and their templates, alone": r"device/test_(templates|rows)_\w+\.py|device/test_(packing|halves|maths)\.py",
+    "kernels and their templates, alone": r"device/test_(templates|rows)_\w+\.py|device/test_(halves|kernels|maths|pairs)\.py",
     "everything else on a device": r"device/",
     "the compiler without a device": r"(no_device|fuzz)/",
 }

@@ -107,8 +107,8 @@ runtime::Trial trial_of(const Job& job) {
   for (CheckCase check : job.cases) {
     collect_texts(check, trial.programs);
     check.fill(check);
-    trial.runs.push_back(
-        {check.variant, launch_of(check, trial.programs), check.results.exact, check.results.sizes, check.tolerance});
+    trial.runs.push_back({check.variant, launch_of(check, trial.programs), check.results.exact, check.results.sizes,
+                          check.tolerance, check.parts, check.block, check.integers});
   }
   return trial;
 }
@@ -358,6 +358,9 @@ std::string fault_of_kernel(runtime::Device& device, const runtime::BinaryStore&
 
 std::string fault_of_case(const runtime::Device& device, CheckCase check, bool in_worker) {
   if (!device.caps().prefetch) std::erase_if(check.defines, [](const std::string& s) { return s.starts_with("PREFETCH"); });
+  if (device.caps().thread_items == 0)  // It builds no kernels for threads, but runs what they run.
+    for (std::string& define : check.defines)
+      if (define.starts_with("THREAD_ITEMS ")) define = "FIXED_THREADS 1";
   const Job job{{check.kernel, KernelType::kFp32}, "", {check}, "", true};
   if (!in_worker) return try_here(device, trial_of(job));
   const runtime::TrialVerdict verdict =

@@ -1,12 +1,13 @@
 # tests/device/test_halves.py: conversions of fp16: kernels/base/halves.cl bit by bit, and whole ops at unaligned addresses.
-import ctypes as C
+from pathlib import Path
 
-import cl_binding
 import pytest
 import torch
 
+from torch_ocl_compile import _C
+
 WIDTHS = [1, 2, 4, 8, 16]
-DEVICES = cl_binding.devices()
+HALVES = Path(__file__).resolve().parents[2] / "kernels/base/halves.cl"
 
 CONVERT = """
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -20,7 +21,8 @@ void narrow(__global const float* x, const ulong x_offset, __global half* y, con
 """
 
 
-def build(device: cl_binding.Device, width: int, name: str) -> cl_binding.Kernel:
+def convert(device: str, width: int, name: str, x: torch.Tensor, y: torch.Tensor) -> None:
+    """Converts x to y, both of which may be views with an offset."""
     n = "" if width == 1 else str(width)
     names = {
         "WIDTH": width,
@@ -29,30 +31,20 @@ def build(device: cl_binding.Device, width: int, name: str) -> cl_binding.Kernel
         "VSTORE(v, i, p)": f"vstore{n}(v, i, p)" if n else "*(p) = (v)",
         "LOAD(i, p)": f"vload{n}(i, p)" if n else "*(p)",
     }
-    text = (cl_binding.KERNELS / "base/halves.cl").read_text()
-    text += "".join(f"#define {k} {v}\n" for k, v in names.items()) + CONVERT
-    if text not in device.programs:
-        source, error = C.c_char_p(text.encode()), C.c_int()
-        program = cl_binding.P(
-            cl_binding.lib.clCreateProgramWithSource(device.context, 1, C.byref(source), None, C.byref(error))
-        )
-        options = b"-cl-std=CL1.2"
-        cl_binding.check(
-            cl_binding.lib.clBuildProgram(program, 1, C.byref(device.handle), options, None, None), "clBuildProgram"
-        )
-        device.programs[text] = program
-    return cl_binding.Kernel(device, device.programs[text], name)
+    text = HALVES.read_text() + "".join(f"#define {k} {v}\n" for k, v in names.items()) + CONVERT
+    pointers = [(2 * i, i, t.storage_offset(), t.element_size()) for i, t in enumerate((x, y))]
+    launch = {"name": name, "text": text, "global": (1, 1, 1), "local": (1, 1, 1), "pointers": pointers}
+    regions = [t.as_strided((t.untyped_storage().nbytes() // t.element_size(),), (1,), 0) for t in (x, y)]
+    _C.exec.launch_alone(torch.device(device).index, {**launch, "ints": [(4, len(x), False)]}, regions)
 
 
-@pytest.mark.skipif(not DEVICES, reason="no OpenCL CPU device")
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("device", DEVICES, ids=repr)
-def test_every_half_widens_and_narrows_as_in_torch(device: cl_binding.Device, width: int) -> None:
+def test_every_half_widens_and_narrows_as_in_torch(ocl_device: str, width: int) -> None:
     halves = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
     # The view begins at an odd element, so it is aligned to two bytes only.
     moved = torch.empty(2**16 + 1, dtype=torch.float16)[1:].copy_(halves)
     wide = torch.empty(2**16)
-    build(device, width, "widen")([1], moved, wide, 2**16)
+    convert(ocl_device, width, "widen", moved, wide)
     torch.testing.assert_close(wide, halves.float(), rtol=0, atol=0, equal_nan=True)
     assert (wide.signbit() == halves.signbit()).all()
 
@@ -62,7 +54,7 @@ def test_every_half_widens_and_narrows_as_in_torch(device: cl_binding.Device, wi
     several += [torch.randint(-(2**31), 2**31 - 1, (2**16,)).to(torch.int32).view(torch.float32)]
     numbers = torch.cat(several)
     narrow = torch.empty(len(numbers) + 1, dtype=torch.float16)[1:]
-    build(device, width, "narrow")([1], numbers, narrow, len(numbers))
+    convert(ocl_device, width, "narrow", numbers, narrow)
     torch.testing.assert_close(narrow, numbers.half(), rtol=0, atol=0, equal_nan=True)
     numbered = ~numbers.isnan()
     assert (narrow.signbit() == numbers.half().signbit())[numbered].all()

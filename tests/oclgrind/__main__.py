@@ -1,60 +1,63 @@
 # tests/oclgrind/__main__.py: runs every portable kernel template under Oclgrind: data races, bounds, uninitialised reads.
 """python -m tests.oclgrind [--all] [--minutes M] [--from PART]
 
-First, the smallest cases of the tests of single templates run. For them, Oclgrind also reports reads of uninitialised
-memory. Then small models are compiled, forward and backward, for both families of kernels. Each contraction,
-convolution and attention in them runs alone with the first choice of every template that can do it (--all: with
-every choice), and as part of its graph. Exits with 1 if Oclgrind reports anything, a result is wrong, or a portable
-template did not run. A run has three parts: alone, item, group. `--minutes` begins no part after so long.
+First, each kernel runs alone, with the smallest of its cases (csrc/schedule/families/*/cases.cpp; --all: with all small ones).
+For them, Oclgrind also reports reads of uninitialised memory. Then small models are compiled, forward and backward, for both
+families of kernels. Each contraction, convolution and attention in them runs alone with the first choice of every template
+that can do it (--all: with every choice), and as part of its graph. Exits with 1 if Oclgrind reports anything, a result is
+wrong, or a portable template did not run. A run has three parts: alone, item, group. `--minutes` begins no part after so long.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from tests import long_runs
+from tests.oclgrind.programs import alone
+from torch_ocl_compile import _C
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("item", "group")
-RUNTIME = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 # Kernels are built without optimisation: the optimiser makes LLVM vectors <n x i1>, whose elements Oclgrind 21.10 reads
 # as 255 instead of 1.
 UNOPTIMISED = "-cl-opt-disable"
-# Templates that run only in the tests of single templates: the compiler chooses them for images too large for Oclgrind.
+# Templates that run only alone: the compiler chooses them for images too large for Oclgrind.
 ONLY_ALONE = {"winograd_group"}
 
 
-def templates(family: str) -> set[str]:
-    """Returns the portable kernels of a family that have a chooser, read from kernels.def."""
-    text = (ROOT / "kernels/kernels.def").read_text(encoding="utf-8")
-    rows = re.findall(r"^OCL_KERNEL\((\w+), \w+, (\w+), \w+, \w+,\s+(\w+)", text, re.MULTILINE)
-    return {name for name, level, chooser in rows if level == family and chooser != "none"} - ONLY_ALONE
+def templates(part: str) -> set[str]:
+    """Returns the portable kernels that a part must run."""
+    if part == "alone":
+        return set(alone())
+    return {row["name"] for row in _C.exec.kernels() if row["level"] == part and row["asked"]} - ONLY_ALONE
 
 
-def run(family: str, everything: bool, folder: Path) -> tuple[int, list[str]]:
-    """Runs the models for one family of kernels. Returns how many kernels ran, and what is wrong."""
-    log = folder / f"{family}.log"
+def run(part: str, everything: bool, folder: Path) -> tuple[int, list[str]]:
+    """Runs kernels alone, or the models for one family of kernels. Returns how many kernels ran, and what is wrong."""
+    log = folder / f"{part}.log"
     watched = ["oclgrind", "--data-races", "--build-options", UNOPTIMISED, "--log", str(log)]
     environment = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "TORCH_OCL_DEVICES": "oclgrind",
         "TORCH_OCL_CACHE_DIR": str(folder / "cache"),
-        "TORCH_OCL_KERNEL_FAMILY": family,
+        "TORCH_OCL_KERNEL_FAMILY": part if part in FAMILIES else "item",
     }
     program = [sys.executable, "-m", "tests.oclgrind.programs", *(["--all"] if everything else [])]
+    if part == "alone":
+        watched += ["--uninitialized", "--local-mem-size", "65536"]  # Kernels have tiles for large local memory.
+        program.append("--alone")
     done = subprocess.run(
         [*watched, *program], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}, check=False
     )
     print(done.stdout, end="", flush=True)
-    wrong = [] if done.returncode == 0 else [f"{family}: ended with status {done.returncode}"]
+    wrong = [] if done.returncode == 0 else [f"{part}: ended with status {done.returncode}"]
     ran = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("ran ")}
-    wrong += [f"{family}: {name} did not run" for name in sorted(templates(family) - ran)]
+    wrong += [f"{part}: {name} did not run" for name in sorted(templates(part) - ran)]
     return len(ran), [*wrong, *reported(log)]
 
 
@@ -62,26 +65,6 @@ def reported(log: Path) -> list[str]:
     """Returns the beginning of Oclgrind's report, or nothing if it is empty."""
     found = log.read_text(encoding="utf-8") if log.exists() else ""
     return [found[:6000]] if found.strip() else []
-
-
-def alone(everything: bool, folder: Path) -> tuple[int, list[str]]:
-    """Runs the tests of single templates. Returns how many ran, and what is wrong.
-
-    They use the system's OpenCL loader, which is told to find Oclgrind only.
-    """
-    (folder / "oclgrind.icd").write_text(str(RUNTIME), encoding="utf-8")
-    log = folder / "alone.log"
-    environment = {"OCL_ICD_VENDORS": str(folder), "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": "1",
-                   "OCLGRIND_BUILD_OPTIONS": UNOPTIMISED, "OCLGRIND_LOG": str(log)}  # fmt: skip
-    files = [str(ROOT / f"tests/device/test_templates_{family}.py") for family in FAMILIES]
-    chosen = [] if everything else ["-p", "tests.oclgrind.smallest"]
-    command = [sys.executable, "-m", "pytest", *chosen, *files]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=False
-    )
-    print(done.stdout, end="", flush=True)
-    wrong = [] if done.returncode == 0 else [f"templates alone: pytest ended with status {done.returncode}"]
-    return long_runs.tests_counted(done.stdout), [*wrong, *reported(log)]
 
 
 def main() -> int:
@@ -105,7 +88,7 @@ def main() -> int:
             if long.over():
                 ended = part
                 break
-            ran, found = alone(options.all, Path(folder)) if part == "alone" else run(part, options.all, Path(folder))
+            ran, found = run(part, options.all, Path(folder))
             count, wrong = count + ran, wrong + found
     print("\n".join(wrong) if wrong else "Oclgrind reports nothing")
     long.end(count, [line.splitlines()[0][:60] for line in wrong], ended)

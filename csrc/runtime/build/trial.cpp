@@ -2,6 +2,7 @@
 #include "csrc/runtime/build/trial.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -97,7 +98,7 @@ std::vector<float> results_of(Bench& bench, const TrialLaunch& launch) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     std::vector<float> written(launch.results[i] + 2 * kTrialGuard, NAN);
     if (!read(bench, outputs[i], written)) return {};
-    const auto untouched = [](float x) { return std::isnan(x); };
+    const auto untouched = [](float x) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(NAN); };
     const auto begin = written.begin() + kTrialGuard, end = written.end() - kTrialGuard;
     if (!std::all_of(written.begin(), begin, untouched) || !std::all_of(end, written.end(), untouched)) return {};
     results.insert(results.end(), begin, end);
@@ -106,14 +107,21 @@ std::vector<float> results_of(Bench& bench, const TrialLaunch& launch) {
 }
 
 bool is_right(const TrialRun& run, const std::vector<float>& results) {
-  for (size_t i = 0; i < run.exact.size(); ++i)
-    if (!(std::fabs(results[i] - run.exact[i]) <= run.tolerance * run.sizes[i])) return false;
+  const size_t block = run.block > 0 ? run.block : run.exact.size();
+  for (size_t i = 0; i < run.exact.size(); ++i) {
+    double sum = 0;
+    for (size_t part = 0; part < run.parts; ++part) {
+      const float x = results[(i / block * run.parts + part) * block + i % block];
+      sum += run.integers ? std::bit_cast<int32_t>(x) : static_cast<double>(x);
+    }
+    if (!(std::fabs(sum - run.exact[i]) <= run.tolerance * run.sizes[i])) return false;
+  }
   return true;
 }
 
 std::string fault_of(Bench& bench, const TrialRun& run) {
   const size_t count = std::accumulate(run.launch.results.begin(), run.launch.results.end(), size_t{0});
-  if (run.exact.size() != count || run.sizes.size() != count)
+  if (run.exact.size() * run.parts != count || run.sizes.size() != run.exact.size())
     fail(ErrorKind::kInternal, "a trial expects other results than its launch writes");
   const std::vector<float> results = results_of(bench, run.launch);
   const std::string name = "it, as " + run.name + ",";
@@ -140,7 +148,7 @@ void pass(Archive& archive, Trial& trial) {
   archive(trial.programs);
   archive.list(trial.runs, [&](TrialRun& run) {
     std::vector<double> tolerance = {run.tolerance};
-    archive(run.name, tolerance, run.exact, run.sizes);
+    archive(run.name, tolerance, run.exact, run.sizes, run.parts, run.block, run.integers);
     if (tolerance.size() != 1) archive.damaged();
     run.tolerance = tolerance[0];
     pass(archive, run.launch);

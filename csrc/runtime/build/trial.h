@@ -32,12 +32,15 @@ struct TrialLaunch {
 };
 inline constexpr char kTrialKernel[] = "checked_kernel";
 
-/// A launch and its expected results. A result may differ from `exact` by `tolerance` times its size.
+/// A launch and its expected results. A result may differ from `exact` by `tolerance` times its size. The launch stores
+/// `parts` parts of each result, for each `block` results one behind the other.
 struct TrialRun {
   std::string name;  // For messages.
   TrialLaunch launch;
   std::vector<double> exact, sizes;
   double tolerance = 0;
+  size_t parts = 1, block = 0;  // block 0: all results are one.
+  bool integers = false;        // The results are bits, as numbers of 32 bits.
 };
 
 struct Trial {

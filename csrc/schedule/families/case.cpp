@@ -6,6 +6,7 @@
 #include <map>
 
 #include "csrc/ir/facts.h"
+#include "csrc/ir/simplify_body.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
@@ -125,6 +126,7 @@ class Memory {
     OCL_ASSERT(prepared != offer_.before.end(), "nothing prepares an input of a check case");
     if (const auto* copy = std::get_if<Copy>(&prepared->how)) copy_into(zeros, *copy, buffer);
     if (const auto* pack = std::get_if<Pack>(&prepared->how)) copy_into(zeros, panels(*pack, buffer), buffer);
+    if (const auto* map = std::get_if<ir::Node>(&prepared->how)) run(*map, id, zeros);
     return bytes_[id] = std::move(zeros);
   }
 
@@ -148,18 +150,32 @@ class Memory {
     return static_cast<size_t>(place);
   }
 
+  static std::vector<int64_t> evaluated(const std::vector<ir::IndexExpr>& expressions, const std::vector<int64_t>& loops) {
+    std::vector<int64_t> values;
+    for (const ir::IndexExpr& e : expressions)
+      values.push_back(ir::evaluate(e, [&](ir::Symbol s) { return loops[static_cast<size_t>(s.index)]; }));
+    return values;
+  }
+
+  /// Calls `visit` with the loops of each element of a buffer or iteration of a Map.
+  template <class Visit>
+  static void for_each(const ir::Shape& sizes, const Visit& visit) {
+    std::vector<int64_t> at(sizes.size(), 0);
+    for (bool more = true; more;) {
+      visit(at);
+      more = false;
+      for (size_t d = at.size(); d-- > 0 && !more;) {
+        more = ++at[d] < sizes[d].constant();
+        if (!more) at[d] = 0;
+      }
+    }
+  }
+
   void copy_into(Bytes& to, const Copy& copy, const ir::Buffer& buffer) {
     const Bytes& from = of(copy.view.buffer);
     const ir::Buffer& source = described(copy.view.buffer);
     const auto element = static_cast<size_t>(ir::size_bytes(buffer.dtype));
-    std::vector<int64_t> at(buffer.sizes.size(), 0);
-    const auto evaluated = [](const std::vector<ir::IndexExpr>& expressions, const std::vector<int64_t>& loops) {
-      std::vector<int64_t> values;
-      for (const ir::IndexExpr& e : expressions)
-        values.push_back(ir::evaluate(e, [&](ir::Symbol s) { return loops[static_cast<size_t>(s.index)]; }));
-      return values;
-    };
-    for (bool more = true; more;) {
+    for_each(buffer.sizes, [&](const std::vector<int64_t>& at) {
       const bool inside = std::ranges::all_of(copy.inside, [&](const auto& pair) {
         const std::vector<int64_t> ends = evaluated({pair.first, pair.second}, at);
         return ends[0] < ends[1];
@@ -167,12 +183,35 @@ class Memory {
       if (inside)
         std::memcpy(&to[place_of(buffer, at) * element],
                     &from[place_of(source, evaluated(copy.view.coords, evaluated(copy.coords, at))) * element], element);
-      more = false;
-      for (size_t d = at.size(); d-- > 0 && !more;) {
-        more = ++at[d] < buffer.sizes[d].constant();
-        if (!more) at[d] = 0;
+    });
+  }
+
+  /// Runs a Map over floats that stores into one buffer, such as one that transforms filters.
+  void run(const ir::Node& map, ir::BufferId id, Bytes& to) {
+    for_each(map.sizes, [&](const std::vector<int64_t>& at) {
+      std::vector<ir::Scalar> values;
+      for (const ir::Op& op : map.body.ops) values.push_back(value(op, map.body, values, at));
+      for (const ir::Store& store : map.stores) {
+        const auto stored = static_cast<float>(values[static_cast<size_t>(store.value)].f);
+        OCL_ASSERT(store.buffer == id, "a Map that prepares an input of a check case stores into another buffer");
+        std::memcpy(&to[place_of(described(id), evaluated(store.index, at)) * sizeof stored], &stored, sizeof stored);
       }
-    }
+    });
+  }
+
+  ir::Scalar value(const ir::Op& op, const ir::Body& body, const std::vector<ir::Scalar>& values,
+                   const std::vector<int64_t>& at) {
+    if (op.code == ir::OpCode::kConstant) return op.constant;
+    if (op.code == ir::OpCode::kIndex) return {false, 0, evaluated(op.index, at)[0]};
+    std::vector<ir::Scalar> arguments;
+    for (const int argument : op.args) arguments.push_back(values[static_cast<size_t>(argument)]);
+    if (op.code != ir::OpCode::kLoad)
+      return *ir::fold(op.code, arguments, body.ops[static_cast<size_t>(op.args[0])].dtype, op.dtype);
+    float loaded = 0;
+    if (arguments.empty() || arguments[0].i != 0)
+      std::memcpy(&loaded, &of(op.buffer)[place_of(described(op.buffer), evaluated(op.index, at)) * sizeof loaded],
+                  sizeof loaded);
+    return {true, loaded, 0};
   }
 
   const ir::Graph& graph_;
@@ -180,7 +219,7 @@ class Memory {
   std::map<ir::BufferId, Bytes> bytes_;
 };
 
-CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, int offset) {
+CheckCase launch_case(const TemplateLaunch& launch, const Offer& offer, int offset) {
   CheckCase check;
   check.kernel = launch.kernel;
   check.variant = launch.variant;
@@ -201,7 +240,7 @@ CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, int offset) 
     // Where it is built alone, pack_item stores floats.
     if (pack != nullptr && (pack->launch.kernel != KernelId::k_pack_item ||
                             offer.buffers[given.buffer - offer.first_buffer].dtype == ir::DType::kF32)) {
-      input.pack.push_back(case_of(pack->launch, offer, offset));
+      input.pack.push_back(launch_case(pack->launch, offer, offset));
       const ir::Shape& sizes = offer.buffers[given.buffer - offer.first_buffer].sizes;
       input.pack[0].outputs = {static_cast<size_t>(ir::product(sizes).constant())};
       if (pack->launch.kernel == KernelId::k_pack_item)
@@ -209,11 +248,13 @@ CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, int offset) 
     }
     check.inputs.push_back(std::move(input));
   }
+  if (launch.scratch_elements > 0) check.inputs.emplace_back();
   return check;
 }
 
 void fill_inputs(CheckCase& check, Memory& memory, const ir::Graph& graph) {
   for (CheckCase::Input& input : check.inputs) {
+    if (input.buffer == ir::kNone) continue;
     if (!input.pack.empty()) {
       fill_inputs(input.pack[0], memory, graph);
       continue;
@@ -227,12 +268,14 @@ void fill_inputs(CheckCase& check, Memory& memory, const ir::Graph& graph) {
 
 }  // namespace
 
-CheckCase case_of(const Offer& offer, const ir::Graph& graph, int offset, std::function<CaseData()> data) {
-  CheckCase check = case_of(offer.launch, offer, offset);
-  check.fill = [offer, graph, data = std::move(data)](CheckCase& c) {
+CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, const ir::Graph& graph, int offset,
+                  std::function<CaseData()> data) {
+  CheckCase check = launch_case(launch, offer, offset);
+  check.fill = [offer, graph, workspace = launch.scratch_elements, data = std::move(data)](CheckCase& c) {
     CaseData made = data();
     Memory memory(graph, offer, made.inputs);
     fill_inputs(c, memory, graph);
+    if (workspace > 0) c.inputs.back().bytes.assign(static_cast<size_t>(workspace) * sizeof(float), 0xff);
     c.results = std::move(made.results);
   };
   return check;

@@ -16,7 +16,7 @@ namespace ocl::schedule {
 struct CheckCase {
   using Integer = std::variant<int32_t, int64_t>;
   struct Input {
-    ir::BufferId buffer = ir::kNone;   // In the graph, or of the offer. kNone: a workspace.
+    ir::BufferId buffer = ir::kNone;   // In the graph, or of the offer. kNone: a workspace, or what `fill` adds.
     uint64_t offset = 0;               // The argument that follows the buffer.
     size_t front = 0;                  // Elements in front of the data, which the kernel must not use.
     std::vector<unsigned char> bytes;  // From element 0 on.
@@ -35,7 +35,10 @@ struct CheckCase {
   std::function<void(CheckCase&)> fill;
   Sums results;
   std::vector<size_t> outputs;  // The number of floats in each output. Empty: one has all results.
-  std::vector<size_t> written() const { return outputs.empty() ? std::vector<size_t>{results.exact.size()} : outputs; }
+  // The kernel stores this many parts of each result, for each `block` results one behind the other. Their sum is checked.
+  size_t parts = 1, block = 0;
+  bool integers = false;  // The results are bits, as numbers of 32 bits.
+  std::vector<size_t> written() const { return outputs.empty() ? std::vector<size_t>{results.exact.size() * parts} : outputs; }
   double tolerance = 0;  // Largest error of a result, relative to its size; see kernels.def.
 };
 
@@ -83,9 +86,13 @@ struct CaseData {
   std::vector<std::vector<unsigned char>> inputs;
   Sums results;
 };
-/// Returns the launch of an offer for a graph as a case. What the offer prepares (copies in another order, zeros, packs) is
+/// Returns a launch of an offer for a graph as a case. What the offer prepares (copies in another order, zeros, packs) is
 /// prepared from the inputs. offset: see CheckCase.
-CheckCase case_of(const Offer& offer, const ir::Graph& graph, int offset, std::function<CaseData()> data);
+CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, const ir::Graph& graph, int offset,
+                  std::function<CaseData()> data);
+inline CheckCase case_of(const Offer& offer, const ir::Graph& graph, int offset, std::function<CaseData()> data) {
+  return case_of(offer.launch, offer, graph, offset, std::move(data));
+}
 
 /// Returns cases of a kernel for one of its types. An offset of 1 makes operands unaligned, so that the kernel copies them
 /// element by element. InternalError if there are no cases for the kernel's operation.

@@ -41,11 +41,14 @@ Sums matrix_products(int batch, int M, int N, int K, const A& a, const B& b) {
 }
 
 /// A convolution of channels-last images. Each group has C input and K output channels. Stride, padding and dilation
-/// are the same in both directions.
+/// along the width are larger by `skew` than along the height.
 struct Convolution {
-  int batch, C, K, H, W, R, S, stride, pad, dilation, groups;
+  int batch, C, K, H, W, R, S, stride, pad, dilation, groups, skew = 0;
+  int stride_w() const { return stride + skew; }
+  int pad_w() const { return pad + skew; }
+  int dilation_w() const { return dilation + skew; }
   int P() const { return (H + 2 * pad - dilation * (R - 1) - 1) / stride + 1; }
-  int Q() const { return (W + 2 * pad - dilation * (S - 1) - 1) / stride + 1; }
+  int Q() const { return (W + 2 * pad_w() - dilation_w() * (S - 1) - 1) / stride_w() + 1; }
   size_t x_size() const { return static_cast<size_t>(batch) * H * W * groups * C; }
   size_t w_size() const { return static_cast<size_t>(groups) * K * R * S * C; }
   size_t y_size() const { return static_cast<size_t>(batch) * P() * Q() * groups * K; }
@@ -60,7 +63,8 @@ void for_each_product(const Convolution& c, const Visit& visit) {
     for (int p = 0; p < P; ++p)
       for (int q = 0; q < Q; ++q)
         for (int tap = 0; tap < c.R * c.S; ++tap) {
-          const int h = p * c.stride - c.pad + tap / c.S * c.dilation, w = q * c.stride - c.pad + tap % c.S * c.dilation;
+          const int h = p * c.stride - c.pad + tap / c.S * c.dilation,
+                    w = q * c.stride_w() - c.pad_w() + tap % c.S * c.dilation_w();
           if (h < 0 || h >= c.H || w < 0 || w >= c.W) continue;
           const size_t y = ((static_cast<size_t>(n) * P + p) * Q + q) * filters;
           const size_t x = ((static_cast<size_t>(n) * c.H + h) * c.W + w) * (c.groups * c.C);

@@ -1,6 +1,7 @@
-// csrc/schedule/families/conv/cases.cpp: check cases of convolutions on tensor cores.
+// csrc/schedule/families/conv/cases.cpp: check cases of convolutions, also of depthwise ones and Winograd's.
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "csrc/ir/builder.h"
 #include "csrc/schedule/families/case.h"
@@ -22,6 +23,44 @@ constexpr Convolution kEdges[] = {
     {7, 20, 72, 4, 1, 1, 1, 1, 0, 1, 1},  {1, 64, 64, 5, 5, 3, 3, 1, 1, 1, 2},  {2, 3, 16, 23, 21, 7, 7, 2, 3, 1, 1},
     {2, 40, 64, 6, 6, 1, 1, 1, 0, 1, 1},  {2, 24, 72, 6, 5, 1, 1, 1, 0, 1, 1}};
 
+/// For portable kernels. Some have several blocks of taps (C * R * S > 640) or several slices of pixels.
+constexpr Convolution kMore[] = {
+    {1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1},      {2, 16, 64, 7, 9, 3, 3, 1, 1, 1, 1},    {1, 33, 65, 8, 5, 3, 3, 2, 1, 1, 1},
+    {2, 5, 63, 13, 11, 3, 2, 3, 2, 1, 1},   {1, 130, 31, 6, 6, 1, 1, 2, 0, 1, 1},   {1, 8, 17, 12, 12, 3, 3, 1, 2, 2, 1},
+    {1, 4, 20, 15, 9, 5, 1, 2, 3, 1, 1},    {2, 4, 8, 9, 9, 3, 3, 2, 1, 1, 3},      {1, 1, 2, 5, 5, 3, 3, 1, 1, 1, 6},
+    {1, 67, 66, 6, 6, 3, 3, 1, 1, 1, 2},    {1, 134, 33, 5, 6, 3, 3, 1, 1, 1, 1},   {1, 3, 64, 20, 20, 7, 7, 2, 3, 1, 1},
+    {2, 2, 8, 4, 4, 2, 2, 2, 0, 1, 1},      {1, 3, 5, 3, 3, 3, 3, 3, 4, 2, 1},      {1, 8, 12, 13, 12, 3, 3, 2, 3, 3, 1},
+    {1, 6, 9, 17, 14, 5, 3, 3, 2, 1, 1},    {1, 3, 7, 9, 8, 3, 3, 1, 0, 1, 1},      {4, 6, 20, 20, 21, 3, 3, 1, 1, 1, 1},
+    {1, 17, 5, 10, 9, 3, 3, 1, 2, 2, 1},    {1, 20, 8, 7, 7, 1, 1, 2, 0, 1, 1},     {2, 3, 16, 23, 21, 7, 7, 2, 3, 1, 1},
+    {1, 20, 37, 9, 8, 3, 3, 1, 0, 1, 1, 1}, {2, 6, 12, 10, 11, 3, 2, 2, 1, 1, 1, 1}};
+/// For kernels that take whole vectors of channels and one group.
+constexpr Convolution kWhole[] = {
+    {1, 16, 16, 1, 1, 1, 1, 1, 0, 1, 1},   {2, 80, 144, 7, 6, 1, 1, 2, 0, 1, 1},  {2, 48, 80, 9, 8, 3, 3, 2, 1, 1, 1},
+    {1, 16, 32, 11, 12, 3, 3, 1, 2, 2, 1}, {1, 64, 16, 9, 9, 5, 5, 3, 2, 1, 1},   {1, 144, 272, 3, 4, 1, 1, 1, 0, 1, 1},
+    {1, 272, 144, 2, 3, 1, 1, 1, 0, 1, 1}, {4, 16, 16, 20, 21, 3, 3, 1, 1, 1, 1}, {1, 16, 32, 9, 12, 3, 3, 1, 0, 1, 1, 1}};
+/// Winograd's: 3 x 3 with stride 1.
+constexpr Convolution kWinograd[] = {
+    {1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 1},    {1, 1, 1, 3, 3, 3, 3, 1, 0, 1, 1},    {2, 16, 64, 7, 6, 3, 3, 1, 1, 1, 1},
+    {1, 17, 65, 8, 9, 3, 3, 1, 0, 1, 1},  {1, 40, 130, 5, 5, 3, 3, 1, 2, 1, 1}, {3, 64, 30, 4, 4, 3, 3, 1, 1, 1, 1},
+    {2, 9, 34, 7, 10, 3, 3, 1, 1, 1, 1},  {3, 20, 7, 5, 13, 3, 3, 1, 2, 1, 1},  {1, 16, 16, 1, 1, 3, 3, 1, 1, 1, 1},
+    {1, 48, 64, 8, 9, 3, 3, 1, 0, 1, 1},  {1, 80, 48, 5, 5, 3, 3, 1, 2, 1, 1},  {3, 64, 144, 4, 4, 3, 3, 1, 1, 1, 1},
+    {1, 144, 80, 4, 5, 3, 3, 1, 1, 1, 1}, {4, 16, 16, 20, 21, 3, 3, 1, 1, 1, 1}};
+/// One channel in each group.
+constexpr Convolution kDepthwise[] = {
+    {1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 16},    {2, 1, 1, 7, 9, 3, 3, 1, 1, 1, 37},   {2, 1, 1, 11, 10, 3, 3, 2, 1, 1, 32},
+    {1, 1, 1, 12, 12, 3, 3, 2, 1, 1, 24},  {1, 1, 1, 9, 14, 5, 3, 1, 2, 1, 17},  {1, 1, 1, 13, 13, 3, 3, 3, 2, 1, 20},
+    {1, 1, 1, 12, 11, 3, 3, 1, 2, 2, 16},  {1, 1, 1, 13, 12, 2, 5, 2, 3, 2, 19}, {2, 1, 1, 20, 20, 7, 7, 4, 3, 1, 16},
+    {2, 1, 1, 8, 7, 3, 3, 2, 1, 1, 70},    {1, 1, 1, 13, 12, 5, 5, 2, 2, 1, 8},  {1, 1, 1, 12, 14, 3, 3, 3, 0, 2, 5},
+    {1, 1, 1, 10, 9, 7, 7, 1, 3, 1, 4},    {1, 1, 1, 3, 3, 3, 3, 1, 0, 1, 6},    {3, 1, 1, 20, 21, 3, 3, 1, 1, 1, 10},
+    {1, 1, 1, 9, 12, 3, 3, 1, 0, 1, 20, 1}};
+
+/// How the operands lie in memory.
+struct Form {
+  int gap = 0;          // Pixels behind each row of channels-last images.
+  bool planes = false;  // Images are [n][c][h][w] instead of [n][h][w][c].
+  int offset = 0;       // See CheckCase.
+};
+
 /// Returns the pixels of a slice of a weight gradient.
 int slice_pixels_of(const TemplateLaunch& launch) {
   for (const TemplateLaunch::Int& given : launch.ints)
@@ -40,10 +79,20 @@ std::vector<float> spaced(const std::vector<float>& images, int row, int gap) {
   return wide;
 }
 
-/// Makes a convolution. All tensors are channels-last, images with `gap` pixels behind each row. The slices of a weight
-/// gradient follow one another.
-CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Kind kind, const std::string& choice,
-                           int gap = 0) {
+/// Returns [outer][rows][columns] as [outer][columns][rows].
+template <class T>
+std::vector<T> transposed(const std::vector<T>& x, size_t rows, size_t columns) {
+  std::vector<T> result(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t outer = i / (rows * columns), row = i / columns % rows, column = i % columns;
+    result[(outer * columns + column) * rows + row] = x[i];
+  }
+  return result;
+}
+
+bool is_depthwise(const KernelRow& row) { return std::string(row.family) == "depthwise"; }
+
+ir::Graph graph_of(const CheckSubject& subject, const Convolution& c, Kind kind, const Form& form) {
   const ir::DType type = storage_of(subject.type);
   const int GC = c.groups * c.C, GK = c.groups * c.K;
   const ir::Shape x_sizes = {c.batch, GC, c.H, c.W}, y_sizes = {c.batch, GK, c.P(), c.Q()}, w_sizes = {GK, c.C, c.R, c.S};
@@ -51,39 +100,71 @@ CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Ki
   attrs.kind = kind == Kind::kForward ? ir::ConvolveKind::kForward
                : kind == Kind::kData  ? ir::ConvolveKind::kData
                                       : ir::ConvolveKind::kWeight;
-  attrs.stride = {c.stride, c.stride};
-  attrs.padding = {c.pad, c.pad};
-  attrs.dilation = {c.dilation, c.dilation};
+  attrs.stride = {c.stride, c.stride_w()};
+  attrs.padding = {c.pad, c.pad_w()};
+  attrs.dilation = {c.dilation, c.dilation_w()};
   attrs.groups = c.groups;
   ir::Builder builder;
-  const auto input = [&](const ir::Shape& sizes, int space = 0) {
-    const ir::IndexExpr row = (sizes[3] + space) * sizes[1];
-    return builder.input(type, sizes, {row * sizes[2], 1, row, sizes[1]}, false, false);
+  const auto input = [&](const ir::Shape& sizes, bool image) {
+    const ir::IndexExpr row = (sizes[3] + (image ? form.gap : 0)) * sizes[1];
+    const ir::Shape pixels = {row * sizes[2], 1, row, sizes[1]};
+    return builder.input(type, sizes, image && form.planes ? ir::contiguous_strides(sizes) : pixels, false, false);
   };
   const ir::Shape& sizes = kind == Kind::kForward ? y_sizes : kind == Kind::kData ? x_sizes : w_sizes;
-  const ir::Value first = input(kind == Kind::kData ? y_sizes : x_sizes, gap),
-                  second = kind == Kind::kWeight ? input(y_sizes, gap) : input(w_sizes);
+  const ir::Value first = input(kind == Kind::kData ? y_sizes : x_sizes, true),
+                  second = kind == Kind::kWeight ? input(y_sizes, true) : input(w_sizes, false);
   builder.output(builder.convolve(first, second, attrs, sizes, type), ir::contiguous_strides(sizes));
-  const ir::Graph graph = builder.finish();
+  return builder.finish();
+}
+
+/// Makes a convolution. Results and filters are channels-last. The slices of a weight gradient follow one another; those of
+/// a portable kernel are added.
+CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Kind kind, const std::string& choice,
+                           const Form& form = {}) {
+  const int GC = c.groups * c.C, GK = c.groups * c.K;
+  const ir::Graph graph = graph_of(subject, c, kind, form);
   const Offer offer = subject.offer(graph, choice);
-  const int slices = static_cast<int>(offer.splits), slice_pixels = slice_pixels_of(offer.launch);
-  return case_of(offer, graph, 0, [=] {
+  const bool portable = subject.portable();
+  const int slices = portable ? 1 : static_cast<int>(offer.splits),
+            slice_pixels = portable ? c.batch * c.P() * c.Q() : slice_pixels_of(offer.launch);
+  CheckCase check = case_of(offer, graph, form.offset, [=] {
     std::vector<float> x = subject.values(c.x_size(), 3), dy = subject.values(c.y_size(), 4), w = subject.values(c.w_size(), 5);
     if (subject.edges() && subject.row.operation == KernelOperation::k_conv_statistics) {
       // The mean is large compared with the spread, for pixels whose filter window is inside the image.
       for (size_t i = 0; i < x.size(); i += static_cast<size_t>(c.C)) x[i] = 64;
       for (size_t i = 0; i < w.size(); i += static_cast<size_t>(c.C)) w[i] = 16;
     }
+    const auto image = [&](const std::vector<float>& pixels, int width, int channels, size_t count) {
+      return form.planes ? transposed(pixels, count, static_cast<size_t>(channels))
+                         : spaced(pixels, width * channels, form.gap * channels);
+    };
+    const std::vector<float> images = image(x, c.W, GC, static_cast<size_t>(c.H) * c.W),
+                             gradients = image(dy, c.Q(), GK, static_cast<size_t>(c.P()) * c.Q());
     CaseData data;
-    const std::vector<float> images = spaced(x, c.W * GC, gap * GC), gradients = spaced(dy, c.Q() * GK, gap * GK);
     data.inputs = {subject.stored(kind == Kind::kData ? gradients : images),
                    subject.stored(kind == Kind::kWeight ? gradients : w)};
     data.results = kind == Kind::kForward ? convolution(c, x, w)
                    : kind == Kind::kData  ? convolution_data_gradient(c, w, dy)
                                           : convolution_weight_gradient(c, x, dy, slices, slice_pixels);
+    const auto taps = static_cast<size_t>(c.R) * c.S;
+    if (kind == Kind::kWeight && is_depthwise(subject.row))
+      data.results.exact = transposed(data.results.exact, static_cast<size_t>(GK), taps);
+    else if (kind == Kind::kWeight && subject.row.level == KernelLevel::k_item)
+      data.results.exact = transposed(data.results.exact, taps, static_cast<size_t>(c.C));
     if (subject.edges()) std::ranges::fill(data.results.sizes, 0.0);
     return data;
   });
+  if (!portable) return check;
+  check.parts = static_cast<size_t>(offer.splits);
+  if (check.parts > 1) check.block = is_depthwise(subject.row) ? static_cast<size_t>(GK) : c.w_size();
+  if (subject.row.level != KernelLevel::k_item) return check;
+  // The sizes of a dense output, which the kernel's own stores take.
+  std::vector<int> last = {c.C, c.R, c.S};
+  if (kind != Kind::kWeight) last = kind == Kind::kForward ? std::vector{c.P(), c.Q(), GK} : std::vector{c.H, c.W, GC};
+  if (subject.row.id == KernelId::k_depthwise_weight_item) last = {static_cast<int>(offer.splits) * GC};
+  if (subject.row.id == KernelId::k_winograd_weight_item) last = {c.C};
+  check.last.assign(last.begin(), last.end());
+  return check;
 }
 
 /// Returns a result rounded to the type in which it is stored. Types of 16 bits round to nearest, ties to even.
@@ -132,12 +213,9 @@ CheckCase statistics_case(const CheckSubject& subject, const Convolution& of, co
   if (how.groups > 0) check.groups[0] = how.groups;
   const auto channels = static_cast<size_t>(of.groups * of.K), slices = static_cast<size_t>(how.slices);
   check.fill = [=, fill = check.fill](CheckCase& c) {
-    const CheckCase::Input bias_input = how.biased ? c.inputs.back() : CheckCase::Input();
-    if (how.biased) c.inputs.pop_back();
     fill(c);
     if (how.biased) {
       const std::vector<float> bias = subject.values(channels, 6);
-      c.inputs.push_back(bias_input);
       c.inputs.back().bytes = subject.stored(bias);
       for (size_t at = 0; at < c.results.exact.size(); ++at)
         c.results.add(at, bias[at % channels], subject.edges() ? 0.0 : std::fabs(bias[at % channels]));
@@ -183,16 +261,73 @@ std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector
     for (size_t j = 0; j < std::size(kEdges); ++j)
       for (const Kind kind : {Kind::kForward, Kind::kData, Kind::kWeight})
         if ((i + j) % 2 == 0 && (kind == Kind::kWeight) == of_weight && (kEdges[j].groups == 1 || kEdges[j].C % chunk == 0))
-          cases.push_back(convolution_case(subject, kEdges[j], kind, "tile=" + tiles[i].name() + rest, j % 3 == 2 ? 1 : 0));
+          cases.push_back(convolution_case(subject, kEdges[j], kind, "tile=" + tiles[i].name() + rest, {j % 3 == 2 ? 1 : 0}));
   if (packed)  // Some gradients cannot have packed filters.
     std::erase_if(cases, [](const CheckCase& c) { return std::ranges::count(c.defines, "B_PACKED 1") == 0; });
+  return cases;
+}
+
+/// The convolutions of a portable kernel.
+std::span<const Convolution> portable_convolutions(const KernelRow& row) {
+  if (is_depthwise(row)) return kDepthwise;
+  if (std::string(row.family) == "winograd") return kWinograd;
+  return row.id == KernelId::k_conv_weight_packed_item ? std::span<const Convolution>(kWhole) : kMore;
+}
+
+/// True if an offer of the kernel would not refuse the sizes.
+bool is_for(const KernelRow& row, const Convolution& c) {
+  if (row.id == KernelId::k_winograd_weight_item) return c.C % 16 == 0 && c.K % 16 == 0;
+  return row.id == KernelId::k_depthwise_item || row.id == KernelId::k_depthwise_weight_item ? c.groups >= 4 : true;
+}
+
+/// Each tile of a portable kernel, on several devices.
+std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
+  const KernelId id = subject.row.id;
+  const bool of_weight = subject.row.operation == KernelOperation::k_conv_weight,
+             item = subject.row.level == KernelLevel::k_item;
+  const std::span<const Convolution> all = portable_convolutions(subject.row);
+  std::vector<CheckSubject> devices = on_devices(subject);
+  if (id == KernelId::k_conv_weight_group) {  // Its smallest tile is for little local memory.
+    devices.push_back(subject);
+    devices.back().caps.local_bytes = 16 << 10;
+  }
+  std::vector<CheckCase> cases;
+  for (CheckSubject on : devices)
+    for (const Kind kind : {Kind::kForward, Kind::kData, Kind::kWeight}) {
+      if ((kind == Kind::kWeight) != of_weight) continue;
+      const std::vector<std::string> tiles = tiles_of(on.offer(graph_of(on, all[1], kind, {}), ""));
+      for (size_t i = 0; i < tiles.size(); ++i)
+        for (size_t j = i % (tiles.size() > 1 ? 2 : 1); j < all.size(); j += tiles.size() > 1 ? 2 : 1) {
+          const Convolution& c = all[j];
+          if (!is_for(subject.row, c)) continue;
+          on.caps.prefetch = j % 3 > 0;
+          on.caps.thread_items = !item && j / 2 % 2 == 1 ? 16 : 0;
+          const std::string choice =
+              "tile=" + tiles[i] + " run=" + std::to_string(1 + j % 4) + " splits=" + std::to_string(1 + j % 2 * 2);
+          // These kernels read images with any strides; others get a copy.
+          const bool any =
+              id == KernelId::k_conv_weight_item || (!item && (of_weight || is_depthwise(subject.row) || c.C < 16));
+          for (const bool planes : any ? std::vector{false, true} : std::vector{false}) {
+            const Form form{planes ? 0 : static_cast<int>(j % 3 == 2), planes, static_cast<int>(j % 4 == 3)};
+            CheckCase check = convolution_case(on, c, kind, choice, form);
+            if (id == KernelId::k_conv_item && j % 3 == 1) check.defines.emplace_back("LONG_STORES 1");
+            // Plans for filter sizes that are known at run time only.
+            if (!item && !is_depthwise(subject.row) && j % 4 == 0)
+              std::erase_if(check.defines, [](const std::string& define) { return define.starts_with("FILTER_"); });
+            if (form.offset == 0) std::ranges::replace(check.defines, "ALIGNED_BASES 0", "ALIGNED_BASES 1");
+            cases.push_back(std::move(check));
+          }
+        }
+    }
   return cases;
 }
 
 }  // namespace
 
 std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
-  if (subject.portable()) return {};
+  // The own stores of conv_statistics_item have no statistics.
+  if (subject.portable())
+    return subject.row.operation == KernelOperation::k_conv_statistics ? std::vector<CheckCase>() : portable_cases(subject);
   const KernelOperation operation = subject.row.operation;
   const bool wide = operation == KernelOperation::k_conv_wide,
              // Kernels with matrix instructions have few tiles: all are checked.
