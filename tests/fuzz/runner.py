@@ -25,12 +25,10 @@ class Worker(WorkerProcess):
     def __init__(self, device: str, limit_s: float, log: Path, largest_mb: int = 6000) -> None:
         super().__init__("tests.fuzz.worker", [device], log)
         self.errors, self.limit_s, self.largest_mb = log, limit_s, largest_mb
-        self.has_answered = False  # Otherwise it may be that no worker can start.
 
     def ask(self, request: dict[str, Any], limit_s: float = 0) -> list[Outcome]:
         line = self.exchange(json.dumps(request).encode(), limit_s or self.limit_s)
         if line:
-            self.has_answered = True
             if self.megabytes() > self.largest_mb:
                 self.stop()
             found: list[Outcome] = json.loads(line)
@@ -135,8 +133,8 @@ class Run:
         if (
             lost
             and whole["kind"] == CRASH
-            and worker.has_answered
             and worker.ask({**request, "show": True})[0]["kind"] == CRASH
+            and worker.ask({"ready": True})[0]["kind"] != CRASH
         ):
             found = [{**whole, "kind": TORCH, "text": f"drawn on the CPU by PyTorch alone: {whole['text']}"}] * size
         elif lost and size > 1:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import secrets
 import subprocess
@@ -86,6 +87,24 @@ def test_a_report_ends_with_scripts(tmp_path: Path, capsys: pytest.CaptureFixtur
     text = report.scripts(300)
     assert "2 of 23 random programs fail" in text and "--seed a1b2 --count 300 --device ocl:0" in text
     assert text.count("v0 = a0 * 2") == 2 and "a1b2_9.py: off by 1" in text
+
+
+class Crashing(Worker):
+    """Its process crashes at the requests that `reason` says: "drawing" a program, or already at its "start"."""
+
+    def __init__(self, log: Path, reason: str) -> None:
+        super().__init__("ocl:0", 1, log)
+        self.reason = reason
+
+    def exchange(self, request: bytes, limit_s: float) -> bytes | None:
+        return json.dumps([{"kind": "ok"}]).encode() if self.reason == "drawing" and b"ready" in request else b""
+
+
+@pytest.mark.parametrize("reason, kind", [("drawing", "as torch without us"), ("start", "crash")])
+def test_a_crash_of_the_first_drawing_is_no_fault_of_ours(tmp_path: Path, reason: str, kind: str) -> None:
+    (tmp_path / "log").write_text("Fatal Python error: Floating point exception")
+    outcomes = Run("a1b2", 1, "ocl:0", 1, tmp_path)._batch(Crashing(tmp_path / "log", reason), 5)
+    assert {outcome["kind"] for outcome in outcomes} == {kind}
 
 
 def test_a_fault_is_noticed(selected_devices: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,8 @@ def answer(request: dict[str, Any], source: Source, device: str) -> list[dict[st
     from tests.fuzz.check import OK, check
     from tests.fuzz.program import Program, merge
 
+    if "ready" in request:  # Asked whether a worker can start.
+        return [{"kind": OK, "text": "", "program": None}]
     if "show" in request:
         return [
             {"kind": OK, "text": "", "program": p.as_dict()} for p in source.batch(request["seed"], request["batch"])
