@@ -25,6 +25,13 @@ def sweep(low, high):
     return x.float()
 
 
+def lost_by_division(device, name):
+    """Returns how many ulp more OpenCL allows where division (2.5) and square root (3) are not rounded as in IEEE 754."""
+    profile = torch.ocl.get_device_properties(device).profile
+    exact = all(row["exact_division"] for row in _C.profiles() if row["name"] == profile)
+    return 0 if exact else {"sqrt": 2.5, "rsqrt": 4.5}.get(name, 2.0)
+
+
 def ulps(got, exact):
     """Returns the largest error divided by the spacing of floats at the exact value."""
     spacing = 2.0 ** (torch.floor(torch.log2(exact.abs().clamp_min(LEAST))) - 23)
@@ -54,7 +61,7 @@ def test_ulp(ocl_device, name, function, limits, most):
         most = 3.0  # what OpenCL allows; kernels for GPUs use its function
     x = sweep(*limits)
     got = torch.compile(function, backend="ocl", options={"fallback": "error"})(x.to(ocl_device)).cpu()
-    assert ulps(got, operation(name)(x.double())) <= most
+    assert ulps(got, operation(name)(x.double())) <= most + lost_by_division(ocl_device, name)
 
 
 def test_slope_of_gelu(ocl_device):
