@@ -48,17 +48,17 @@ ALWAYS_INLINE void sum_before(__local ushort* counts, __local ushort* sums, cons
   barrier(CLK_LOCAL_MEM_FENCE);  // All sums are there.
 }
 
-// Stores the places `from` in the order of the four bits at `bit` of the digits.
-ALWAYS_INLINE void round_of(__local const uchar* digits, __local const ushort* from, __local ushort* to,
-                            __local ushort* counts, __local ushort* sums, const int bit, const int lane) {
+// Puts the places into the order of the four bits at `bit` of the digits.
+ALWAYS_INLINE void round_of(__local const uchar* digits, __local ushort* order, __local ushort* counts,
+                            __local ushort* sums, const int bit, const int lane) {
+  ushort own[EACH];
   for (int v = 0; v < VALUES; ++v) counts[v * ITEMS + lane] = 0;
-  for (int k = lane * EACH; k < (lane + 1) * EACH; ++k)
-    ++counts[(digits[from[k]] >> bit & (VALUES - 1)) * ITEMS + lane];
-  sum_before(counts, sums, lane);
-  for (int k = lane * EACH; k < (lane + 1) * EACH; ++k) {
-    const int place = from[k];
-    to[counts[(digits[place] >> bit & (VALUES - 1)) * ITEMS + lane]++] = place;
+  for (int k = 0; k < EACH; ++k) {
+    own[k] = order[lane * EACH + k];
+    ++counts[(digits[own[k]] >> bit & (VALUES - 1)) * ITEMS + lane];
   }
+  sum_before(counts, sums, lane);  // All have read the order, too.
+  for (int k = 0; k < EACH; ++k) order[counts[(digits[own[k]] >> bit & (VALUES - 1)) * ITEMS + lane]++] = own[k];
   barrier(CLK_LOCAL_MEM_FENCE);  // The new order is there.
 }
 
@@ -70,7 +70,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(
     __global const int* ends, const long ends_offset, const int n, const int blocks, const int shift, const int flip,
     const long keys_row, const long positions_row EPILOGUE_PARAMS) {
   __local uchar digits[BLOCK];
-  __local ushort order[2][BLOCK], counts[VALUES * ITEMS], sums[ITEMS];
+  __local ushort order[BLOCK], counts[VALUES * ITEMS], sums[ITEMS];
   __local int to[DIGITS];  // the place of the first key with this digit, less its place in the block's order
   const int lane = get_local_id(0), block = get_group_id(0), row = get_group_id(1), begin = block * BLOCK;
   const int count = min(BLOCK, n - begin);
@@ -78,18 +78,18 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(
   __global const int* before = ends + ends_offset + row * ((long)DIGITS * blocks) + block - 1;
   for (int i = lane; i < BLOCK; i += ITEMS) {
     digits[i] = i < count ? digit_of(x[i], shift, flip) : DIGITS - 1;
-    order[0][i] = i;
+    order[i] = i;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // All digits are there.
-  round_of(digits, order[0], order[1], counts, sums, 0, lane);
-  round_of(digits, order[1], order[0], counts, sums, 4, lane);
+  round_of(digits, order, counts, sums, 0, lane);
+  round_of(digits, order, counts, sums, 4, lane);
   for (int i = lane; i < count; i += ITEMS) {
-    const int d = digits[order[0][i]];
-    if (i == 0 || d != digits[order[0][i - 1]]) to[d] = (d == 0 && block == 0 ? 0 : before[d * (long)blocks]) - i;
+    const int d = digits[order[i]];
+    if (i == 0 || d != digits[order[i - 1]]) to[d] = (d == 0 && block == 0 ? 0 : before[d * (long)blocks]) - i;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // The places of all digits are there.
   for (int i = lane; i < count; i += ITEMS) {
-    const int at = order[0][i], place = to[digits[at]] + i;
+    const int at = order[i], place = to[digits[at]] + i;
     STORE(x[at], row, place);
 #if HAS_POSITIONS
     STORE1(positions[positions_offset + row * positions_row + begin + at], row, place);

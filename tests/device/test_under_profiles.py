@@ -130,6 +130,21 @@ def test_errors_of_users(ocl_device):
     assert "aten.add.Tensor computes in float64" in computed and "BuildError" not in computed
 
 
+SORTS = """
+    import torch
+
+    for dtype, n in ((torch.float32, 4096), (torch.int64, 2000), (torch.int32, 9000)):
+        x = torch.randint(-999, 999, (2, n), generator=torch.Generator().manual_seed(0)).to(dtype)
+        expected = x.sort(dim=-1, stable=True)
+        found = torch.compile(lambda x: x.sort(dim=-1, stable=True), backend="ocl")(x.to("ocl"))
+        print(all(torch.equal(a.cpu(), b) for a, b in zip(found, expected)))
+"""
+
+
+def test_blocks_that_local_memory_cannot_hold(ocl_device):
+    assert run(ocl_device, "powervr-ge8320", SORTS).split() == ["True"] * 3
+
+
 @pytest.mark.sampled(first=4)
 @pytest.mark.parametrize("profile", SMALLEST)
 def test_training_steps(ocl_device, profile):

@@ -69,7 +69,9 @@ void offer_sort_count(Draft& draft) {
 }
 
 void offer_sort_move(Draft& draft) {
-  pass_keys(draft, granted_items(draft, kMostItems));
+  // Local memory has a digit and a place of each key, and of each work-item 17 counts.
+  const int64_t room = draft.caps.local_bytes - 4 * ir::kDigits - 3 * draft.node().sort.block;
+  pass_keys(draft, granted_items(draft, room / 34));
   const bool moved = draft.node().operands.size() > 2;
   pass_positions(draft, moved);
   draft.launch().buffer("ends", rows_of(draft, moved ? 2 : 1).input);
@@ -90,7 +92,9 @@ void offer_sort_blocks(Draft& draft) {
     define(launch, "DIGITS_SORTED", sort.digits);
     define(launch, "SIGNED", sort.is_signed);
   } else {
+    const bool wide = draft.buffer(draft.node().operands[0].buffer).dtype == ir::DType::kI64;
     define(launch, "SIZE", size);
+    define(launch, "LOCAL_KEYS", size * (wide ? 10 : 6) <= draft.caps.local_bytes);
   }
   launch.variant = std::to_string(sort.keep) + " of " + std::to_string(sort.block);
 }
