@@ -39,8 +39,8 @@ def like_first(result: Tensor, x: Tensor) -> Tensor:
 
 
 def in_place_of_first(result: Tensor, x: Tensor) -> Tensor:
-    """Returns the result with the strides of x, gaps included."""
-    made: Tensor = aten.copy(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device), result)
+    """Returns the result with the strides of x, gaps and the memory in front of it included."""
+    made: Tensor = aten.copy(x, result)
     return made
 
 

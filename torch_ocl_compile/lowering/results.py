@@ -19,6 +19,10 @@ from torch_ocl_compile.fx.origin import origin
 from torch_ocl_compile.lowering.complex_value import Complex, joined, memory_layout, real_dtype, with_bits
 from torch_ocl_compile.lowering.context import Context
 
+aten = torch.ops.aten
+# Their results have the layout of the first argument, the memory in front of it included.
+WRITTEN = (aten.copy.default, aten.diagonal_scatter.default, aten.select_scatter.default, aten.slice_scatter.default)
+
 
 class PlanOutputs:
     """The outputs of the ir.Graph, in the order in which they are requested."""
@@ -103,10 +107,10 @@ class PlanOutputs:
 
     def _add_part(self, base: ir.Value, node: Node, whole: Node) -> None:
         c = self.context
-        sizes, strides, offset = memory_layout(node.meta["val"])
-        c.builder.output_window(
-            base, c.shape(sizes), c.shape(strides), c.size(offset) - c.size(memory_layout(whole.meta["val"])[2])
-        )
+        fake = node.meta["val"]
+        sizes, strides, _ = memory_layout(fake)
+        offset = (first_element(node) - first_element(whole)) * (2 if fake.dtype.is_complex else 1)
+        c.builder.output_window(base, c.shape(sizes), c.shape(strides), c.size(offset))
 
 
 def _seen_twice(nodes: Iterable[Node]) -> set[Node]:
@@ -128,24 +132,40 @@ def _is_window(node: Node, root: Node) -> bool:
 
 
 def storage(node: Node) -> Node:
-    """Returns the node that allocated the memory which this node's result views, according to the schemas of the ops."""
-    while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
-        if isinstance(node.target, OpOverload):
-            returns = node.target._schema.returns
-            if not returns or returns[0].alias_info is None:
-                return node
-        elif str(node.target) != "<built-in function getitem>":
-            return node
-        else:
-            source = node.args[0]
-            if isinstance(source.target, OpOverload) and source.target._schema.returns[0].alias_info is None:
-                return node
-        node = node.args[0]
+    """Returns the node that allocated the memory which this node's result views."""
+    while (base := _viewed(node)) is not None:
+        node = base
     return node
 
 
+def _viewed(node: Node) -> Node | None:
+    """Returns the argument whose memory the node's result views, according to the schemas of the ops."""
+    source = node.args[0] if node.op == "call_function" and node.args else None
+    if not isinstance(source, Node):
+        return None
+    is_part = str(node.target) == "<built-in function getitem>"
+    op = source.target if is_part else node.target
+    if not isinstance(op, OpOverload):
+        return source if is_part else None
+    returns = op._schema.returns
+    return source if returns and returns[0].alias_info is not None else None
+
+
+def first_element(node: Node) -> Any:
+    """Returns the position of a value's first element in its memory. Fake tensors do not show it where functionalization
+    put the result of a write in place of the memory."""
+    if node.target in WRITTEN and isinstance(node.args[0], Node):
+        return first_element(node.args[0])
+    fake, base = node.meta["val"], _viewed(node)
+    while base is not None and not isinstance(base.meta.get("val"), torch.Tensor):
+        base = _viewed(base)
+    if base is None or (node.target is aten.as_strided.default and len(node.args) > 3):
+        return fake.storage_offset()
+    return first_element(base) + fake.storage_offset() - base.meta["val"].storage_offset()
+
+
 def _writes(user: Node, root: Node) -> bool:
-    return user.target is torch.ops.aten.copy_.default and user.args[0] is root
+    return user.target is aten.copy_.default and user.args[0] is root
 
 
 def _same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -166,6 +186,6 @@ def stored(
     """
     pairs = [(returned[k], placeholders[i]) for k, i in written_back.items()]
     for node in placeholders[0].graph.nodes if placeholders else ():
-        if node.target is torch.ops.aten.copy_.default:
+        if node.target is aten.copy_.default:
             pairs.append((node.args[1], node.args[0]))
     return {storage(source): (source, target) for source, target in pairs if isinstance(source, Node)}

@@ -15,6 +15,7 @@ from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.results import first_element
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -146,14 +147,6 @@ def diagonal(c: Context, x: ir.Value, offset: int = 0, dim1: int = 0, dim2: int 
     return c.builder.diagonal(x, offset, dim1 % rank, dim2 % rank)
 
 
-def _first_element(node: torch.fx.Node) -> Any:
-    """Returns the position of a value's first element in its memory. What aten.copy returns has the layout of its first argument, the
-    memory in front of it included, which fake tensors do not show."""
-    while node.target is aten.copy.default and isinstance(node.args[0], torch.fx.Node):
-        node = node.args[0]
-    return node.meta["val"].storage_offset()
-
-
 def _is_layout(x: torch.Tensor, size: Sequence[Any], stride: Sequence[Any]) -> bool:
     pairs = [*zip(x.shape, size, strict=False), *zip(x.stride(), stride, strict=False)]
     return x.dim() == len(size) and all(statically_known_true(a == b) for a, b in pairs)
@@ -172,7 +165,7 @@ def as_strided(
     source = c.node.args[0]
     assert isinstance(source, torch.fx.Node)
     fake = source.meta["val"]
-    offset = 0 if storage_offset is None else storage_offset - _first_element(source)
+    offset = 0 if storage_offset is None else storage_offset - first_element(source)
     if statically_known_true(offset == 0) and _is_layout(fake, size, stride):
         return x
     if _leaves(fake.numel(), size, stride, offset):

@@ -390,4 +390,27 @@ PROGRAMS = [
         ["a0.copy_(a0 * 2)", "v0 = a0.as_strided((8, 2), (4, 1), 2)"],
         ["v0", "a0"],
     ),
+    named(
+        "windows_of_written_rows",
+        "the offset of a window was counted from the first element of a view that slices, rows or diagonals were written to",
+        [f"make(device, (6, 5), torch.float32, {k})[1:]" for k in range(4)],
+        [
+            "a0[:1].add_(1)",
+            "v0 = a0.as_strided((2,), (2,), 7) * 1",
+            "a1[0].add_(1)",
+            "v1 = a1.as_strided((2,), (2,), 7) * 1",
+            "a2.diagonal().add_(1)",
+            "v2 = a2.as_strided((2,), (2,), 7) * 1",
+            "a3.as_strided((2,), (1,), 7).add_(1)",
+            "v3 = a3.as_strided((2,), (2,), 7) * 1",
+        ],
+        ["v0", "v1", "v2", "v3"],
+    ),
+    named(
+        "window_at_the_end_of_its_memory",
+        "a window of a written view began twice as far from the memory's begin, and left it",
+        ["make(device, (2,), torch.complex64, 0)[1::2]", "make(device, (2,), torch.float32, 1)[1::2]"],
+        ["a0[:1] += 0.5j", "a1[:1] += 0.5", "v0 = a0.as_strided((1,), (2,), 1)", "v1 = a1.as_strided((1,), (2,), 1)"],
+        ["v0", "v1", "a0", "a1"],
+    ),
 ]
