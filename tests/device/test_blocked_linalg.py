@@ -27,6 +27,12 @@ def apart(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return (q * torch.linspace(1, 3, k, dtype=dtype)) @ r.mH
 
 
+def shuffled(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Returns matrices near a permutation matrix, for which nearly every step exchanges rows."""
+    a = near_identity(*shape, dtype=dtype)
+    return a[..., torch.randperm(shape[-2], generator=torch.Generator().manual_seed(3)), :]
+
+
 def hermitian(a: torch.Tensor) -> torch.Tensor:
     return a @ a.mH + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
 
@@ -45,25 +51,18 @@ def triangular(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
 
 def by_lu(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
     factors, pivots = torch.linalg.lu_factor_ex(a)[:2]
+    solve = torch.linalg.lu_solve
     solved = (
-        torch.linalg.lu_solve(factors.detach(), pivots, b),
-        torch.linalg.lu_solve(factors, pivots, b.mT, left=False),
+        solve(factors.detach(), pivots, b),
+        solve(factors, pivots, b.mT, left=False),
+        solve(factors, pivots, b, adjoint=True),
     )
-    return [
-        factors,
-        pivots,
-        *solved,
-        torch.linalg.lu_solve(factors, pivots, b, adjoint=True),
-        *torch.lu_unpack(factors, pivots),
-    ]
+    return [factors, pivots, *solved, *torch.lu_unpack(factors, pivots)]
 
 
 def solved(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
-    made = (
-        torch.linalg.solve_ex(a, b)[0],
-        torch.linalg.solve_ex(a, b.mT, left=False)[0],
-        torch.linalg.solve_ex(a, b[..., 0])[0],
-    )
+    solve = torch.linalg.solve_ex
+    made = solve(a, b)[0], solve(a, b.mT, left=False)[0], solve(a, b[..., 0])[0]
     return [*made, torch.linalg.inv_ex(a)[0], *torch.linalg.slogdet(a)]
 
 
@@ -72,16 +71,30 @@ def by_qr(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
     vectors, tau = torch.geqrf(a.detach())
     whole = torch.linalg.qr(a.detach(), mode="complete").Q
     products = [torch.ormqr(vectors, tau, b.detach(), transpose=transpose) for transpose in (False, True)]
-    return [
-        q,
-        r,
-        torch.linalg.qr(a, mode="r").R.detach(),
-        whole,
-        vectors,
-        tau,
-        *products,
-        torch.linalg.householder_product(vectors, tau),
-    ]
+    made = torch.linalg.qr(a, mode="r").R.detach(), torch.linalg.householder_product(vectors, tau)
+    return [q, r, whole, vectors, tau, *products, *made]
+
+
+def of_wide(a: torch.Tensor) -> list[torch.Tensor]:
+    return [*torch.linalg.qr(a), *torch.geqrf(a.detach())]
+
+
+def lu_of(a: torch.Tensor) -> list[torch.Tensor]:
+    return [*torch.linalg.lu_factor_ex(a), *torch.linalg.lu(a)]
+
+
+def least_squares(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    return list(torch.linalg.lstsq(a, b, driver="gels")[:2])
+
+
+def by_svd(a: torch.Tensor) -> list[torch.Tensor]:
+    """Returns singular values, and products of the vectors that do not depend on their phases."""
+    u, s, vh = torch.linalg.svd(a, full_matrices=False)
+    whole = torch.linalg.svd(a.detach(), full_matrices=True)
+    rest, bases = whole.U[..., s.shape[-1] :], (whole.U, whole.Vh.mH)
+    apart = 1 + rest.mH @ a.detach()  # A bound relative to 0 would allow no error.
+    values, product, inverse = torch.linalg.svdvals(a), (u * s[..., None, :]) @ vh, torch.linalg.pinv(a)
+    return [values, product, *(b.mH @ b for b in bases), apart, inverse]
 
 
 def outcome(
@@ -121,129 +134,45 @@ def check(call: Case, arguments: list[torch.Tensor], dtype: torch.dtype, device:
         assert error <= 8 * usual + units * unit * size, (error, usual, size)
 
 
+# (call, the matrix, its sizes, the columns of the right-hand side; none if the call takes none)
+MATRICES = [
+    *((by_cholesky, near_identity, n, n, 3) for n in (33, 128, 129, 300, 520)),
+    *((triangular, near_identity, n, n, columns) for n, columns in ((33, 1), (256, 40), (257, 3), (700, 65))),
+    *((by_lu, shuffled, n, n, 3) for n in (33, 128, 129, 390)),
+    *((lu_of, shuffled, m, n, 0) for m, n in ((300, 20), (300, 140), (20, 200), (140, 300), (1, 40))),
+    (solved, shuffled, 150, 150, 3),
+    *((by_qr, near_identity, m, n, 3) for m, n in ((33, 33), (128, 128), (129, 129), (300, 140), (200, 20))),
+    *((of_wide, near_identity, m, n, 0) for m, n in ((20, 200), (140, 300), (1, 40))),
+    *((least_squares, near_identity, m, n, 3) for m, n in ((300, 50), (50, 140), (37, 30))),
+    *((by_svd, apart, m, n, 0) for m, n in ((33, 33), (37, 30), (300, 50), (40, 130))),
+]
+
+
+@pytest.mark.sampled(first=2)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("n", [33, 128, 129, 300, 520])
-def test_cholesky(n: int, mode: str, ocl_device: str) -> None:
-    check(by_cholesky, [near_identity(n, n), near_identity(n, 3)], torch.float32, ocl_device, mode)
+@pytest.mark.parametrize("call, make, m, n, columns", MATRICES, ids=lambda x: getattr(x, "__name__", str(x)))
+def test_matrices(call: Case, make: Case, m: int, n: int, columns: int, mode: str, ocl_device: str) -> None:
+    arguments = [make(m, n), *([near_identity(m, columns)] if columns else [])]
+    check(call, arguments, torch.float32, ocl_device, mode)
 
 
+# The right-hand sides of `triangular` have a batch of their own, which both are expanded to.
+BATCHES = [
+    (by_cholesky, near_identity, (2, 2, 140, 140), (2, 2, 140, 5)), (triangular, near_identity, (3, 1, 270, 270), (2, 270, 4)),
+    (by_lu, shuffled, (2, 2, 140, 140), (2, 2, 140, 5)), (solved, shuffled, (2, 2, 140, 140), (2, 2, 140, 5)),
+    (by_qr, near_identity, (2, 2, 150, 135), (2, 2, 150, 5)), (by_svd, apart, (2, 2, 70, 34), ()),
+]  # fmt: skip
+
+
+@pytest.mark.sampled(first=2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
-def test_cholesky_of_a_batch(dtype: torch.dtype, ocl_device: str) -> None:
+@pytest.mark.parametrize("call, make, sizes, right", BATCHES, ids=lambda x: getattr(x, "__name__", None))
+def test_batches(
+    call: Case, make: Case, sizes: tuple[int, ...], right: tuple[int, ...], dtype: torch.dtype, ocl_device: str
+) -> None:
     wide = torch.complex128 if dtype.is_complex else torch.float64
-    arguments = [near_identity(2, 2, 140, 140, dtype=wide), near_identity(2, 2, 140, 5, dtype=wide)]
-    check(by_cholesky, arguments, dtype, ocl_device, "eager")
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("n", "columns"), [(33, 1), (256, 40), (257, 3), (700, 65)])
-def test_triangular(n: int, columns: int, mode: str, ocl_device: str) -> None:
-    check(triangular, [near_identity(n, n), near_identity(n, columns)], torch.float32, ocl_device, mode)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
-def test_triangular_of_a_batch(dtype: torch.dtype, ocl_device: str) -> None:
-    """The right-hand sides have a batch of their own, which both are expanded to."""
-    wide = torch.complex128 if dtype.is_complex else torch.float64
-    arguments = [near_identity(3, 1, 270, 270, dtype=wide), near_identity(2, 270, 4, dtype=wide)]
-    check(triangular, arguments, dtype, ocl_device, "eager")
-
-
-def shuffled(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    """Returns matrices near a permutation matrix, for which nearly every step exchanges rows."""
-    a = near_identity(*shape, dtype=dtype)
-    return a[..., torch.randperm(shape[-2], generator=torch.Generator().manual_seed(3)), :]
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("n", [33, 128, 129, 390])
-def test_lu(n: int, mode: str, ocl_device: str) -> None:
-    check(by_lu, [shuffled(n, n), near_identity(n, 3)], torch.float32, ocl_device, mode)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("m", "n"), [(300, 20), (300, 140), (20, 200), (140, 300), (1, 40)])
-def test_lu_of_other_shapes(m: int, n: int, mode: str, ocl_device: str) -> None:
-    check(lambda a: list(torch.linalg.lu_factor_ex(a)), [shuffled(m, n)], torch.float32, ocl_device, mode)
-    check(lambda a: list(torch.linalg.lu(a)), [shuffled(m, n)], torch.float32, ocl_device, mode)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_solve(mode: str, ocl_device: str) -> None:
-    check(solved, [shuffled(150, 150), near_identity(150, 3)], torch.float32, ocl_device, mode)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
-@pytest.mark.parametrize("call", [by_lu, solved])
-def test_lu_of_a_batch(call: Case, dtype: torch.dtype, ocl_device: str) -> None:
-    wide = torch.complex128 if dtype.is_complex else torch.float64
-    arguments = [shuffled(2, 2, 140, 140, dtype=wide), near_identity(2, 2, 140, 5, dtype=wide)]
+    arguments = [make(*sizes, dtype=wide), *([near_identity(*right, dtype=wide)] if right else [])]
     check(call, arguments, dtype, ocl_device, "eager")
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("m", "n"), [(33, 33), (128, 128), (129, 129), (300, 140), (200, 20)])
-def test_qr(m: int, n: int, mode: str, ocl_device: str) -> None:
-    check(by_qr, [near_identity(m, n), near_identity(m, 3)], torch.float32, ocl_device, mode)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("m", "n"), [(20, 200), (140, 300), (1, 40)])
-def test_qr_of_wide_matrices(m: int, n: int, mode: str, ocl_device: str) -> None:
-    check(
-        lambda a: [*torch.linalg.qr(a), *torch.geqrf(a.detach())],
-        [near_identity(m, n)],
-        torch.float32,
-        ocl_device,
-        mode,
-    )
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
-def test_qr_of_a_batch(dtype: torch.dtype, ocl_device: str) -> None:
-    wide = torch.complex128 if dtype.is_complex else torch.float64
-    check(
-        by_qr,
-        [near_identity(2, 2, 150, 135, dtype=wide), near_identity(2, 2, 150, 5, dtype=wide)],
-        dtype,
-        ocl_device,
-        "eager",
-    )
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("m", "n"), [(300, 50), (50, 140), (37, 30)])
-def test_least_squares_by_qr(m: int, n: int, mode: str, ocl_device: str) -> None:
-    def solution(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
-        return list(torch.linalg.lstsq(a, b, driver="gels")[:2])
-
-    check(solution, [near_identity(m, n), near_identity(m, 3)], torch.float32, ocl_device, mode)
-
-
-def by_svd(a: torch.Tensor) -> list[torch.Tensor]:
-    """Returns singular values, and products of the vectors that do not depend on their phases."""
-    u, s, vh = torch.linalg.svd(a, full_matrices=False)
-    whole = torch.linalg.svd(a.detach(), full_matrices=True)
-    rest, bases = whole.U[..., s.shape[-1] :], (whole.U, whole.Vh.mH)
-    apart = 1 + rest.mH @ a.detach()  # A bound relative to 0 would allow no error.
-    return [
-        torch.linalg.svdvals(a),
-        (u * s[..., None, :]) @ vh,
-        *(b.mH @ b for b in bases),
-        apart,
-        torch.linalg.pinv(a),
-    ]
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("m", "n"), [(33, 33), (37, 30), (300, 50), (40, 130)])
-def test_singular_values(m: int, n: int, mode: str, ocl_device: str) -> None:
-    check(by_svd, [apart(m, n)], torch.float32, ocl_device, mode)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
-def test_singular_values_of_a_batch(dtype: torch.dtype, ocl_device: str) -> None:
-    wide = torch.complex128 if dtype.is_complex else torch.float64
-    check(by_svd, [apart(2, 2, 70, 34, dtype=wide)], dtype, ocl_device, "eager")
 
 
 def test_shortest_solution(ocl_device: str) -> None:
