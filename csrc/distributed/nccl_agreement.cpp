@@ -40,10 +40,10 @@ class Agreement {
   Agreement(c10d::Store& store, const RankNames& names, std::chrono::milliseconds timeout)
       : store_(store), names_(names), timeout_(std::min(timeout, kLongest)) {}
 
-  void tell(const std::string& subject, const std::string& value) { store_.set(key(subject, names_.rank), value); }
+  void publish(const std::string& subject, const std::string& value) { store_.set(key(subject, names_.rank), value); }
 
   /// Returns the values that all ranks wrote under `subject`. A rank that wrote nothing in time counts as "no".
-  std::vector<std::string> hear(const std::string& subject) {
+  std::vector<std::string> gather(const std::string& subject) {
     std::vector<std::string> values;
     for (int rank = 0; rank < names_.size; ++rank) {
       try {
@@ -98,7 +98,7 @@ class Agreement {
   const std::chrono::milliseconds timeout_;
 };
 
-/// Returns what this rank tells the others under "able".
+/// Returns what this rank publishes under "able".
 std::string ability(const NcclWish& wish) {
   const runtime::CudaDevice* cuda = nullptr;
   try {
@@ -170,12 +170,12 @@ std::unique_ptr<NcclCommunicator> join(const NcclWish& wish, c10d::Store& store,
 std::unique_ptr<NcclCommunicator> connect(const NcclWish& wish, c10d::Store& store, const RankNames& names,
                                           std::chrono::milliseconds timeout, std::string& reason) {
   Agreement agreement(store, names, timeout);
-  agreement.tell("able", wish.use == NcclUse::kNever ? "off" : ability(wish));
+  agreement.publish("able", wish.use == NcclUse::kNever ? "off" : ability(wish));
   if (wish.use == NcclUse::kNever) {
     reason = "the option nccl is 0";
     return nullptr;
   }
-  const std::vector<std::string> able = agreement.hear("able");
+  const std::vector<std::string> able = agreement.gather("able");
   reason = agreement.refusal(able);
   if (reason.empty()) reason = mismatch(able, names);
   if (!reason.empty()) {
@@ -186,11 +186,11 @@ std::unique_ptr<NcclCommunicator> connect(const NcclWish& wish, c10d::Store& sto
   std::unique_ptr<NcclCommunicator> communicator;
   try {
     communicator = join(wish, store, names, agreement);
-    agreement.tell("joined", "yes");
+    agreement.publish("joined", "yes");
   } catch (...) {
-    agreement.tell("joined", "no " + reason_now());
+    agreement.publish("joined", "no " + reason_now());
   }
-  reason = agreement.refusal(agreement.hear("joined"));
+  reason = agreement.refusal(agreement.gather("joined"));
   if (reason.empty()) return communicator;
   agreement.report(able, reason, wish.use);
   if (communicator) communicator->abort();

@@ -112,20 +112,20 @@ void stop_workers() noexcept {
 }
 
 /// While it lives, stop_workers kills the worker.
-class Asked {
+class StoppableWorker {
  public:
-  explicit Asked(os::Child* child) : child_(child), pool_(worker_pool()) {
+  explicit StoppableWorker(os::Child* child) : child_(child), pool_(worker_pool()) {
     set_stop(stop_workers);
     const std::lock_guard lock(pool_.mutex);
     pool_.asked.insert(child_);
     if (is_ending()) child_->kill();
   }
-  ~Asked() {
+  ~StoppableWorker() {
     const std::lock_guard lock(pool_.mutex);
     pool_.asked.erase(child_);
   }
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
+  StoppableWorker(const StoppableWorker&) = delete;
+  StoppableWorker& operator=(const StoppableWorker&) = delete;
 
  private:
   os::Child* child_;
@@ -143,7 +143,7 @@ std::unique_ptr<os::Child> start(const Device& device) {
     os::Message message = {device.build_options(), device.platform_name(), device.name(), device.driver(), opencl_library()};
     for (const std::string& library : vendor_libraries()) message.push_back(library);
     os::Message answer;
-    const Asked asked(child.get());
+    const StoppableWorker stoppable(child.get());
     if (!child->channel().send(message) || child->channel().receive(answer, kLongestStart) != os::Received::kMessage)
       problem = path + " does not start: " + child->end();
     else if (answer.size() != 1 || !answer[0].empty())
@@ -178,7 +178,7 @@ enum class Outcome { kAnswered, kDied, kNoWorker };
 Outcome ask(Worker& worker, const Request& request, Reply& reply) {
   os::Received state = os::Received::kEnded;
   {
-    const Asked asked(worker.child.get());
+    const StoppableWorker stoppable(worker.child.get());
     if (worker.child->channel().send(request.message)) state = worker.child->channel().receive(reply.answer, request.longest);
   }
   reply.answered = state == os::Received::kMessage && reply.answer.size() == request.answers;
