@@ -17,6 +17,7 @@ BATCH, HEADS, QUERIES, KEYS = 2, 4, 9, 11
 Mod = Callable[..., Tensor]
 
 WHOLE, CAUSAL, MASK, BIAS = "one attention", " with the causal mask", " with a mask", " with a bias"
+LEARNED = BIAS + " (stored, as it has a gradient)"
 # name -> (score_mod, mask_mod, what the op becomes). x: the captured tensors slopes [h], table [h, 20] and document [b, 11].
 CASES: dict[str, tuple[Callable[[dict[str, Tensor]], Mod] | None, Callable[[dict[str, Tensor]], Mod] | None, str]] = {
     "plain": (None, None, WHOLE),
@@ -24,16 +25,16 @@ CASES: dict[str, tuple[Callable[[dict[str, Tensor]], Mod] | None, Callable[[dict
     "window": (None, lambda x: lambda b, h, i, j: (i >= j) & (i - j < 4), WHOLE + MASK),
     "documents": (None, lambda x: lambda b, h, i, j: x["document"][b, i] == x["document"][b, j], WHOLE + MASK),
     "blind rows": (None, lambda x: lambda b, h, i, j: (i > 3) & (j > i), WHOLE + MASK),
-    "alibi": (lambda x: lambda s, b, h, i, j: s - (i - j).abs() * x["slopes"][h], None, WHOLE + BIAS),
+    "alibi": (lambda x: lambda s, b, h, i, j: s - (i - j).abs() * x["slopes"][h], None, WHOLE + LEARNED),
     "alibi, causal": (
         lambda x: lambda s, b, h, i, j: torch.where(i >= j, s + x["slopes"][h] * (j - i), -math.inf),
         None,
-        WHOLE + BIAS + " and the causal mask",
+        WHOLE + LEARNED + " and the causal mask",
     ),
     "relative": (
         lambda x: lambda s, b, h, i, j: 0.5 * s + x["table"][h, i - j + KEYS - 1] / 3 - 1,
         lambda x: lambda b, h, i, j: j < 8 + b,
-        WHOLE + BIAS + " and a mask",
+        WHOLE + LEARNED + " and a mask",
     ),
     "two biases": (
         lambda x: lambda s, b, h, i, j: torch.where(i % 2 == 0, s - 0.2 * j, s.masked_fill(j > i, -math.inf)),
@@ -44,7 +45,7 @@ CASES: dict[str, tuple[Callable[[dict[str, Tensor]], Mod] | None, Callable[[dict
     "soft cap": (
         lambda x: lambda s, b, h, i, j: 2 * torch.tanh(s / 2) + x["slopes"][h] * j,
         lambda x: lambda b, h, i, j: i >= j,
-        WHOLE + " with a soft cap and a bias and the causal mask",
+        WHOLE + " with a soft cap and a bias (stored, as it has a gradient) and the causal mask",
     ),
     "sigmoid": (lambda x: lambda s, b, h, i, j: torch.sigmoid(s), None, "it applies sigmoid to the score"),
     "temperatures": (

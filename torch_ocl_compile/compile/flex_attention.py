@@ -1,9 +1,10 @@
 # torch_ocl_compile/compile/flex_attention.py: makes FlexAttention in Dynamo's graph an attention op, or single ops, before autograd.
-"""An additive score_mod and the mask_mod become a mask, which attention kernels take. A mask that hides nothing, or the later keys,
-needs no tensor (constant_masks.py). With any other score_mod, the op becomes products, the score_mod and a softmax. Both ways are
-traced to aten ops in the graph, so autograd finds the gradients, also of what score_mod captures.
+"""An additive score_mod and the mask_mod become a mask, which attention kernels take: as a tensor, or better, as the ops that compute
+it (csrc/schedule/computed_masks.h). A mask that hides nothing, or the later keys, needs neither
+(constant_masks.py). With any other score_mod, the op becomes products, the score_mod and a softmax. Both ways are traced to aten ops
+in the graph, so autograd finds the gradients, also of what score_mod captures.
 
-A BlockMask's lists of blocks are not read: its mask_mod says the same."""
+Kernels skip blocks of scores that are hidden (blocks_of.py)."""
 
 from __future__ import annotations
 
@@ -15,14 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
 
-from torch_ocl_compile._C import ir
-from torch_ocl_compile.compile import constant_masks, debug
+from torch_ocl_compile.compile import blocks_of, constant_masks, debug
 from torch_ocl_compile.compile.attention_pattern import value
 from torch_ocl_compile.compile.score_functions import (
     NotAdditive,
@@ -42,7 +41,6 @@ from torch_ocl_compile.fx.origin import source_line
 log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
-MASK_BLOCK: int = ir.MASK_BLOCK
 ARGUMENTS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_mod_other_buffers",
              "mask_mod_other_buffers")  # fmt: skip
 UNFUSED = "products, pointwise ops and a softmax: no kernel takes score_mod"
@@ -85,7 +83,8 @@ class Replacement:
         self.gm, self.node, self.changes = gm, node, changes
         given: dict[str, Any] = {**dict(zip(ARGUMENTS, node.args, strict=False)), **node.kwargs}
         self.operands: list[Node] = [given[name] for name in ARGUMENTS[:3]]
-        self.score_node, self.mask_node = given["score_mod"], given["block_mask"][-1]
+        self.block_mask: Sequence[Any] = given["block_mask"]
+        self.score_node, self.mask_node = given["score_mod"], self.block_mask[-1]
         self.scale = given["scale"]
         self.score_captured = tuple(given.get("score_mod_other_buffers", ()))
         self.mask_captured = tuple(given.get("mask_mod_other_buffers", ()))
@@ -142,14 +141,16 @@ class Replacement:
         hides = constant_masks.kind_of(seen, self.node)
         words = ["a soft cap"] if kind.cap > 0 else []
         if bias is not None:
-            words.append("a bias")
+            given = [n.meta.get("example_value") for n in self.score_captured if isinstance(n, Node)]
+            learned = any(isinstance(x, Tensor) and x.requires_grad for x in given)
+            words.append("a bias (stored, as it has a gradient)" if learned else "a bias")
         if hides == "causal":
             words.append("the causal mask")
         elif hides != "whole":
             words.append("a mask")
         mask, blocks = bias, None
         if hides is None:
-            (blocks,) = self.insert(lambda s: [seen_blocks(s)], [seen])
+            blocks = self._blocks(kind, seen)
             mask = seen
             if bias is not None:
                 (mask,) = self.insert(lambda b, s: [torch.where(s, b, -math.inf)], [bias, seen])
@@ -167,6 +168,22 @@ class Replacement:
 
         found = self.insert(attention, [*self.operands, *(x for x in (mask, blocks) if x is not None)])
         return Results(*found), f"one attention{' with ' if words else ''}{' and '.join(words)}"
+
+    def _blocks(self, kind: Score, seen: Node) -> Node:
+        """Returns the node of the blocks of scores that are not hidden: from the lists of the BlockMask, or from the mask."""
+        _, _, *lists = self.block_mask[:6]
+        block_sizes = self.block_mask[-3:-1]
+        q, k = (value(x) for x in self.operands[:2])
+        assert q is not None and k is not None
+        read = [len(index.users) > 0 for index in self.mask_mod.indices]
+        if kind.seen is None and blocks_of.use_lists(block_sizes, q.shape[2], k.shape[2], any(read[:2])):
+            given = [x for x in lists if x is not None]
+
+            def listed(q: Tensor, k: Tensor, *lists: Tensor) -> list[Tensor | None]:
+                return [blocks_of.listed(lists, block_sizes, q.shape[2], k.shape[2])]
+
+            return self.insert(listed, [*self.operands[:2], *given])[0]  # type: ignore[no-any-return]
+        return self.insert(lambda s: [blocks_of.seen(s)], [seen])[0]  # type: ignore[no-any-return]
 
     # As single ops
 
@@ -237,22 +254,6 @@ class Replacement:
         for function in (self.score_node, self.mask_node):
             if not function.users:
                 self.changes.erase(function)
-
-
-def seen_blocks(seen: Tensor) -> Tensor:
-    """Returns the blocks of a mask of which something is seen; csrc/ir/graph.h. An index of one element has one block."""
-    for dim in (2, 3):
-        if seen.shape[dim] == 1:
-            continue
-        size: Any = seen.shape[dim]
-        count = (size + MASK_BLOCK - 1) // MASK_BLOCK
-        # Under fake tensors, padding takes no symbolic numbers.
-        padding = count * MASK_BLOCK - size if isinstance(size, int) else MASK_BLOCK - 1
-        seen = F.pad(seen, [0, 0] * (3 - dim) + [0, padding])
-        if not isinstance(size, int):
-            seen = seen.narrow(dim, 0, count * MASK_BLOCK)
-        seen = seen.unflatten(dim, (count, MASK_BLOCK)).any(dim + 1)
-    return seen
 
 
 def like_query(out: Tensor, q: Tensor) -> Tensor:

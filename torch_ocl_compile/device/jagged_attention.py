@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from torch_ocl_compile.compile.flex_attention import seen_blocks
+from torch_ocl_compile.compile import blocks_of
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -88,7 +88,7 @@ def _together(query: Any, key: Any, value: Any, dropout_p: float, is_causal: boo
     if is_causal:
         mask = mask & (key_place <= place[:, None])
     mask = mask[None, None]
-    out = torch.ops.ocl.attention(q, k, v, mask, None, seen_blocks(mask), p=dropout_p, scale=scale)[0]
+    out = torch.ops.ocl.attention(q, k, v, mask, None, blocks_of.seen(mask), p=dropout_p, scale=scale)[0]
     return _with_sequences(out[0].transpose(0, 1), query)
 
 
