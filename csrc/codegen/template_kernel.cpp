@@ -14,6 +14,7 @@
 
 #include <numeric>
 
+#include "csrc/codegen/attention_mask.h"
 #include "csrc/codegen/body_printer.h"
 #include "csrc/codegen/kernel_files.h"
 #include "csrc/schedule/body.h"
@@ -230,6 +231,7 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   if (caps.is_cpu) strides = strides_as_arguments(kernel, nodes);
   std::vector<EpilogueMacro> macros = choose_epilogue_macros(schedule.graph, group);
   for (EpilogueMacro& macro : macros) print_body(kernel, group, macro);
+  const std::vector<MaskFunction> masks = mask_functions(kernel, group);
 
   Writer functions;
   // Pointers are `restrict` on GPUs: no two buffers of a template share memory, because memory is reused only within
@@ -240,6 +242,7 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   // The offsets of the caller's tensors are known only at run time, but are the same for the whole launch.
   if (launch.stores.aligned())
     functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", kernel.all_offsets(), launch.stores.width - 1);
+  for (const MaskFunction& mask : masks) print_mask(functions, kernel, mask);
   for (const EpilogueMacro& macro : macros) print_epilogue(functions, kernel, macro, launch.stores.aligned());
   if (launch.stores.prefetch)
     for (const EpilogueMacro& macro : macros)

@@ -231,9 +231,12 @@ struct Node {
   // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve,
   // kAttention, kFft and kSort the sizes of the first output.
   Shape sizes;
-  // The extents of the loops r0, r1, ... of a kReduce, of the loop r0 of a kScan, and {k} for kContract.
+  // The extents of the loops r0, r1, ... of a kReduce, of the loop r0 of a kScan, {k} for kContract, and the sizes of the
+  // scores for a kAttention with a body.
   Shape reduce_sizes;
-  Body body;  // The scalar program of a kMap, kReduce or kScan.
+  // The scalar program of a kMap, kReduce or kScan. A kAttention may have one, too: its last op, in f32, is added to the scores. r0
+  // to r3 are batch, head of q, query and key.
+  Body body;
   std::vector<Store> stores;
   ReductionCode reduction = ReductionCode::kCount;
   ReductionStage stage = ReductionStage::kWhole;

@@ -108,9 +108,10 @@ bool is_mask(const Node& n, int value) {
 }
 
 constexpr NodeRule kNodeRules[] = {
-    {"only loops have a body and stores, only the others operands and outputs",
+    {"only loops and attention have a body, only loops stores, only the others operands and outputs",
      [](const Graph&, const Node& n) {
-       return is_loops(n) ? n.operands.empty() && n.outputs.empty() : n.body.ops.empty() && n.stores.empty();
+       if (is_loops(n)) return n.operands.empty() && n.outputs.empty();
+       return (n.body.ops.empty() || n.kind == NodeKind::kAttention) && n.stores.empty();
      }},
     {"a node writes something", [](const Graph&, const Node& n) { return n.kind == NodeKind::kCall || !writes(n).empty(); }},
     {"loop sizes use symbols of the graph only",

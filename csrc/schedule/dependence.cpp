@@ -29,6 +29,8 @@ std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node
     result.clear();
     for (const TemplateLaunch::Input& input : launch->second.inputs)
       if (input.buffer != ir::kNone) result.push_back(input.buffer);
+    for (const ir::Op& op : schedule.graph.nodes[node].body.ops)
+      if (op.code == ir::OpCode::kLoad) result.push_back(op.buffer);
   }
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());

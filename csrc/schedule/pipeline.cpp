@@ -9,6 +9,7 @@
 #include "csrc/ir/verify.h"
 #include "csrc/schedule/batch.h"
 #include "csrc/schedule/choose_template.h"
+#include "csrc/schedule/computed_masks.h"
 #include "csrc/schedule/conv_statistics.h"
 #include "csrc/schedule/few_rows.h"
 #include "csrc/schedule/fuse.h"
@@ -53,6 +54,7 @@ constexpr Pass kPasses[] = {
     {"simplify", with_caps<simplify_graph>, kAlways, kGraphRules},
     {"packed_pairs", with_caps<packed_pairs>, kFusing, kGraphRules},
     {"layout", with_caps<choose_layout>, kAlways, kGraphRules},
+    {"compute_masks", with_caps<compute_masks>, kFusing, kGraphRules},
     {"choose_template", choose_template, kAlways, kGraphRules},
     {"conv_statistics", with_caps<conv_statistics>, kFusing, kGraphRules},
     {"share_copies", with_caps<share_copies>, kAlways, kGraphRules},
@@ -77,6 +79,8 @@ constexpr Order kOrder[] = {
     {"packed_pairs", "split_reductions", "a sum is rewritten as long as it is whole"},
     {"layout", "choose_template", "an offer depends on the strides of its operands"},
     {"layout", "split_reductions", "a reduction is cut by which of its loops is contiguous"},
+    {"layout", "compute_masks", "a mask that no kernel can read is copied, and the copy is computed, too"},
+    {"compute_masks", "choose_template", "an offer takes the mask or the ops that compute it"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
     {"choose_template", "conv_statistics", "only some kernels of convolutions can store statistics"},
     {"conv_statistics", "split_reductions", "a reduction is recognised as long as it is whole"},

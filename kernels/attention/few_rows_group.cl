@@ -100,7 +100,7 @@ ALWAYS_INLINE float across_group(const float x, const int largest, const int lan
 
 // Returns the score of a key. product: of the query and the key. mask, blocks: of the head and the query.
 ALWAYS_INLINE float score_of(const float product, const int key
-#if MASK
+#if STORED_MASK
                              ,
                              __global const MASK_T* mask, const long mask_key
 #endif
@@ -129,7 +129,7 @@ ALWAYS_INLINE float score_of(const float product, const int key
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
     __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, __global const IN_T* w,
     const ulong w_offset,
-#if MASK
+#if STORED_MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if BLOCKS
@@ -138,7 +138,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
     const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long b_batch, const long b_head, const long b_row, const long w_batch, const long w_head,
     const long w_row
-#if MASK
+#if STORED_MASK
     ,
     const long mask_batch, const long mask_head, const long mask_query, const long mask_key
 #endif
@@ -158,7 +158,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
   const int end = CAUSAL ? min(keys, row + 1) : keys, works = slice < SLICES;
   b += b_offset + batch * b_batch + kv_head * b_head + d0;
   w += w_offset + batch * w_batch + kv_head * w_head + d0;
-#if MASK
+#if STORED_MASK
   mask += mask_offset + batch * mask_batch + head * mask_head + row * mask_query;
 #endif
 #if BLOCKS
@@ -192,7 +192,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
       float product = parts[lane * (LANES + 1)];
       for (int i = 1; i < LANES; ++i) product += parts[lane * (LANES + 1) + i];
       s = score_of(product, c0 + lane
-#if MASK
+#if STORED_MASK
                    ,
                    mask, mask_key
 #endif
@@ -201,6 +201,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
                    blocks, blocks_key
 #endif
       );
+#if MASK == 4
+      const float mask = MASK_VALUE(batch, head, row, c0 + lane);
+      s = ADD_MASK(s, mask);
+#endif
     }
     const float now = combined(row_max, across_group(s, 1, lane, weights, few), 1);
     const float shift = now == -INFINITY ? 0.0f : now, rescale = exp(row_max - shift), p = exp(s - shift);

@@ -58,12 +58,15 @@ typedef struct {
 // Scales and caps the work-item's scores, and hides those outside of the matrix, or that the causal mask hides: they become
 // -inf. slopes: becomes the derivatives of the caps. mask: the mask of the head.
 ALWAYS_INLINE void mask_scores(float4* t, float4* slopes, const GroupTiles at, const Scores s
-#if MASK
+#if STORED_MASK
                                ,
                                __global const MASK_T* mask, const long mask_query, const long mask_key
+#elif MASK
+                               ,
+                               const int batch, const int head EPILOGUE_PARAMS
 #endif
 ) {
-#if MASK
+#if STORED_MASK
   const long down = ROWS_ARE_KEYS ? mask_key : mask_query, along = ROWS_ARE_KEYS ? mask_query : mask_key;
   mask += (s.r0 + 4 * at.item.y) * down + (s.c0 + 4 * at.item.x) * along;
 #endif
@@ -91,6 +94,9 @@ ALWAYS_INLINE void mask_scores(float4* t, float4* slopes, const GroupTiles at, c
         x[j] += LOAD(mask, i * down + j * along);
 #elif MASK == 3
         x[j] += mask[i * down + j * along];
+#elif MASK
+        const float mask = MASK_VALUE(batch, head, ROWS_ARE_KEYS ? c : r, ROWS_ARE_KEYS ? r : c);
+        x[j] = ADD_MASK(x[j], mask);
 #endif
       }
     }
@@ -244,10 +250,12 @@ ALWAYS_INLINE int is_seen(const int2 columns) {
 #else
 #define STEP_IS_SEEN 1
 #endif
-#if MASK
+#if STORED_MASK
 #define MASK_SCORES(t, slopes, scores)                                                                              \
   mask_scores(t, slopes, PART(1), scores, mask + mask_offset + batch * mask_batch + q_head * mask_head, mask_query, \
               mask_key)
+#elif MASK
+#define MASK_SCORES(t, slopes, scores) mask_scores(t, slopes, PART(1), scores, batch, q_head EPILOGUE_PASS)
 #else
 #define MASK_SCORES(t, slopes, scores) mask_scores(t, slopes, PART(1), scores)
 #endif
@@ -269,7 +277,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #if PASS == 2
     __global const IN_T* w2, const ulong w2_offset,
 #endif
-#if MASK
+#if STORED_MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
@@ -291,7 +299,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
     ,
     const long w2_batch, const long w2_head, const long w2_row
 #endif
-#if MASK
+#if STORED_MASK
     ,
     const long mask_batch, const long mask_head, const long mask_query, const long mask_key
 #endif

@@ -45,7 +45,7 @@
 #define Y_VSTORE(v, p) VSTORE(v, p)
 
 // ---- mask and dropout ----
-#if MASK
+#if STORED_MASK
 // Adds the mask to s, `count` columns of one row. step: the mask's stride along the columns.
 ALWAYS_INLINE void apply_mask(float* s, __global const MASK_T* mask, const long step, const int count) {
   int k = 0;
@@ -69,6 +69,25 @@ ALWAYS_INLINE void apply_mask(float* s, __global const MASK_T* mask, const long 
 #else
     s[k] += mask[k * step];
 #endif
+  }
+}
+#elif MASK
+// Adds the mask to s, `count` columns of one row from column c0 on.
+ALWAYS_INLINE void apply_mask(float* s, const int batch, const int head, const int row, const int c0, const int count
+                                  EPILOGUE_PARAMS) {
+#if ROWS_ARE_KEYS
+#define MASK_AT(VALUES, c) VALUES(batch, head, c0 + (c), row)
+#else
+#define MASK_AT(VALUES, c) VALUES(batch, head, row, c0 + (c))
+#endif
+  int k = 0;
+  for (; k + VW <= count; k += VW) {
+    const VEC mask = MASK_AT(MASK_LANES, k);
+    VSTORE(mask == (VEC)(-INFINITY) ? mask : VLOAD(s + k) + mask, s + k);
+  }
+  for (; k < count; ++k) {
+    const float mask = MASK_AT(MASK_VALUE, k);
+    s[k] = mask == -INFINITY ? mask : s[k] + mask;
   }
 }
 #endif
@@ -218,7 +237,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #if PASS == 2
     __global const IN_T* restrict w2, const ulong w2_offset,
 #endif
-#if MASK
+#if STORED_MASK
     __global const MASK_T* restrict mask, const ulong mask_offset,
 #endif
 #if DROPOUT
@@ -238,7 +257,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
     ,
     const long w2_batch, const long w2_head, const long w2_row
 #endif
-#if MASK
+#if STORED_MASK
     ,
     const long mask_batch, const long mask_head, const long mask_query, const long mask_key
 #endif
@@ -337,12 +356,14 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #ifdef CAP
           cap_scores(row + first, slopes, padded - first);
 #endif
-#if MASK
+#if STORED_MASK
           const long along = ROWS_ARE_KEYS ? mask_query : mask_key;
           apply_mask(row + first,
                      mask + mask_offset + batch * mask_batch + q_head * mask_head +
                          r * (ROWS_ARE_KEYS ? mask_key : mask_query) + (c0 + first) * along,
                      along, count - first);
+#elif MASK
+          apply_mask(row + first, batch, q_head, r, c0 + first, count - first EPILOGUE_PASS);
 #endif
 #if ROWS_ARE_KEYS
 #if CAUSAL

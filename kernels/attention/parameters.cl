@@ -20,8 +20,11 @@
 #define CAUSAL 0  // 1: query i sees keys j <= i
 #endif
 #ifndef MASK
-#define MASK 0  // 1: bool, false hides the score; 2: IN_T, added to the score; 3: float, added
+// 1: bool, false hides the score; 2: IN_T, added to the score; 3: float, added; 4: computed by MASK_VALUE(batch, head, query,
+// key) and added. On CPUs, MASK_LANES returns VW values of neighbouring columns.
+#define MASK 0
 #endif
+#define STORED_MASK (MASK && MASK != 4)  // 1: the mask is in memory
 #ifndef BLOCKS
 #define BLOCKS \
   0  // rows and columns of the blocks of the mask of which `blocks` says whether it hides them. 0: not given
@@ -44,6 +47,11 @@
 #define MASK_T IN_T
 #else
 #define MASK_T float
+#endif
+
+#if MASK == 4
+// Returns x, score or scores, plus its computed mask. A hidden score is -inf even if x is not finite.
+#define ADD_MASK(x, mask) ((mask) == -INFINITY ? (mask) : (x) + (mask))
 #endif
 
 // Returns 1 / row_sum. For a query that sees no key it returns 0, or nan with NAN_ROWS.

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.node import map_arg
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -21,6 +22,8 @@ from torch_ocl_compile.lowering.random import functionalise, own_attention
 aten = torch.ops.aten
 LOSS_GRADIENTS = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
 ALIASES = (aten.alias.default, aten.detach.default)
+GENERATED = (torch.ops.prims.iota.default, aten.full.default, aten.scalar_tensor.default, aten.index.Tensor,
+             torch.ops.prims.convert_element_type.default)  # fmt: skip
 COPIES = (*ALIASES, aten.clone.default)
 CONVERT = torch.ops.prims.convert_element_type.default
 HALVES = (torch.float16, torch.bfloat16)
@@ -45,6 +48,7 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     read_results(joint)
     cross_entropy(joint)
     keep_overwritten(joint)
+    recompute_masks(joint)
     with saves_are_kept(joint):
         forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **settings)
     ahead.note(forward, backward)
@@ -217,6 +221,40 @@ def keep_overwritten(graph_module: torch.fx.GraphModule, changes: Changes) -> No
         old.meta["recompute"], old.meta["ac_graph_id"] = CheckpointPolicy.MUST_SAVE, 0
         for reader in readers:
             reader.replace_input_with(target, old)
+
+
+def recompute_masks(joint: torch.fx.GraphModule) -> None:
+    """Marks masks of attention that are computed from less than their size. Kernels compute such masks where they need them, so
+    forward must not save them. The partitioner would: it keeps what a kernel reads."""
+    for node in joint.graph.nodes:
+        mask = node.args[6] if node.target is torch.ops.ocl.attention_backward.default else None
+        for step in _expansion(mask) if isinstance(mask, torch.fx.Node) else ():
+            step.meta["recompute"], step.meta["ac_graph_id"] = CheckpointPolicy.MUST_RECOMPUTE, 0
+
+
+def _expansion(mask: torch.fx.Node) -> list[torch.fx.Node]:
+    """Returns the pointwise ops and views that compute a value; none, if what they read is as large as the value."""
+    if not _is_cheap(mask):
+        return []
+    steps, sources = {mask}, set[torch.fx.Node]()
+    waiting = [mask]
+    while waiting:
+        for x in waiting.pop().all_input_nodes:
+            if not _is_cheap(x):
+                sources.add(x)
+            elif x not in steps:
+                steps.add(x)
+                waiting.append(x)
+    values = [x.meta.get("val") for x in (mask, *sources)]
+    size, *read = (x.numel() * x.itemsize if isinstance(x, torch.Tensor) else 0 for x in values)
+    return list(steps) if statically_known_true(sum(read) * 4 <= size) else []
+
+
+def _is_cheap(node: torch.fx.Node) -> bool:
+    if node.op != "call_function":
+        return False
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.pointwise in tags or node.target in GENERATED or getattr(node.target, "is_view", False)
 
 
 def _size(graph: torch.fx.Graph, x: torch.fx.Node, dim: int) -> Any:

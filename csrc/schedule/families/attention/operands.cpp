@@ -122,9 +122,18 @@ void add_statistics_arguments(Draft& draft, const AttentionParts& parts) {
   }
 }
 
-void add_mask_arguments(Draft& draft, const AttentionParts& parts) {
+void add_mask_arguments(Draft& draft, const AttentionParts& parts, bool computes) {
   TemplateLaunch& launch = draft.launch();
-  if (parts.mask) {
+  ir::Node& node = draft.node();
+  if (!computes) {
+    node.body = {};
+    node.reduce_sizes = {};
+  }
+  if (!node.body.ops.empty()) {
+    node.attention.masked = false;
+    node.operands.erase(node.operands.begin() + (parts.pass == 0 ? 3 : 6));
+    define(launch, "MASK", 4);
+  } else if (parts.mask) {
     const ir::DType type = draft.buffer(parts.mask->buffer).dtype;
     const bool same = type == draft.buffer(parts.a->buffer).dtype;
     define(launch, "MASK", type == ir::DType::kBool ? 1 : same ? 2 : 3);
