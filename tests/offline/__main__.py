@@ -71,7 +71,7 @@ def compile_files(options: argparse.Namespace) -> int:
 
 
 def rendered(options: argparse.Namespace) -> Iterator[Kernel]:
-    """Yields the kernels that the options name. Kernels that differ in sizes only stand for each other."""
+    """Yields the kernels that the options name."""
     names, types = options.networks or list(networks.NETWORKS), options.types.split(",")
     parts = options.parts.split(",")
     if "rows" in parts:
@@ -87,12 +87,8 @@ def rendered(options: argparse.Namespace) -> Iterator[Kernel]:
 
 def chosen(options: argparse.Namespace) -> list[Kernel]:
     every = [kernel for kernel in rendered(options) if options.row in kernel.row]
-    if options.sample:
-        kernels = summary.one_of_each_row(every)
-    elif options.every:
-        kernels = list({(k.row, k.type, k.limits, k.text): k for k in every}.values())
-    else:
-        kernels = summary.one_of_each(every)
+    all_texts = {(k.row, k.type, k.limits, k.text): k for k in every}
+    kernels = list(all_texts.values()) if options.every else summary.one_of_each(every)
     print(f"{len(every)} kernels, of which {len(kernels)} are taken", flush=True)
     return kernels
 
@@ -120,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     # Only a run of all kernels and chips tells that a limit could be lower, or that a tile is never chosen.
     if (options.parts.split(","), options.chips, options.networks, options.row) == ([*PARTS], [*CHIPS], None, ""):
         failed += [f"no kernel is {row}" for row in rows.missing(kernels) if "fp32" in types]
-        complete = not options.known and not options.sample
+        complete = not options.known
         summary.write(worsts, complete, sum(len(kernel.chips(options.chips)) for kernel in kernels))
         if complete:
             for limit in summary.too_generous(worsts, limits, types):
@@ -133,7 +129,10 @@ def run(options: argparse.Namespace) -> int:
 def allow(options: argparse.Namespace) -> int:
     facts = summary.read()
     if not facts.complete:
-        print("the last run was a sample, which cannot tell what no kernel needs: see `run`", file=sys.stderr)
+        print(
+            "the last run compiled nothing (--known), so it cannot tell what no kernel needs: see `run`",
+            file=sys.stderr,
+        )
         return 2
     worsts = facts.worsts
     types = {w.type for w in worsts}
@@ -160,9 +159,8 @@ def main() -> int:
     what.add_argument("--networks", nargs="+", choices=networks.NETWORKS, help="all, if none is named")
     what.add_argument("--row", default="", help="only rows that contain this text, such as gemm/group")
     what.add_argument(
-        "--sample", action="store_true", help="one kernel of each row; of generated ones, for each network"
+        "--every", action="store_true", help="also kernels that should need no more registers than others"
     )
-    what.add_argument("--every", action="store_true", help="also kernels that differ from another one in sizes only")
     more = argparse.ArgumentParser(add_help=False)
     more.add_argument("--known", action="store_true", help="compile nothing: take what earlier runs compiled")
     more.add_argument("--allow", action="store_true", help="raise the limits in allowed.csv to what is found")

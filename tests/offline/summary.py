@@ -50,13 +50,14 @@ def alike(kernel: Kernel) -> str:
 
 
 def one_of_each(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """Returns one kernel of those that are alike, in each row and type, and for the same chips."""
-    return list({(k.row, k.type, k.limits, alike(k)): k for k in kernels}.values())
-
-
-def one_of_each_row(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """Returns a sample: one kernel of each row and type, of generated kernels for each network."""
-    return list({(k.row, k.type, k.limits, k.generated and k.source): k for k in kernels}.values())
+    """Returns what may differ in registers, in each row and type, for the same chips: of hand-written kernels the longest text,
+    which has the most fused ops, and of generated kernels one of those that are alike."""
+    found: dict[tuple[str, ...], Kernel] = {}
+    for kernel in kernels:
+        key = (kernel.row, kernel.type, str(kernel.limits), alike(kernel) if kernel.generated else "")
+        if key not in found or (len(kernel.text), kernel.text) > (len(found[key].text), found[key].text):
+            found[key] = kernel
+    return list(found.values())
 
 
 def summarise(kernels: Iterable[Kernel], chips: Iterable[str], results: Results) -> tuple[list[Worst], list[str]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.offline.compilers import CHIPS, Chip
-from tests.offline.networks import NETWORKS
+from tests.offline.networks import IN_HALVES, NETWORKS
 from tests.offline.rendering import CAPS, GENERATED, TYPES
 from tests.offline.summary import Facts, Worst
 
@@ -36,9 +36,10 @@ READING = """## How to read the tables
 | spills | registers that go to memory and back |
 | scratch | bytes for spills and for arrays that are no registers. AMD: of a work-item. Intel: of a thread |
 
-A cell shows the worst kernel of its row and of {types}. A row covers a kernel of `kernels/` with one tile: all kinds of loads,
-alignments and fused ops that the compiler chose for the problems and networks below. A cell that names
-no spills has none, and needs no scratch memory. `-`: the compiler gives the chip other tiles.
+A cell shows the worst kernel of its row and of {types}. A row of a kernel of `kernels/` has one tile; in each type, the kernel with the
+longest text is compiled, which has the most fused ops of those that the compiler chose for the problems and networks below. A
+row of generated kernels has all that differ in more than sizes. A cell that names no spills has none, and needs no scratch memory.
+`-`: the compiler gives the chip other tiles.
 
 """
 
@@ -115,7 +116,8 @@ def page(facts: Facts) -> str:
         mine = [row for row in rows if row.startswith(GENERATED) == generated]
         text += f"## {title}\n\n"
         if generated:
-            text += f"The kernels that the compiler generates for {', '.join(NETWORKS)}, in training and inference.\n\n"
+            text += f"The kernels that the compiler generates for {', '.join(NETWORKS)}, in training and inference. In fp16 and\n"
+            text += f"bf16: for {', '.join(IN_HALVES)}.\n\n"
         for vendor, name in VENDORS.items():
             reads = "registers, waves" if vendor == "amd" else "width"
             text += f"### {title} on {name} ({reads})\n\n" + _table(vendor, mine, worsts)
