@@ -208,6 +208,13 @@ void for_each_launch(const schedule::Group& group, const std::function<void(cons
   for (const schedule::Group& member : group.members) for_each_launch(member, visit);
 }
 
+std::set<std::string> hand_written_kinds(const schedule::Schedule& schedule) {
+  std::set<std::string> kinds;
+  for (const schedule::Group& group : schedule.groups)
+    for_each_launch(group, [&](const schedule::TemplateLaunch& launch) { kinds.insert(launch.kind); });
+  return kinds;
+}
+
 /// Returns the checks of all tensor core kernels of a schedule, with its tiles.
 std::vector<Job> jobs_of(const runtime::Device& device, const schedule::Schedule& schedule) {
   using Which = std::pair<KernelId, KernelType>;
@@ -297,7 +304,7 @@ struct LaunchChecks::Work {
 };
 
 LaunchChecks::LaunchChecks(runtime::Device& device, const runtime::BinaryStore& store, const schedule::Schedule& schedule)
-    : work_(new Work{device, store, jobs_of(device, schedule), {}, {device, store}}) {
+    : work_(new Work{device, store, jobs_of(device, schedule), {}, {device, store, hand_written_kinds(schedule)}}) {
   take_known(store, work_->jobs);
   const bool failed = std::ranges::any_of(work_->jobs, [](const Job& job) { return !job.fault.empty(); });
   // Where a check failed earlier, the graph is scheduled again, and may need other kernels.

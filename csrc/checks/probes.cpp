@@ -78,7 +78,6 @@ std::string bytes_of(const std::vector<T>& values) {
 Probe& add(ProbeProgram& program, const std::string& name, std::vector<std::string> words, std::vector<std::string> inputs,
            std::vector<runtime::TrialLaunch::Integer> integers, std::vector<double> exact, double tolerance = 0) {
   Probe probe;
-  probe.name = name;
   probe.words = std::move(words);
   probe.run.name = name;
   probe.run.tolerance = tolerance;

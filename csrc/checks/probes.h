@@ -10,10 +10,9 @@ namespace ocl::checks {
 
 /// What a driver may get wrong.
 struct Probe {
-  std::string name;                // For messages: "exp", "barriers".
   std::vector<std::string> words;  // A kernel that contains one of them uses what is probed. Empty: every kernel does.
   std::string unless;              // A kernel that contains this word has a replacement. "": there is none.
-  runtime::TrialRun run;           // Its program is the only one of the trial.
+  runtime::TrialRun run;           // Its name is for messages: "exp", "barriers". Its program is the only one of the trial.
 };
 
 /// Probes that share a program.
@@ -26,6 +25,6 @@ struct ProbeProgram {
 const std::vector<ProbeProgram>& probe_programs();
 
 inline constexpr char kBarriers[] = "barriers", kLocalMemory[] = "local memory", kHalves[] = "halves",
-                      kPlain[] = "sums and products";
+                      kPlain[] = "sums and products", kWorkGroups[] = "kernels of work-groups";
 
 }  // namespace ocl::checks

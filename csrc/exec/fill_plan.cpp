@@ -120,11 +120,11 @@ void check_float64(const schedule::Schedule& schedule, const schedule::Group& gr
 }
 
 /// CompilerCrash if kernels use what the driver computes wrongly.
-void check_driver(const runtime::Device& device, const std::vector<runtime::KernelText>& texts) {
+void check_driver(const Plan& plan, const runtime::Device& device, const std::vector<runtime::KernelText>& texts) {
   std::vector<size_t> wrong;
   std::string first;
   for (size_t i = 0; i < texts.size(); ++i)
-    if (const std::string use = checks::faulty_use(device, texts[i].text); !use.empty()) {
+    if (const std::string use = checks::faulty_use(device, plan.launches[i].source); !use.empty()) {
       if (wrong.empty()) first = use;
       wrong.push_back(i);
     }
@@ -216,13 +216,13 @@ bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore&
   } catch (const Error&) {
     // What does not build in a check does not build in the plan either.
     if (!checks.passed()) return false;
-    check_driver(device, texts);
+    check_driver(plan, device, texts);
     throw;
   }
   for (Launch& launch : plan.launches) launch.name_id = runtime::kernel_name_id(launch.source.name);
   plan.build_seconds = seconds() - build_start;
   if (!checks.passed()) return false;
-  check_driver(device, texts);
+  check_driver(plan, device, texts);
   plan.check_seconds += seconds() - build_start - plan.build_seconds;
   for (const ir::Output& output : plan.schedule.graph.outputs) plan.output_sources.push_back(source_of(plan, output.buffer));
   plan.guard_bytes = options.guard_zones ? kGuardBytes : 0;

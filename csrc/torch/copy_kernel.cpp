@@ -150,7 +150,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
                      form_macros(form, src_bytes, dst_bytes);
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
   if (dst == "bf16") text += codegen::kernel_file("base/bfloat16");
-  if (src == "f16" || dst == "f16") checks::QuickCheck(device, store).finish();
+  if (src == "f16" || dst == "f16") checks::QuickCheck(device, store, {}).finish();
   if ((src == "f16" || dst == "f16") && !checks::avoid_faults(device, device.caps()).fp16_convert)
     text += codegen::kernel_file("base/halves");
   if (src.starts_with("f8") || dst.starts_with("f8")) text += codegen::kernel_file("base/floats8");

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "csrc/checks/quick_check.h"
 #include "csrc/support/os.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/tensor_location.h"
@@ -33,10 +34,14 @@ thread_local bool t_shares_with_cuda = false;
 /// Lists the devices at the first call. On failure, throws the error of configure_devices; the next call tries again.
 void set_up() {
   if (g_ready.load(std::memory_order_acquire)) return;
+  runtime::BinaryStore store = configured_build_context().first;  // Without the lock, because it may wait for Python.
   const std::lock_guard lock(g_device_mutex);
   if (g_ready.load(std::memory_order_relaxed)) return;
   if (!g_fault.empty()) fail(ErrorKind::kConfig, g_fault);
   runtime::configure_devices(g_selection, g_vendor_libraries, g_profile, g_library);
+  runtime::set_known_faults([store = std::move(store)](const runtime::ListedDevice& device) {
+    return checks::kept_faults(store, device.platform_name, device.name, device.driver);
+  });
   g_count = std::min(runtime::Device::count(), kMaxDevices);
   os::watch_forks();
   g_ready.store(true, std::memory_order_release);

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.device import stand_in_layer
 from tests.device.own_process import FELL_BACK, run_python
@@ -39,6 +40,15 @@ probes = {}
 print(json.dumps({"error": error, "raised": raised, "probes": probes, "tried": torch_ocl_compile._C.exec.tried_where(0)}))
 """
 
+KINDS = """
+import json, torch
+torch.manual_seed(0)
+function = lambda x, w: (x.sort().values, x @ w, x.sum(0), x.cumsum(1))
+given = torch.randn(300, 600), torch.randn(600, 70)
+ours, exact = torch.compile(function, backend="ocl")(*(t.to("ocl") for t in given)), function(*(t.double() for t in given))
+error = [((a.cpu().double() - b).abs().max() / b.abs().max()).item() for a, b in zip(ours, exact)]
+print(json.dumps({"error": error, "raised": "", "tried": torch_ocl_compile._C.exec.tried_where(0)}))
+"""
 WITH_PROBES = PROGRAM.replace("probes = {}", "probes = dict(torch_ocl_compile._C.exec.probe_driver(0))")
 COPIES = """
 import json, torch
@@ -95,6 +105,12 @@ PLANTED = {
     "high parts of products": (MUL_HI, None, "mul_hi"),
     "integers become shorts": ("", ("(float)x", "(float)(short)x"), "sums and products"),
 }
+# The same for faults that only a kind of kernels has, and that no probe finds.
+PLANTED_KINDS = {
+    "sums of columns": ("end = min(begin + column_chunk, ", "end = min(begin + column_chunk - 1, "),
+    "sorts": ("to->at[place] = from->at[i];", "to->at[place] = from->at[i / 2];"),
+    "matrix products": ("fma(av, bv[v], acc[i][v])", "fma(av, bv[v], acc[i][v] * 0.999f)"),
+}
 
 
 @pytest.fixture
@@ -138,6 +154,16 @@ def test_planted(ocl_device: str, layer: Path, name: str) -> None:
         assert not found["raised"] and max(found["error"]) < 1e-5, (found, err)
 
 
+@pytest.mark.parametrize("part", PLANTED_KINDS)
+def test_planted_in_a_kind_of_kernels(ocl_device: str, layer: Path, part: str) -> None:
+    for process in range(2):
+        found, err = run(ocl_device, layer, "", PLANTED_KINDS[part], KINDS)
+        assert process == 1 or (err.count("gets some things wrong") == 1 and f"{part}: " in err), err
+        assert max(found["error"]) < 1e-5, (found, err)
+    found, _ = run(ocl_device, layer, "", PLANTED_KINDS[part], KINDS, TORCH_OCL_UNTESTED="1")
+    assert not max(found["error"]) < 1e-5, "the fault does nothing"
+
+
 def test_a_kept_plan_was_checked(ocl_device: str, layer: Path) -> None:
     """A plan that was made without the check is not taken from the cache by a process that wants it."""
     lines, replaced, part = PLANTED["exp beyond 80"]
@@ -146,6 +172,32 @@ def test_a_kept_plan_was_checked(ocl_device: str, layer: Path) -> None:
     found, err = run(ocl_device, layer, lines, replaced)
     assert err.count("gets some things wrong") == 1 and f"{part}: " in err, err
     assert not found["raised"] and max(found["error"]) < 1e-5, found
+
+
+def test_a_wrong_driver_comes_after_right_ones(layer: Path) -> None:
+    """The first device, once its driver has failed the check, is no longer ocl:0."""
+    program = """
+import json, torch
+names = [(p := torch.ocl.get_device_properties(i)).platform_name for i in range(torch.ocl.device_count())]
+orders = [torch.ocl.get_device_properties(i).order for i in range(torch.ocl.device_count())]
+torch.compile(lambda x: x.exp() + 1, backend="ocl")(torch.ones(99, device="ocl:0"))
+print(json.dumps({"names": names, "orders": orders, "tried": ""}))
+"""
+    platform = torch.ocl.get_device_properties(0).platform_name
+    if torch.ocl.device_count() < 2 or torch.ocl.get_device_properties(1).platform_name == platform:
+        pytest.skip("there is one platform")
+    lines, replaced, part = PLANTED["exp beyond 80"]
+    given = {"OCL_STAND_IN_PLATFORM": platform}
+    first, err = run("ocl: ", layer, lines, replaced, program, **given)
+    if first["names"][0] == platform:
+        pytest.skip("this OpenCL loader has no layers")
+    assert f"{part}: " in err, err
+    second, err = run("ocl: ", layer, lines, replaced, program, **given)
+    assert second["names"][0] == first["names"][1] and second["names"][-1] == first["names"][0], second
+    assert (
+        second["orders"][-1].startswith("a driver that failed its check comes after") and part in second["orders"][-1]
+    )
+    assert "gets some things wrong" not in err, err
 
 
 @pytest.mark.parametrize("checked", [True, False])

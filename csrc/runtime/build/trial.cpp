@@ -106,6 +106,50 @@ std::vector<float> results_of(Bench& bench, const TrialLaunch& launch) {
   return results;
 }
 
+/// Runs the steps and returns their results. Empty if one cannot run, or if they do not end in time.
+std::vector<float> results_of_steps(Bench& bench, const TrialRun& run) {
+  std::vector<cl_mem> memory;
+  for (const std::string& bytes : run.memory) memory.push_back(buffer(bench, bytes.data(), bytes.size()));
+  for (const TrialStep& step : run.steps) {
+    const cl_program program = bench.programs.at(step.program).handle.get();
+    cl_int status = CL_INVALID_PROGRAM;
+    if (program != nullptr) bench.kernels.emplace_back(clCreateKernel(program, step.kernel.c_str(), &status));
+    if (status != CL_SUCCESS) return {};
+    cl_kernel kernel = bench.kernels.back().get();
+    cl_uint slot = 0;
+    bool set = true;
+    const auto argument = [&](const auto& value) {
+      set = set && clSetKernelArg(kernel, slot++, sizeof(value), &value) == CL_SUCCESS;
+    };
+    for (const TrialStep::Argument& given : step.arguments) {
+      if (given.buffer >= 0) argument(memory.at(static_cast<size_t>(given.buffer)));
+      if (given.wide)
+        argument(cl_long{given.value});
+      else
+        argument(static_cast<cl_int>(given.value));
+    }
+    std::array<size_t, 3> global = step.groups;
+    for (size_t d = 0; d < 3; ++d) global[d] *= step.local[d];
+    if (!set || clEnqueueNDRangeKernel(bench.queue.get(), kernel, 3, nullptr, global.data(), step.local.data(), 0, nullptr,
+                                       nullptr) != CL_SUCCESS)
+      return {};
+  }
+  std::vector<float> results;
+  for (const int32_t written : run.written) {
+    std::vector<float> part(run.memory.at(static_cast<size_t>(written)).size() / sizeof(float));
+    if (!read(bench, memory[static_cast<size_t>(written)], part)) return {};
+    results.insert(results.end(), part.begin(), part.end());
+  }
+  return results;
+}
+
+/// The number of results of a run.
+size_t count_of(const TrialRun& run) {
+  size_t count = 0;
+  for (const int32_t written : run.written) count += run.memory.at(static_cast<size_t>(written)).size() / sizeof(float);
+  return run.steps.empty() ? std::accumulate(run.launch.results.begin(), run.launch.results.end(), size_t{0}) : count;
+}
+
 bool is_right(const TrialRun& run, const std::vector<float>& results) {
   const size_t block = run.block > 0 ? run.block : run.exact.size();
   for (size_t i = 0; i < run.exact.size(); ++i) {
@@ -120,10 +164,10 @@ bool is_right(const TrialRun& run, const std::vector<float>& results) {
 }
 
 std::string fault_of(Bench& bench, const TrialRun& run) {
-  const size_t count = std::accumulate(run.launch.results.begin(), run.launch.results.end(), size_t{0});
+  const size_t count = count_of(run);
   if (run.exact.size() * run.parts != count || run.sizes.size() != run.exact.size())
     fail(ErrorKind::kInternal, "a trial expects other results than its launch writes");
-  const std::vector<float> results = results_of(bench, run.launch);
+  const std::vector<float> results = run.steps.empty() ? results_of(bench, run.launch) : results_of_steps(bench, run);
   const std::string name = "it, as " + run.name + ",";
   if (results.empty()) return name + (bench.completion == Completion::kPending ? " does not end" : " does not run");
   return is_right(run, results) ? "" : name + " gives wrong results";
@@ -144,6 +188,11 @@ void pass(Archive& archive, TrialLaunch& launch) {
     });
 }
 
+void pass(Archive& archive, TrialStep& step) {
+  archive(step.program, step.kernel, step.groups, step.local);
+  archive.list(step.arguments, [&](TrialStep::Argument& given) { archive(given.buffer, given.wide, given.value); });
+}
+
 void pass(Archive& archive, Trial& trial) {
   archive(trial.programs);
   archive.list(trial.runs, [&](TrialRun& run) {
@@ -152,6 +201,8 @@ void pass(Archive& archive, Trial& trial) {
     if (tolerance.size() != 1) archive.damaged();
     run.tolerance = tolerance[0];
     pass(archive, run.launch);
+    archive.list(run.steps, [&](TrialStep& step) { pass(archive, step); });
+    archive(run.memory, run.written);
   });
 }
 

@@ -32,15 +32,31 @@ struct TrialLaunch {
 };
 inline constexpr char kTrialKernel[] = "checked_kernel";
 
-/// A launch and its expected results. A result may differ from `exact` by `tolerance` times its size. The launch stores
-/// `parts` parts of each result, for each `block` results one behind the other.
+/// One launch of those of a plan, whose buffers are TrialRun::memory.
+struct TrialStep {
+  struct Argument {
+    int32_t buffer = -1;  // Not negative: a pair of arguments, the buffer and `value`, an offset in elements.
+    bool wide = true;     // `value` is a long. Otherwise it is an int.
+    int64_t value = 0;
+  };
+  size_t program = 0;
+  std::string kernel;
+  std::vector<Argument> arguments;  // In the kernel's order.
+  std::array<size_t, 3> groups{1, 1, 1}, local{1, 1, 1};
+};
+
+/// A launch, or the launches of a plan, and the expected results. A result may differ from `exact` by `tolerance` times its
+/// size. `parts` parts of each result are stored, for each `block` results one behind the other.
 struct TrialRun {
   std::string name;  // For messages.
   TrialLaunch launch;
   std::vector<double> exact, sizes;
   double tolerance = 0;
-  size_t parts = 1, block = 0;  // block 0: all results are one.
-  bool integers = false;        // The results are bits, as numbers of 32 bits.
+  size_t parts = 1, block = 0;        // block 0: all results are one.
+  bool integers = false;              // The results are bits, as numbers of 32 bits.
+  std::vector<TrialStep> steps{};     // Not empty: these are launched, in their order, and not `launch`.
+  std::vector<std::string> memory{};  // The first bytes of each buffer of the steps.
+  std::vector<int32_t> written{};     // The buffers with the results of the steps, floats.
 };
 
 struct Trial {

@@ -62,6 +62,11 @@ class DeviceTable {
     listed_ = false;
   }
 
+  void set_known_faults(FaultsOf faults_of) {
+    const std::lock_guard lock(mutex_);
+    faults_of_ = std::move(faults_of);
+  }
+
   std::vector<Listed> list() {
     std::lock_guard lock(mutex_);
     list_locked();
@@ -121,7 +126,15 @@ class DeviceTable {
     if (listed_) return;
     problems_.clear();
     selected_.clear();
-    const std::vector<Listed> all = find_devices(library_, vendor_libraries_, problems_);
+    std::vector<Listed> all = find_devices(library_, vendor_libraries_, problems_);
+    if (all.size() > 1 && faults_of_)
+      put_in_order(all, [&](const Listed& device) {
+        DeviceInfo info;
+        info.platform_name = device.platform_name;
+        info.driver = device.driver;
+        info.is_cpu = device.type == DeviceType::kCpu;
+        return tried_where(info).empty() ? faults_of_(device) : "";
+      });
     selected_ = select(all);
     if (selected_.size() > kMaxDevices) selected_.resize(kMaxDevices);
     listed_ = true;
@@ -233,6 +246,7 @@ class DeviceTable {
   std::string selection_, library_;
   std::vector<std::string> vendor_libraries_;
   const Profile* profile_ = nullptr;
+  FaultsOf faults_of_;
   bool listed_ = false;
   std::vector<Listed> selected_;
   std::vector<std::string> problems_;
@@ -285,6 +299,8 @@ void configure_devices(const std::string& selection, const std::vector<std::stri
                        const std::string& profile, const std::string& library) {
   DeviceTable::instance().configure(selection, vendor_libraries, profile, library);
 }
+
+void set_known_faults(FaultsOf faults_of) { DeviceTable::instance().set_known_faults(std::move(faults_of)); }
 
 std::vector<std::string> vendor_libraries() { return DeviceTable::instance().vendor_libraries(); }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "csrc/runtime/device/device_list.h"
 #include "csrc/runtime/opencl/device_info.h"
 #include "csrc/runtime/queues/fault_words.h"
 #include "csrc/runtime/queues/queues.h"
@@ -72,6 +73,9 @@ Device* device_of(const void* address) noexcept;
 /// profile is unknown, or if a device is in use already and something would change.
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries,
                        const std::string& profile = "", const std::string& library = "");
+/// Sets what tells the faults of drivers that an earlier process found. Call it before the devices are listed; it is asked for
+/// drivers that nobody has tried, if there are several devices.
+void set_known_faults(FaultsOf faults_of);
 /// Return the libraries that configure_devices got last.
 std::vector<std::string> vendor_libraries();
 std::string opencl_library();

@@ -18,7 +18,7 @@ namespace ocl::runtime {
 namespace {
 
 bool is_right(const ListedDevice& device, DeviceType type) {
-  return device.type == type && known_fault(device.platform_name).empty();
+  return device.type == type && device.fault.empty() && known_fault(device.platform_name).empty();
 }
 
 struct OrderRule {
@@ -32,6 +32,8 @@ constexpr std::array kOrder = {
     OrderRule{"GPUs come first", [](const ListedDevice& d) { return is_right(d, DeviceType::kGpu); }},
     OrderRule{"accelerators come after GPUs", [](const ListedDevice& d) { return is_right(d, DeviceType::kAccelerator); }},
     OrderRule{"CPUs come after GPUs and accelerators", [](const ListedDevice& d) { return is_right(d, DeviceType::kCpu); }},
+    OrderRule{"a driver that failed its check comes after those that did not",
+              [](const ListedDevice& d) { return known_fault(d.platform_name).empty(); }},
     OrderRule{"runtimes that gave wrong results come last", [](const ListedDevice&) { return true; }},
 };
 
@@ -85,8 +87,6 @@ void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, st
     device.type = (type & CL_DEVICE_TYPE_GPU)   ? DeviceType::kGpu
                   : (type & CL_DEVICE_TYPE_CPU) ? DeviceType::kCpu
                                                 : DeviceType::kAccelerator;
-    while (!kOrder[device.rank].takes(device)) ++device.rank;
-    device.order = kOrder[device.rank].reason;
     device.emulator = lower(device.label()).find("emulation") != std::string::npos;
     // The same runtime may be found twice, for example as a system library and in a pip package. The first one is used.
     // Two equal boards of one platform are two devices.
@@ -107,6 +107,16 @@ void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, st
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
+}
+
+void put_in_order(std::vector<ListedDevice>& devices, const FaultsOf& faults_of) {
+  for (ListedDevice& device : devices) {
+    if (faults_of) device.fault = faults_of(device);
+    device.rank = 0;
+    while (!kOrder[device.rank].takes(device)) ++device.rank;
+    device.order = kOrder[device.rank].reason + (device.fault.empty() ? "" : ": " + device.fault);
+  }
+  std::ranges::stable_sort(devices, {}, &ListedDevice::rank);
 }
 
 std::vector<ListedDevice> find_devices(const std::string& library, const std::vector<std::string>& vendor_libraries,
@@ -130,8 +140,7 @@ std::vector<ListedDevice> find_devices(const std::string& library, const std::ve
   check_listed_runtimes(os::icd_list(), problems);
   std::vector<ListedDevice> devices;
   for (cl_platform_id platform : platforms) add_devices(platform, devices, problems);
-  std::stable_sort(devices.begin(), devices.end(),
-                   [](const ListedDevice& a, const ListedDevice& b) { return a.rank < b.rank; });
+  put_in_order(devices, {});
   return devices;
 }
 

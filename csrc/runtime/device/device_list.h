@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct ListedDevice {
   DeviceType type = DeviceType::kCpu;
   size_t rank = 0;        // Devices with a lower rank come first.
   std::string order;      // Why the device has its place, as a sentence.
+  std::string fault;      // What an earlier check of its driver found wrong.
   bool emulator = false;  // An emulator runs kernels slowly, for checking. It is listed only if it is selected by name.
   std::string label() const { return platform_name + " / " + name; }
 };
@@ -26,6 +28,11 @@ struct ListedDevice {
 /// `problems`.
 std::vector<ListedDevice> find_devices(const std::string& library, const std::vector<std::string>& vendor_libraries,
                                        std::vector<std::string>& problems);
+
+/// Returns what an earlier check of a device's driver found wrong; "" if it is right or was never checked.
+using FaultsOf = std::function<std::string(const ListedDevice&)>;
+/// Puts devices in the order of kOrder. `faults_of` may be empty.
+void put_in_order(std::vector<ListedDevice>& devices, const FaultsOf& faults_of);
 
 std::string lower(std::string text);
 
