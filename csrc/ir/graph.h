@@ -234,8 +234,8 @@ struct Node {
   // The extents of the loops r0, r1, ... of a kReduce, of the loop r0 of a kScan, {k} for kContract, and the sizes of the
   // scores for a kAttention with a body.
   Shape reduce_sizes;
-  // The scalar program of a kMap, kReduce or kScan. A kAttention may have one, too: its last op, in f32, is added to the scores. r0
-  // to r3 are batch, head of q, query and key.
+  // The scalar program of a kMap, kReduce or kScan. A kAttention may have one, too: its last op, in f32, is added to the
+  // scores. r0 to r3 are batch, head of q, query and key.
   Body body;
   std::vector<Store> stores;
   ReductionCode reduction = ReductionCode::kCount;
