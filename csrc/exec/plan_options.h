@@ -11,7 +11,7 @@ namespace ocl::exec {
 
 struct PlanOptions {
   schedule::Options schedule;
-  int64_t most_kept_bytes = 0;  // Limit on the bytes of kept weights over all plans. 0: nothing is kept.
+  int64_t most_kept_bytes = 0;       // Limit on the bytes of kept weights over all plans. 0: nothing is kept.
   std::vector<std::string> disable;  // Names of kernels that must not be used: "warpgroup", "conv_statistics".
   // "item": use CPU kernels; "group": use GPU kernels; "" or "auto": decide by the device's caps.
   std::string kernel_family;
