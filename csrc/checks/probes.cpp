@@ -6,6 +6,8 @@
 #include <functional>
 #include <utility>
 
+#include "csrc/schedule/families/case.h"
+
 namespace ocl::checks {
 namespace {
 
@@ -188,12 +190,6 @@ void add_vectors(std::vector<ProbeProgram>& programs) {
                         "  const size_t i = get_global_id(0);\n  switch (width) {\n" + cases + "  }\n");
 }
 
-/// Returns x rounded to a half, to the even one of two equally near.
-double rounded_to_half(double x) {
-  const double step = std::ldexp(1.0, std::max(std::ilogb(x), -14) - 10);
-  return std::nearbyint(x / step) * step;
-}
-
 void add_halves(std::vector<ProbeProgram>& programs) {
   ProbeProgram& program = programs.emplace_back();
   program.text = kernel("__global const float* a, const ulong a_offset",
@@ -206,7 +202,7 @@ void add_halves(std::vector<ProbeProgram>& programs) {
   std::vector<double> exact;
   for (size_t i = 0; i < kPoints; ++i) {
     x.push_back(std::ldexp(static_cast<float>(4097 + 2 * i) * (i % 2 == 0 ? 1.0f : -1.0f), static_cast<int>(i % 32) - 31));
-    exact.push_back(rounded_to_half(x.back()));
+    exact.push_back(schedule::rounded(x.back(), ir::DType::kF16));
   }
   std::vector<std::string> words;
   for (const char* n : {"", "2", "4", "8", "16"})

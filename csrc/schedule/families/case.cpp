@@ -2,6 +2,8 @@
 #include "csrc/schedule/families/case.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -37,18 +39,25 @@ std::vector<unsigned char> CheckSubject::stored(const std::vector<float>& values
   return schedule::stored(values, storage_of(type));
 }
 
+double rounded(double x, ir::DType type) {
+  if (type == ir::DType::kF32 || x == 0) return x;
+  const bool half = type == ir::DType::kF16;
+  const double step = std::ldexp(1.0, std::max(std::ilogb(x), half ? -14 : -126) - (half ? 10 : 7));
+  return std::nearbyint(x / step) * step;
+}
+
+uint16_t half_bits(double x) {
+  const int exponent = x == 0 ? -14 : std::max(std::ilogb(x), -14);
+  const auto units = static_cast<int>(std::fabs(std::ldexp(x, 10 - exponent)));  // With the leading one of a normal number.
+  return static_cast<uint16_t>((std::signbit(x) ? 0x8000 : 0) | (((exponent + 14) << 10) + units));
+}
+
 std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType type) {
   const size_t element = static_cast<size_t>(ir::size_bytes(type));
   std::vector<unsigned char> bytes(values.size() * element);
   for (size_t i = 0; i < values.size(); ++i) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, &values[i], 4);
-    uint16_t half = static_cast<uint16_t>(bits >> 16);
-    // All values are multiples of 1/256, so none is subnormal in fp16.
-    if (type == ir::DType::kF16)
-      half = values[i] == 0
-                 ? 0
-                 : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+    const auto bits = std::bit_cast<uint32_t>(values[i]);
+    const uint16_t half = type == ir::DType::kF16 ? half_bits(values[i]) : static_cast<uint16_t>(bits >> 16);
     if (element == 4)
       std::memcpy(&bytes[i * 4], &bits, 4);
     else

@@ -78,7 +78,11 @@ struct CheckSubject {
 std::vector<CheckSubject> on_devices(const CheckSubject& subject);
 /// Returns the names of the tiles among which an offer chose.
 std::vector<std::string> tiles_of(const Offer& offer);
-/// Returns the values as bytes of a dtype.
+/// Returns x rounded to a dtype: to nearest, ties to even.
+double rounded(double x, ir::DType type);
+/// Returns the bits of a number that fp16 holds.
+uint16_t half_bits(double x);
+/// Returns the values as bytes of a dtype, which holds them exactly.
 std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType type);
 
 /// What a case computes with: the bytes of the graph's inputs, in their order, and the expected results.

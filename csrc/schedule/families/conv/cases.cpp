@@ -167,16 +167,6 @@ CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Ki
   return check;
 }
 
-/// Returns a result rounded to the type in which it is stored. Types of 16 bits round to nearest, ties to even.
-double rounded(double x, KernelType type) {
-  const ir::DType storage = storage_of(type);
-  if (storage == ir::DType::kF32 || x == 0) return x;
-  const int digits = storage == ir::DType::kBF16 ? 8 : 11;
-  int exponent = 0;
-  const double scaled = std::ldexp(std::frexp(x, &exponent), digits);
-  return std::ldexp(std::nearbyint(scaled), exponent - digits);
-}
-
 /// Sets the sizes of exact statistics, so that they allow the errors of exact values: the kernel rounds means of a tile to an
 /// ulp of the largest value of a slice's channel.
 void allow_rounding(Sums& statistics, const Sums& values, size_t channels, size_t tile, size_t slices, double tolerance) {
@@ -221,7 +211,7 @@ CheckCase statistics_case(const CheckSubject& subject, const Convolution& of, co
         c.results.add(at, bias[at % channels], subject.edges() ? 0.0 : std::fabs(bias[at % channels]));
     }
     Sums kept = c.results;  // The results as the kernel stores them.
-    for (double& x : kept.exact) x = rounded(x, subject.type);
+    for (double& x : kept.exact) x = rounded(x, storage_of(subject.type));
     const auto rows = static_cast<size_t>(tile.rows);
     Sums statistics = channel_statistics(kept, channels, rows, slices);
     if (subject.edges()) allow_rounding(statistics, kept, channels, rows, slices, c.tolerance);

@@ -81,19 +81,6 @@ std::vector<CheckCase> panel_cases(const CheckSubject& subject) {
   return cases;
 }
 
-/// A number as fp16, rounded to nearest, ties to even.
-struct Half {
-  explicit Half(double x) {
-    const int exponent = x == 0 ? -14 : std::max(std::ilogb(x), -14);
-    const double units = std::nearbyint(std::ldexp(x, 10 - exponent));
-    value = std::ldexp(units, exponent - 10);
-    bits =
-        static_cast<uint32_t>(((exponent + 14) << 10) + static_cast<int>(std::fabs(units))) | (std::signbit(x) ? 0x8000u : 0);
-  }
-  double value;
-  uint32_t bits;
-};
-
 /// Writes the words of a block, see kernels/pack/group.cl. x(line, element) returns an element of the operand.
 template <class Element>
 void write_block(uint32_t* words, KernelType type, BlockForm form, const Element& x) {
@@ -111,9 +98,10 @@ void write_block(uint32_t* words, KernelType type, BlockForm form, const Element
         const std::vector<unsigned char> bytes = stored({value}, storage_of(type));
         word(line, e, 8) |= static_cast<uint32_t>(bytes[0] | bytes[1] << 8) << e % 2 * 16;
       } else if (pairs) {
-        const Half high(value * scale), low((value * scale - high.value) * 2048);
-        word(line, e, 8) |= high.bits << e % 2 * 16;
-        (&word(line, e, 8))[kBlockWords] |= low.bits << e % 2 * 16;
+        const double high = rounded(value * scale, ir::DType::kF16),
+                     low = rounded((value * scale - high) * 2048, ir::DType::kF16);
+        word(line, e, 8) |= static_cast<uint32_t>(half_bits(high)) << e % 2 * 16;
+        (&word(line, e, 8))[kBlockWords] |= static_cast<uint32_t>(half_bits(low)) << e % 2 * 16;
       } else {
         // The nearest number with ten bits of mantissa; ties go away from zero.
         const uint32_t high = (std::bit_cast<uint32_t>(value) + 0x1000) & 0xffffe000u;
