@@ -156,12 +156,15 @@ Faults case_faults(const runtime::Device& device, const std::string& name, Fault
 }
 
 std::string key_of(const runtime::Device& device, const std::string& part) {
-  std::string all = part + " of " + build_id();  // Another build may generate other kernels.
-  for (const ProbeProgram& program : probe_programs()) {
-    all += '\0' + program.text;
-    for (const Probe& probe : program.probes) all += ' ' + probe.run.name + ' ' + std::to_string(probe.run.tolerance);
-  }
-  return runtime::store_prefix(device) + "quick-" + hash_hex(all);
+  static const std::string programs = [] {
+    std::string all = build_id();  // Another build may generate other kernels.
+    for (const ProbeProgram& program : probe_programs()) {
+      all += '\0' + program.text;
+      for (const Probe& probe : program.probes) all += ' ' + probe.run.name + ' ' + std::to_string(probe.run.tolerance);
+    }
+    return hash_hex(all);
+  }();
+  return runtime::store_prefix(device) + "quick-" + hash_hex(part + " of " + programs);
 }
 
 /// The key of the verdict by which devices are ordered. No device is open then, so it has less than key_of.
