@@ -280,6 +280,10 @@ std::vector<std::string> Accumulators::merged(const Carried& a, const Carried& b
   return texts;
 }
 
+void Accumulators::copy(Writer& writer, const Carried& to, const Carried& from) {
+  for (size_t i = 0; i < to.size(); ++i) writer.line("$s = $s;", to[i], from[i]);
+}
+
 void Accumulators::merge(Writer& writer, const Carried& into, const Carried& from, int width) const {
   assign(writer, into, merged(into, from, width), width);
 }

@@ -75,6 +75,8 @@ class Accumulators {
   std::string centre_text(const std::string& first, const std::string& elements) const;
   Carried after_passes(const std::string& centre, const std::string& second, const std::string& elements) const;
 
+  /// Prints `to` = `from`.
+  static void copy(Writer& writer, const Carried& to, const Carried& from);
   /// Prints `into` = merge(into, from). `into` holds the smaller positions. The texts in `from` may be printed several
   /// times.
   void merge(Writer& writer, const Carried& into, const Carried& from, int width) const;

@@ -143,9 +143,9 @@ void SequentialPhases::print_scan_loop(Loops& loops, const std::string& name, co
       // A copy for this element, because later steps change the running values.
       const Accumulators::Carried held = reductions[i].names();
       reductions[i].declare(body_.writer(), held, 1);
-      for (size_t a = 0; a < held.size(); ++a) body_.writer().line("$s = $s;", held[a], running[i][a]);
+      Accumulators::copy(body_.writer(), held, running[i]);
       reductions[i].step_scan(held);
-      for (size_t a = 0; a < held.size(); ++a) body_.writer().line("$s = $s;", running[i][a], held[a]);
+      Accumulators::copy(body_.writer(), running[i], held);
     }
   });
   visit_slots(body_, slots, 1, false, [&](const Slot&) { body_.flush_stores(); });

@@ -24,6 +24,13 @@ constexpr LoadAhead kLoadAhead[] = {{8, 12}, {4, 64}};
 constexpr int kTileElements = 4;  // Elements of an item in a tile of a scan.
 constexpr size_t kScanOps = 48;   // Larger bodies are not repeated in a scan.
 
+/// Returns the accumulators in the arrays at `place`.
+Accumulators::Carried elements_at(const Accumulators::Carried& arrays, const std::string& place) {
+  Accumulators::Carried result;
+  for (const std::string& array : arrays) result.push_back(array + "[" + place + "]");
+  return result;
+}
+
 }  // namespace
 
 int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps) const {
@@ -163,43 +170,21 @@ void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) 
   Writer& w = body_.writer();
   const Sets arrays = local_arrays(reductions);
   const auto store_all = [&] {
-    for (size_t i = 0; i < arrays.size(); ++i)
-      for (size_t k = 0; k < arrays[i].size(); ++k) w.line("$s[item] = $s;", arrays[i][k], sets[i][k]);
+    for (size_t i = 0; i < arrays.size(); ++i) Accumulators::copy(w, elements_at(arrays[i], "item"), sets[i]);
   };
   store_all();
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place");
   w.open("for (int step = $d; step > 0; step /= 2)", sharing_.items / 2);
   w.open("if ($s < step)", sharing_.lane);
-  for (size_t i = 0; i < reductions.size(); ++i) {
-    Accumulators::Carried other;
-    for (const std::string& array : arrays[i])
-      other.push_back(array + "[item + step" + (distance > 1 ? " * " + std::to_string(distance) : "") + "]");
-    reductions[i].merge(w, sets[i], other, width_);
-  }
+  const std::string other = "item + step" + (distance > 1 ? " * " + std::to_string(distance) : "");
+  for (size_t i = 0; i < reductions.size(); ++i) reductions[i].merge(w, sets[i], elements_at(arrays[i], other), width_);
   store_all();
   w.close();
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
   w.close();
-  const std::string first = sharing_.first_item();
-  for (size_t i = 0; i < arrays.size(); ++i)
-    for (size_t k = 0; k < arrays[i].size(); ++k) w.line("$s = $s[$s];", sets[i][k], arrays[i][k], first);
+  for (size_t i = 0; i < arrays.size(); ++i) Accumulators::copy(w, sets[i], elements_at(arrays[i], sharing_.first_item()));
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again");
 }
-
-namespace {
-
-void copy(Writer& w, const Accumulators::Carried& to, const Accumulators::Carried& from) {
-  for (size_t a = 0; a < to.size(); ++a) w.line("$s = $s;", to[a], from[a]);
-}
-
-/// Returns the accumulators in the arrays at `place`.
-Accumulators::Carried elements_at(const Accumulators::Carried& arrays, const std::string& place) {
-  Accumulators::Carried result;
-  for (const std::string& array : arrays) result.push_back(array + "[" + place + "]");
-  return result;
-}
-
-}  // namespace
 
 /// Prints the loop over the tiles of a row. `running` has the accumulators of all elements before the tile.
 void WorkGroupPhases::print_scan(PhaseReductions& reductions) {
@@ -239,7 +224,7 @@ Writer WorkGroupPhases::scan_tile(PhaseReductions& reductions, const Sets& runni
     reductions.declare(body_.writer(), inside.back(), 1);
     for (size_t i = 0; i < reductions.size(); ++i) {
       reductions[i].step(totals[i]);
-      copy(body_.writer(), inside.back()[i], totals[i]);
+      Accumulators::copy(body_.writer(), inside.back()[i], totals[i]);
     }
   });
   print_scan_of_items(reductions, totals, arrays);
@@ -247,7 +232,7 @@ Writer WorkGroupPhases::scan_tile(PhaseReductions& reductions, const Sets& runni
   reductions.declare(body_.writer(), before, 1);
   for (size_t i = 0; i < reductions.size(); ++i) {
     Writer& w = body_.writer();
-    copy(w, before[i], running[i]);
+    Accumulators::copy(w, before[i], running[i]);
     w.open("if ($s > 0)", sharing_.lane);
     reductions[i].merge(w, before[i], elements_at(arrays[i], "item - 1"), 1);
     w.close();
@@ -257,7 +242,7 @@ Writer WorkGroupPhases::scan_tile(PhaseReductions& reductions, const Sets& runni
     const Sets results = reductions.names(), &element = inside[k++];
     reductions.declare(body_.writer(), results, 1);
     for (size_t i = 0; i < reductions.size(); ++i) {
-      copy(body_.writer(), results[i], before[i]);
+      Accumulators::copy(body_.writer(), results[i], before[i]);
       reductions[i].merge(body_.writer(), results[i], element[i], 1);
     }
     reductions.finish(results, 1);
@@ -275,20 +260,20 @@ Writer WorkGroupPhases::scan_tile(PhaseReductions& reductions, const Sets& runni
 /// Makes each element of the arrays the accumulators of the row's items up to this one (Hillis and Steele 1986).
 void WorkGroupPhases::print_scan_of_items(PhaseReductions& reductions, const Sets& totals, const Sets& arrays) {
   Writer& w = body_.writer();
-  for (size_t i = 0; i < reductions.size(); ++i) copy(w, elements_at(arrays[i], "item"), totals[i]);
+  for (size_t i = 0; i < reductions.size(); ++i) Accumulators::copy(w, elements_at(arrays[i], "item"), totals[i]);
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the totals of all items are in place");
   w.open("for (int step = 1; step < $d; step *= 2)", sharing_.items);
   const Sets sums = reductions.names();
   reductions.declare(w, sums, 1);
   w.open("if ($s >= step)", sharing_.lane);
   for (size_t i = 0; i < reductions.size(); ++i) {
-    copy(w, sums[i], elements_at(arrays[i], "item - step"));
+    Accumulators::copy(w, sums[i], elements_at(arrays[i], "item - step"));
     reductions[i].merge(w, sums[i], elements_at(arrays[i], "item"), 1);
   }
   w.close();
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the arrays");
   w.open("if ($s >= step)", sharing_.lane);
-  for (size_t i = 0; i < reductions.size(); ++i) copy(w, elements_at(arrays[i], "item"), sums[i]);
+  for (size_t i = 0; i < reductions.size(); ++i) Accumulators::copy(w, elements_at(arrays[i], "item"), sums[i]);
   w.close();
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
   w.close();

@@ -83,11 +83,11 @@ ALWAYS_INLINE void apply_mask(float* s, const int batch, const int head, const i
   int k = 0;
   for (; k + VW <= count; k += VW) {
     const VEC mask = MASK_AT(MASK_LANES, k);
-    VSTORE(mask == (VEC)(-INFINITY) ? mask : VLOAD(s + k) + mask, s + k);
+    VSTORE(ADD_MASK(VLOAD(s + k), mask), s + k);
   }
   for (; k < count; ++k) {
     const float mask = MASK_AT(MASK_VALUE, k);
-    s[k] = mask == -INFINITY ? mask : s[k] + mask;
+    s[k] = ADD_MASK(s[k], mask);
   }
 }
 #endif

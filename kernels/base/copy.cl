@@ -5,8 +5,9 @@
 //        get_global_id(1)  |   place 0                                  outer: size[1] * size[2] * ... places
 //                          v   place 1
 //
-// With ROWS, for GPUs, the innermost stride of dst is 1, that of src 0 or 1. `width` work-items copy a row, CHUNK elements
-// each: elements that lie `width` apart, so that neighbours access neighbours, or with VECTORS one aligned vector.
+// The macro ROWS selects a form for GPUs. It requires that the innermost stride of dst is 1, and that of src 0 or 1. `width`
+// work-items copy a row. Each copies CHUNK elements that are `width` elements apart, so that accesses of neighbouring work-items
+// are coalesced. With the macro VECTORS, each copies one aligned vector of CHUNK elements.
 #ifndef NAME
 #define NAME copy  // name of the kernel
 #endif
