@@ -2,6 +2,7 @@
 import time
 
 import torch
+import torch._dynamo.testing
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo.testing
 import torch.nn.functional as F
 from exact import assert_as_exact
 
