@@ -108,6 +108,28 @@ def test_a_size_marked_as_dynamic(ocl_device):
         torch.testing.assert_close(there.cpu(), here)
 
 
+def test_jagged_tensors_beside_overlaps(ocl_device):
+    """A graph with a jagged argument is not compiled anew: a second trace would lack the ragged size that Dynamo made."""
+
+    def function(rows, a, b, counter):
+        counter.add_(1)
+        return (rows.unsqueeze(-1) * 2).values(), a <= b
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl")
+    offsets = torch.tensor([0, 0, 2, 3, 4])
+    for n in (3, 6):
+        found = []
+        for device, run in (("cpu", function), (ocl_device, compiled)):
+            rows = torch.nested.nested_tensor_from_jagged(torch.ones(4, 2, device=device), offsets.to(device))
+            a, counter = torch.zeros(n, 1, device=device), torch.zeros((), device=device)
+            b = a.detach()
+            for x in (a, b):
+                torch._dynamo.maybe_mark_dynamic(x, 0)
+            found.append([x.cpu() for x in (*run(rows, a, b, counter), counter)])
+        torch.testing.assert_close(found[1], found[0])
+
+
 def test_graphs_without_writes_are_not_compared():
     graph = torch.fx.symbolic_trace(lambda a, b: a + b)
     assert overlaps.guarded(graph, [], compiled := object(), lambda inputs: None) is compiled

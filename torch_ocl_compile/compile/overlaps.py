@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from torch_ocl_compile import _C
 from torch_ocl_compile.fx.effects import Effect, effect_of
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 # Describes the arguments that overlap. A number is None where it is symbolic, that is, where the graph takes any number.
 Overlaps = tuple[Any, ...]
 
-MOST_GRAPHS = 8  # Calls with still other overlaps run the graph of Dynamo op by op.
+MOST_GRAPHS = 8  # Calls with still other overlaps, and all with jagged tensors, run the graph of Dynamo op by op.
 
 
 def guarded(gm: torch.fx.GraphModule, inputs: Sequence[Any], compiled: Any, compile_for: Callable[..., Any]) -> Any:
@@ -47,8 +48,10 @@ class _Guarded:
         key = (found, tuple((x.shape, x.stride()) if isinstance(x, torch.Tensor) else x for x in args))
         if key not in self.others:
             log.info("a graph's arguments overlap in another way than before: %s instead of %s", found, self.expected)
+            # The ragged size of a jagged tensor is a number of Dynamo's, which a second trace cannot have.
+            jagged = any(is_traceable_wrapper_subclass(x) for x in args)
             many = len(self.others) >= MOST_GRAPHS
-            self.others[key] = self.gm if many else self._compile(args)
+            self.others[key] = self.gm if many or jagged else self._compile(args)
         return self.others[key](*args)
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
