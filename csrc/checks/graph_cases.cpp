@@ -21,7 +21,15 @@ node map [70, 37]
   v5 = constant f32 0.0
   v6 = lt bool v5 v0
   v7 = where f32 v6 v2 v4
-  store b2[i0, i1] = v7
+  v8 = cast i32 v0
+  v9 = cast i32 v1
+  v10 = neg i32 v9
+  v11 = maximum i32 v8 v10
+  v12 = cast i32 v2
+  v13 = maximum i32 v11 v12
+  v14 = cast f32 v13
+  v15 = add f32 v7 v14
+  store b2[i0, i1] = v15
 result b2 [70, 37] strides [37, 1] offset 0
 )";
 
@@ -29,8 +37,9 @@ Numbers pointwise(const std::vector<Numbers>& in) {
   Numbers y;
   for (size_t i = 0; i < 70; ++i)
     for (size_t j = 0; j < 37; ++j) {
-      const double x = in[0][j * 70 + i];
-      y.push_back(x > 0 ? x * in[1][j] : x - 1);
+      const double x = in[0][j * 70 + i], scale = in[1][j];
+      const double greatest = std::max({std::trunc(x), -std::trunc(scale), std::trunc(x * scale)});  // Of integers.
+      y.push_back((x > 0 ? x * scale : x - 1) + greatest);
     }
   return y;
 }

@@ -34,6 +34,7 @@ Dialect make_dialect(const Caps& caps) {
   dialect.max_groups = caps.is_cpu ? 1 << 16 : std::max(64, caps.units * 32);
   dialect.fp64 = caps.fp64;
   dialect.keeps_negations = caps.is_cpu || caps.keeps_negations;  // Kernels for CPUs have no barriers.
+  dialect.extremes_keep_signs = caps.extremes_keep_signs;
   dialect.converts_halves = caps.fp16_convert;
   dialect.rounds_pairs = caps.kernels.has(KernelLevel::k_warp) || caps.kernels.has(KernelLevel::k_warpgroup);
   return dialect;

@@ -19,7 +19,8 @@ struct Dialect {
   int chunks = 16;           // CPU: number of work-items of a large launch.
   int max_groups = 1 << 16;  // GPU: largest number of work-groups for a grid-stride loop.
   bool fp64 = true;
-  bool keeps_negations = true;  // -x may be used after a barrier.
+  bool keeps_negations = true;      // -x may be used after a barrier.
+  bool extremes_keep_signs = true;  // max(max(a, -b), c) of signed integers is right.
   // vload_half and vstore_half are usable. Otherwise kernels/base/halves.cl replaces them.
   bool converts_halves = true;
   // The assembler has instructions that round two floats to bf16 or fp16. Every device with warp kernels has them.

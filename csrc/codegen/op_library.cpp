@@ -212,6 +212,38 @@ constexpr const char* kTanhInstruction =
     "  return y;\n"
     "}\n\n";
 
+// The minimum and the maximum of signed integers as those of unsigned ones, for assemblers that lose signs
+// (Caps::extremes_keep_signs). The compiler must not see through the changes of the highest bit.
+struct UnsignedExtreme {
+  const char* function;  // Of base/ops.cl, which `replacement` stands for.
+  const char* replacement;
+};
+constexpr std::array<UnsignedExtreme, 4> kUnsignedExtremes = {{
+    {"op_minimum", "op_unsigned_min"},
+    {"op_maximum", "op_unsigned_max"},
+    {"op_fmin", "op_unsigned_min"},
+    {"op_fmax", "op_unsigned_max"},
+}};
+constexpr const char* kUnsignedExtremesText =
+    "OCL_INLINE uint op_other_sign(uint x) {\n"
+    "  uint y;\n"
+    "  asm(\"xor.b32 %0, %1, 0x80000000;\" : \"=r\"(y) : \"r\"(x));\n"
+    "  return y;\n"
+    "}\n\n"
+    "OCL_INLINE int op_unsigned_min(int x, int y) {\n"
+    "  return as_int(op_other_sign(min(op_other_sign(as_uint(x)), op_other_sign(as_uint(y)))));\n"
+    "}\n\n"
+    "OCL_INLINE int op_unsigned_max(int x, int y) {\n"
+    "  return as_int(op_other_sign(max(op_other_sign(as_uint(x)), op_other_sign(as_uint(y)))));\n"
+    "}\n\n";
+
+/// Returns the row for a function of values of this type. Integers of 64 bits have no such instruction.
+const UnsignedExtreme* find_unsigned_extreme(const std::string& function, DType dtype) {
+  if (dtype != DType::kI8 && dtype != DType::kI16 && dtype != DType::kI32) return nullptr;
+  const auto found = std::ranges::find(kUnsignedExtremes, function, &UnsignedExtreme::function);
+  return found == kUnsignedExtremes.end() ? nullptr : &*found;
+}
+
 class Instance {
  public:
   Instance(const std::string& text, Type type, bool is_cpu) : type_(type), is_cpu_(is_cpu), parts_(split_words(text)) {}
@@ -314,6 +346,11 @@ class Collector {
       if (name == kShortTanh) {
         if (result_.find(kTanhInstruction) == std::string::npos) result_ += kTanhInstruction;
         result_ += by_lane(name, "op_tanh_instruction", type, {"x"}) + "\n\n";
+        continue;
+      }
+      if (const UnsignedExtreme* row = dialect_.extremes_keep_signs ? nullptr : find_unsigned_extreme(name, type.dtype)) {
+        if (result_.find(kUnsignedExtremesText) == std::string::npos) result_ += kUnsignedExtremesText;
+        result_ += by_lane(name, row->replacement, type, {"x", "y"}) + "\n\n";
         continue;
       }
       const std::string integer = "opi_" + name.substr(3);

@@ -39,6 +39,9 @@ struct Caps {
   bool fp64 = true;            // The device computes in double precision.
   // A kernel may use -x after a barrier. Intel's CPU runtime (2026.22) takes the -x of another work-item.
   bool keeps_negations = true;
+  // max(max(a, -b), c) of signed integers is right. The assembler of CUDA 13.0 makes one instruction of it for compute
+  // capability 9.0 and 10.0, and loses the sign of b. That of CUDA 13.5 does not.
+  bool extremes_keep_signs = true;
   bool fp16_convert = true;  // vload_half and vstore_half are fast and need only the alignment of one element.
   bool prefetch = true;      // CPU: Clang's __builtin_prefetch becomes an instruction.
   // The kernels of kernels/kernels.def that the device may use. A tensor core kernel is in the set if its instructions

@@ -52,6 +52,7 @@ py::dict device_probes(int index) {
   p["max_kernel_arg_bytes"] = caps.max_kernel_arg_bytes;
   p["fp16_convert"] = caps.fp16_convert;
   p["keeps_negations"] = caps.keeps_negations;
+  p["extremes_keep_signs"] = caps.extremes_keep_signs;
   p["prefetch"] = caps.prefetch;
   p["queue_priorities"] = caps.queue_priorities;
   p["queue_times"] = caps.queue_times;

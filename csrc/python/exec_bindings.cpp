@@ -196,6 +196,7 @@ Caps caps_from(const py::dict& d) {
   take("fp64", caps.fp64);
   take("fp16_convert", caps.fp16_convert);
   take("keeps_negations", caps.keeps_negations);
+  take("extremes_keep_signs", caps.extremes_keep_signs);
   take("prefetch", caps.prefetch);
   if (d.contains("kernels"))
     for (const std::string& name : names_of(d["kernels"].cast<std::string>())) caps.kernels.add(name);

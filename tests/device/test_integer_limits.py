@@ -68,6 +68,8 @@ def arithmetic(a, b):
         "double negation": -a.neg(),
         "distributed": a * 3 - b * 3,
         "maximum": torch.maximum(a + 1, a),
+        "maximum of three": torch.maximum(torch.maximum(a, -b), a + b),
+        "minimum of three": torch.minimum(torch.minimum(-a, -b), a - b),
     }
 
 
@@ -108,6 +110,8 @@ def reductions(a, b):
         "trace": a.trace(),
         "amax": (a + b).amax(1),
         "amin": (a * b).amin(0),
+        "amax of negations": (-a).amax(0),
+        "amin of negations": (-b).amin(1),
         "argmax": (a - b).argmax(1),
     }
 

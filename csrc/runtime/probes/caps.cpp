@@ -147,6 +147,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
   const bool inline_instructions = build_probe(device, context, rounds, "") > 0;
+  caps.extremes_keep_signs = !inline_instructions;  // A device cannot say of which version its assembler is.
   if (inline_instructions && probe_mma(context, device, "")) caps.kernels.add(KernelLevel::k_warp);
   if (inline_instructions && probe_wgmma(context, device, "")) caps.kernels.add(KernelLevel::k_warpgroup);
   if (!inline_instructions) probe_matrix_instructions(context, device, extensions, caps);
