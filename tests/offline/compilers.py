@@ -48,7 +48,7 @@ CHIPS = {
         Chip("skl", "intel", "Gen9: Core of 2015 to 2020", 112, 8),
         Chip("tgllp", "intel", "Gen12: Core of 2020 to 2023", 112, 8),
         Chip("acm-g10", "intel", "Xe-HPG: Arc A", 112, 8),
-        Chip("pvc", "intel", "Xe-HPC: Data Center GPU Max", 112, 16),
+        Chip("pvc", "intel", "Xe-HPC: Data Center GPU Max", 96, 16),
         Chip("gfx906", "amd", "Vega 20: MI50, Radeon VII", 128, 0, "906", wave64=True),
         Chip("gfx90a", "amd", "CDNA 2: MI200", 128, 0, "90a", wave64=True),
         Chip("gfx942", "amd", "CDNA 3: MI300", 128, 0, "940", wave64=True),

@@ -50,12 +50,13 @@ bool has_word(const std::string& words, const std::string& word) {
 
 /// Returns Caps::item_registers. NVIDIA's runtime tells the registers of a work-group; their number for an instruction is
 /// at most 255. Elsewhere: a thread of a device with sizes of subgroups has 128 registers of a float for each of the fewest
-/// work-items; some hold arguments and addresses. 256 registers for one wave of 64 are what other devices have.
+/// work-items; some hold arguments and addresses. Intel's compiler keeps arrays of threads of 16 work-items in memory if they
+/// are above half of these registers. 256 registers for one wave of 64 are what other devices have.
 int item_registers(cl_device_id device, int thread_items) {
   constexpr cl_device_info kRegistersPerBlock = 0x4002;  // cl_ext.h lacks it on some systems.
   const auto told = static_cast<int>(query<cl_uint>(device, kRegistersPerBlock, 0) / 256);
   if (told > 0) return std::min(told, 255);
-  return thread_items > 0 ? 112 : 128;
+  return thread_items >= 16 ? 96 : thread_items > 0 ? 112 : 128;
 }
 
 /// Returns Caps::thread_items.

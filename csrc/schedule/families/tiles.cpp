@@ -54,7 +54,8 @@ int choose_tiles_per_item(Draft& draft, int64_t tiles, int64_t other_items, int 
   return static_cast<int>(draft.choices().pick("run", {run, std::max(run / 2, 1), std::min(run * 2, max_tiles)}));
 }
 
-std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth) {
+std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth,
+                                     int more_registers) {
   std::vector<GroupTile> fitting;
   for (const GroupTile& tile : among)
     OCL_ASSERT(tile.is_possible(), "the row of the tile " + tile.name() +
@@ -63,7 +64,7 @@ std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTi
   for (const GroupTile& tile : among)
     // The two staged tiles must fit into local memory.
     if (tile.items() <= caps.max_group_size && 2 * 16 * (tile.rows + tile.columns + 8) * 4 <= caps.local_bytes &&
-        (summed(depth) ? tile.summed : tile.registers) <= caps.item_registers &&
+        (summed(depth) ? tile.summed : tile.registers) + more_registers <= caps.item_registers &&
         std::none_of(fitting.begin(), fitting.end(), [&](const GroupTile& other) { return other.name() == tile.name(); }))
       fitting.push_back(tile);
   if (fitting.empty())

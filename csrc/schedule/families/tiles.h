@@ -77,8 +77,9 @@ double tile_cost(const Caps& caps, const Tile& tile, int64_t rows, int64_t colum
 }
 /// Returns the tiles that the device has the work-items, local memory and registers for, with sums of `depth` products. Of
 /// tiles with equal rows and columns, returns the first. If no tile fits, returns one with the fewest work-items. InternalError
-/// for a tile that is not possible.
-std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth);
+/// for a tile that is not possible. more_registers: what a work-item needs beyond the table's numbers.
+std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth,
+                                     int more_registers = 0);
 /// Returns the tile of `among` with the lowest tile_cost. The choice is the knob "tile".
 GroupTile choose_group_tile(Draft& draft, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others);
 /// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N and MULTIPLY_DEPTH. Defines SUM_STEPS for sums of `depth` products. Sets

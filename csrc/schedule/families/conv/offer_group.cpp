@@ -23,6 +23,9 @@ bool in_quads(const Draft& draft, const Operand& image, const IndexExpr& channel
   return channels_contiguous(image) && multiples(draft, 4, {channels, image.strides[0], image.strides[2], image.strides[3]});
 }
 
+// A data gradient with few channels divides by the strides in each step.
+constexpr int kDivisionRegisters = 8;
+
 /// The tile of `among` for a convolution with few channels: narrow if there are few filters.
 GroupTile flat_tile(const std::vector<GroupTile>& among, const IndexExpr& K) {
   const int columns = typical(K, 64) > 32 ? 64 : 32;
@@ -51,7 +54,7 @@ void offer_conv_group(Draft& draft) {
   if (window.data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
   const Operand weight = copied_operand(draft, w, {R, S, C, node.sizes[1]}, from);
   const int64_t depth = typical(R * S * C, 576);
-  const std::vector<GroupTile> tiles = fitting_tiles(draft.caps, kTiles, depth);
+  const std::vector<GroupTile> tiles = fitting_tiles(draft.caps, kTiles, depth, flat && window.data ? kDivisionRegisters : 0);
   const GroupTile tile = flat ? flat_tile(tiles, K)
                               : choose_group_tile(draft, tiles, typical(window.pixels, 50176), typical(K, 64),
                                                   node.convolve.groups * window.phases);
