@@ -1,5 +1,5 @@
 // csrc/torch/recipe.h: how a compiled graph or an eager op runs: the plan, where its inputs and the results of a call come
-// from, and for which calls it holds. Python makes it (torch_ocl_compile/lowering/graph.py), the cache keeps it.
+// from, and for which calls it holds. Python makes it (torch_ocl_compile/lowering/graphs/graph.py), the cache keeps it.
 #pragma once
 
 #include <ATen/ATen.h>

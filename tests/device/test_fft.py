@@ -8,7 +8,7 @@ from torch_ocl_compile import _C, config
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import check
 from torch_ocl_compile.dtypes import IR_DTYPES
-from torch_ocl_compile.lowering import fourier
+from torch_ocl_compile.lowering.complex_numbers import fourier
 
 PRIMES = [67, 71, 73, 79, 83, 89, 97, 101]
 SIZES = [*range(1, 65), *PRIMES, 256, 360, 1000, 1001, 1024, 4096]

@@ -29,7 +29,7 @@ def plant(name: str) -> None:
 def wrap(target: str, around: Callable[..., Any]) -> None:
     """Replaces the lowering of an overload ("aten.add.Tensor") by around(old lowering, context, *arguments)."""
     from torch_ocl_compile.fx.overloads import overload
-    from torch_ocl_compile.lowering.registry import LOWERINGS
+    from torch_ocl_compile.lowering.core.registry import LOWERINGS
 
     found = overload(target)
     old = LOWERINGS[found]
@@ -46,7 +46,7 @@ def replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
 @fault
 def alias_lost() -> None:
     """Results never share memory: each is a copy."""
-    from torch_ocl_compile.lowering.results import PlanOutputs
+    from torch_ocl_compile.lowering.core.results import PlanOutputs
 
     def position(old: Any, self: Any, node: Any, strides: Any) -> Any:
         self.shared.clear()
@@ -59,7 +59,7 @@ def alias_lost() -> None:
 @fault
 def copy_dropped() -> None:
     """A vector that is an argument does not get its new contents."""
-    from torch_ocl_compile.lowering.graph import _Lowering
+    from torch_ocl_compile.lowering.graphs.graph import _Lowering
 
     def store(old: Any, self: Any, node: Any, target: Any, value: Any) -> Any:
         return target if len(target.sizes) == 1 else old(self, node, target, value)
@@ -70,7 +70,7 @@ def copy_dropped() -> None:
 @fault
 def stride_swapped() -> None:
     """Transposed matrices are returned contiguous."""
-    from torch_ocl_compile.lowering.results import PlanOutputs
+    from torch_ocl_compile.lowering.core.results import PlanOutputs
 
     def position(old: Any, self: Any, node: Any, strides: Any) -> Any:
         sizes = self.context.shape(node.meta["val"].shape)
@@ -124,7 +124,7 @@ def gradient_sign() -> None:
 @fault
 def broadcast_of_one() -> None:
     """A leading dimension of size 1 of a three-dimensional tensor is read as if it had its partner's size."""
-    from torch_ocl_compile.lowering.term import Nest
+    from torch_ocl_compile.lowering.core.term import Nest
 
     def load_broadcast(old: Any, self: Any, value: Any, sizes: Any, coords: Any) -> Any:
         skip = len(sizes) - len(value.sizes)
@@ -140,7 +140,7 @@ def size_rounded_up() -> None:
     from torch.utils._sympy.functions import FloorDiv
 
     from torch_ocl_compile._C import ir
-    from torch_ocl_compile.lowering import symbolic
+    from torch_ocl_compile.lowering.core import symbolic
 
     symbolic._RULES.insert(0, (FloorDiv, lambda s, e: ir.ceildiv(s.translate(e.args[0]), s.translate(e.args[1]))))
 
@@ -151,7 +151,7 @@ def size_remembered() -> None:
     import sympy
 
     from torch_ocl_compile._C import ir
-    from torch_ocl_compile.lowering import symbolic
+    from torch_ocl_compile.lowering.core import symbolic
 
     def size(old: Any, self: Any, x: Any) -> Any:
         known = hasattr(x, "node") and isinstance(x.node.expr, sympy.Add) and x.node.hint is not None
@@ -164,7 +164,7 @@ def size_remembered() -> None:
 def bf16_cut_off() -> None:
     """bf16 is rounded towards zero, which is half a unit too small on average."""
     from torch_ocl_compile._C import ir
-    from torch_ocl_compile.lowering.term import Nest
+    from torch_ocl_compile.lowering.core.term import Nest
 
     def store(old: Any, self: Any, *results: Any) -> Any:
         return old(
@@ -191,7 +191,7 @@ def last_of_equals() -> None:
 @fault
 def reads_too_late() -> None:
     """A later line reads an argument after it was overwritten."""
-    from torch_ocl_compile.lowering.graph import _Lowering
+    from torch_ocl_compile.lowering.graphs.graph import _Lowering
 
     replace(_Lowering, "keep_old_contents", lambda old, self, node, target: None)
 
@@ -199,7 +199,7 @@ def reads_too_late() -> None:
 @fault
 def overwrites_too_early() -> None:
     """Scatters store into arguments whose old contents are still needed."""
-    from torch_ocl_compile.lowering import graph
+    from torch_ocl_compile.lowering.graphs import graph
 
     replace(graph, "may_overwrite", lambda old, *arguments: True)
 

@@ -89,7 +89,7 @@ ANSWERS: dict[str, dict[str, str]] = {
         "_linalg_svd_meta": "strides of the CPU's function, which we call",
         "_pad2d_common": "keeps the memory format, as on the CPU",
         "calc_conv_nd_return_shape": "an empty result is an error, as on the CPU",
-        "meta__scaled_dot_product_flash_attention": "that op is CUDA's; ours is lowering/attention.py",
+        "meta__scaled_dot_product_flash_attention": "that op is CUDA's; ours is lowering/products/attention.py",
         "meta__weight_int4pack_mm": "int4 products, which have no kernel here",
         "meta_fft_*": "strides of the CPU's function, which we call",
         "meta_histc": "only a warning about CUDA's kernel",

@@ -17,7 +17,7 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile.call import plan_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
-from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.reference.interpreter import run_graph
 
 Calls = list[Callable[..., Any]]

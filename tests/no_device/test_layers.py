@@ -25,7 +25,7 @@ ONLY = {
     # copy's facets, and crash.
     r"^(sstream|iostream|ostream|istream|fstream|iomanip|regex|locale)$": set(),
 }
-# Module or package of torch_ocl_compile -> the others that it may import, anywhere in its files.
+# Module, package or room of torch_ocl_compile -> the others, or rooms, that it may import, anywhere in its files.
 PYTHON_LAYERS = {
     "_C": set(),
     "errors": set(),
@@ -38,6 +38,14 @@ PYTHON_LAYERS = {
     "decompositions": {"fx"},
     "user_kernel": {"_C", "errors", "config"},
     "lowering": {"_C", "errors", "dtypes", "fx", "decompositions", "user_kernel"},
+    "lowering/core": set(),
+    "lowering/reductions": {"core"},
+    "lowering/elementwise": {"core", "reductions"},
+    "lowering/movement": {"core", "reductions"},
+    "lowering/products": {"core"},
+    "lowering/layers": {"core", "reductions", "movement"},
+    "lowering/complex_numbers": {"core", "reductions", "products"},
+    "lowering/graphs": {"core", "movement"},
     "tuning": {"_C", "errors", "dtypes", "config"},
     "cache_file": {"_C", "errors", "identity", "tuning"},
     "compile": {
@@ -104,10 +112,18 @@ def includes(path):
     return re.findall(r'^\s*#include\s+[<"]([^>"]+)[>"]', path.read_text(), re.MULTILINE)
 
 
-def row_of(include):
-    """Returns the folder and the room of a file of csrc. The room is empty if no row names it."""
-    folder, room, *_ = (*Path(include).parts[1:], "")
-    return folder, room if f"{folder}/{room}" in CPP_LAYERS else ""
+def row_of(parts, table):
+    """Returns the folder and the room of a file. The room is empty if no row of the table names it."""
+    folder, room, *_ = (*parts, "")
+    return folder, room if f"{folder}/{room}" in table else ""
+
+
+def may_use(row, other, table):
+    """Says whether a file of the first row may use one of the other. A folder's own files may use all its rooms."""
+    (folder, room), (other_folder, other_room) = row, other
+    if folder != other_folder:
+        return other_folder in table[folder]
+    return not room or other_room in {room} | table[f"{folder}/{room}"]
 
 
 def test_cpp_layers():
@@ -115,20 +131,12 @@ def test_cpp_layers():
     for path in sorted((ROOT / "csrc").rglob("*")):
         if path.suffix not in {".h", ".cpp", ".def"}:
             continue
-        folder, room = row_of(path.relative_to(ROOT))
+        row = row_of(path.relative_to(ROOT / "csrc").parts, CPP_LAYERS)
         for name in includes(path):
-            if name.startswith("csrc/"):
-                other, other_room = row_of(name)
-                if other != folder:
-                    allowed = other in CPP_LAYERS[folder]
-                elif room:
-                    allowed = other_room in {room} | CPP_LAYERS[f"{folder}/{room}"]
-                else:
-                    allowed = True
-                if not allowed:
-                    wrong.append(f"{path.relative_to(ROOT)} includes {name}")
+            if name.startswith("csrc/") and not may_use(row, row_of(Path(name).parts[1:], CPP_LAYERS), CPP_LAYERS):
+                wrong.append(f"{path.relative_to(ROOT)} includes {name}")
             for pattern, folders in ONLY.items():
-                if re.match(pattern, name) and folder not in folders:
+                if re.match(pattern, name) and row[0] not in folders:
                     wrong.append(f"{path.relative_to(ROOT)} includes {name}")
     assert not wrong, "\n".join(wrong)
 
@@ -222,16 +230,14 @@ def imported(path):
                 yield (".".join(parts) or "__init__"), id(node) in inside
 
 
-def room_of(module):
-    return module.split(".")[0]
-
-
 def test_table_has_every_folder_and_module():
     folders = {path.name for path in (ROOT / "csrc").iterdir() if path.is_dir()}
     assert {name for name in CPP_LAYERS if "/" not in name} == folders
     rooms = {path.parts[-2] + "/" + path.parts[-1] for path in (ROOT / "csrc/runtime").iterdir()}
     assert {name for name in CPP_LAYERS if name.startswith("runtime/")} == rooms
-    assert set(PYTHON_LAYERS) == {room_of(name) for name in MODULES} | {"_C"}
+    assert {name for name in PYTHON_LAYERS if "/" not in name} == {name.split(".")[0] for name in MODULES} | {"_C"}
+    rooms = {"/".join(path.parts[-2:]) for path in (PACKAGE / "lowering").iterdir() if (path / "__init__.py").exists()}
+    assert {name for name in PYTHON_LAYERS if name.startswith("lowering/")} == rooms
 
 
 @pytest.mark.parametrize("table", [CPP_LAYERS, PYTHON_LAYERS], ids=["cpp", "python"])
@@ -244,13 +250,12 @@ def test_table_has_no_circle(table):
         above.add(name)
 
 
-@pytest.mark.parametrize("room", PYTHON_LAYERS)
-def test_python_layers(room):
-    allowed = PYTHON_LAYERS[room] | {room}
+def test_python_layers():
     wrong = []
-    for module in (module for module in MODULES if room_of(module) == room):
-        for name, inside in imported(MODULES[module]):
-            if room_of(name) not in allowed:
+    for module, path in MODULES.items():
+        row = row_of(module.split("."), PYTHON_LAYERS)
+        for name, inside in imported(path):
+            if not may_use(row, row_of(name.split("."), PYTHON_LAYERS), PYTHON_LAYERS):
                 wrong.append(f"{module} imports {name}")
             if inside and module not in LATE_IMPORTS:
                 wrong.append(

@@ -19,7 +19,7 @@ from torch_ocl_compile.compile import attention_pattern
 from torch_ocl_compile.compile.call import plan_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
-from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.reference.interpreter import ReferencePlan
 
 Compiled = Callable[..., Any]
@@ -267,7 +267,7 @@ def dropping(checkpointed: bool) -> Callable[..., Any]:
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_dropout_draws_the_same_numbers_in_backward(checkpointed: bool) -> None:
     """Only the random state is saved, and the gradient uses the mask of forward."""
-    from torch_ocl_compile.lowering.random import functionalise
+    from torch_ocl_compile.lowering.elementwise.random import functionalise
 
     saved: list[int] = []
 

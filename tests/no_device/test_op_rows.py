@@ -21,8 +21,8 @@ from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.dtypes import IR_DTYPES
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.fx.overloads import overload
-from torch_ocl_compile.lowering import pointwise, special
-from torch_ocl_compile.lowering.graph import lower_graph
+from torch_ocl_compile.lowering.elementwise import pointwise, special
+from torch_ocl_compile.lowering.graphs.graph import lower_graph
 from torch_ocl_compile.reference.interpreter import run_graph
 
 aten = torch.ops.aten

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.no_device.scheduling import render, traced
-from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.graphs.graph import lower_module
 
 LAYERS = 8
 SHAPE = (16, 64, 112, 112)

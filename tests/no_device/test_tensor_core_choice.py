@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from tests.no_device.scheduling import CAPS, Seen, collecting
 from tests.no_device.test_emulated_kernels import CLANG
 from torch_ocl_compile import _C
-from torch_ocl_compile.lowering.context import allows_tf32
+from torch_ocl_compile.lowering.core.context import allows_tf32
 
 ALLOWED: dict[str, Callable[[], None]] = {
     "set_float32_matmul_precision": lambda: torch.set_float32_matmul_precision("high"),

@@ -20,8 +20,8 @@ from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import attention_pattern
 from torch_ocl_compile.compile.joint_graph import ocl_partition
-from torch_ocl_compile.lowering.graph import lower_module
-from torch_ocl_compile.lowering.random import functionalise
+from torch_ocl_compile.lowering.elementwise.random import functionalise
+from torch_ocl_compile.lowering.graphs.graph import lower_module
 
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 # What every GPU of the last ten years has. One set for all chips: a kernel that fits these limits runs on each of them.

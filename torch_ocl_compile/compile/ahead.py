@@ -21,9 +21,9 @@ from torch_ocl_compile import _C
 from torch_ocl_compile.compile import cache_key
 from torch_ocl_compile.compile.boundaries import boundaries, restride
 from torch_ocl_compile.compile.plan import result_strides, start_plan
-from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
-from torch_ocl_compile.lowering.graph import lower_module
-from torch_ocl_compile.lowering.lowered import Lowered
+from torch_ocl_compile.lowering.graphs.float_arguments import floats_to_tensors
+from torch_ocl_compile.lowering.graphs.graph import lower_module
+from torch_ocl_compile.lowering.graphs.lowered import Lowered
 
 log = logging.getLogger(__name__)
 

@@ -35,10 +35,10 @@ from torch_ocl_compile.compile.stored_plan import CompiledGraph
 from torch_ocl_compile.decompositions.table import LateTable
 from torch_ocl_compile.errors import ConfigError
 from torch_ocl_compile.fx.host_part import graph_device
-from torch_ocl_compile.lowering.checks import BadArguments
-from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
-from torch_ocl_compile.lowering.lowered import Lowered
-from torch_ocl_compile.lowering.random import functionalise
+from torch_ocl_compile.lowering.elementwise.random import functionalise
+from torch_ocl_compile.lowering.graphs.checks import BadArguments
+from torch_ocl_compile.lowering.graphs.float_arguments import floats_to_tensors
+from torch_ocl_compile.lowering.graphs.lowered import Lowered
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from torch_ocl_compile.compile import debug, times
 from torch_ocl_compile.compile.call import Boxed, mark_boxed, plan_call
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.errors import InternalError
-from torch_ocl_compile.lowering.fallback import record, refused
-from torch_ocl_compile.lowering.lowered import Lowered
-from torch_ocl_compile.lowering.strides import Strides, laid_out
+from torch_ocl_compile.lowering.graphs.fallback import record, refused
+from torch_ocl_compile.lowering.graphs.lowered import Lowered
+from torch_ocl_compile.lowering.graphs.strides import Strides, laid_out
 
 
 def note_cut(cut: debug.Cut, label: str) -> None:

@@ -17,8 +17,8 @@ from torch_ocl_compile import identity
 from torch_ocl_compile.compile import foreign_ops, overlaps, python_code
 from torch_ocl_compile.compile.float_guards import floats_of
 from torch_ocl_compile.errors import UnsupportedError
-from torch_ocl_compile.lowering.context import allows_tf32
-from torch_ocl_compile.lowering.registry import LOWERINGS
+from torch_ocl_compile.lowering.core.context import allows_tf32
+from torch_ocl_compile.lowering.core.registry import LOWERINGS
 
 
 def key(gm: torch.fx.GraphModule, settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile.lowering.lowered import Lowered
+from torch_ocl_compile.lowering.graphs.lowered import Lowered
 
 Boxed = Callable[[list[Any]], list[Any]]
 watch: Callable[[Boxed], Boxed] | None = None  # wraps the calls of new plans: `torch-ocl warm` counts calls

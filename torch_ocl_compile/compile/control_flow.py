@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.compile.bodies import Body, EagerBody, Names, PlanBody, note_cut
 from torch_ocl_compile.compile.call import Boxed, mark_boxed
-from torch_ocl_compile.lowering.strides import Strides, laid_out, strides_of
+from torch_ocl_compile.lowering.graphs.strides import Strides, laid_out, strides_of
 
 Run = Callable[..., list[Any]]
 

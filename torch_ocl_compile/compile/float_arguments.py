@@ -1,7 +1,7 @@
 # torch_ocl_compile/compile/float_arguments.py: keeps learning rates that change as arguments of a graph.
 """Dynamo turns a number in an optimizer's parameter groups that changes into an argument of the graph. AOTAutograd then makes
 it a constant again, because Inductor has no code for floats in the optimizers' _foreach ops, and the graph would be compiled
-for each new value. lowering/float_arguments.py has a form for them."""
+for each new value. lowering/graphs/float_arguments.py has a form for them."""
 
 from __future__ import annotations
 

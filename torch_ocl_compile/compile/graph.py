@@ -24,13 +24,13 @@ from torch_ocl_compile.fx.control_flow import control_flow_name, graphs_and_oper
 from torch_ocl_compile.fx.host_part import TRANSFERS, graph_device
 from torch_ocl_compile.fx.origin import describe, source_line
 from torch_ocl_compile.fx.split import Piece, Split, is_view, operator_name, split
-from torch_ocl_compile.lowering.fallback import REMEDY
-from torch_ocl_compile.lowering.float_arguments import tensors_to_floats
-from torch_ocl_compile.lowering.graph import lower_module
-from torch_ocl_compile.lowering.lowered import Lowered
-from torch_ocl_compile.lowering.random import functionalise
-from torch_ocl_compile.lowering.sparse import reads_or_makes_sparse
-from torch_ocl_compile.lowering.strides import strides_of
+from torch_ocl_compile.lowering.elementwise.random import functionalise
+from torch_ocl_compile.lowering.graphs.fallback import REMEDY
+from torch_ocl_compile.lowering.graphs.float_arguments import tensors_to_floats
+from torch_ocl_compile.lowering.graphs.graph import lower_module
+from torch_ocl_compile.lowering.graphs.lowered import Lowered
+from torch_ocl_compile.lowering.graphs.sparse import reads_or_makes_sparse
+from torch_ocl_compile.lowering.graphs.strides import strides_of
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_ocl_compile.compile import ahead
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
-from torch_ocl_compile.lowering.random import functionalise, own_attention
+from torch_ocl_compile.lowering.elementwise.random import functionalise, own_attention
 
 aten = torch.ops.aten
 LOSS_GRADIENTS = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)

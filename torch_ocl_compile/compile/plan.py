@@ -9,8 +9,8 @@ from torch_ocl_compile import _C, config
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.errors import OclError
-from torch_ocl_compile.lowering.lowered import Lowered
-from torch_ocl_compile.lowering.user_kernel import bound_calls
+from torch_ocl_compile.lowering.graphs.lowered import Lowered
+from torch_ocl_compile.lowering.graphs.user_kernel import bound_calls
 from torch_ocl_compile.tuning import table
 
 

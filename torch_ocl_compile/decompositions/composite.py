@@ -347,7 +347,7 @@ def complex_scatter(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: 
 
 
 def complex_logcumsumexp(x: Tensor, dim: int) -> Any:
-    """Real numbers have a scan of their own (lowering/scan.py)."""
+    """Real numbers have a scan of their own (lowering/reductions/scan.py)."""
     if not x.is_complex():
         return NotImplemented
     if x.dim() == 0 or x.numel() == 0:

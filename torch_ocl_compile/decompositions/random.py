@@ -1,5 +1,5 @@
 # torch_ocl_compile/decompositions/random.py: random distributions as formulas of rand, randn and randint.
-"""On ocl devices these three become pure functions of a random state (lowering/random.py).
+"""On ocl devices these three become pure functions of a random state (lowering/elementwise/random.py).
 
 Each function here is the decomposition of the functional overload in compiled graphs, and the form of the in-place
 overload in eager mode. Numbers are drawn in float32 or wider and rounded once to the result's dtype. Uniform numbers

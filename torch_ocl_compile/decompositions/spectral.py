@@ -73,7 +73,7 @@ def _square(a: Tensor) -> Tensor:
 def jacobi(a: Tensor, symmetric: bool) -> Tensor:
     """Returns V [.., n, n]. The columns of A V are orthogonal for A [.., m, n]; V^H A V is diagonal for a Hermitian A.
 
-    This is the definition of the op ocl.jacobi; lowering/jacobi.py has its kernels.
+    This is the definition of the op ocl.jacobi; lowering/complex_numbers/jacobi.py has its kernels.
     """
     n = a.shape[-1]
     even, half = n + n % 2, (n + 1) // 2

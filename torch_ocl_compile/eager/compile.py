@@ -22,11 +22,11 @@ from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.op_trace import Level, OpTrace, Untraceable
 from torch_ocl_compile.eager.tracing_thread import tracing_thread
 from torch_ocl_compile.errors import UnsupportedError
-from torch_ocl_compile.lowering.checks import BadArguments
-from torch_ocl_compile.lowering.graph import lower_module
-from torch_ocl_compile.lowering.random import functionalise
-from torch_ocl_compile.lowering.registry import LOWERINGS
-from torch_ocl_compile.lowering.user_kernel import UserCall, bound_calls
+from torch_ocl_compile.lowering.core.registry import LOWERINGS
+from torch_ocl_compile.lowering.elementwise.random import functionalise
+from torch_ocl_compile.lowering.graphs.checks import BadArguments
+from torch_ocl_compile.lowering.graphs.graph import lower_module
+from torch_ocl_compile.lowering.graphs.user_kernel import UserCall, bound_calls
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.errors import UnsupportedError
-from torch_ocl_compile.lowering.symbolic import Symbols, as_quotient
+from torch_ocl_compile.lowering.core.symbolic import Symbols, as_quotient
 
 
 def conditions_of(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-import torch_ocl_compile.lowering.user_kernel  # noqa: F401  (it defines ocl.ctc_paths)
+import torch_ocl_compile.lowering.graphs.user_kernel  # noqa: F401  (it defines ocl.ctc_paths)
 from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
 
 

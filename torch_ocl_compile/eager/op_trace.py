@@ -27,7 +27,7 @@ from torch_ocl_compile.eager.forms import form_of
 from torch_ocl_compile.eager.tracing import trace
 from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.graph_pass import drop_dead_code
-from torch_ocl_compile.lowering.complex_value import real_dtype
+from torch_ocl_compile.lowering.core.complex_value import real_dtype
 
 aten = torch.ops.aten
 

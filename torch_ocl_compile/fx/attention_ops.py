@@ -1,6 +1,6 @@
 # torch_ocl_compile/fx/attention_ops.py: ocl::attention and its gradient as PyTorch ops: schema, eager form, fake results, autograd.
-"""compile/attention_pattern.py puts these ops in place of spelled-out attention, and lowering/random.py in place of any
-attention with dropout. When compiled, each becomes one kernel (lowering/attention.py)."""
+"""compile/attention_pattern.py puts these ops in place of spelled-out attention, and lowering/elementwise/random.py in place of any
+attention with dropout. When compiled, each becomes one kernel (lowering/products/attention.py)."""
 
 from __future__ import annotations
 

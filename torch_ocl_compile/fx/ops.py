@@ -1,5 +1,5 @@
 # torch_ocl_compile/fx/ops.py: ops of our own for FX graphs, where aten has no suitable one.
-"""This file has schemas, fake results and eager forms. The lowerings are in lowering/random.py and lowering/pooling.py."""
+"""This file has schemas, fake results and eager forms. Lowerings: lowering/elementwise/random.py, lowering/layers/pooling.py."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIBRARY.define(
     " int reduction, SymInt ignore, Tensor total_weight, ScalarType dtype) -> Tensor"
 )
 
-# x. With the checks of lowering/index_checks.py, an error with this message is raised if a fault is not 0.
+# x. With the checks of lowering/graphs/index_checks.py, an error with this message is raised if a fault is not 0.
 LIBRARY.define("checked(Tensor x, Tensor faults, str message) -> Tensor")
 
 

@@ -4,39 +4,22 @@
 import torch._inductor.inductor_prims  # noqa: F401  defines prims that rows refer to
 
 from torch_ocl_compile.fx import ops  # noqa: F401  (defines torch.ops.ocl)
-from torch_ocl_compile.lowering import (
-    activation,
-    adaptive_pooling,
-    attention,
-    collectives,
+from torch_ocl_compile.lowering.complex_numbers import (
     complex_contraction,
     complex_pointwise,
     complex_reduction,
-    contraction,
-    convolution,
-    embedding,
-    factory,
     fft,
-    folding,
-    index_put,
-    indexing,
     jacobi,
-    loss,
-    normalization,
-    padding,
-    pointwise,
-    pooling,
-    quantized,
-    random,
-    reduction,
-    scan,
-    scatter,
-    sort,
-    special,
-    view,
 )
+from torch_ocl_compile.lowering.elementwise import activation, factory, pointwise, random, special
+from torch_ocl_compile.lowering.graphs import collectives
+from torch_ocl_compile.lowering.layers import adaptive_pooling, embedding, folding, loss, padding, pooling
+from torch_ocl_compile.lowering.movement import index_put, indexing, scatter, sort, view
+from torch_ocl_compile.lowering.products import attention, contraction, convolution, quantized
+from torch_ocl_compile.lowering.reductions import normalization, reduction, scan
 
-from torch_ocl_compile.lowering import complex_parts, foreach  # isort: skip  (their rows refer to those above)
+from torch_ocl_compile.lowering.complex_numbers import complex_parts  # isort: skip  (its rows refer to those above)
+from torch_ocl_compile.lowering.elementwise import foreach  # isort: skip  (its rows, too)
 
 __all__ = [
     "activation",

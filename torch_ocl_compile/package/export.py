@@ -19,12 +19,12 @@ from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.conditions import at_least_zero
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.fx.origin import describe
-from torch_ocl_compile.lowering.context import ir_dtype
-from torch_ocl_compile.lowering.float_arguments import floats_to_tensors
-from torch_ocl_compile.lowering.graph import lower_module
-from torch_ocl_compile.lowering.lowered import Lowered
-from torch_ocl_compile.lowering.random import functionalise
-from torch_ocl_compile.lowering.symbolic import Number, Symbols
+from torch_ocl_compile.lowering.core.context import ir_dtype
+from torch_ocl_compile.lowering.core.symbolic import Number, Symbols
+from torch_ocl_compile.lowering.elementwise.random import functionalise
+from torch_ocl_compile.lowering.graphs.float_arguments import floats_to_tensors
+from torch_ocl_compile.lowering.graphs.graph import lower_module
+from torch_ocl_compile.lowering.graphs.lowered import Lowered
 from torch_ocl_compile.package.refusals import refuse_decisions
 
 aten = torch.ops.aten

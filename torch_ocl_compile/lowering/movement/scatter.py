@@ -1,0 +1,361 @@
+# torch_ocl_compile/lowering/movement/scatter.py: stores at coordinates that are themselves loaded, with and without accumulation.
+"""Every result is the same in every run, whatever order the device works in.
+
+Assignment: where several sources go to one place, the last one wins. Each place finds its winner by an atomic
+maximum of source positions (`winners`); the result is then a gather.
+
+Accumulation: few sources per place are reduced directly, place by place. Otherwise the sources are sorted by place
+with a stable sort, and a scan that restarts at each new place stores its last result there (`Segments`). There are
+no float atomics.
+
+Sources whose place lies outside the target are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering.core import term as t
+from torch_ocl_compile.lowering.core.context import Context
+from torch_ocl_compile.lowering.core.registry import lower
+from torch_ocl_compile.lowering.core.term import Nest, Term
+from torch_ocl_compile.lowering.movement import sort
+from torch_ocl_compile.lowering.movement.sorting import Digits, Keys, sort_keys
+from torch_ocl_compile.lowering.reductions import scan
+
+aten = torch.ops.aten
+I32, I64 = ir.DType.kI32, ir.DType.kI64
+
+# Every place looks at all sources of its row ("directly") in three cases: there are at most FEW_PAIRS pairs of a source
+# and a place, or at most FEW_SOURCES sources per row, or at most SOME_SOURCES sources per row and SOME_PAIRS pairs.
+FEW_PAIRS, SOME_PAIRS = 1 << 18, 1 << 24
+FEW_SOURCES, SOME_SOURCES = 4, 32
+
+Coords = Sequence[ir.IndexExpr]
+
+
+@dataclass(frozen=True)
+class ScatterSpec:
+    """A scatter: sources [rows..., count] go to places [rows..., places]. Each source has the shape `inner`."""
+
+    rows: list[ir.IndexExpr]
+    count: ir.IndexExpr
+    places: ir.IndexExpr
+    inner: list[ir.IndexExpr]
+    # (nest, row, source) -> the place of the source, int64. A source whose place is outside [0, places) is ignored.
+    place: Callable[[Nest, Coords, ir.IndexExpr], Term]
+    # (nest, row, source, inner coordinates) -> the element of the source.
+    source: Callable[[Nest, Coords, ir.IndexExpr, Coords], Term]
+
+
+def known_product(*sizes: ir.IndexExpr) -> int | None:
+    whole = ir.product(list(sizes))
+    return whole.constant() if whole.is_const() else None
+
+
+# Assignment
+
+
+def winners(c: Context, p: ScatterSpec) -> ir.Value:
+    """Returns [rows..., places] int32: the last source that goes to each place, or -1."""
+    nest = Nest(c.builder, [*p.rows, p.places])
+    table = nest.store((nest.constant(-1, I32), I32))[0]
+    nest = Nest(c.builder, [*p.rows, p.count])
+    row, source = nest.i[:-1], nest.i[-1]
+    place = p.place(nest, row, source)
+    inside = (place >= 0) & (place < nest.index(p.places))
+    nest.add_store(table, [*row, place.as_index()], nest.index(source, I32), inside, maximum=True)
+    nest.end()
+    return table
+
+
+def winner(nest: Nest, p: ScatterSpec, table: ir.Value | None, row: Coords, place: ir.IndexExpr) -> Term:
+    """Returns the number of the source from which `place` gets its value, or -1."""
+    if table is not None:
+        return nest.load(table, [*row, place])
+    only = p.place(nest, row, ir.IndexExpr(0))
+    return t.where(only.eq(nest.index(place)), nest.constant(0, I32), -1)
+
+
+def store_winners(
+    c: Context, x: ir.Value, p: ScatterSpec, table: ir.Value | None, at: Callable[[Coords, Term, Coords], Coords]
+) -> ir.Value:
+    """Stores the winning sources directly into x, at `at(row, place, inner)`. Other elements of x are not touched."""
+    nest = Nest(c.builder, [*p.rows, p.count, *p.inner])
+    lead = len(p.rows)
+    row, source, inner = nest.i[:lead], nest.i[lead], nest.i[lead + 1 :]
+    place = p.place(nest, row, source)
+    mask = (place >= 0) & (place < nest.index(p.places))
+    if table is not None:
+        mask = mask & nest.load(table, [*row, place.as_index()], mask).eq(nest.index(source, I32))
+    nest.add_store(x, at(row, place, inner), p.source(nest, row, source, inner), mask)
+    nest.end()
+    return x
+
+
+# Accumulation
+
+MERGE: dict[str, Callable[[Term, Term], Term]] = {
+    "sum": lambda a, b: a + b,
+    "prod": lambda a, b: a * b,
+    "max": t.maximum,
+    "min": t.minimum,
+}
+
+
+def identity(name: str, dtype: ir.DType) -> float | int:
+    if name in ("sum", "prod"):
+        return int(name == "prod")
+    if ir.is_floating(dtype):
+        return float("-inf") if name == "max" else float("inf")
+    half = 1 << (8 * ir.size_bytes(dtype) - 1)
+    return -half if name == "max" else half - 1
+
+
+def accumulated(c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
+    """Returns the reduction of the sources of each place, [rows..., places, inner...]; the identity where there are
+    none.
+
+    If `with_count`, the second value is the number of sources of each place, [rows..., places] int64.
+    """
+    pairs = known_product(*p.rows, p.count, p.places, *p.inner)
+    count = known_product(p.count)
+    few = count is not None and (
+        count <= FEW_SOURCES or (count <= SOME_SOURCES and pairs is not None and pairs <= SOME_PAIRS)
+    )
+    if few or (pairs is not None and pairs <= FEW_PAIRS):
+        return _directly(c, p, name, wide, with_count)
+    return Segments(c, p).reduce(name, wide, with_count)
+
+
+def _directly(c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
+    """Scatters without atomics: each element of the result loops over all sources of its row, and reduces the sources
+    that go to its place.
+    """
+
+    def reduced(inner: list[ir.IndexExpr], reduction: str, dtype: ir.DType, element: Any) -> ir.Value:
+        nest = Nest(c.builder, [*p.rows, p.places, *inner], [p.count])
+        lead = len(p.rows)
+        row, source = nest.i[:lead], nest.r[0]
+        hit = p.place(nest, row, source).eq(nest.index(nest.i[lead]))
+        value = element(nest, row, source, nest.i[lead + 1 :])
+        chosen = t.where(hit, value, identity(reduction, dtype))
+        return nest.reduce(reduction, [chosen], [dtype])[0]
+
+    def element(nest: Nest, row: Coords, source: ir.IndexExpr, inner: Coords) -> Term:
+        return p.source(nest, row, source, inner).cast(wide)
+
+    results = [reduced(p.inner, name, wide, element)]
+    if with_count:
+        results.append(reduced([], "sum", I64, lambda nest, *_: nest.constant(1, I64)))
+    return results
+
+
+class Segments:
+    """The sources of each row, sorted by place."""
+
+    def __init__(self, c: Context, p: ScatterSpec) -> None:
+        self.c, self.p = c, p
+        dtype = I32 if p.places.is_const() and p.places.constant() < 2**31 - 1 else I64
+        nest = Nest(c.builder, [*p.rows, p.count])
+        place = p.place(nest, nest.i[:-1], nest.i[-1])
+        end = nest.index(p.places)
+        inside = (place >= 0) & (place < end)
+        keys = nest.store((t.where(inside, place, end), dtype))[0]
+        self.runs = sort_keys(c, Keys(keys, Digits.below(p.places)))
+
+    def reduce(self, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
+        p = self.p
+
+        def element(nest: Nest, row: Coords, source: ir.IndexExpr, inner: Coords) -> Term:
+            return p.source(nest, row, source, inner).cast(wide)
+
+        results = [self._scanned(p.inner, name, wide, element)]
+        if with_count:
+            results.append(self._scanned([], "sum", I64, lambda nest, *_: nest.constant(1, I64)))
+        return results
+
+    def _scanned(self, inner: list[ir.IndexExpr], name: str, wide: ir.DType, element: Any) -> ir.Value:
+        c, p, runs = self.c, self.p, self.runs
+        lead = len(p.rows)
+        nest = Nest(c.builder, [*p.rows, p.places, *inner])
+        result = nest.store((nest.constant(identity(name, wide), wide), wide))[0]
+        row = scan.Row(name, (wide,), lambda a, b: (MERGE[name](a[0], b[0]),))
+
+        def starts(nest: Nest, at: list[ir.IndexExpr], first: ir.IndexExpr, end: ir.IndexExpr) -> Term:
+            return sort.starts_between(nest, runs.keys, at[:lead], first, end)
+
+        def value(nest: Nest, at: list[ir.IndexExpr], place: ir.IndexExpr) -> Any:
+            source = nest.load(runs.positions, [*at[:lead], place]).as_index()
+            return (element(nest, at[:lead], source, at[lead:]),), starts(nest, at, place, place)
+
+        def stores(nest: Nest, at: list[ir.IndexExpr], place: ir.IndexExpr) -> Any:
+            key = nest.load(runs.keys, [*at[:lead], place])
+            following = nest.load(runs.keys, [*at[:lead], ir.min(place + 1, p.count - 1)])
+            is_last = nest.index(place).eq(nest.index(p.count - 1)) | following.ne(key)
+            mask = is_last & (key < nest.index(p.places))
+            return [(result, [*at[:lead], key.as_index(), *at[lead:]], 0, mask)]
+
+        scan.run(c, row, [*p.rows, *inner], p.count, value, stores, starts)
+        return result
+
+
+# Scatter along a dimension
+
+
+def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> ScatterSpec:
+    """Returns the ScatterSpec of a scatter along `dim`.
+
+    Its rows are the other dimensions of `index`, which may be shorter than the same dimensions of x.
+    """
+    rows = [s for d, s in enumerate(index.sizes) if d != dim]
+
+    def at(row: Coords, source: ir.IndexExpr) -> list[ir.IndexExpr]:
+        return [*row[:dim], source, *row[dim:]]
+
+    def place(nest: Nest, row: Coords, source: ir.IndexExpr) -> Term:
+        return nest.load(index, at(row, source)).cast(I64)
+
+    def source(nest: Nest, row: Coords, s: ir.IndexExpr, inner: Coords) -> Term:
+        if isinstance(src, ir.Value):
+            return nest.load(src, at(row, s))
+        return nest.constant(src, x.dtype)
+
+    return ScatterSpec(rows, index.sizes[dim], x.sizes[dim], [], place, source)
+
+
+def _reached(nest: Nest, rows: Coords, sizes: Coords, row: Coords) -> Term | None:
+    """Returns whether the row of x at `row` is one that the index covers; None if the index covers all rows."""
+    mask: Term | None = None
+    for covered, size, i in zip(rows, sizes, row, strict=True):
+        if covered == size:
+            continue
+        inside = nest.index(i) < nest.index(covered)
+        mask = inside if mask is None else mask & inside
+    return mask
+
+
+def lifted(c: Context, x: Any) -> Any:
+    return c.builder.unsqueeze(x, 0) if isinstance(x, ir.Value) and not x.sizes else x
+
+
+def _scatter(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> ir.Value:
+    """Returns x with x[.., index[.., s, ..], ..] = src[.., s, ..]."""
+    if not x.sizes:
+        return c.builder.select(_scatter(c, *(lifted(c, v) for v in (x, 0, index, src))), 0, ir.IndexExpr(0))
+    index, src = lifted(c, index), lifted(c, src)
+    if any(s.is_const(0) for s in [*index.sizes, *x.sizes]):
+        return x
+    dim %= len(x.sizes)
+    p = _along(c, x, dim, index, src)
+    table = None if p.count.is_const(1) else winners(c, p)
+    if c.in_place:
+        return store_winners(c, x, p, table, lambda row, place, _: [*row[:dim], place.as_index(), *row[dim:]])
+    nest = c.nest(x.sizes)
+    row = [i for d, i in enumerate(nest.i) if d != dim]
+    reached = _reached(nest, p.rows, [s for d, s in enumerate(x.sizes) if d != dim], row)
+    inside = [ir.min(i, n - 1) for i, n in zip(row, p.rows, strict=True)]
+    chosen = winner(nest, p, table, inside if reached is not None else row, nest.i[dim])
+    hit = chosen >= 0 if reached is None else (chosen >= 0) & reached
+    old = nest.load(x, nest.i)
+    new = p.source(nest, inside if reached is not None else row, t.maximum(chosen, 0).as_index(), []).cast(old.dtype)
+    return nest.store((t.where(hit, new, old), x.dtype))[0]
+
+
+@lower(aten.scatter.src)
+def scatter_src(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ir.Value:
+    return _scatter(c, x, dim, index, src)
+
+
+@lower(aten.scatter.value)
+def scatter_value(c: Context, x: ir.Value, dim: int, index: ir.Value, value: Any) -> Any:
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return NotImplemented
+    return _scatter(c, x, dim, index, _source(c, value, index))
+
+
+def _source(c: Context, value: Any, index: ir.Value) -> Any:
+    """Returns what a scatter reads beside its index. A float that varies from call to call is a value of rank 0."""
+    is_number = isinstance(value, ir.Value) and len(value.sizes) < len(index.sizes)
+    return c.builder.expand(value, index.sizes) if is_number else value
+
+
+REDUCTIONS = {
+    **{"sum": "sum", "add": "sum", "mean": "sum", "prod": "prod", "multiply": "prod"},
+    **{"amax": "max", "amin": "min"},
+}
+
+
+def accumulator(dtype: ir.DType, name: str) -> ir.DType:
+    """Returns the dtype in which sources are accumulated."""
+    compute = ir.compute_type(dtype)
+    if ir.is_floating(compute):
+        return compute
+    return I64 if name in ("sum", "prod") or compute == I64 else I32
+
+
+def combined(
+    name: str, mode: str, include_self: bool, old: Term, new: Term, count: Term | None, wide: ir.DType
+) -> Term:
+    """Returns the new element, given the old one, the reduced sources and their count."""
+    old = old.cast(wide)
+    whole = MERGE[name](old, new)
+    if not include_self:
+        assert count is not None
+        whole = t.where(count > 0, new, old)
+    if mode == "mean":
+        assert count is not None
+        n = t.maximum(count + 1 if include_self else count, 1).cast(wide)
+        whole = whole / n if ir.is_floating(wide) else t.call("floordiv", whole, n)
+        whole = t.where(count > 0, whole, old)
+    return whole
+
+
+def _scatter_reduce(
+    c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any, mode: str, include_self: bool
+) -> ir.Value:
+    if not x.sizes:
+        vector = _scatter_reduce(c, lifted(c, x), 0, lifted(c, index), lifted(c, src), mode, include_self)
+        return c.builder.select(vector, 0, ir.IndexExpr(0))
+    index, src = lifted(c, index), lifted(c, src)
+    if any(s.is_const(0) for s in [*index.sizes, *x.sizes]):
+        return x
+    dim %= len(x.sizes)
+    p = _along(c, x, dim, index, src)
+    name = REDUCTIONS[mode]
+    wide = accumulator(x.dtype, name)
+    counted = mode == "mean" or not include_self
+    tables = accumulated(c, p, name, wide, counted)
+    nest = c.nest(x.sizes)
+    row = [i for d, i in enumerate(nest.i) if d != dim]
+    reached = _reached(nest, p.rows, [s for d, s in enumerate(x.sizes) if d != dim], row)
+    inside = row if reached is None else [ir.min(i, n - 1) for i, n in zip(row, p.rows, strict=True)]
+    at = [*inside, nest.i[dim]]
+    old = nest.load(x, nest.i)
+    count = nest.load(tables[1], at) if counted else None
+    whole = combined(name, mode, include_self, old, nest.load(tables[0], at), count, wide)
+    if reached is not None:
+        whole = t.where(reached, whole, old.cast(wide))
+    return nest.store((whole, x.dtype))[0]
+
+
+@lower(aten.scatter_add.default)
+def scatter_add(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ir.Value:
+    return _scatter_reduce(c, x, dim, index, src, "sum", True)
+
+
+@lower(aten.scatter_reduce.two)
+def scatter_reduce(
+    c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, *, include_self: bool = True
+) -> ir.Value:
+    return _scatter_reduce(c, x, dim, index, src, reduce, include_self)
+
+
+@lower(aten.scatter.reduce, aten.scatter.value_reduce)
+def scatter_mode(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any, *, reduce: str) -> ir.Value:
+    return _scatter_reduce(c, x, dim, index, _source(c, src, index), reduce, True)

@@ -1,0 +1,1 @@
+# torch_ocl_compile/lowering/products/__init__.py: matrix products, convolutions and attention.
