@@ -1,6 +1,6 @@
 # benchmarks/page.py: writes docs/performance.md and the means in README.md from benchmarks/results/*.json; the site has more pages.
 """python benchmarks/page.py            writes the page, and what other pages quote of it
-python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/no_device/test_figures.py)
+python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/no_device/measuring/test_figures.py)
 
 `make docs` builds the pages behind docs/performance.md: mkdocs.yml names this file as a hook. They are not stored.
 A result file is what `--save` of `torch-ocl bench` and of the programs of this folder writes; `title`, `notes` and

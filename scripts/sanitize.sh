@@ -45,6 +45,6 @@ done
 preload=$(${CXX:-c++} -print-file-name=$library):$(${CXX:-c++} -print-file-name=libstdc++.so.6)
 cd "$build/tree"
 sanitized() { "${plain[@]}" env LD_PRELOAD="$preload" OMP_NUM_THREADS=1 ../venv/bin/python "$@"; }
-sanitized -m pytest -p no:cacheprovider -x tests/device/test_streams.py tests/device/test_storage.py tests/device/test_kept_weights.py \
-  tests/device/test_mutation.py --ocl-devices "${DEVICES:-intel}"
+sanitized -m pytest -p no:cacheprovider -x tests/device/runtime/test_streams.py tests/device/runtime/test_storage.py tests/device/kernels/test_kept_weights.py \
+  tests/device/compiled/test_mutation.py --ocl-devices "${DEVICES:-intel}"
 sanitized -m tests.stress --minutes "${STRESS_MINUTES:-2}" --devices ocl:0

@@ -1,6 +1,6 @@
 # tests/coverage.py: counts the cases that `make test` runs and those that exist, for the table in docs/testing.md.
 """python -m tests.coverage            prints the table
-python -m tests.coverage --write    writes it into docs/testing.md (tests/device/test_docs.py compares)
+python -m tests.coverage --write    writes it into docs/testing.md (tests/device/tools/test_docs.py compares)
 
 The counts come from pytest's collection, rounded to two digits. test_docs.py accepts a difference of a tenth, so
 that a few new tests do not make the page stale.
@@ -24,10 +24,10 @@ BEGIN, END = "<!-- python -m tests.coverage --write -->", "<!-- end -->"
 
 # Row of the table -> regular expression for the paths of its test files. The first row that matches a path counts it.
 GROUPS = {
-    "our table of ops: each op, its gradient, each dtype": r"device/test_ops\.py",
-    "PyTorch's `op_db` and `module_db`": r"device/test_opinfo\.py",
-    "whole networks, forward and all gradients": r"device/test_(models|networks|timm|transformers)\.py",
-    "kernels and their templates, alone": r"device/test_(templates|rows)_\w+\.py|device/test_(halves|kernels|maths|pairs)\.py",
+    "our table of ops: each op, its gradient, each dtype": r"device/ops/test_ops\.py",
+    "PyTorch's `op_db` and `module_db`": r"device/ops/test_opinfo\.py",
+    "whole networks, forward and all gradients": r"device/networks/test_(models|networks|timm|transformers)\.py",
+    "kernels and their templates, alone": r"device/kernels/test_((templates|rows)_\w+|halves|kernels|maths|pairs)\.py",
     "everything else on a device": r"device/",
     "the compiler without a device": r"(no_device|fuzz)/",
 }

@@ -21,7 +21,7 @@
 //   gelu_erf        relative error 4e-6 for x < 0
 //   gelu_erf_slope  absolute error 5e-6
 //   gelu_tanh       relative error 1e-6 + |2 u| * 1e-7
-// tests/device/test_maths.py compares each function with its bound, over all arguments.
+// tests/device/kernels/test_maths.py compares each function with its bound, over all arguments.
 #ifndef T
 #include "base/ops.cl"
 #endif

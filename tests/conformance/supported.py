@@ -79,7 +79,7 @@ def listed(kind: str, names: list[str]) -> list[str]:
 def models() -> list[str]:
     # Test modules import helpers from their own folder, which pytest puts into sys.path.
     sys.path.insert(0, str(ROOT / "tests" / "device"))
-    from tests.device import test_models, test_networks, test_timm, test_transformers
+    from tests.device.networks import test_models, test_networks, test_timm, test_transformers
 
     names = {
         "torchvision": {case[0] for case in (*test_models.NETWORKS, *test_models.LARGE)} - OWN,

@@ -30,7 +30,7 @@ HEAD = """\
 PyTorch describes its operators in `op_db` and its modules in `module_db`. Each entry has sample inputs, some have hundreds. A run
 takes up to 4 of them forward and, where PyTorch has a derivative, up to 3 backward, spread over the first 64; with
 `--all-samples` it takes all. The tables say how many samples ran, of how many that PyTorch has. A sample runs compiled with
-`backend="ocl"`, and the result is compared with PyTorch on the CPU (`tests/conformance`, `tests/device/test_opinfo.py`).
+`backend="ocl"`, and the result is compared with PyTorch on the CPU (`tests/conformance`, `tests/device/ops/test_opinfo.py`).
 `make conformance` makes the results and writes this page.
 
 - *passes*: every sample that ran gives PyTorch's dtype, shape and values. Values are compared by `assert_close` with its defaults. A

@@ -16,7 +16,7 @@ HEAD = """\
 # Command line
 
 <!-- Written by `python -m torch_ocl_compile.cli.page` from the help of the commands. -->
-<!-- no-run all: the examples need scripts and files of the reader; tests/device/test_commands.py runs the commands -->
+<!-- no-run all: the examples need scripts and files of the reader; tests/device/tools/test_commands.py runs the commands -->
 
 `torch-ocl COMMAND` and `python -m torch_ocl_compile COMMAND` are the same. `--help` shows this text for each command.
 

@@ -1,0 +1,70 @@
+# tests/device/compiled/test_saved_values.py: gradients where the saved values are windows on one buffer, in both kernel families.
+"""The backward graph may overwrite a saved value. Here each op's gradient overwrites one window while another is still read."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+ROWS, WIDTH = 40, 48
+
+
+def heads(x, w):
+    """Queries, keys and values are slices of one product."""
+    q, k, v = (x @ w).view(4, 10, 3, 4, -1).permute(2, 0, 3, 1, 4)
+    return (torch.softmax(q @ k.transpose(-1, -2), -1) @ v).sigmoid()
+
+
+def gates(x, w):
+    a, b, c = (x @ w).chunk(3, 1)
+    return a.sigmoid() * b.tanh() + c.exp() * a.tanh()
+
+
+def reshaped(x, w):
+    return F.gelu(x @ w).view(4, 10, -1) @ (w.t() * 0.1)
+
+
+@pytest.mark.parametrize("family", ["item", "group"])
+@pytest.mark.parametrize("function", [heads, gates, reshaped])
+def test_gradients(ocl_device, function, family):
+    torch._dynamo.reset()
+    torch.manual_seed(2)
+    x, w = torch.randn(ROWS, WIDTH), torch.randn(WIDTH, WIDTH) / 7
+    compiled = torch.compile(
+        function, backend="ocl", options={"fallback": "error", "kernel_family": family}, dynamic=False
+    )
+
+    def run(f, device, dtype):
+        x_, w_ = (t.to(device, dtype).requires_grad_() for t in (x, w))
+        y = f(x_, w_)
+        y.backward(torch.linspace(-1, 1, y.numel(), device=device, dtype=dtype).view(y.shape))
+        return [t.detach().cpu() for t in (y, x_.grad, w_.grad)]
+
+    for got, expected in zip(
+        run(compiled, ocl_device, torch.float32), run(function, "cpu", torch.float64), strict=True
+    ):
+        torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_block(ocl_device):
+    """The graphs of a block run twice."""
+    torch._dynamo.reset()
+    torch.manual_seed(3)
+    block = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+    x = torch.randn(3, 13, WIDTH)
+    expected = block(x, x, x, need_weights=False)[0]
+    expected.square().sum().backward()
+    wanted = {name: p.grad.clone() for name, p in block.named_parameters()}
+    block.zero_grad()
+    block.to(ocl_device)
+    compiled = torch.compile(
+        lambda x: block(x, x, x, need_weights=False)[0], backend="ocl", options={"fallback": "error"}
+    )
+    on_device = x.to(ocl_device)
+    for _ in range(2):
+        block.zero_grad()
+        y = compiled(on_device)
+        torch.testing.assert_close(y.cpu(), expected, rtol=1e-4, atol=1e-5)
+        y.square().sum().backward()
+        for name, p in block.named_parameters():
+            torch.testing.assert_close(p.grad.cpu(), wanted[name], rtol=1e-3, atol=1e-4)

@@ -1,0 +1,154 @@
+# tests/device/kernels/test_kept_weights.py: packed weights are kept between inference calls, and packed again when a weight changes.
+import gc
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from torch_ocl_compile import _C
+
+ROWS = 300  # With so many rows the weight is packed in a separate launch.
+
+
+def packed_launches(call) -> int:
+    with torch.ocl.record() as launches:
+        call()
+    return sum(launch.kind == "pack" for launch in launches)
+
+
+@pytest.fixture
+def layer(ocl_device):
+    torch._dynamo.reset()
+    gc.collect()
+    torch.manual_seed(0)
+    model = nn.Linear(96, 130).to(ocl_device)
+    x = torch.randn(ROWS, 96)
+    compiled = torch.compile(model, backend="ocl", options={"fallback": "error"})
+
+    def check() -> int:
+        """Calls the layer, compares with the CPU, and returns how many weights the call packed."""
+        result = []
+        with torch.no_grad():
+            count = packed_launches(lambda: result.append(compiled(x.to(ocl_device))))
+        expected = F.linear(x.double(), model.weight.cpu().double(), model.bias.cpu().double())
+        torch.testing.assert_close(result[0].cpu().double(), expected, rtol=1e-4, atol=1e-5)
+        return count
+
+    if check() == 0:
+        pytest.skip("this device's kernels take weights as they are")
+    return model, check
+
+
+def test_packed_once(layer):
+    _, check = layer
+    assert [check(), check()] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.weight.data.mul_(2),
+        lambda m: m.weight.detach()[3].fill_(5),
+        lambda m: m.weight.data.zero_(),
+        lambda m: m.load_state_dict({k: torch.randn_like(v, device="cpu") for k, v in m.state_dict().items()}),
+        lambda m: setattr(m.weight, "data", torch.randn_like(m.weight)),
+        lambda m: m.weight.detach().view(-1)[7:9].copy_(torch.ones(2)),
+    ],
+    ids=["in place", "fill of a view", "zero", "load_state_dict", "other storage", "upload to a part"],
+)
+def test_packed_again_after_a_change(layer, change):
+    model, check = layer
+    assert check() == 0
+    with torch.no_grad():
+        change(model)
+    assert [check(), check()] == [1, 0]
+
+
+@pytest.mark.parametrize("form", ["fused", "foreach", "compiled"])
+def test_packed_again_after_an_optimizer(layer, form):
+    model, check = layer
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **({} if form == "compiled" else {form: True}))
+    step = torch.compile(optimizer.step, backend="ocl") if form == "compiled" else optimizer.step
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    step()
+    assert [check(), check()] == [1, 0]
+
+
+def test_freed_with_the_storage(layer):
+    model, check = layer
+    check()
+    held = _C.exec.kept_bytes()
+    assert held >= model.weight.numel() * 4
+    model.weight.data = torch.zeros_like(model.weight)
+    gc.collect()
+    assert _C.exec.kept_bytes() <= held - model.weight.numel() * 4
+
+
+def test_memory_is_bounded(ocl_device):
+    torch._dynamo.reset()
+    gc.collect()
+    model, x = nn.Linear(96, 130).to(ocl_device), torch.randn(ROWS, 96, device=ocl_device)
+    before = _C.exec.kept_bytes()
+    compiled = torch.compile(model, backend="ocl", options={"kept_weights_mb": 0})
+    with torch.no_grad():
+        counts = [packed_launches(lambda: compiled(x)) for _ in range(2)]
+    assert counts[0] == counts[1] and _C.exec.kept_bytes() == before
+
+
+def test_a_weight_that_the_graph_itself_writes(ocl_device):
+    """In each call, the product uses the weight before the graph adds to it."""
+    torch._dynamo.reset()
+    model, x = nn.Linear(96, 130, bias=False).to(ocl_device), torch.randn(ROWS, 96)
+
+    @torch.compile(backend="ocl", options={"fallback": "error"})
+    def step(x):
+        y = F.linear(x, model.weight)
+        model.weight.add_(1)
+        return y
+
+    for _ in range(3):
+        weight = model.weight.detach().cpu().double()
+        with torch.no_grad():
+            y = step(x.to(ocl_device))
+        torch.testing.assert_close(y.cpu().double(), F.linear(x.double(), weight), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m[0].weight.data.mul_(2),
+        lambda m: m[1].running_var.mul_(3),
+        lambda m: m[1].weight.data.fill_(-1),
+    ],
+    ids=["filter", "variance", "scale"],
+)
+def test_filters_and_norms(ocl_device, change):
+    """Separate launches transform the filter and compute the norm's scale. They run in the first call, and again after
+    a change."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()).eval()
+    with torch.no_grad():
+        model[1].running_var.uniform_(0.5, 2)
+        model[1].running_mean.uniform_(-1, 1)
+    model, x = model.to(ocl_device), torch.randn(2, 32, 14, 14)
+    compiled = torch.compile(model, backend="ocl", options={"fallback": "error"})
+
+    def launches() -> int:
+        with torch.no_grad(), torch.ocl.record() as record:
+            y = compiled(x.to(ocl_device))
+        count = len(list(record))
+        weight = model[0].weight.detach().cpu().double()
+        norm = [getattr(model[1], n).detach().cpu().double() for n in ("running_mean", "running_var", "weight", "bias")]
+        expected = F.batch_norm(F.conv2d(x.double(), weight, padding=1), *norm, eps=model[1].eps).relu()
+        torch.testing.assert_close(y.cpu().double(), expected, rtol=1e-4, atol=1e-5)
+        return count
+
+    launches()  # The first call compiles.
+    later = launches()
+    with torch.no_grad():
+        change(model)
+    again = launches()
+    assert again > later == launches()

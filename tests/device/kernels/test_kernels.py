@@ -1,0 +1,45 @@
+# tests/device/kernels/test_kernels.py: hand-written kernels alone, on a device and in its build workers.
+"""The cases are those of csrc/schedule/families/*/cases.cpp at edges of sizes, without the scheduler and with the kernels'
+own stores. Guards around the results must stay as they are. Portable kernels run on every device, others where it has
+their instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from torch_ocl_compile import _C
+
+pytestmark = pytest.mark.sampled(first=24)
+PORTABLE = ("item", "group")
+# The own stores of these do not build with all macros.
+WITHOUT_CASES = {"attention_item", "conv_statistics_item"}
+
+
+def cases() -> Iterator[tuple[str, str, int]]:
+    for row in _C.exec.kernels():
+        if row["level"] in PORTABLE and row["operation"] not in ("fft", "sort"):
+            for kind in row["types"]:
+                count = len(_C.exec.check_cases(row["name"], kind, set="edges", filled=False))
+                assert (count == 0) == (row["name"] in WITHOUT_CASES), row["name"]
+                yield from ((row["name"], kind, number) for number in range(count))
+
+
+@pytest.mark.parametrize("kernel, kind, number", cases())
+def test_portable_kernel(ocl_device: str, kernel: str, kind: str, number: int) -> None:
+    index = torch.device(ocl_device).index
+    if kernel == "gemm_pairs_item" and kernel not in (name for name, *_ in _C.exec.kernels_to_check(index)):
+        pytest.skip("the processor does not multiply pairs")
+    assert _C.exec.fault_of_case(index, kernel, kind, number, "edges", in_worker=number % 8 == 7) == ""
+
+
+def test_kernels_with_special_instructions(ocl_device: str) -> None:
+    """On a device that has the instructions, the first cases at edges of each kernel and type."""
+    index = torch.device(ocl_device).index
+    for kernel, level, kind in _C.exec.kernels_to_check(index):
+        if level not in PORTABLE:
+            for number in range(0, 24, 3):
+                assert _C.exec.fault_of_case(index, kernel, kind, number, "edges") == "", (kernel, kind, number)

@@ -1,0 +1,45 @@
+# tests/device/kernels/test_pairs.py: products on processors that multiply pairs of bf16, against fp64.
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torch_ocl_compile import _C, explain
+
+
+@pytest.fixture
+def processor(selected_devices: list[str]) -> str:
+    for device in selected_devices:
+        if any(kernel == "gemm_pairs_item" for kernel, *_ in _C.exec.kernels_to_check(torch.device(device).index)):
+            return device
+    pytest.skip("no such processor is selected")
+
+
+def test_values_beyond_the_numbers(processor: str) -> None:
+    """inf and nan are those of fp32, and an odd depth does not read beyond a row."""
+    rows = torch.full((70, 6), float("nan"), dtype=torch.bfloat16)
+    rows[:, :5] = torch.randn(70, 5)
+    rows[3, 2], rows[4, 1] = float("inf"), float("nan")
+    b = torch.randn(5, 150, dtype=torch.bfloat16)
+    on_device = (rows.to(processor)[:, :5], b.to(processor))
+    [product] = explain(torch.mm, *on_device).graphs[0].kernels
+    assert product.variant.startswith("gemm_pairs_item ")
+    got = torch.compile(torch.mm, backend="ocl")(*on_device).cpu().double()
+    torch.testing.assert_close(got, rows[:, :5].double() @ b.double(), rtol=2**-8, atol=1e-5, equal_nan=True)
+
+
+def test_networks_use_it(processor: str) -> None:
+    """A linear layer in bf16, and its gradients."""
+    layer = torch.nn.Linear(200, 150, bias=False, device=processor, dtype=torch.bfloat16)
+    x = torch.randn(70, 200, device=processor, dtype=torch.bfloat16, requires_grad=True)
+    [product] = explain(layer, x).graphs[0].kernels
+    assert product.variant.startswith("gemm_pairs_item ")
+    dy = torch.randn(70, 150, device=processor, dtype=torch.bfloat16)
+    x.grad = layer.weight.grad = None  # explain may have computed some
+    y = torch.compile(layer, backend="ocl")(x)
+    y.backward(dy)
+    a, w, g = (t.detach().cpu().double() for t in (x, layer.weight, dy))
+    for got, want in ((y, a @ w.T), (x.grad, g @ w), (layer.weight.grad, g.T @ a)):
+        assert got is not None
+        torch.testing.assert_close(got.detach().cpu().double(), want, rtol=2**-8, atol=1e-4)

@@ -1,0 +1,168 @@
+# tests/device/kernels/test_rows_group.py: generated reductions along rows and columns, in the form for GPUs (work-groups), on
+# every device.
+import pytest
+import torch
+import torch.nn.functional as F
+
+ROWS = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "var_mean": lambda x: torch.var_mean(x, -1),
+    "three passes": lambda x: (
+        (x - x.mean(-1, keepdim=True)).abs().amax(-1, keepdim=True) * x / x.norm(dim=-1, keepdim=True)
+    ),
+    "sum": lambda x: (x * x).sum(-1),
+    "negated": lambda x: torch.softmax(-x, -1),
+    "any, all": lambda x: ((x > 3).any(-1), (x < 9).all(-1), x.argmax(-1)),
+}
+
+
+def tensors(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "length"), [(5, 8), (7, 33), (9, 64), (131, 197), (6, 768), (3, 1000), (2, 4100), (2, 16388)]
+)
+def test_rows(ocl_device, name, dtype, rows, length):
+    torch._dynamo.reset()
+    options = {"fallback": "error", "kernel_family": "group"}
+    compiled = torch.compile(ROWS[name], backend="ocl", options=options, dynamic=False)
+    torch.manual_seed(0)
+    # Vector loads need aligned rows, so they are not used for a view that begins at element 1.
+    for first in (0, 1):
+        memory = (torch.randn(rows * length + first) * 2 + 0.5).to(dtype)
+        x = memory[first:].view(rows, length)
+        on_device = memory.to(ocl_device)[first:].view(rows, length)
+        ours, again = compiled(on_device), compiled(on_device)
+        for a, b, theirs, exact in zip(
+            *map(tensors, (ours, again, ROWS[name](x), ROWS[name](x.double()))), strict=True
+        ):
+            assert a.dtype == theirs.dtype and torch.equal(a, b)
+            if not theirs.is_floating_point():
+                assert torch.equal(a.cpu(), theirs)
+                continue
+            error, most = ((t.double() - exact).norm() / exact.norm() for t in (a.cpu(), theirs))
+            # With few results, PyTorch may have no error at all, so about two ulp are allowed.
+            assert error <= 2 * most + 3e-7
+
+
+SCANS = {
+    "sum": lambda x: torch.cumsum(x, -1),
+    "logsumexp": lambda x: torch.logcumsumexp(x, -1),
+    "largest": lambda x: torch.cummax(x, -1),
+    "integers": lambda x: torch.cumsum((x * 9).long(), -1),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize(("rows", "length"), [(1, 5000), (7, 1000), (33, 257), (300, 40), (2, 31)])
+def test_scans(ocl_device, name, rows, length):
+    """A row that ends inside a tile, several tiles, several rows in a work-group, and a last work-group with too many rows."""
+    torch._dynamo.reset()
+    compiled = torch.compile(SCANS[name], backend="ocl", options={"fallback": "error", "kernel_family": "group"})
+    torch.manual_seed(0)
+    x = torch.randn(rows, length)
+    for ours, exact in zip(*map(tensors, (compiled(x.to(ocl_device)), SCANS[name](x.double()))), strict=True):
+        if exact.is_floating_point():
+            torch.testing.assert_close(ours.cpu().double(), exact, rtol=3e-7, atol=3e-7 * exact.abs().max().item())
+        else:
+            assert torch.equal(ours.cpu(), exact)
+
+
+@pytest.mark.sampled(every=1)
+@pytest.mark.parametrize(("name", "rows", "length"), [("negated", 4, 6), ("sum", 128, 256), ("sum", 5, 8)])
+def test_values_after_a_barrier(ocl_device, name, rows, length):
+    """After a barrier, Intel's runtime gave an item the -x of another one, and PoCL the sum of another row."""
+    test_rows(ocl_device, name, torch.float32, rows, length)
+
+
+@pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan")])
+def test_rows_with_infinities(ocl_device, value):
+    torch._dynamo.reset()
+    f = lambda x: (torch.softmax(x.clamp(max=9), -1), torch.logsumexp(x, -1), torch.var(x, -1))  # noqa: E731
+    compiled = torch.compile(f, backend="ocl", options={"fallback": "error", "kernel_family": "group"})
+    x = torch.randn(4, 96)
+    x[1, :] = x[2, 90] = x[2, 91] = value
+    for ours, theirs in zip(compiled(x.to(ocl_device)), f(x), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, equal_nan=True)
+
+
+COLUMNS = {
+    "cumsum": lambda x: x.cumsum(0),
+    "cumsum of a row": lambda x: x.t().contiguous().cumsum(-1),
+    "cummax": lambda x: tuple(x.cummax(0)),
+    "sum": lambda x: ((x + 1).sum(0), x * 2),
+    "var_mean": lambda x: torch.var_mean(x, 0),
+    "sum of halves": lambda x: (torch.cat([x[:, 1:], x[:, :1]], 1) * 2).view(-1, 2, x.shape[1]).sum((0, 1)),
+    "added up by row": lambda x: torch.zeros_like(x).index_add(0, torch.arange(len(x), device=x.device) // 23 * 2, x),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize(("rows", "columns"), [(6, 5), (70, 3), (530, 33), (4100, 40)])
+def test_columns(ocl_device, name, rows, columns):
+    torch._dynamo.reset()
+    options = {"fallback": "error", "kernel_family": "group"}
+    compiled = torch.compile(COLUMNS[name], backend="ocl", options=options, dynamic=False)
+    torch.manual_seed(0)
+    x = torch.randn(rows, columns) + 0.5
+    for ours, theirs, exact in zip(
+        *map(tensors, (compiled(x.to(ocl_device)), COLUMNS[name](x), COLUMNS[name](x.double()))), strict=True
+    ):
+        if not theirs.is_floating_point():
+            assert torch.equal(ours.cpu(), theirs)
+            continue
+        error, most = ((t.double() - exact).norm() / exact.norm() for t in (ours.cpu(), theirs))
+        # With few results, PyTorch may have no error at all, so about two ulp are allowed.
+        assert error <= 2 * most + 3e-7
+
+
+def slices_of_zeros(x):
+    """The gradient of a tensor of which each third was used."""
+    parts = [F.pad(x, (k * x.shape[1], (2 - k) * x.shape[1])) for k in range(3)]
+    y = parts[0] + parts[1] * 2 + parts[2]
+    return y.sum(0), y
+
+
+VECTORS = {
+    "sum": lambda x: x.sum(0),
+    "sums of two": lambda x: (x.float().sum(0), (x.float() * x.float()).sum(0)),
+    "amax": lambda x: x.float().amax(0),
+    "of each image": lambda x: x.view(5, -1, x.shape[1]).sum(1),
+    "rows of heads": lambda x: x.view(-1, 5, x.shape[1]).transpose(0, 1).sum((0, 1)),
+    "slices of zeros": slices_of_zeros,
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("rows", "columns"), [(135, 40), (1000, 8), (2500, 64), (4100, 24)])
+def test_vectors_of_columns(ocl_device, name, dtype, rows, columns):
+    """A work-item adds up vectors of neighbouring columns. A view that begins at element 1 has vectors at odd addresses."""
+    torch._dynamo.reset()
+    options = {"fallback": "error", "kernel_family": "group"}
+    compiled = torch.compile(VECTORS[name], backend="ocl", options=options, dynamic=False)
+    torch.manual_seed(0)
+    for first in (0, 1):
+        memory = (torch.randn(rows * columns + first) + 0.5).to(dtype)
+        x = memory[first:].view(rows, columns)
+        ours = tensors(compiled(memory.to(ocl_device)[first:].view(rows, columns)))
+        for a, exact in zip(ours, tensors(VECTORS[name](x.double())), strict=True):
+            epsilon = torch.finfo(a.dtype).eps
+            torch.testing.assert_close(a.cpu().double(), exact.double(), rtol=2 * epsilon, atol=1e-3)
+
+
+def test_indices_of_two_widths(ocl_device):
+    """eigh rotates columns at computed positions. On GPUs these indices are long, and loop variables are int."""
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.linalg.eigh, backend="ocl", options={"fallback": "error", "kernel_family": "group"})
+    torch.manual_seed(0)
+    x = torch.randn(3, 5, 5)
+    x = x + x.mT
+    values, vectors = (result.cpu() for result in compiled(x.to(ocl_device)))
+    torch.testing.assert_close(values, torch.linalg.eigvalsh(x.double()).float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(vectors @ values.diag_embed() @ vectors.mT, x, rtol=1e-4, atol=1e-5)

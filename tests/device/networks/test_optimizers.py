@@ -1,0 +1,165 @@
+# tests/device/networks/test_optimizers.py: every optimizer of torch.optim, compiled and eager, against the CPU, with few launches.
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+STEPS = 5
+SHAPES = [(7, 5), (5,), (3, 4, 2), (1,), (16, 8), (8,)]
+
+EAGER: list[tuple[str, dict[str, Any]]] = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.05, "nesterov": True}),
+    ("Adam", {"lr": 0.05, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.05, "amsgrad": True, "maximize": True}),
+    ("AdamW", {"lr": 0.05, "weight_decay": 0.1}),
+    ("RMSprop", {"lr": 0.02, "momentum": 0.5, "centered": True}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.01}),
+]
+COMPILED: list[tuple[str, dict[str, Any]]] = [
+    ("Adadelta", {"lr": 1.0}),
+    ("Adafactor", {"lr": 0.1}),
+    ("Adagrad", {"lr": 0.1}),
+    ("Adam", {"lr": 0.05, "amsgrad": True}),
+    ("AdamW", {"lr": 0.05}),
+    ("Adamax", {"lr": 0.05}),
+    ("ASGD", {"lr": 0.05}),
+    ("LBFGS", {"lr": 0.5, "max_iter": 3}),
+    ("Muon", {"lr": 0.05}),
+    ("NAdam", {"lr": 0.05}),
+    ("RAdam", {"lr": 0.05}),
+    ("RMSprop", {"lr": 0.02, "momentum": 0.5}),
+    ("Rprop", {"lr": 0.05}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+]
+
+
+def parameters(name: str) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(s) for s in SHAPES if name != "Muon" or len(s) == 2]
+
+
+def train(
+    name: str, device: str, compiled: bool, schedule: bool = False, **settings: Any
+) -> tuple[list[Any], list[int]]:
+    """Returns the parameters after STEPS steps on a quadratic loss, and the launches of each step."""
+    params = [p.to(device).requires_grad_() for p in parameters(name)]
+    targets = [torch.linspace(-1, 1, p.numel()).view(p.shape).to(device) for p in params]
+    optimizer = getattr(torch.optim, name)(params, **settings)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = sum(((p - t) ** 2).sum() for p, t in zip(params, targets, strict=True))
+        loss.backward()
+        return loss
+
+    step = torch.compile(lambda *a: optimizer.step(*a), backend="ocl") if compiled else optimizer.step
+    launches = []
+    for _ in range(STEPS):
+        closure()
+        with torch.ocl.record() as launched:
+            step(*([closure] if name == "LBFGS" else []))
+        launches.append(len(launched))
+        if schedule:
+            optimizer.param_groups[0]["lr"] *= 0.9
+    return [p.detach().cpu() for p in params], launches
+
+
+def agree(got: list[torch.Tensor], expected: list[torch.Tensor], rtol: float = 2e-5) -> None:
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=rtol, atol=rtol / 10)
+
+
+def argument_share(device: str) -> int:
+    """Returns the factor by which a device needs more launches because its kernels have fewer bytes of arguments.
+
+    PoCL allows 1 KiB of arguments, other runtimes 4 KiB and more.
+    """
+    return 2 if torch.ocl.get_device_properties(device).platform_name.startswith("Portable") else 1
+
+
+@pytest.mark.sampled(first=8, every=36)
+@pytest.mark.parametrize(
+    ("name", "settings", "mode"),
+    [
+        pytest.param(name, settings, mode, id=f"{name}-{len(settings)}-{mode}")
+        for name, settings in EAGER
+        for mode in (("foreach",) if name == "RMSprop" else ("foreach", "fused"))  # RMSprop has no fused form
+    ],
+)
+def test_eager(name: str, settings: dict[str, Any], mode: str, ocl_device: str) -> None:
+    """A changing learning rate needs no new kernels, and nothing runs on the CPU."""
+    expected, _ = train(name, "cpu", False, True, **settings)
+    torch.ocl.reset_fallback_counts()
+    got, launches = train(name, ocl_device, False, True, **settings, **{mode: True})
+    assert torch.ocl.fallback_counts() == {}
+    agree(got, expected)
+    assert max(launches) <= (3 if mode == "fused" else 10) * argument_share(ocl_device), launches
+
+
+def test_few_launches_for_many_parameters(ocl_device: str) -> None:
+    params = [torch.randn(3 + i % 5, 4, device=ocl_device).requires_grad_() for i in range(40)]
+    for p in params:
+        p.grad = torch.ones_like(p)
+    optimizer = torch.optim.SGD(params, lr=0.1, momentum=0.9, fused=True)
+    optimizer.step()
+    with torch.ocl.record() as launches:
+        optimizer.step()
+    assert len(launches) <= 2 * argument_share(ocl_device), [r.origin for r in launches]
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
+def test_fused_with_grad_scaler(name: str, ocl_device: str) -> None:
+    """A step whose gradient overflows changes nothing. Other steps unscale the gradient; their scales differ."""
+    got = []
+    for device in ("cpu", ocl_device):
+        torch.manual_seed(0)
+        param = torch.randn(6, 3).to(device).requires_grad_()
+        settings = {"momentum": 0.9} if name == "SGD" else {}
+        optimizer = getattr(torch.optim, name)([param], lr=0.1, fused=True, **settings)
+        scaler = torch.amp.GradScaler(device.split(":")[0], init_scale=2.0**10, growth_interval=2)
+        history = []
+        for k in range(5):
+            optimizer.zero_grad()
+            loss = (param * (float("inf") if k == 2 else 1.0) - 0.5).square().sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            history.append((param.detach().cpu().clone(), scaler.get_scale()))
+        got.append(history)
+    for (a, scale_a), (b, scale_b) in zip(*got, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-6)
+        assert scale_a == scale_b
+
+
+@pytest.mark.sampled(first=8, every=36)
+@pytest.mark.parametrize(("name", "settings"), COMPILED, ids=[n for n, _ in COMPILED])
+def test_compiled(name: str, settings: dict[str, Any], ocl_device: str) -> None:
+    if not hasattr(torch.optim, name):
+        pytest.skip(f"this torch has no {name}")
+    torch._dynamo.reset()
+    expected, _ = train(name, "cpu", False, **settings)
+    got, _ = train(name, ocl_device, True, **settings)
+    # Muon computes in bfloat16.
+    agree(got, expected, rtol=5e-2 if name == "Muon" else 2e-5)
+
+
+def test_compiled_launches(ocl_device: str) -> None:
+    torch._dynamo.reset()
+    _, launches = train("AdamW", ocl_device, True, lr=0.05)
+    assert launches[-1] <= 2, launches
+
+
+def test_gradient_clipping(ocl_device: str) -> None:
+    norms = []
+    for device in ("cpu", ocl_device):
+        torch.manual_seed(0)
+        params = [torch.randn(s).to(device).requires_grad_() for s in SHAPES]
+        for p in params:
+            p.grad = p.detach() * 3
+        total = torch.nn.utils.clip_grad_norm_(params, 1.0)
+        norms.append([total.cpu(), *(p.grad.cpu() for p in params)])
+    for a, b in zip(*norms, strict=True):
+        torch.testing.assert_close(b, a)

@@ -1,0 +1,141 @@
+# tests/device/runtime/test_memory.py: a process keeps a bounded number of compiled plans and programs; memory statistics.
+import gc
+
+import pytest
+import torch
+
+from torch_ocl_compile import _C
+from torch_ocl_compile.eager import compile as eager
+
+RECENT = 64  # The number of programs that are kept although nothing uses them (csrc/runtime/build/program.cpp).
+MOST_EAGER = 1024  # The number of eager plans that are kept (csrc/torch/eager.cpp).
+
+
+def live():
+    gc.collect()
+    return _C.exec.live_counts()
+
+
+def compile_many(device, first, count):
+    """Compiles `count` different graphs. Dynamo forgets each one before the next."""
+    x = torch.ones(3, device=device)
+    for k in range(first, first + count):
+        torch._dynamo.reset()
+        assert torch.compile(lambda x, k=k: (x * k).sum(), backend="ocl", dynamic=False)(x).item() == 3 * k
+
+
+# The limits are the same for all runtimes.
+@pytest.mark.sampled()
+def test_compiled_graphs(ocl_device):
+    """reset() drops all plans, and all of their programs but the latest RECENT."""
+    compile_many(ocl_device, 1, 2)
+    torch._dynamo.reset()
+    before = live()
+    compile_many(ocl_device, 10, RECENT + 20)
+    torch._dynamo.reset()
+    after = live()
+    assert after["plans"] - after["eager_plans"] == before["plans"] - before["eager_plans"]
+    assert after["programs"] <= before["programs"] + RECENT, (before, after)  # A plan may have several programs.
+
+
+def test_eager_ops(ocl_device, monkeypatch, own_cache):
+    """When there are MOST_EAGER plans, the half that was not used for longest is dropped."""
+    x = torch.ones(2, device=ocl_device)
+    _C.forget_eager_plans()
+    assert live()["eager_plans"] == 0
+    plan = eager.compile_op("aten::roll", "", [x, [0], [0]], [0, 1, 2], 0)
+    plan.lasting = False
+    asked = []
+
+    def compile_op(name, overload, args, same, level):
+        if level:
+            return _C.Recipe(_C.Recipe.Kind.NO_KERNELS)
+        asked.append(args[1][0])
+        return plan
+
+    monkeypatch.setattr(eager, "compile_op", compile_op)
+    for shift in range(2, 2 + MOST_EAGER):
+        x.roll(shift, 0)
+        x.roll(2, 0)
+        assert live_eager() <= MOST_EAGER
+    assert live_eager() == MOST_EAGER
+    x.roll(-1, 0)
+    assert MOST_EAGER // 2 <= live_eager() <= MOST_EAGER // 2 + 1
+    asked.clear()
+    for shift in (2, 1 + MOST_EAGER, -1, 3):
+        x.roll(shift, 0)
+    assert asked == [3], "of these only the oldest was forgotten"
+    _C.forget_eager_plans()
+
+
+def live_eager():
+    return _C.exec.live_counts()["eager_plans"]
+
+
+@pytest.mark.sampled(every=1)
+def test_memory_statistics_add_up(ocl_device):
+    gc.collect()
+    torch.ocl.synchronize(ocl_device)
+    torch.ocl.empty_cache()
+    torch.ocl.reset_accumulated_memory_stats(ocl_device)
+    torch.ocl.reset_peak_memory_stats(ocl_device)
+    before = torch.ocl.memory_stats(ocl_device)
+    tensors = [torch.empty(1000, device=ocl_device) for _ in range(5)]
+    large = torch.empty(3 << 20, device=ocl_device)
+    del tensors[:2]
+    after = torch.ocl.memory_stats(ocl_device)
+    assert after["allocation.all.allocated"] == 6 and after["allocation.all.freed"] == 2
+    assert after["allocation.all.current"] - before["allocation.all.current"] == 4
+    assert after["allocated_bytes.large_pool.allocated"] >= 12 << 20
+    assert 5 * 4000 <= after["allocated_bytes.small_pool.allocated"] <= 5 * 4400
+    assert after["requested_bytes.all.allocated"] == 5 * 4000 + (12 << 20)
+    assert after["allocated_bytes.all.peak"] - before["allocated_bytes.all.current"] >= 5 * 4000 + (12 << 20)
+    for kind in ("allocation", "allocated_bytes", "active", "active_bytes", "reserved_bytes", "segment"):
+        changed = after[f"{kind}.all.current"] - before[f"{kind}.all.current"]
+        assert changed == after[f"{kind}.all.allocated"] - after[f"{kind}.all.freed"], kind
+    del large
+    torch.ocl.reset_accumulated_memory_stats(ocl_device)
+    assert torch.ocl.memory_stats(ocl_device)["allocation.all.freed"] == 0
+
+
+@pytest.mark.sampled(every=1)
+def test_gradients_take_the_memory_of_saved_values(ocl_device):
+    """A gradient is allocated when it is computed. By then, the saved values of later layers are free."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    size, layers = 512, 8  # A saved value has a MiB, and so has a gradient.
+    weights = [torch.randn(size, size) / 16 for _ in range(layers)]
+
+    def function(x, *weights):
+        for w in weights:
+            x = torch.sigmoid(x @ w)
+        return x.sum()
+
+    def gradients(given, run):
+        return torch.autograd.grad(run(*given), given[1:])
+
+    x = torch.linspace(-2, 2, size * size).view(size, size)
+    ours = [t.to(ocl_device).requires_grad_() for t in (x, *weights)]
+    compiled = torch.compile(function, backend="ocl", dynamic=False, options={"fallback": "error"})
+    gradients(ours, compiled)
+    torch.ocl.synchronize(ocl_device)
+    torch.ocl.reset_peak_memory_stats(ocl_device)
+    before = torch.ocl.memory_allocated(ocl_device)
+    got = gradients(ours, compiled)
+    peak = (torch.ocl.max_memory_allocated(ocl_device) - before) / 2**20
+    assert layers <= peak < 2 * layers, peak
+    for ours_, exact in zip(
+        got, gradients([t.double().requires_grad_() for t in (x, *weights)], function), strict=True
+    ):
+        torch.testing.assert_close(ours_.cpu().double(), exact, rtol=1e-4, atol=1e-4 * exact.abs().max().item())
+
+
+def test_free_memory_counts_other_processes(ocl_device):
+    """Free memory comes from the system or the driver, so it includes what other processes use."""
+    free, total = torch.ocl.mem_get_info(ocl_device)
+    assert 0 < free <= total
+    properties = torch.ocl.get_device_properties(ocl_device)
+    if properties.is_cpu:
+        with open("/proc/meminfo") as file:
+            available = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
+        assert abs(free - min(available, total)) < 1 << 30

@@ -1,0 +1,134 @@
+# tests/device/stored/test_package_export.py: sizes that are expressions, containers in containers, and models that cannot be packaged.
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ocl_run
+from torch_ocl_compile import package
+from torch_ocl_compile.errors import ConfigError, UnsupportedError
+
+
+class Calls(nn.Module):
+    """A module that calls a function of one or two arguments."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.eval()
+
+    def forward(self, x: Any, y: Any = None) -> Any:
+        return self.function(x) if y is None else self.function(x, y)
+
+
+def saved(folder: Path, device: str, function: Callable[..., Any], *args: Any, shapes: Any = None) -> ocl_run.Model:
+    package.save(folder / "model.ocl", Calls(function), args, dynamic_shapes=shapes)
+    return ocl_run.load(folder / "model.ocl", device=torch.device(device).index or 0)
+
+
+def pairs(x: Tensor) -> Any:
+    return x.reshape(x.shape[0] // 2, 2, -1).sum(1), x * x.shape[0] / 2
+
+
+def after_the_first(x: Tensor) -> Any:
+    return x[1:] + x.shape[0], x.T @ x, torch.cat([x, x])
+
+
+def beside_half(x: Tensor, y: Tensor) -> Any:
+    return x[::2] + y, x.reshape(-1, 6) * y.repeat(1, 2)
+
+
+def beside_another(x: Tensor, y: Tensor) -> Any:
+    return x.reshape(-1, 6) + y[1:].repeat(1, 2), x.shape[0] + y.shape[0]
+
+
+N = torch.export.Dim("n", min=2, max=32)
+# Name -> function, the sizes of its arguments as expressions of a Dim, wrong sizes, and what their error says.
+DERIVED: dict[str, tuple[Callable[..., Any], list[Callable[[Any], Any]], list[int], str]] = {
+    "2n": (pairs, [lambda n: 2 * n], [7], "the size of dimension 0 of x must be 2 [*] n; but x is f32 .7, 3."),
+    "too large": (pairs, [lambda n: 2 * n], [66], "the size of dimension 0 of x must be at most 64"),
+    "3n - 1": (after_the_first, [lambda n: 3 * n - 1], [9], "the size of dimension 0 of x must be 3 [*] n - 1"),
+    "2n and n": (beside_half, [lambda n: 2 * n, lambda n: n], [7, 3], "x. is f32 .7, 3.; expected f32 .s0[*]2, 3."),
+    "2n and n + 1": (
+        beside_another,
+        [lambda n: 2 * n, lambda n: n + 1],
+        [6, 5],
+        "y. is f32 .5, 3.; expected f32 .s0 // 2 . 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_sizes_that_are_expressions(tmp_path: Path, ocl_device: str, name: str) -> None:
+    function, sizes, wrong, message = DERIVED[name]
+    rows = [[torch.randn(size(n), 3) for size in sizes] for n in (3, 2, 5, 32)]
+    model = saved(tmp_path, ocl_device, function, *rows[0], shapes=tuple({0: size(N)} for size in sizes))
+    for args in rows:
+        for found, expected in zip(model(*args), function(*args), strict=True):
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    with pytest.raises(ocl_run.PackageError, match=message):
+        model(*(torch.randn(size, 3) for size in wrong))
+
+
+def test_containers_in_containers(tmp_path: Path, ocl_device: str) -> None:
+    model = saved(tmp_path, ocl_device, lambda x: {"d": [x, x + 1], 3: (x * 2, {"k": None})}, torch.ones(2))
+    assert [name for name, _ in model.forward.results] == ["d.0", "d.1", "3.0", "3.1.k"]
+    found = model(torch.ones(2))
+    assert list(found) == ["d", 3] and isinstance(found["d"], list) and isinstance(found[3], tuple)
+    assert found["d"][1].tolist() == [2, 2] and found[3][0].tolist() == [2, 2] and found[3][1] == {"k": None}
+
+
+CHOOSES = r".*do:    compute with tensors whose sizes are known; torch.where\(condition, a, b\)"
+# Function -> what the error says. Each error names the method and the line of the model.
+REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
+    "item": (lambda x: x * x.sum().item(), r"item\(\) returns a number that depends on the values" + CHOOSES),
+    "if": (lambda x: x if x.sum() > 0 else -x, "the values of a tensor decide what the model does next" + CHOOSES),
+    "cond": (lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), "cond decides at run time" + CHOOSES),
+    "nonzero": (lambda x: torch.nonzero(x) * 2, "aten.nonzero.default returns a tensor whose size depends" + CHOOSES),
+    "mask": (lambda x: x[x > 0].sum(), "aten.index.Tensor returns a tensor whose size depends on" + CHOOSES),
+    "no kernel": (lambda x: torch.linalg.eigvals(x).real, "ocl.eig.default runs outside of compiled graphs"),
+    "complex": (lambda x: torch.fft.fft(x), "returns a tensor of complex numbers.*view_as_real"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_models_that_cannot_be_packaged(tmp_path: Path, name: str) -> None:
+    function, message = REFUSED[name]
+    with pytest.raises(UnsupportedError, match=f"(?s)^method forward cannot be packaged: .*{message}") as raised:
+        package.save(tmp_path / "no.ocl", Calls(function), (torch.eye(8),))
+    assert "test_package_export.py" in str(raised.value)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "module, args, error, message",
+    [
+        (Calls(lambda x: x.add_(1)), (torch.ones(2),), UnsupportedError, "writes into its argument x"),
+        (
+            Calls(lambda x, f: x * f),
+            (torch.ones(2), 1.5),
+            UnsupportedError,
+            r"argument y is 1.5.*\n  do: make it a constant",
+        ),
+        (
+            Calls(lambda x: (x, "text")),
+            (torch.ones(2),),
+            UnsupportedError,
+            "returns 'text'; results .* are tensors and numbers",
+        ),
+        (nn.Linear(2, 2).train(), (torch.ones(2),), ConfigError, r"training mode\n  do: model.eval\(\)"),
+    ],
+    ids=["writes", "argument", "result", "training"],
+)
+def test_arguments_and_results_that_cannot_be_packaged(
+    tmp_path: Path, module: nn.Module, args: tuple[Any, ...], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        package.save(tmp_path / "no.ocl", module, args)
+    assert os.listdir(tmp_path) == []

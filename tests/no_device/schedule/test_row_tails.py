@@ -1,0 +1,29 @@
+# tests/no_device/schedule/test_row_tails.py: rows that are not whole vectors, in buffers with padded rows.
+"""tests/device/kernels/test_row_tails_group.py checks what the kernels compute."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.no_device.scheduling import render
+from torch_ocl_compile._C import ir
+
+
+@pytest.mark.parametrize(
+    ("columns", "pitch", "width"),
+    [(50257, 50264, 8), (50257, 50260, 4), (50257, 50257, 1), (135, 136, 8), (70, 72, 4), (9, 16, 1)],
+)
+def test_vectors(columns: int, pitch: int, width: int) -> None:
+    """The first work-items take vectors, the last ones what is left of each row. Numbers of rows are wider and read once."""
+    b = ir.Builder()
+    x = b.input(ir.DType.kBF16, [64, columns], [pitch, 1])
+    row = b.input(ir.DType.kF32, [64, 1], [1, 1])
+    value = b.cast(b.op("exp", [b.op("sub", [x, row])]), ir.DType.kBF16)
+    b.output(b.place(value, [ir.IndexExpr(pitch), ir.IndexExpr(1)]), [ir.IndexExpr(pitch), ir.IndexExpr(1)])
+    rendered = render(b.finish(), "warpgroup")
+    assert f" vector {width} " in rendered["schedule"].splitlines()[0]
+    text = rendered["kernels"][0]["text"]
+    assert len(re.findall(r"\*\(__global (?:const )?ushort\d\*\)", text)) == (2 if width > 1 else 0), text
+    assert len(re.findall(r"for \(int at", text)) == (3 if width > 1 else 1), text
