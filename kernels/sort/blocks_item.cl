@@ -20,7 +20,7 @@
 #define SIGNED 1  // 1: the highest digit has the sign
 #endif
 #ifndef MOST_INSERTED
-#define MOST_INSERTED 64
+#define MOST_INSERTED 128
 #endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
@@ -47,6 +47,10 @@ typedef struct {
 // Puts a key into its place among the first `last` keys of the list, behind equal ones. The key there before at `last` is dropped.
 OCL_INLINE void insert(List* list, const int last, const Key key, const int at) {
   int i = last;
+  for (; i >= 16 && list->keys[i - 16] > key; i -= 16) {
+    vstore16(vload16(0, list->keys + i - 16), 0, list->keys + i - 15);
+    vstore16(vload16(0, list->at + i - 16), 0, list->at + i - 15);
+  }
   for (; i > 0 && list->keys[i - 1] > key; --i) {
     list->keys[i] = list->keys[i - 1];
     list->at[i] = list->at[i - 1];

@@ -27,7 +27,7 @@ from torch_ocl_compile.lowering.reductions import scan
 
 RANKED = 64
 BLOCK = {ir.DType.kI32: 4096, ir.DType.kI64: 2048}  # Keys and their places take less than 32 KB of local memory.
-FEW = 64  # Of each block, up to this many keys are selected without sorting the block.
+FEW = 128  # Of each block, up to this many keys are selected without sorting the block.
 I32, I64 = ir.DType.kI32, ir.DType.kI64
 
 
