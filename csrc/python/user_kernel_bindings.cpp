@@ -1,4 +1,5 @@
 // csrc/python/user_kernel_bindings.cpp: _C.exec.UserKernel and UserLaunch: kernels that the user wrote.
+#include "csrc/codegen/kernel_files.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/settings.h"
 #include "csrc/torch/device_state.h"
@@ -42,6 +43,7 @@ std::shared_ptr<aten::UserLaunch> make_launch(std::shared_ptr<exec::UserKernel> 
 }  // namespace
 
 void bind_user_kernels(py::module_& e) {
+  e.def("kernel_file", &codegen::kernel_file, py::arg("name"));
   py::class_<exec::UserKernel, std::shared_ptr<exec::UserKernel>>(e, "UserKernel")
       .def(py::init(&build), py::arg("device_index"), py::arg("name"), py::arg("text"), py::arg("where"))
       .def_property_readonly("most_items", &exec::UserKernel::most_items)

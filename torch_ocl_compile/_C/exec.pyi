@@ -155,6 +155,8 @@ class Plan:
     def output_strides(self) -> list[list[int]]: ...  # An empty list if symbolic.
     def schedule(self) -> str: ...
 
+def kernel_file(name: str) -> str: ...  # The text of kernels/NAME.cl.
+
 class UserKernel:
     def __init__(self, device_index: int, name: str, text: str, where: str) -> None: ...
     most_items: Final[int]

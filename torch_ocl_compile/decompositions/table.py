@@ -20,6 +20,7 @@ import torch_ocl_compile.fx.ops  # noqa: F401
 from torch_ocl_compile.decompositions.chunked_loss import CHUNKED_LOSS_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.composite import COMPOSITE_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.draws import DRAW_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.fake_quantize import FAKE_QUANTIZE_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.fractional import FRACTIONAL_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.histogram import HISTOGRAM_DECOMPOSITIONS
@@ -172,6 +173,7 @@ OVERRIDES: dict[Any, Callable[..., Any]] = {
     **CHUNKED_LOSS_DECOMPOSITIONS,
     **COMPOSITE_DECOMPOSITIONS,
     **CTC_DECOMPOSITIONS,
+    **DRAW_DECOMPOSITIONS,
     **FAKE_QUANTIZE_DECOMPOSITIONS,
     **FRACTIONAL_DECOMPOSITIONS,
     **HISTOGRAM_DECOMPOSITIONS,

@@ -13,7 +13,7 @@ it a fake or meta function). Where the rules for ocl differ:
   elements. On ocl, the result has memory for each element.
 - New tensors like another one, and `fill`: torch's rule gives dimensions of one element other strides than the eager op.
   A later op may then take the tensor for channels-last. On ocl, they have the strides of the other tensor.
-- Histograms, least squares and the loss of CTC have no rule in torch.
+- Histograms, least squares, the loss of CTC, and most numbers drawn by rejection have no rule in torch.
 - Norms: in torch 2.11, torch's rule keeps dimensions of size 1 that are counted from the end. On ocl, they are removed.
 """
 
@@ -29,6 +29,7 @@ from torch import _prims_common
 from torch._prims_common import suggest_memory_format
 
 from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.draws import DRAW_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.histogram import HISTOGRAM_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.least_squares import LEAST_SQUARES_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.result_layouts import elementwise_strides
@@ -75,7 +76,8 @@ def register(fake_impls: ModuleType) -> None:
         traced_as(fake_impls, op, functools.partial(scatter, op))
     for op in LIKE:
         traced_as(fake_impls, op, functools.partial(like, op))
-    for op, formula in (CTC_DECOMPOSITIONS | HISTOGRAM_DECOMPOSITIONS | LEAST_SQUARES_DECOMPOSITIONS).items():
+    formulas = CTC_DECOMPOSITIONS | DRAW_DECOMPOSITIONS | HISTOGRAM_DECOMPOSITIONS | LEAST_SQUARES_DECOMPOSITIONS
+    for op, formula in formulas.items():
         if (
             op is not aten._ctc_loss.default
         ):  # Its caller makes a tensor of its lengths, which has no data when it is traced.

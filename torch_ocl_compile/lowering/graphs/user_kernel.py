@@ -12,7 +12,18 @@ from torch.utils._pytree import tree_leaves
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.core.context import Context, ir_dtype
 from torch_ocl_compile.lowering.graphs.fallback import lower_call
-from torch_ocl_compile.user_kernel import ctc, eig, jacobi, log_sum, lu, qr, registry, triangular  # noqa: F401  (they register ops)
+from torch_ocl_compile.user_kernel import (  # noqa: F401  (they register ops)
+    ctc,
+    draw_gradients,
+    draws,
+    eig,
+    jacobi,
+    log_sum,
+    lu,
+    qr,
+    registry,
+    triangular,
+)
 from torch_ocl_compile.user_kernel.kernel import Kernel
 
 

@@ -1,0 +1,108 @@
+# torch_ocl_compile/user_kernel/draw_gradients.py: the ops ocl.gamma_grad and ocl.dirichlet_grad, derivatives of drawn numbers.
+"""A number x drawn with the density p and the cumulative distribution F depends on its parameter a by dx / da = -(dF / da) / p(x)
+(Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018).
+
+dF / da is an integral of p(t) (log t - mean of log t) over t < x, and minus that over t > x. The side is taken on which the second factor
+has one sign. After t = x e^y (for Dirichlet's numbers: t / (1 - t) = x / (1 - x) e^y) the integrand is smooth and falls exponentially
+or faster, and the trapezoidal rule in u, with |y| = length * exp(u - exp(-u)), has an error that falls exponentially with the number of
+points. A small a makes the lower side long: there, the power series of F has terms of one sign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_ocl_compile.user_kernel.draws import by_element
+
+COMMON = """
+#define SERIES_BELOW 20   // The series takes about 6 sqrt(a) terms.
+#define MOST_TERMS 1000
+
+// Returns log x - digamma(x).
+inline T log_less_digamma(T x) {
+  T sum = 0, y = x;
+  for (; y < 10; y += 1) sum += 1 / y;
+  const T r = 1 / (y * y);
+  const T tail = (T)0.5 / y + r * ((T)(1.0 / 12) - r * ((T)(1.0 / 120) - r * ((T)(1.0 / 252) - r * ((T)(1.0 / 240) - r / 132))));
+  return sum + tail + (y == x ? 0 : log(x / y));
+}
+
+inline T place(T u) { return exp(u - exp(-u)); }
+
+// Returns e^y - 1 - y.
+inline T beyond_line(T y) {
+  if (fabs(y) > (T)0.5) return expm1(y) - y;
+  T sum = 0;
+  for (int k = 14; k >= 2; --k) sum = (1 + sum) * y / k;
+  return sum * y;
+}
+"""
+
+GAMMA = """
+__kernel void gamma_grad(__global const T* alphas, __global const T* drawn, __global T* made, const long count) {
+  const long i = get_global_id(0);
+  if (i >= count) return;
+  const T a = alphas[i], x = drawn[i], above = log(x / a) + log_less_digamma(a);   // log x - digamma(a)
+  T sum = 0;
+  if (x > 0 && a < SERIES_BELOW && above < 1 / a) {
+    T ratio = x / a, factor = 1 / a - above;
+    for (int n = 1; n < MOST_TERMS; ++n) {
+      sum += ratio * factor;
+      if (ratio * (factor + 1) < EPSILON * sum) break;
+      ratio *= x / (a + n), factor += 1 / (a + n);
+    }
+  } else if (x > 0) {
+    const T side = above > 0 ? 1 : -1, length = 1 / (fabs(x - a) + sqrt(x));
+    for (T u = -4; u < 4; u += STEP) {
+      const T y = length * place(u);
+      const T value = exp(side * y * (a - x) - x * beyond_line(side * y)) * (fabs(above) + y);
+      if (value > 0) sum += value * y * (1 + exp(-u));
+    }
+    sum *= x * STEP;
+  }
+  made[i] = isnan(x) || isnan(a) ? NAN : sum;
+}
+"""
+
+# The derivative divided by 1 - x, as PyTorch defines it; beta = total - alpha.
+DIRICHLET = """
+__kernel void dirichlet_grad(__global const T* drawn, __global const T* alphas, __global const T* totals, __global T* made,
+                             const long count) {
+  const long i = get_global_id(0);
+  if (i >= count) return;
+  const T x = drawn[i], a = alphas[i], total = totals[i], b = total - a;
+  const T above = log(x / a * total) + log_less_digamma(a) - log_less_digamma(total);   // log x minus the mean of log t
+  T sum = 0;
+  if (x > 0 && x < (T)0.5 && a < SERIES_BELOW && above < 1 / a) {
+    T ratio = x / a, factor = 1 / a - above;
+    for (int n = 0; n < MOST_TERMS; ++n) {
+      sum += ratio * factor;
+      if (n > total * x && ratio * (fabs(factor) + 1) < EPSILON * sum) break;
+      ratio *= x * (total + n) / (a + n + 1), factor += 1 / (a + n + 1) - 1 / (total + n);
+    }
+  } else if (x > 0) {
+    const bool is_upper = above > 0;
+    const T rest = is_upper ? 1 - x : x, power = is_upper ? b : a;
+    const T length = 1 / (fabs(a - total * x) + fmin(power, sqrt(total * x * (1 - x))));
+    for (T u = -4; u < 5; u += STEP) {
+      const T y = length * place(u), more = log1p(rest * expm1(-y));
+      const T value = exp(-power * y - total * more) * (fabs(above) + (is_upper ? -more : y + more));
+      if (value > 0) sum += value * y * (1 + exp(-u));
+    }
+    sum *= x * STEP;
+  }
+  made[i] = isnan(x) || isnan(a) || isnan(total) ? NAN : sum;
+}
+"""
+
+
+def _macros(x: torch.Tensor, *_: Any) -> dict[str, Any]:
+    is_double = x.dtype == torch.float64
+    return {"T": x.dtype, "STEP": "(T)0.0625" if is_double else "(T)0.125", "EPSILON": torch.finfo(x.dtype).eps / 8}
+
+
+GRADIENTS = [
+    by_element("gamma_grad", COMMON + GAMMA, _macros),
+    by_element("dirichlet_grad", COMMON + DIRICHLET, _macros),
+]
