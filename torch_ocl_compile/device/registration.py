@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile.errors import ConfigError
+from torch_ocl_compile.errors import ConfigError, UnsupportedError
 
 _registered = False
 _ATEN = torch.library.Library("aten", "IMPL")
@@ -75,6 +75,7 @@ def register() -> None:
     _C.register_profilers()
     _print_from_the_cpu()
     _register_ctc_loss()
+    _ATEN.impl("empty_quantized", _refuse_quantized, "QuantizedPrivateUse1")
     _C.set_before_first_use(adapt_torch)
     _when_imported("torch_ocl_compile.compile.backend", lambda _: adapt_torch())
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
@@ -110,6 +111,13 @@ def adapt_torch() -> None:
     fx_flag.install()
     # The fast paths of nn.TransformerEncoder and MultiheadAttention use an op that only CUDA and the CPU have.
     torch.backends.mha.set_fastpath_enabled(False)
+
+
+def _refuse_quantized(*args: Any, **kwargs: Any) -> Any:
+    raise UnsupportedError(
+        "ocl devices hold no quantized tensors (torch.qint8, torch.quint8).\n  do: use torch.fake_quantize_per_tensor_affine, "
+        "keep integers beside a scale as torchao does, or call .dequantize() on the CPU first."
+    )
 
 
 def _register_ctc_loss() -> None:

@@ -108,6 +108,10 @@ ROWS: dict[str, tuple[Callable[[str], Any], str]] = {
     # Shapes, types and values
     "a wrong shape": (lambda d: linear(d)(x(d, 5)), r"mat1 and mat2 shapes cannot be multiplied \(2x5 and 4x3\)"),
     "a wrong shape, compiled": (lambda d: compiled(lambda a, b: a + b)(x(d), x(d, 5)), r"must match|broadcast"),
+    "a quantized tensor": (
+        lambda d: torch.quantize_per_tensor(x(), 0.1, 0, torch.qint8).to(d),
+        "hold no quantized tensors.*do: use torch.fake_quantize",
+    ),
     "float64 data": (
         lambda d: linear(d)(x(d, dtype=torch.float64)),
         "must have the same dtype, but got Double and Float",
