@@ -18,7 +18,7 @@ OPTIONS ?=
 RECORD ?=
 RECORDED = $(if $(RECORD),--record $(RECORD))
 
-.PHONY: demo test wheel try-wheel sweep conformance libraries sanitize windows arm stress process_ends torch_distributed fuzz fresh oclgrind offline docs lint bench clean
+.PHONY: demo test wheel try-wheel sweep conformance clients sanitize windows arm stress process_ends torch_distributed fuzz fresh oclgrind offline docs lint bench clean
 .PHONY: setup build tests_setup
 
 demo: build
@@ -44,11 +44,13 @@ conformance: tests_setup build
 	$(BIN)/python -m tests.conformance check build/conformance/*.json
 	$(BIN)/python -m tests.conformance supported
 
-# Programs of other libraries on DEVICE against the CPU, in an environment of their own; writes their table in docs/libraries.md.
+# Programs of other libraries on DEVICE against the CPU, in an environment of their own; writes their table in docs/libraries.md. PART
+# chooses programs whose names contain it.
 LIBRARIES := build/libraries
-libraries: tests_setup build
+PART ?=
+clients: tests_setup build
 	scripts/libraries.sh $(VENV) $(LIBRARIES)
-	$(LIBRARIES)/bin/python -m tests.libraries run --device $(DEVICE); status=$$?; \
+	$(LIBRARIES)/bin/python -m tests.libraries run $(PART) --device $(DEVICE); status=$$?; \
 	  $(LIBRARIES)/bin/python -m tests.libraries table; exit $$status
 
 # The core, the extension and part of the device tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.

@@ -4,13 +4,12 @@ import os
 import torch
 from torch import nn
 
-from tests.libraries.harness import STEPS, Tensors, compiled, loss_of, parameters
-
-LIBRARY, WHAT = "accelerate", "Accelerator: prepare, backward, clip_grad_norm_"
+from tests.libraries.harness import STEPS, Side, Tensors, loss_of, parameters, program
 
 
-def run(device: str) -> Tensors:
-    os.environ["ACCELERATE_TORCH_DEVICE"] = device
+@program("accelerate", "Accelerator: prepare, backward, clip_grad_norm_", wrote="ACCELERATE_TORCH_DEVICE=ocl")
+def loop(side: Side) -> Tensors:
+    os.environ["ACCELERATE_TORCH_DEVICE"] = side.device
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
@@ -19,7 +18,7 @@ def run(device: str) -> Tensors:
     model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     loader = torch.utils.data.DataLoader(torch.randn(4 * STEPS, 8), batch_size=4)
-    model, optimizer, loader = accelerator.prepare(compiled(model, device), optimizer, loader)
+    model, optimizer, loader = accelerator.prepare(side.compiled(model), optimizer, loader)
     losses = []
     for x in loader:
         optimizer.zero_grad()

@@ -2,12 +2,11 @@
 import torch
 from torch import nn
 
-from tests.libraries.harness import Tensors, steps_of
-
-LIBRARY, WHAT = "einops", "rearrange, reduce, repeat and layers in a network"
+from tests.libraries.harness import Side, Tensors, program, steps_of
 
 
-def run(device: str) -> Tensors:
+@program("einops", "rearrange, reduce, repeat and layers in a network")
+def layers(side: Side) -> Tensors:
     from einops import rearrange, reduce, repeat
     from einops.layers.torch import Rearrange
 
@@ -24,4 +23,4 @@ def run(device: str) -> Tensors:
             mixed = rearrange(heads.softmax(-1) * heads, "(b h) n d -> b n (h d)", h=4)
             return self.last(reduce(mixed, "b n c -> b c", "mean"))
 
-    return steps_of(Patches(), [torch.randn(2, 3, 16, 16)], device)
+    return steps_of(Patches(), [torch.randn(2, 3, 16, 16)], side)

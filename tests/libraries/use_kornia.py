@@ -2,12 +2,11 @@
 import torch
 from torch import nn
 
-from tests.libraries.harness import Tensors, steps_of
-
-LIBRARY, WHAT = "kornia", "gaussian_blur2d, sobel, rgb_to_lab, warp_affine behind a convolution"
+from tests.libraries.harness import Side, Tensors, program, steps_of
 
 
-def run(device: str) -> Tensors:
+@program("kornia", "gaussian_blur2d, sobel, rgb_to_lab, warp_affine behind a convolution")
+def filters(side: Side) -> Tensors:
     import kornia
 
     class Filters(nn.Module):
@@ -21,4 +20,4 @@ def run(device: str) -> Tensors:
             edges = kornia.filters.sobel(kornia.color.rgb_to_lab(blurred) / 100)
             return kornia.geometry.transform.warp_affine(edges, self.shift.expand(len(x), -1, -1), (16, 16))
 
-    return steps_of(Filters(), [torch.rand(2, 3, 16, 16)], device)
+    return steps_of(Filters(), [torch.rand(2, 3, 16, 16)], side)

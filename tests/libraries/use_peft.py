@@ -1,12 +1,11 @@
 # tests/libraries/use_peft.py: LoRA of peft on a small BERT of transformers.
 import torch
 
-from tests.libraries.harness import Tensors, steps_of
-
-LIBRARY, WHAT = "peft", "LoRA on BERT of transformers"
+from tests.libraries.harness import Side, Tensors, program, steps_of
 
 
-def run(device: str) -> Tensors:
+@program("peft", "LoRA on BERT of transformers")
+def lora(side: Side) -> Tensors:
     from peft import LoraConfig, get_peft_model
     from transformers import BertConfig, BertModel
 
@@ -16,4 +15,4 @@ def run(device: str) -> Tensors:
         BertModel(config), LoraConfig(r=4, target_modules=["query", "value"], init_lora_weights=False)
     )
     words = torch.arange(24).reshape(2, 12)
-    return steps_of(model, [words], device, output=lambda out: out.last_hidden_state)
+    return steps_of(model, [words], side)

@@ -2,16 +2,15 @@
 import torch
 from torch import nn
 
-from tests.libraries.harness import STEPS, Tensors, compiled, loss_of, parameters
-
-LIBRARY, WHAT = "schedulefree", "AdamWScheduleFree: train, step, eval"
+from tests.libraries.harness import STEPS, Side, Tensors, loss_of, parameters, program
 
 
-def run(device: str) -> Tensors:
+@program("schedulefree", "AdamWScheduleFree: train, step, eval")
+def adamw(side: Side) -> Tensors:
     from schedulefree import AdamWScheduleFree
 
-    model = nn.Sequential(nn.Linear(8, 32), nn.SiLU(), nn.Linear(32, 4)).to(device)
-    x, call = torch.randn(6, 8).to(device), compiled(model, device)
+    model = nn.Sequential(nn.Linear(8, 32), nn.SiLU(), nn.Linear(32, 4)).to(side.device)
+    x, call = torch.randn(6, 8).to(side.device), side.compiled(model)
     optimizer = AdamWScheduleFree(model.parameters(), lr=1e-2)
     optimizer.train()
     losses = []

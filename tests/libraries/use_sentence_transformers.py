@@ -2,12 +2,11 @@
 import torch
 from torch import nn
 
-from tests.libraries.harness import Tensors, steps_of
-
-LIBRARY, WHAT = "sentence-transformers", "Pooling, Normalize and CosineSimilarity loss over BERT"
+from tests.libraries.harness import Side, Tensors, program, steps_of
 
 
-def run(device: str) -> Tensors:
+@program("sentence-transformers", "Pooling, Normalize and CosineSimilarity loss over BERT")
+def pooling(side: Side) -> Tensors:
     from sentence_transformers import util
     from sentence_transformers.models import Normalize, Pooling
     from transformers import BertConfig, BertModel
@@ -27,4 +26,4 @@ def run(device: str) -> Tensors:
 
     mask = torch.ones(3, 8, dtype=torch.int64)
     mask[1, 5:] = 0
-    return steps_of(Sentences(), [torch.arange(24).reshape(3, 8), mask], device)
+    return steps_of(Sentences(), [torch.arange(24).reshape(3, 8), mask], side)

@@ -2,12 +2,11 @@
 import torch
 from torch import nn
 
-from tests.libraries.harness import STEPS, Tensors, parameters
-
-LIBRARY, WHAT = "skorch", "NeuralNetClassifier: fit, predict_proba"
+from tests.libraries.harness import STEPS, Side, Tensors, parameters, program
 
 
-def run(device: str) -> Tensors:
+@program("skorch", "NeuralNetClassifier: fit, predict_proba")
+def classifier(side: Side) -> Tensors:
     import numpy
     from skorch import NeuralNetClassifier
 
@@ -21,10 +20,10 @@ def run(device: str) -> Tensors:
 
     random = numpy.random.default_rng(0)
     x, y = random.standard_normal((16, 8)).astype("float32"), random.integers(0, 3, 16)
-    compiles = {"compile": True, "compile__backend": "ocl"} if device != "cpu" else {}
+    compiles = {"compile": True, "compile__backend": "ocl"} if side.backend else {}
     # With compile=True, skorch compiles the criterion too, and then does not recognise NLLLoss, its default.
     settings = {"max_epochs": STEPS, "lr": 0.1, "batch_size": 16, "train_split": None, "iterator_train__shuffle": False}
-    settings |= {"criterion": nn.CrossEntropyLoss, "predict_nonlinearity": None, "verbose": 0, "device": device}
+    settings |= {"criterion": nn.CrossEntropyLoss, "predict_nonlinearity": None, "verbose": 0, "device": side.device}
     net = NeuralNetClassifier(Net, **settings, **compiles)
     net.fit(x, y)
     losses = torch.tensor(net.history[:, "train_loss"])

@@ -2,12 +2,11 @@
 # environment ignores them, and the value network is compared.
 import torch
 
-from tests.libraries.harness import Tensors, compiled, parameters
-
-LIBRARY, WHAT = "stable-baselines3", "PPO: the value network after three updates, compiled"
+from tests.libraries.harness import Side, Tensors, parameters, program
 
 
-def run(device: str) -> Tensors:
+@program("stable-baselines3", "PPO: the value network after three updates, compiled")
+def ppo(side: Side) -> Tensors:
     import gymnasium
     import numpy
     from stable_baselines3 import PPO
@@ -28,8 +27,10 @@ def run(device: str) -> Tensors:
             return self.observation(), float(numpy.cos(self.count)), self.count == 16, False, {}
 
     torch.manual_seed(0)
-    made = PPO("MlpPolicy", Steps(), n_steps=32, batch_size=32, n_epochs=3, max_grad_norm=1e9, device=device, verbose=0)
-    made.policy.mlp_extractor.forward = compiled(made.policy.mlp_extractor.forward, device)
+    made = PPO(
+        "MlpPolicy", Steps(), n_steps=32, batch_size=32, n_epochs=3, max_grad_norm=1e9, device=side.device, verbose=0
+    )
+    made.policy.mlp_extractor.forward = side.compiled(made.policy.mlp_extractor.forward)
     made.learn(32)
     moved = torch.from_numpy(Steps().reset()[0])[None].to(made.device)
     with torch.no_grad():

@@ -2,12 +2,11 @@
 import torch
 from torch import nn
 
-from tests.libraries.harness import Tensors, steps_of
-
-LIBRARY, WHAT = "torch_geometric", "GCNConv, GATConv, global_mean_pool"
+from tests.libraries.harness import Side, Tensors, program, steps_of
 
 
-def run(device: str) -> Tensors:
+@program("torch_geometric", "GCNConv, GATConv, global_mean_pool")
+def gcn_gat(side: Side) -> Tensors:
     from torch_geometric.nn import GATConv, GCNConv, global_mean_pool
 
     class Graphs(nn.Module):
@@ -19,4 +18,4 @@ def run(device: str) -> Tensors:
             return global_mean_pool(self.second(self.first(x, edges).relu(), edges), batch, 2)
 
     edges = torch.stack([torch.arange(20), torch.arange(20).mul(7).add(3).remainder(20)])
-    return steps_of(Graphs(), [torch.randn(20, 8), edges, torch.arange(20).div(10, rounding_mode="floor")], device)
+    return steps_of(Graphs(), [torch.randn(20, 8), edges, torch.arange(20).div(10, rounding_mode="floor")], side)

@@ -4,12 +4,11 @@ import copy
 import torch
 from torch import nn
 
-from tests.libraries.harness import Tensors, compiled
-
-LIBRARY, WHAT = "torchao", "quantize_ with weights of int8, int4 and float8, and with dynamic int8; inference alone"
+from tests.libraries.harness import Side, Tensors, program
 
 
-def run(device: str) -> Tensors:
+@program("torchao", "quantize_ with weights of int8, int4 and float8, and with dynamic int8; inference alone")
+def quantized(side: Side) -> Tensors:
     from torchao import quantization as ao
 
     configurations = [
@@ -22,8 +21,8 @@ def run(device: str) -> Tensors:
     model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 64)).eval()
     x, found = torch.randn(4, 256), []
     for configuration in configurations:
-        mine = copy.deepcopy(model).to(device)
+        mine = copy.deepcopy(model).to(side.device)
         ao.quantize_(mine, configuration)
         with torch.no_grad():
-            found.append(compiled(mine, device)(x.to(device)))
+            found.append(side.compiled(mine)(x.to(side.device)))
     return found

@@ -2,12 +2,11 @@
 import torch
 from torch import nn
 
-from tests.libraries.harness import Tensors, steps_of
-
-LIBRARY, WHAT = "torchdiffeq", "odeint with rk4, a compiled right-hand side"
+from tests.libraries.harness import Side, Tensors, program, steps_of
 
 
-def run(device: str) -> Tensors:
+@program("torchdiffeq", "odeint with rk4, a compiled right-hand side")
+def rk4(side: Side) -> Tensors:
     from torchdiffeq import odeint
 
     class Flow(nn.Module):
@@ -19,4 +18,4 @@ def run(device: str) -> Tensors:
             times = torch.linspace(0.0, 1.0, 5, device=x.device)
             return odeint(lambda t, y: self.layers(y) * torch.cos(t), x, times, method="rk4")
 
-    return steps_of(Flow(), [torch.randn(6, 4)], device)
+    return steps_of(Flow(), [torch.randn(6, 4)], side)

@@ -1,12 +1,11 @@
 # tests/libraries/use_transformers.py: a small Llama of transformers, with its own loss.
 import torch
 
-from tests.libraries.harness import Tensors, steps_of
-
-LIBRARY, WHAT = "transformers", "Llama, two layers, its own loss"
+from tests.libraries.harness import Side, Tensors, program, steps_of
 
 
-def run(device: str) -> Tensors:
+@program("transformers", "Llama, two layers, its own loss")
+def llama_loss(side: Side) -> Tensors:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -15,7 +14,7 @@ def run(device: str) -> Tensors:
     words = torch.arange(24).reshape(2, 12).remainder(64)
     model = LlamaForCausalLM(config)
     model.forward = _with_labels(model.forward)
-    return steps_of(model, [words], device, output=lambda out: out.loss, loss=lambda loss: loss)
+    return steps_of(model, [words], side, loss=lambda out: out.loss)
 
 
 def _with_labels(forward):  # type: ignore[no-untyped-def]
