@@ -11,24 +11,24 @@ the median counts. `--device cuda --backend inductor` (or eager) measures PyTorc
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import turns
 from torch import nn
 
 import torch_ocl_compile  # noqa: F401  registers the device
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import settings_in_effect
 from torch_ocl_compile.bench.timing import seconds_of
 
 GROUP = 128
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 @dataclass
@@ -164,7 +164,7 @@ class Side:
 
     def __init__(self, how: str, given: argparse.Namespace) -> None:
         self.how, self.device = how, torch.device(given.device)
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}.get(how, given.dtype)
+        dtype = DTYPES.get(how) or DTYPES[given.dtype]
         torch.manual_seed(0)
         self.model = Model(MODELS[given.model], how, dtype, given.device)
         self.step: Any = self.model
@@ -175,7 +175,6 @@ class Side:
             torch.zeros(1, dtype=torch.int64, device=given.device),
         )
         self.replays = given.mode == "reduce-overhead"
-        self.seconds: list[float] = []
 
     def next(self) -> None:
         if self.replays:  # The outputs are the graph's own memory, which the next call writes.
@@ -189,47 +188,33 @@ class Side:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = turns.parser_of(__doc__, 5)
     parser.add_argument("--device", default="ocl:0")
     parser.add_argument("--backend", default="ocl", help="ocl, inductor or eager")
     parser.add_argument("--mode", help="of torch.compile")
     parser.add_argument("--model", choices=MODELS, default="small")
-    parser.add_argument("--formats", type=lambda text: text.split(","), default=["int4", "int8", "fp8", "bf16", "fp32"])
-    names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-    parser.add_argument(
-        "--dtype", type=names.__getitem__, default="bf16", help="of activations of int4, int8 and fp8: bf16, fp16, fp32"
-    )
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--formats", type=turns.words, default=["int4", "int8", "fp8", "bf16", "fp32"])
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16", help="of activations of int4, int8 and fp8")
     parser.add_argument("--tokens", type=int, default=16, help="of a turn")
     parser.add_argument("--mebibytes", type=int, default=512, help="of the tensor that measures the bandwidth")
-    parser.add_argument("--save", type=Path, help="write a result file")
     given = parser.parse_args()
-    source, found = origin(), []
     in_effect = settings_in_effect(given.backend, torch.device(given.device), "highest")
     speed = bandwidth(given.device, given.mebibytes)
     print(f"memory: {speed / 1e9:.1f} GB/s", flush=True)
+    file = turns.ResultFile("decode", given, bandwidth=speed)
     sides = [Side(how, given) for how in given.formats]
     for side in sides:
         start = time.perf_counter()
         side.turn(2)
         print(f"{side.how}: compiled in {time.perf_counter() - start:.1f} s", flush=True)
-    for _ in range(given.rounds):
-        for side in sides:
-            side.seconds.append(side.turn(given.tokens))
-    for side in sides:
-        seconds = statistics.median(side.seconds)
-        row = {"side": given.backend, "model": given.model, "format": side.how, "tokens_per_second": 1 / seconds}
-        row |= {"bytes": side.model.bytes, "settings": in_effect}
-        row |= {"share": side.model.bytes / seconds / speed, "spread": max(side.seconds) / min(side.seconds)}
-        found.append(row)
-        print(
-            f"{side.how:5s} {1 / seconds:8.1f} tokens/s  {side.model.bytes / 2**20:8.1f} MiB a token  {row['share']:6.1%} of the bandwidth"
-            f"  (slowest / fastest turn {row['spread']:.2f})",
-            flush=True,
-        )
-    if given.save:
-        settings = {k: str(v) for k, v in vars(given).items() if k != "save"} | {"bandwidth": speed}
-        results.write(results.result(source, settings, decode=found), given.save)
+    calls = {side.how: functools.partial(side.turn, given.tokens) for side in sides}
+    for side, found in zip(sides, turns.in_turns(calls, given.rounds).values(), strict=True):
+        seconds, moved = statistics.median(found), side.model.bytes
+        row = {"side": given.backend, "model": given.model, "format": side.how, "tokens_per_second": 1 / seconds, "bytes": moved,
+               "share": moved / seconds / speed, "spread": max(found) / min(found), "settings": in_effect}  # fmt: skip
+        file.add(row)
+        print(f"{side.how:5s} {1 / seconds:8.1f} tokens/s  {moved / 2**20:8.1f} MiB a token  {row['share']:6.1%} of the bandwidth"
+              f"  (slowest / fastest turn {row['spread']:.2f})", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -6,15 +6,12 @@ all three."""
 
 from __future__ import annotations
 
-import argparse
-import statistics
+import functools
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+import turns
 
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import device_facts, settings_in_effect
 from torch_ocl_compile.bench.timing import seconds_of, wait
 
@@ -49,42 +46,33 @@ def calls(devices: list[torch.device], size_bytes: int) -> dict[str, tuple[Calla
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = turns.parser_of(__doc__, 9)
     parser.add_argument("--devices", nargs=2, type=int, default=[0, 1], help="numbers of the source and the target")
     parser.add_argument("--sizes", nargs="+", type=int, default=[1, 8, 64, 256], help="in MiB")
-    parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--save", type=Path, help="write a result file")
     given = parser.parse_args()
-    source = origin()
+    file = turns.ResultFile("copies", given)
     sides = ["ocl"] + (["cuda"] if torch.cuda.is_available() else [])
     devices = {side: [torch.device(side, number) for number in given.devices] for side in sides}
     for side in sides:
         direct = torch.get_device_module(side).can_device_access_peer(*given.devices)
         print(f"{side}: {'from device to device' if direct else 'through the host'}")
-    rows = []
     print(f"{'copies':<10}{'MiB':>6}" + "".join(f"{side + ' ms':>12}{side + ' GB/s':>12}" for side in sides))
     for size in given.sizes:
         made = {side: calls(devices[side], size << 20) for side in sides}
         for name in made["ocl"]:
-            times: dict[str, list[float]] = {side: [] for side in sides}
-            for repeat in range(given.repeat + 1):
-                for side in sides:
-                    taken = seconds(made[side][name][0], devices[side])
-                    if repeat > 0:  # The first call only warms up.
-                        times[side].append(taken)
+            medians = turns.medians(
+                {side: functools.partial(seconds, made[side][name][0], devices[side]) for side in sides}, given.rounds
+            )
             text = f"{name:<10}{size:>6}"
             for side in sides:
                 copies = made[side][name][1]
-                each = statistics.median(times[side]) / copies
+                each = medians[side] / copies
                 rate = (size << 20) / each / 1e9
                 text += f"{each * 1e3:>12.3f}{rate:>12.2f}"
                 settings = settings_in_effect("eager", devices[side][0], "highest") | device_facts(devices[side][0])
-                rows.append({"copies": name, "bytes": size << 20, "side": side, "ms": each * 1e3, "gbytes": rate,
-                             "settings": settings})  # fmt: skip
+                file.add({"copies": name, "bytes": size << 20, "side": side, "ms": each * 1e3, "gbytes": rate,
+                          "settings": settings})  # fmt: skip
             print(text, flush=True)
-    if given.save:
-        settings = {"repeat": given.repeat, "devices": given.devices}
-        results.write(results.result(source, settings, copies=rows), given.save)
 
 
 if __name__ == "__main__":

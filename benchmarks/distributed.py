@@ -7,18 +7,15 @@ allreduce, and (n - 1) / n of the bytes of the concatenated tensor for allgather
 
 from __future__ import annotations
 
-import argparse
+import functools
 import os
-import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import turns
 
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import device_facts, settings_in_effect
 from torch_ocl_compile.bench.timing import seconds_of
 
@@ -42,12 +39,15 @@ def prepared(collective: str, size_bytes: int, device: str) -> tuple[Callable[[]
     return lambda: reduce_scatter(part, whole, op=dist.ReduceOp.MAX), share
 
 
+def seconds(call: Callable[[], object], device: str) -> float:
+    dist.barrier()
+    return seconds_of(call, torch.device(device))
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = turns.parser_of(__doc__, 9)
     parser.add_argument("--min-bytes", type=int, default=1 << 10)
     parser.add_argument("--max-bytes", type=int, default=1 << 30)
-    parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--save", type=Path, help="write a result file, after each row")
     arguments = parser.parse_args()
     local = int(os.environ["LOCAL_RANK"])
     ocl = f"ocl:{local % torch.get_device_module('ocl').device_count()}"
@@ -61,28 +61,22 @@ def main() -> None:
     # The threads and precisions of the other sides are those of this process.
     common = settings_in_effect("ocl", torch.device(ocl), "highest")
     settings = {side: common | device_facts(torch.device(device)) | {"backend": side} for side, device in sides.items()}
-    source, rows = origin(), []
+    file = turns.ResultFile("collectives", arguments, ranks=dist.get_world_size())
     if dist.get_rank() == 0:
         print("collective      bytes       " + "".join(f"{side:>16}" for side in sides) + "   GB/s, bus")
     for collective in COLLECTIVES:
         size = arguments.min_bytes
         while size <= arguments.max_bytes:
             calls = {side: prepared(collective, size, device) for side, device in sides.items()}
-            times: dict[str, list[float]] = {side: [] for side in sides}
-            for repeat in range(arguments.repeat + 1):
-                for side, (call, _) in calls.items():
-                    dist.barrier()
-                    taken = seconds_of(call, torch.device(sides[side]))
-                    if repeat > 0:  # The first call only warms up.
-                        times[side].append(taken)
-            rates = [calls[side][1] / statistics.median(times[side]) / 1e9 for side in sides]
+            medians = turns.medians(
+                {side: functools.partial(seconds, call, sides[side]) for side, (call, _) in calls.items()},
+                arguments.rounds,
+            )
+            rates = [calls[side][1] / medians[side] / 1e9 for side in sides]
             if dist.get_rank() == 0:
                 print(f"{collective:<15} {size:>11} " + "".join(f"{rate:>16.3f}" for rate in rates), flush=True)
-                rows += [{"collective": collective, "bytes": size, "side": side, "gbytes": rate, "settings": settings[side]}
-                         for side, rate in zip(sides, rates, strict=True)]  # fmt: skip
-                if arguments.save:
-                    given = {"ranks": dist.get_world_size(), "repeat": arguments.repeat}
-                    results.write(results.result(source, given, collectives=rows), arguments.save)
+                file.add(*({"collective": collective, "bytes": size, "side": side, "gbytes": rate, "settings": settings[side]}
+                           for side, rate in zip(sides, rates, strict=True)))  # fmt: skip
             size *= 8
     dist.destroy_process_group()
 

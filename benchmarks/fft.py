@@ -46,7 +46,7 @@ def measure(name: str, shape: tuple[int, ...], given: argparse.Namespace) -> lis
 
 
 def main() -> None:
-    parser = turns.parser_of(__doc__, ["cpu", "ocl"], seconds=0.05)
+    parser = turns.parser_of_sides(__doc__, ["cpu", "ocl"], seconds=0.05)
     parser.add_argument("--functions", type=turns.words, default=list(FUNCTIONS))
     given = parser.parse_args()
     cases = {

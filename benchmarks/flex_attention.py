@@ -96,7 +96,7 @@ def measure(case: str, given: argparse.Namespace) -> list[turns.Row]:
 
 
 def main() -> None:
-    parser = turns.parser_of(__doc__, ["inductor", "ocl"], seconds=0.1)
+    parser = turns.parser_of_sides(__doc__, ["inductor", "ocl"], seconds=0.1)
     parser.add_argument("--cases", type=lambda text: text.split(";"), default=list(CASES), help="separated by ;")
     parser.add_argument("--device", default="cpu", help="of the side inductor: cpu or cuda")
     parser.add_argument("--dtype", default="float32")

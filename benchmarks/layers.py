@@ -11,17 +11,13 @@ additions into convolutions, so their time is in that row; for eager it is in th
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
-import torch
+import turns
 
-from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.layer_times import HOST
 from torch_ocl_compile.bench.models import NetworkSettings
-from torch_ocl_compile.bench.origin import origin
-from torch_ocl_compile.bench.process import SideProcess
 from torch_ocl_compile.bench.results import settings_text, way_of
 
 SIDES = ["eager", "ocl"]
@@ -30,12 +26,11 @@ SIDES = ["eager", "ocl"]
 def measure(name: str, mode: str, rounds: int, settings: NetworkSettings) -> dict[str, dict[str, Any]]:
     """Returns for each side the rows of its fastest step, and "facts": the versions and settings of the side."""
     best: dict[str, dict[str, Any]] = {}
-    processes: dict[str, SideProcess] = {}
-    try:
-        for side in settings.sides:
-            processes[side] = settings.process(side, name, mode)
-            processes[side].ask("choose")
-            processes[side].ask("round")
+    with ExitStack() as stack:
+        processes = {side: stack.enter_context(settings.process(side, name, mode)) for side in settings.sides}
+        for process in processes.values():
+            process.ask("choose")
+            process.ask("round")
         for _ in range(rounds):
             for side, process in processes.items():
                 process.ask("round")
@@ -44,9 +39,6 @@ def measure(name: str, mode: str, rounds: int, settings: NetworkSettings) -> dic
                     best[side] = found
         for side, process in processes.items():
             best[side]["facts"] = process.ask("facts")
-    finally:
-        for process in processes.values():
-            process.__exit__()
     return best
 
 
@@ -70,25 +62,15 @@ def report(name: str, mode: str, best: dict[str, dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=lambda text: text.split(","), default=["resnet50", "vgg16"])
-    parser.add_argument("--modes", type=lambda text: text.split(","), default=["inference", "training"])
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--size", type=int, default=224, help="image height and width")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of a side on a CPU")
-    parser.add_argument("--ocl-device", default="ocl:0")
-    parser.add_argument("--save", type=Path, help="write a result file, after each network")
-    args = parser.parse_args()
-    source, rows = origin(), []
-    settings = NetworkSettings(SIDES, args.batch, args.size, calls=1, threads=args.threads, ocl_device=args.ocl_device)
+    args = turns.parser_of_networks(__doc__, ["resnet50", "vgg16"], ["inference", "training"], [], 3).parse_args()
+    file, settings = turns.ResultFile("layers", args), turns.settings_of(args, sides=SIDES, calls=1)
     for name in args.models:
         for mode in args.modes:
             best = measure(name, mode, args.rounds, settings)
             report(name, mode, best)
             for side, found in best.items():
                 facts = found.pop("facts")
-                rows.append(
+                file.add(
                     {
                         "model": name,
                         "mode": mode,
@@ -98,9 +80,6 @@ def main() -> None:
                         "settings": facts["settings"],
                     }
                 )
-            if args.save:
-                given = {"rounds": args.rounds, "batch": args.batch, "size": args.size, "threads": args.threads}
-                results.write(results.result(source, given, layers=rows), args.save)
 
 
 if __name__ == "__main__":

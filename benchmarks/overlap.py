@@ -7,14 +7,11 @@ device's clock: of each graph alone, of both graphs on one stream, and of both g
 
 from __future__ import annotations
 
-import argparse
-import statistics
-from pathlib import Path
+import functools
 
 import torch
+import turns
 
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import settings_in_effect
 
 
@@ -25,14 +22,12 @@ def chain(x: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = turns.parser_of(__doc__, 15)
     parser.add_argument("--device", default="ocl:0")
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--columns", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--save", type=Path, help="write a result file")
     given = parser.parse_args()
-    source = origin()
+    file = turns.ResultFile("overlap", given)
     device = given.device
     torch.ocl.set_device(device)
     graphs = [torch.compile(chain, backend="ocl") for _ in range(2)]
@@ -57,18 +52,11 @@ def main() -> None:
         return max(start.elapsed_time(end) for end in ends)
 
     cases = {"first": ([0], [0]), "second": ([1], [1]), "one stream": ([0, 1], [0, 0]), "two streams": ([0, 1], [0, 1])}
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(given.rounds):
-        for name, (which, on) in cases.items():
-            times[name].append(time_of(which, on))
-    medians = {name: statistics.median(found) for name, found in times.items()}
+    medians = turns.medians({name: functools.partial(time_of, *case) for name, case in cases.items()}, given.rounds)
     for name, ms in medians.items():
         print(f"{name:12} {ms:8.3f} ms")
     print(f"two streams are {medians['one stream'] / medians['two streams']:.2f} times as fast as one")
-    if given.save:
-        row = {"side": "ocl", "ms": medians, "settings": settings_in_effect("ocl", torch.device(device), "highest")}
-        settings = {"rows": given.rows, "columns": given.columns, "rounds": given.rounds}
-        results.write(results.result(source, settings, overlap=[row]), given.save)
+    file.add({"side": "ocl", "ms": medians, "settings": settings_in_effect("ocl", torch.device(device), "highest")})
 
 
 if __name__ == "__main__":

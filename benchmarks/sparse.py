@@ -60,7 +60,7 @@ def measure(
 
 
 def main() -> None:
-    given = turns.parser_of(__doc__, ["cpu", "ocl"], seconds=0.05).parse_args()
+    given = turns.parser_of_sides(__doc__, ["cpu", "ocl"], seconds=0.05).parse_args()
     cases = {
         f"{name} {'x'.join(map(str, shape))}": functools.partial(measure, name, make, shape, function, given)
         for name, make, shape, function in CASES

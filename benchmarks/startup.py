@@ -1,5 +1,5 @@
 # benchmarks/startup.py: seconds until the first step is done, with empty caches and in a second process.
-"""python benchmarks/startup.py --models first_op,resnet18,resnet50 --modes training --sides inductor,ocl --runs 3
+"""python benchmarks/startup.py --models first_op,resnet18,resnet50 --modes training --sides inductor,ocl --rounds 3
 
 Each figure is the time of the first step of a new process minus that of a normal step. It covers tracing, compiling,
 building kernels and reading caches, but not the import of torch. Each side runs alone, with separate caches. Inductor
@@ -20,16 +20,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
+import turns
 
-from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.models import NetworkSettings
-from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import settings_in_effect
-from torch_ocl_compile.bench.sides import PRECISIONS
 
 SIDES = ["inductor", "ocl"]
 FIRST_OP = "first_op"
@@ -57,9 +54,9 @@ def first_step(side: str, name: str, mode: str, settings: NetworkSettings, cache
         return seconds, {"settings": process.ask("facts")["settings"], **process.ask("builds")}
 
 
-def measure(side: str, name: str, mode: str, runs: int, settings: NetworkSettings) -> dict[str, object]:
+def measure(side: str, name: str, mode: str, rounds: int, settings: NetworkSettings) -> dict[str, object]:
     cold, second, found = [], [], {}
-    for _ in range(runs):
+    for _ in range(rounds):
         with tempfile.TemporaryDirectory() as caches:
             seconds, found = first_step(side, name, mode, settings, caches)
             cold.append(seconds)
@@ -76,7 +73,7 @@ def run_op(arguments: list[str], **environment: str) -> dict[str, float]:
 
 def measure_first_op(args: argparse.Namespace) -> dict[str, object]:
     cold, second, builds = [], [], {}
-    for _ in range(args.runs):
+    for _ in range(args.rounds):
         alone = run_op([], TORCH_DEVICE_BACKEND_AUTOLOAD="0")["seconds"]
         with tempfile.TemporaryDirectory() as caches:
             folders = {"TORCH_OCL_CACHE_DIR": f"{caches}/ocl", "POCL_CACHE_DIR": f"{caches}/pocl",
@@ -97,34 +94,15 @@ def print_row(row: dict) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = {"type": lambda text: text.split(",")}
-    parser.add_argument("--models", default=[FIRST_OP, "resnet18"], **names)
-    parser.add_argument("--sides", default=SIDES, **names)
-    parser.add_argument("--modes", default=["training"], **names)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--size", type=int, default=224, help="image height and width")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--ocl-device", default="ocl:0")
-    parser.add_argument(
-        "--runs", type=int, default=3, help="processes of each kind; the table has their median and range"
-    )
-    parser.add_argument("--precision", choices=PRECISIONS, default="highest")
-    parser.add_argument("--verbose", action="store_true", help="show what the sides print")
-    parser.add_argument("--save", type=Path, help="write a result file, after each row")
-    args = parser.parse_args()
-    settings = NetworkSettings(args.sides, args.batch, args.size, threads=args.threads, ocl_device=args.ocl_device,
-                               precision=args.precision, verbose=args.verbose, freezing=False)  # fmt: skip
+    args = turns.parser_of_networks(__doc__, [FIRST_OP, "resnet18"], ["training"], SIDES, 3).parse_args()
+    settings, file = turns.settings_of(args, freezing=False), turns.ResultFile("startup", args)
     chosen = [(name, mode, side) for name in args.models for mode in args.modes for side in args.sides]
     if FIRST_OP in args.models:
         chosen = [(FIRST_OP, "eager", "ocl"), *(case for case in chosen if case[0] != FIRST_OP)]
-    given = {key: value for key, value in vars(args).items() if key != "save"}
-    source, rows = origin(), []
     for name, mode, side in chosen:
-        rows.append(measure_first_op(args) if name == FIRST_OP else measure(side, name, mode, args.runs, settings))
-        print_row(rows[-1])
-        if args.save:
-            results.write(results.result(source, given, startup=rows), args.save)
+        row = measure_first_op(args) if name == FIRST_OP else measure(side, name, mode, args.rounds, settings)
+        print_row(row)
+        file.add(row)
 
 
 if __name__ == "__main__":

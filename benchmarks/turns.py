@@ -1,23 +1,27 @@
-# benchmarks/turns.py: what programs share whose sides take turns: options, rows, the lines that they print, the result file.
-"""Sides take turns in each of --rounds, and the fastest turn of each side counts. A turn calls the function for about --seconds and waits
-for the device at the end. Errors are root mean squares relative to a result in float64."""
+# benchmarks/turns.py: what the programs of this folder share: options, sides that take turns, the result file.
+"""In measure(), the fastest turn of each side counts. A turn calls the function for about --seconds and waits for the device at the end.
+Errors are root mean squares relative to a result in float64."""
 
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from torch_ocl_compile.bench import results
+from torch_ocl_compile.bench.models import NetworkSettings
 from torch_ocl_compile.bench.origin import origin
 from torch_ocl_compile.bench.side import settings_in_effect
-from torch_ocl_compile.bench.sides import SIDES
+from torch_ocl_compile.bench.sides import PRECISIONS, SIDES
 from torch_ocl_compile.bench.timing import relative_error, seconds_of
 
 Row = dict[str, Any]
+Settings = TypeVar("Settings", bound=NetworkSettings)
 Call = tuple[torch.device, Callable[[], torch.Tensor]]
 
 
@@ -25,18 +29,73 @@ def words(text: str) -> list[str]:
     return text.split(",")
 
 
-def parser_of(doc: str | None, sides: list[str], seconds: float) -> argparse.ArgumentParser:
-    """Returns a parser with the options of turns and of the result file. `sides`, `seconds` of a turn: the defaults."""
+def parser_of(doc: str | None, rounds: int) -> argparse.ArgumentParser:
+    """Returns a parser with the options of all programs. `rounds`: the default."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds, help="in each, all sides take a turn")
+    parser.add_argument("--save", type=Path, help="write a result file")
+    return parser
+
+
+def parser_of_sides(doc: str | None, sides: list[str], seconds: float) -> argparse.ArgumentParser:
+    """Returns a parser with the options of measure(), too. `sides`, `seconds` of a turn: the defaults."""
+    parser = parser_of(doc, 7)
     parser.add_argument("--sides", type=words, default=sides, help="separated by commas")
-    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=seconds, help="of a turn")
     parser.add_argument(
         "--threads", type=int, default=1, help="of sides on the CPU; taskset gives an OpenCL CPU the same cores"
     )
     parser.add_argument("--ocl-device", default="ocl:0")
-    parser.add_argument("--save", type=Path, help="write a result file")
     return parser
+
+
+class ResultFile:
+    """The rows of one section, which --save writes after each step. Make it before measuring: it reads the commit.
+
+    Its settings are the options, and what `more` has."""
+
+    def __init__(self, section: str, given: argparse.Namespace, **more: Any) -> None:
+        self.section, self.path, self.rows, self.origin = section, given.save, list[Row](), origin()
+        self.settings = {name: value for name, value in vars(given).items() if name != "save"} | more
+
+    def add(self, *rows: Row) -> None:
+        self.rows += rows
+        if self.path:
+            results.write(results.result(self.origin, self.settings, **{self.section: self.rows}), self.path)
+
+
+def in_turns(calls: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Lets functions that return a time take turns. Returns the times of each; a round before them only warms up."""
+    found = [{name: call() for name, call in calls.items()} for _ in range(rounds + 1)]
+    return {name: [times[name] for times in found[1:]] for name in calls}
+
+
+def medians(calls: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+    return {name: statistics.median(found) for name, found in in_turns(calls, rounds).items()}
+
+
+def parser_of_networks(
+    doc: str | None, models: list[str], modes: list[str], sides: list[str], rounds: int
+) -> argparse.ArgumentParser:
+    """Returns a parser of networks, with the options of settings_of(). The arguments are defaults."""
+    parser = parser_of(doc, rounds)
+    parser.add_argument("--models", type=words, default=models)
+    parser.add_argument("--modes", type=words, default=modes)
+    if sides:
+        parser.add_argument("--sides", type=words, default=sides)
+    parser.add_argument("--precision", choices=PRECISIONS, default="highest")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--size", type=int, default=224, help="image height and width")
+    parser.add_argument("--calls", type=int, default=3, help="timed calls of a round")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of a side on a CPU")
+    parser.add_argument("--ocl-device", default="ocl:0")
+    parser.add_argument("--verbose", action="store_true", help="show what the sides print")
+    return parser
+
+
+def settings_of(given: argparse.Namespace, kind: type[Settings] = NetworkSettings, **more: Any) -> Settings:  # type: ignore[assignment]
+    names = {field.name for field in fields(kind)}
+    return kind(**{name: value for name, value in vars(given).items() if name in names} | more)
 
 
 def measure(
@@ -59,14 +118,11 @@ def measure(
 def run(section: str, cases: Mapping[str, Callable[[], list[Row]]], given: argparse.Namespace) -> None:
     """Measures cases, by title. Prints a line for each: the times of the sides, the first one's time divided by each, and their errors.
     Writes the result file."""
-    source, found = origin(), []
+    file = ResultFile(section, given)
     torch.set_num_threads(given.threads)
     for title, measured in cases.items():
         rows = measured()
-        found += rows
+        file.add(*rows)
         base = rows[0]["ms"]
         sides = (f"{r['side']} {r['ms']:8.3f} ms {base / r['ms']:5.2f} error {r['error']:.1e}" for r in rows)
         print(f"{title:32s} {'  '.join(sides)}", flush=True)
-    if given.save:
-        settings = {"rounds": given.rounds, "seconds": given.seconds, "threads": given.threads}
-        results.write(results.result(source, settings, **{section: found}), given.save)

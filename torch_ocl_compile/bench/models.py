@@ -61,6 +61,9 @@ class NetworkSettings:
         """`way`: the answer of another process to "choose". The new process runs in the same way from its start."""
         names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host", "freezing")
         given = {"side": side, "name": name, "mode": mode} | {key: getattr(self, key) for key in names} | (way or {})
+        return self.started(side, given, caches)
+
+    def started(self, side: str, given: dict[str, Any], caches: str | None) -> SideProcess:
         return SideProcess("network_side.py", given, caches=caches, verbose=self.verbose)
 
 

@@ -29,7 +29,6 @@ def main() -> None:
         "round": side.round,
         "facts": side.facts,
         "builds": side.builds,
-        "launches": side.launches,
         "layers": lambda: layer_times.measure(side),
         "memory": lambda: memory_peak.measure(side),
     }

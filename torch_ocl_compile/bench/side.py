@@ -290,7 +290,7 @@ class Side:
         - `page_faults`: page faults of one step of the last round that the system served without reading a file.
         - `settings`: how the side ran. `ways_ms`: what choose() has measured.
         - `build`: the code of this project that ran, "" if it is unknown.
-        - `eager_kernels`: number of kernels of ocl in one step that no compiled graph launched.
+        - `launches`: number of kernels of ocl in one step. `eager_kernels`: of these, those that no compiled graph launched.
         """
         if self.device.type == "cpu":
             # The CPU's allocator keeps no statistics.
@@ -305,7 +305,11 @@ class Side:
         if self.device.type == "ocl":
             from torch_ocl_compile import identity
 
-            found |= {"build": identity.of_code(), "eager_kernels": self.eager_kernels()}
+            with torch.ocl.record() as launches:  # type: ignore[attr-defined]
+                self.step()
+                wait(self.device)
+            eager = sum(launch.graph.startswith("eager_") for launch in launches)
+            found |= {"build": identity.of_code(), "launches": len(launches), "eager_kernels": eager}
         return found
 
     def error(self) -> float:
@@ -315,19 +319,6 @@ class Side:
             example = self.example.double() if self.example.is_floating_point() else self.example
             exact = copy.deepcopy(self.host_model).double().eval()(example)
         return float(((self.step().double().cpu() - exact).abs().max() / exact.abs().max()).item())
-
-    def eager_kernels(self) -> int:
-        return sum(launch.graph.startswith("eager_") for launch in self.recorded())
-
-    def launches(self) -> int:
-        """Number of kernels of ocl that one step launches."""
-        return len(self.recorded())
-
-    def recorded(self) -> list[Any]:
-        with torch.ocl.record() as launches:  # type: ignore[attr-defined]
-            self.step()
-            wait(self.device)
-        return list(launches)
 
     def builds(self) -> dict[str, float]:
         """Counters of the kernels that this process has compiled. Empty for sides that do not count them."""
