@@ -121,7 +121,8 @@ bool is_same(const at::Tensor& a, const at::Tensor& b) {
           a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() && a.const_data_ptr() == b.const_data_ptr());
 }
 
-/// Says whether the user allows TF32 in products and in convolutions of float32. lowering/graphs/graph.py reads the same settings.
+/// Says whether the user allows TF32 in products and in convolutions of float32. lowering/graphs/graph.py reads the same
+/// settings.
 char precision() {
   const at::Context& context = at::globalContext();
   const auto allows = [&](at::Float32Op op) {

@@ -54,8 +54,7 @@ int choose_tiles_per_item(Draft& draft, int64_t tiles, int64_t other_items, int 
   return static_cast<int>(draft.choices().pick("run", {run, std::max(run / 2, 1), std::min(run * 2, max_tiles)}));
 }
 
-std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth,
-                                     int more_registers) {
+std::vector<GroupTile> fitting_tiles(const Caps& caps, const std::vector<GroupTile>& among, int64_t depth, int more_registers) {
   std::vector<GroupTile> fitting;
   for (const GroupTile& tile : among)
     OCL_ASSERT(tile.is_possible(), "the row of the tile " + tile.name() +

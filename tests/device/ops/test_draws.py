@@ -1,4 +1,4 @@
-# tests/device/test_draws.py: numbers drawn by rejection: chi-square beside PyTorch's CPU, large and odd parameters, derivatives.
+# tests/device/ops/test_draws.py: numbers drawn by rejection: chi-square beside PyTorch's CPU, large and odd parameters, derivatives.
 from __future__ import annotations
 
 import math

@@ -1,5 +1,5 @@
-// tests/no_device/kernels/emulator_matrix.h: the matrix instructions of kernels/tensor_core/subgroup_matrix.cl in software. Part of
-// emulator.cpp, after the conversions.
+// tests/no_device/kernels/emulator_matrix.h: the matrix instructions of kernels/tensor_core/subgroup_matrix.cl in software.
+// Part of emulator.cpp, after the conversions.
 //
 // Which element of a matrix a lane has in which place is written down here a second time, from the vendors' descriptions, so
 // that a mistake in the kernels' functions shows:

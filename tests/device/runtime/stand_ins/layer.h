@@ -1,5 +1,5 @@
-// tests/device/runtime/stand_ins/layer.h: what layers of the OpenCL loader share. A file defines LAYER_NAME before it includes this
-// one, and replace_functions(), which puts its functions into g_layer.
+// tests/device/runtime/stand_ins/layer.h: what layers of the OpenCL loader share. A file defines LAYER_NAME before it includes
+// this one, and replace_functions(), which puts its functions into g_layer.
 #pragma once
 
 #include <CL/cl.h>

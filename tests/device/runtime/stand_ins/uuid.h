@@ -1,5 +1,5 @@
-// tests/device/runtime/stand_ins/uuid.h: the UUIDs of the GPUs that the stand-ins pretend to be. OCL_STAND_IN_GPUS is how many there
-// are, OCL_STAND_IN_GPU the number of the first one.
+// tests/device/runtime/stand_ins/uuid.h: the UUIDs of the GPUs that the stand-ins pretend to be. OCL_STAND_IN_GPUS is how many
+// there are, OCL_STAND_IN_GPU the number of the first one.
 #pragma once
 
 #include <stdlib.h>
