@@ -75,7 +75,7 @@ Words of the tables:
 # The pages of the folder: their titles, and the sections of result files that they show.
 PARTS = {
     "networks": ("Networks, run by run", ("networks", "memory", "layers")),
-    "operations": ("Single operations", ("operations", "fft", "flex_attention", "sparse", "decode")),
+    "operations": ("Single operations", ("operations", "fft", "flex_attention", "sparse", "order", "decode")),
     "start": ("Start", ("startup",)),
     "devices": ("Several devices and streams", ("parallel", "collectives", "copies", "overlap")),
 }
@@ -92,6 +92,7 @@ NAMES = {
     "fft": "Fourier transforms",
     "flex_attention": "FlexAttention",
     "sparse": "Sparse tensors",
+    "order": "Sorts and searches",
     "decode": "Decoding",
 }
 NETWORKS = next(kind for kind in KINDS if kind.section == "networks")

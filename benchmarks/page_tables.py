@@ -103,6 +103,8 @@ KINDS = [
          lambda row: row["case"], lambda row: row["ms"], "ms"),
     Kind("sparse", lambda row: f"Sparse tensors, {row['function']}", lambda row: " x ".join(map(str, row["shape"])),
          lambda row: row["ms"], "ms"),
+    Kind("order", lambda row: f"Sorts and searches, {row['function']}", lambda row: f"{row['length']} elements",
+         lambda row: row["ms"], "ms"),
     Kind("decode", lambda row: f"Decoding of one sequence, model {row['model']}, by the format of weights",
          lambda row: f"{row['format']}, {row['share']:.0%} of the memory bandwidth", lambda row: row["tokens_per_second"],
          "tokens/s", more_is_better=True),
