@@ -9,6 +9,7 @@ points. A small a makes the lower side long: there, the power series of F has te
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ COMMON = """
 #define SERIES_BELOW 20   // The series takes about 6 sqrt(a) terms.
 #define MOST_TERMS 1000
 
+__constant T places[POINTS] = {PLACES}, weights[POINTS] = {WEIGHTS};
+
 // Returns log x - digamma(x).
 inline T log_less_digamma(T x) {
   T sum = 0, y = x;
@@ -28,13 +31,11 @@ inline T log_less_digamma(T x) {
   return sum + tail + (y == x ? 0 : log(x / y));
 }
 
-inline T place(T u) { return exp(u - exp(-u)); }
-
 // Returns e^y - 1 - y.
 inline T beyond_line(T y) {
   if (fabs(y) > (T)0.5) return expm1(y) - y;
   T sum = 0;
-  for (int k = 14; k >= 2; --k) sum = (1 + sum) * y / k;
+  for (int k = TERMS; k >= 2; --k) sum = (1 + sum) * y / k;
   return sum * y;
 }
 """
@@ -54,12 +55,12 @@ __kernel void gamma_grad(__global const T* alphas, __global const T* drawn, __gl
     }
   } else if (x > 0) {
     const T side = above > 0 ? 1 : -1, length = 1 / (fabs(x - a) + sqrt(x));
-    for (T u = -4; u < 4; u += STEP) {
-      const T y = length * place(u);
+    for (int k = 0; k < POINTS; ++k) {
+      const T y = length * places[k];
       const T value = exp(side * y * (a - x) - x * beyond_line(side * y)) * (fabs(above) + y);
-      if (value > 0) sum += value * y * (1 + exp(-u));
+      if (value > 0) sum += value * weights[k];
     }
-    sum *= x * STEP;
+    sum *= x * length;
   }
   made[i] = isnan(x) || isnan(a) ? NAN : sum;
 }
@@ -85,12 +86,12 @@ __kernel void dirichlet_grad(__global const T* drawn, __global const T* alphas, 
     const bool is_upper = above > 0;
     const T rest = is_upper ? 1 - x : x, power = is_upper ? b : a;
     const T length = 1 / (fabs(a - total * x) + fmin(power, sqrt(total * x * (1 - x))));
-    for (T u = -4; u < 5; u += STEP) {
-      const T y = length * place(u), more = log1p(rest * expm1(-y));
+    for (int k = 0; k < POINTS; ++k) {
+      const T y = length * places[k], more = log1p(rest * expm1(-y));
       const T value = exp(-power * y - total * more) * (fabs(above) + (is_upper ? -more : y + more));
-      if (value > 0) sum += value * y * (1 + exp(-u));
+      if (value > 0) sum += value * weights[k];
     }
-    sum *= x * STEP;
+    sum *= x * length;
   }
   made[i] = isnan(x) || isnan(a) || isnan(total) ? NAN : sum;
 }
@@ -99,7 +100,18 @@ __kernel void dirichlet_grad(__global const T* drawn, __global const T* alphas, 
 
 def _macros(x: torch.Tensor, *_: Any) -> dict[str, Any]:
     is_double = x.dtype == torch.float64
-    return {"T": x.dtype, "STEP": "(T)0.0625" if is_double else "(T)0.125", "EPSILON": torch.finfo(x.dtype).eps / 8}
+    first, step, count, terms = (-4.0, 0.0625, 136, 14) if is_double else (-2.75, 0.25, 28, 8)
+    points = [first + step * k for k in range(count)]
+    places = [math.exp(u - math.exp(-u)) for u in points]
+    weights = [step * y * (1 + math.exp(-u)) for u, y in zip(points, places, strict=True)]
+    return {
+        "T": x.dtype,
+        "POINTS": count,
+        "TERMS": terms,
+        "PLACES": ", ".join(map(repr, places)),
+        "WEIGHTS": ", ".join(map(repr, weights)),
+        "EPSILON": torch.finfo(x.dtype).eps / 8,
+    }
 
 
 GRADIENTS = [
