@@ -38,7 +38,7 @@ def measure(name: str, length: int, given: argparse.Namespace) -> list[turns.Row
 
 
 def main() -> None:
-    parser = turns.parser_of(__doc__, ["cpu", "ocl"], seconds=0.05)
+    parser = turns.parser_of_sides(__doc__, ["cpu", "ocl"], seconds=0.05)
     parser.add_argument("--functions", type=turns.words, default=list(FUNCTIONS))
     parser.add_argument("--lengths", type=lambda text: [int(n) for n in turns.words(text)], default=LENGTHS)
     given = parser.parse_args()
