@@ -27,7 +27,7 @@ GROUPS = {
     "our table of ops: each op, its gradient, each dtype": r"device/ops/test_ops\.py",
     "PyTorch's `op_db` and `module_db`": r"device/ops/test_opinfo\.py",
     "whole networks, forward and all gradients": r"device/networks/test_(models|networks|timm|transformers)\.py",
-    "kernels and their templates, alone": r"device/kernels/test_((templates|rows)_\w+|halves|kernels|maths|pairs)\.py",
+    "kernels and their templates, alone": r"device/kernels/test_(rows_\w+|halves|kernels|maths|pairs|tensor_cores)\.py",
     "everything else on a device": r"device/",
     "the compiler without a device": r"(no_device|fuzz)/",
 }

@@ -1,5 +1,5 @@
-# tests/device/kernels/test_templates_warpgroup.py: the kernels on warpgroup tensor cores at edge sizes.
-"""The tests run where a device has warpgroup tensor cores.
+# tests/device/kernels/test_tensor_cores.py: products, convolutions and attention on warp and warpgroup tensor cores.
+"""The tests run where a device has the instructions of the level. On warps, `disable` takes the kernels of warpgroups away.
 
 Each result is compared with fp64. The error may be twice that of PyTorch's own sums in the same dtype. Where TF32 is
 allowed, the error may be that of operands rounded to TF32's ten bits.
@@ -43,25 +43,39 @@ LONG_HEADS = [
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
+# Level -> the instruction in its kernels, and the option `disable`, which chooses it.
+INSTRUCTIONS = {"warp": "mma.sync", "warpgroup": "wgmma.mma_async"}
+DISABLED = {"warp": "warpgroup", "warpgroup": ""}
+warp, warpgroup = pytest.mark.needs("mma"), pytest.mark.needs("wgmma")
+on_levels = pytest.mark.parametrize(
+    "level", [pytest.param("warp", marks=warp), pytest.param("warpgroup", marks=warpgroup)]
+)
+in_dtypes = pytest.mark.parametrize("dtype", DTYPES)
 
-pytestmark = pytest.mark.needs("wgmma")
+
+def texts_in(folder):
+    return [path.read_text() for path in folder.rglob("*.cl")]
 
 
-def check(call, inputs, device, folder, allowed=0.0):
-    """Runs `call` compiled and compares with fp64; one of its kernels must use warpgroup tensor cores.
+def check(call, inputs, device, folder, level, allowed=0.0):
+    """Runs `call` compiled and compares with fp64; one of its kernels must use the tensor cores of the level.
 
     `allowed`: the error allowed beyond twice PyTorch's own, relative to the size of the results.
     """
     torch._dynamo.reset()
-    with config.override(dump=str(folder)):
+    with config.override(dump=str(folder), disable=DISABLED[level]):
         got = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)(
             *(x.to(device) for x in inputs)
         )
-    assert any("wgmma.mma_async" in path.read_text() for path in folder.rglob("*.cl")), "another template was chosen"
+    assert any(INSTRUCTIONS[level] in text for text in texts_in(folder)), "another template was chosen"
     exact, plain = call(*(x.double() for x in inputs)), call(*inputs)
-    error, limit = ((y.double().cpu() - exact).pow(2).mean().sqrt() for y in (got, plain))
     assert torch.isfinite(got).all()
-    assert error <= 2 * limit + (allowed + 1e-7) * exact.pow(2).mean().sqrt(), (error, limit)
+    assert_close_to(exact, got, plain, allowed + 1e-7)
+
+
+def assert_close_to(exact, got, plain, allowed):
+    error, limit = ((y.double().cpu() - exact).pow(2).mean().sqrt() for y in (got, plain))
+    assert error <= 2 * limit + allowed * exact.pow(2).mean().sqrt(), (error, limit)
 
 
 def matrices(m, n, k, transposed, dtype=torch.float32):
@@ -71,10 +85,13 @@ def matrices(m, n, k, transposed, dtype=torch.float32):
     return a, b
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("m,n,k,transposed", [*GEMMS, (1000, 2048, 200, "b"), (520, 1100, 136, "a")])
-def test_gemm(ocl_device, m, n, k, transposed, dtype, tmp_path):
-    check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path)
+@in_dtypes
+@pytest.mark.parametrize(
+    "m,n,k,transposed", [*GEMMS, (1000, 2048, 200, "b"), (520, 1100, 136, "a"), (2051, 2050, 2049, "")]
+)
+@on_levels
+def test_gemm(ocl_device, m, n, k, transposed, dtype, level, tmp_path):
+    check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path, level)
 
 
 # (M, N, K, transposed operands)
@@ -85,33 +102,40 @@ PACKED = [
 
 
 def was_packed(folder) -> bool:
-    return any("// kernels/gemm/packed_warpgroup.cl" in path.read_text() for path in folder.rglob("*.cl"))
+    return any("// kernels/gemm/packed_warpgroup.cl" in text for text in texts_in(folder))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@in_dtypes
 @pytest.mark.parametrize("m,n,k,transposed", PACKED)
+@warpgroup
 def test_packed_gemm(ocl_device, m, n, k, transposed, dtype, tmp_path):
     """In fp32 all of these products are large enough to pack their operands. In 16 bits they are read in place."""
-    check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path)
+    check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path, "warpgroup")
     assert was_packed(tmp_path) == (dtype == torch.float32)
 
 
-@pytest.mark.parametrize("transposed", ["", "ab"])
-def test_packed_tf32(ocl_device, transposed, tmp_path):
+@pytest.fixture
+def tf32():
     torch.set_float32_matmul_precision("high")
-    try:
-        check(torch.mm, matrices(2051, 2050, 2049, transposed), ocl_device, tmp_path, 1e-3)
-    finally:
-        torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("transposed", ["", "ab"])
+@warpgroup
+def test_packed_tf32(ocl_device, transposed, tmp_path, tf32):
+    check(torch.mm, matrices(2051, 2050, 2049, transposed), ocl_device, tmp_path, "warpgroup", 1e-3)
     assert was_packed(tmp_path)
 
 
+@warpgroup
 def test_packed_batches(ocl_device, tmp_path):
     a, b = torch.randn(3, 1030, 1500), torch.randn(1500, 1290)
-    check(lambda a, b: torch.bmm(a, b.expand(3, 1500, 1290)), (a, b), ocl_device, tmp_path)
+    check(lambda a, b: torch.bmm(a, b.expand(3, 1500, 1290)), (a, b), ocl_device, tmp_path, "warpgroup")
     assert was_packed(tmp_path)
 
 
+@warpgroup
 def test_a_packed_weight_is_kept(ocl_device):
     """A packed weight is kept between inference calls, until it changes."""
     torch._dynamo.reset()
@@ -131,60 +155,93 @@ def test_a_packed_weight_is_kept(ocl_device):
     assert [*counts, packs(), packs()] == [2, 1, 2, 1]
 
 
-@pytest.mark.parametrize("how", ["gemm", "convolution", "attention"])
-def test_tf32(ocl_device, how, tmp_path):
+@pytest.mark.parametrize("level, how", [
+    *(pytest.param("warp", transposed, marks=warp) for transposed in ("", "a", "b", "ab")),
+    *(pytest.param("warpgroup", how, marks=warpgroup) for how in ("b", "convolution", "attention")),
+])  # fmt: skip
+def test_tf32(ocl_device, level, how, tmp_path, tf32):
     """If the user allows TF32, results have fewer digits; the error may be that of operands with ten bits."""
-    torch.set_float32_matmul_precision("high")
-    try:
-        if how == "gemm":
-            check(lambda a, b: a @ b, matrices(300, 260, 1000, "b"), ocl_device, tmp_path, 1e-3)
-        elif how == "attention":
-            check(*attention(ATTENTIONS[0], torch.float32), ocl_device, tmp_path, 2e-3)
-        else:
-            convolve = torch.nn.functional.conv2d
-            check(convolve, (torch.randn(2, 64, 14, 14), torch.randn(64, 64, 3, 3)), ocl_device, tmp_path, 1e-3)
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    heads = [path.read_text().split("// kernels/tensor_core/operands.cl")[0] for path in tmp_path.rglob("*.cl")]
-    assert any("#define TERMS 1\n" in head for head in heads)
+    if how == "attention":
+        check(*attention(ATTENTIONS[0], torch.float32), ocl_device, tmp_path, level, 2e-3)
+    elif how == "convolution":
+        inputs = torch.randn(2, 64, 14, 14), torch.randn(64, 64, 3, 3)
+        check(torch.nn.functional.conv2d, inputs, ocl_device, tmp_path, level, 1e-3)
+    else:
+        check(torch.mm, matrices(300, 260, 1000, how), ocl_device, tmp_path, level, 1e-3)
+    assert any(
+        "#define TERMS 1\n" in text.split("// kernels/tensor_core/operands.cl")[0] for text in texts_in(tmp_path)
+    )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@in_dtypes
+@warpgroup
 def test_gemm_of_an_offset_view(ocl_device, dtype, tmp_path):
     a, b = torch.randn(70, 131).to(dtype)[1:, 3:], torch.randn(128, 67).to(dtype)[:, 1:]
-    check(torch.mm, (a, b), ocl_device, tmp_path)
+    check(torch.mm, (a, b), ocl_device, tmp_path, "warpgroup")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_gemm_of_an_input_that_is_not_aligned(ocl_device, dtype, tmp_path):
+@in_dtypes
+@on_levels
+def test_gemm_of_an_input_that_is_not_aligned(ocl_device, dtype, level, tmp_path):
     """The view begins at element 1, so its rows are not aligned to 16 bytes. This is known only at the call."""
     a, b = torch.randn(128 * 64 + 1).to(dtype)[1:].view(128, 64), torch.randn(64, 128).to(dtype)
-    check(torch.mm, (a, b), ocl_device, tmp_path)
+    check(torch.mm, (a, b), ocl_device, tmp_path, level)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_batched(ocl_device, dtype, tmp_path):
-    check(torch.bmm, (torch.randn(5, 65, 40).to(dtype), torch.randn(5, 40, 66).to(dtype)), ocl_device, tmp_path)
+@in_dtypes
+@pytest.mark.parametrize(
+    "level, added", [pytest.param("warp", 1, marks=warp), pytest.param("warpgroup", 0, marks=warpgroup)]
+)
+def test_batched(ocl_device, dtype, level, added, tmp_path):
+    inputs = torch.randn(5, 65, 40).to(dtype), torch.randn(5, 40, 66).to(dtype), torch.randn(5, 1, 66).to(dtype)
+    check(
+        lambda a, b, *c: torch.baddbmm(*c, a, b) if c else torch.bmm(a, b),
+        inputs[: 2 + added],
+        ocl_device,
+        tmp_path,
+        level,
+    )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@in_dtypes
 @pytest.mark.parametrize("shape, kind", DIRECTIONS, ids=lambda s: s if isinstance(s, str) else "-".join(map(str, s)))
-def test_convolution(ocl_device, shape, kind, dtype, tmp_path):
+@on_levels
+def test_convolution(ocl_device, shape, kind, dtype, level, tmp_path):
     batch, c, k, h, w, r, s, stride, padding, dilation, groups = shape
     torch.manual_seed(sum(shape))
     x, weight = torch.randn(batch, c, h, w).to(dtype), torch.randn(k, c // groups, r, s).to(dtype)
     rest = (None, (stride,) * 2, (padding,) * 2, (dilation,) * 2, False, (0, 0), groups)
-    dy = torch.randn_like(aten.convolution(x, weight, *rest))
     if kind == "forward":
-        check(lambda x, w: aten.convolution(x, w, *rest) + 1, (x, weight), ocl_device, tmp_path)
-    else:
-        mask, place = ((True, False, False), 0) if kind == "data" else ((False, True, False), 1)
-        check(
-            lambda dy, x, w: aten.convolution_backward(dy, x, w, *rest, mask)[place],
-            (dy, x, weight),
-            ocl_device,
-            tmp_path,
-        )
+        check(lambda x, w: aten.convolution(x, w, *rest) + 1, (x, weight), ocl_device, tmp_path, level)
+        return
+    wanted = kind == "weight"
+    dy = torch.randn_like(aten.convolution(x, weight, *rest))
+
+    def gradient(dy, x, w):
+        return aten.convolution_backward(dy, x, w, *rest, (not wanted, wanted, False))[wanted]
+
+    check(gradient, (dy, x, weight), ocl_device, tmp_path, level)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@in_dtypes
+@warp
+def test_weight_gradient_of_many_pixels(ocl_device, dtype, channels_last, tmp_path):
+    """The gradient is computed in slices. A second kernel adds them in a fixed order, so two calls give the same
+    bits."""
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    x, dy = (torch.randn(5, c, 55, 57).to(dtype).contiguous(memory_format=layout) for c in (40, 72))
+    weight = torch.randn(72, 40, 3, 3).to(dtype)
+
+    def gradient(dy, x, weight):
+        rest = (None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1, (False, True, False))
+        return aten.convolution_backward(dy, x, weight, *rest)[1]
+
+    check(gradient, (dy, x, weight), ocl_device, tmp_path, "warp")
+    with config.override(disable="warpgroup"):
+        again = torch.compile(gradient, backend="ocl", dynamic=False)
+        first, second = (again(*(t.to(ocl_device) for t in (dy, x, weight))) for _ in range(2))
+    assert torch.equal(first.cpu(), second.cpu())
 
 
 def attention(shape, dtype):
@@ -215,22 +272,33 @@ def attention(shape, dtype):
     return call, tensors
 
 
-@pytest.mark.parametrize("dtype, shape", [
-    *((dtype, shape) for dtype in DTYPES for shape in ATTENTIONS), *((dtype, shape) for dtype in DTYPES[1:] for shape in LONG_HEADS),
+@pytest.mark.parametrize("level, shape, dtype", [
+    *(pytest.param("warp", shape, dtype, marks=warp) for dtype in DTYPES for shape in ATTENTIONS + LONG_HEADS),
+    *(pytest.param("warpgroup", shape, dtype, marks=warpgroup) for dtype in DTYPES for shape in ATTENTIONS),
+    *(pytest.param("warpgroup", shape, dtype, marks=warpgroup) for dtype in DTYPES[1:] for shape in LONG_HEADS),
 ])  # fmt: skip
-def test_attention(ocl_device, shape, dtype, tmp_path):
-    check(*attention(shape, dtype), ocl_device, tmp_path)
+def test_attention(ocl_device, level, shape, dtype, tmp_path):
+    check(*attention(shape, dtype), ocl_device, tmp_path, level)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_attention_of_inputs_that_are_not_aligned(ocl_device, dtype, tmp_path):
+@in_dtypes
+@on_levels
+def test_attention_of_inputs_that_are_not_aligned(ocl_device, dtype, level, tmp_path):
     tensors = [torch.randn(2 * 3 * 70 * 64 + 1).to(dtype)[1:].view(2, 3, 70, 64) for _ in range(3)]
-    check(torch.nn.functional.scaled_dot_product_attention, tensors, ocl_device, tmp_path)
+    check(torch.nn.functional.scaled_dot_product_attention, tensors, ocl_device, tmp_path, level)
 
 
-@pytest.mark.parametrize("dtype", DTYPES[1:])
-@pytest.mark.parametrize("shape", [shape for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1])
-def test_gradients_of_attention(ocl_device, shape, dtype, tmp_path):
+WITH_HEADS = [shape for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1]
+
+
+@pytest.mark.parametrize("level, shape, dtype, tensor_cores", [
+    *(pytest.param("warp", shape, dtype, True, marks=warp) for dtype in DTYPES for shape in WITH_HEADS),
+    *(pytest.param("warp", ATTENTIONS[1], dtype, False, marks=warp) for dtype in DTYPES),
+    *(pytest.param("warpgroup", shape, dtype, True, marks=warpgroup) for dtype in DTYPES[1:] for shape in WITH_HEADS),
+])  # fmt: skip
+def test_gradients_of_attention(ocl_device, level, shape, dtype, tensor_cores, tmp_path):
+    """The gradients read the row maxima and sums that the forward kernel stores. If the tensor core kernel of the
+    gradient is disabled, the portable kernel computes it."""
     call, tensors = attention(shape, dtype)
     torch.manual_seed(0)
     weight = torch.randn(*shape[0][:3], shape[3]).to(dtype)
@@ -242,20 +310,24 @@ def test_gradients_of_attention(ocl_device, shape, dtype, tmp_path):
 
     torch._dynamo.reset()
     function = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)
-    with config.override(dump=str(tmp_path)):
-        ours = gradients(function, ocl_device, dtype)
-    texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
-    for number in (1, 2):
-        assert any("// kernels/attention/gradient_warpgroup.cl" in text and f"#define PASS {number}\n" in text for text in texts)
-    allowed = 2e-3 if dtype is torch.bfloat16 else 3e-4
-    for got, plain, exact in zip(
-        ours, gradients(call, "cpu", dtype), gradients(call, "cpu", torch.float64), strict=True
+    with config.override(
+        dump=str(tmp_path), disable=DISABLED[level] if tensor_cores else "warpgroup,attention_gradient_warp"
     ):
-        error, limit = ((x.double().cpu() - exact).pow(2).mean().sqrt() for x in (got, plain))
-        assert error <= 2 * limit + allowed * exact.pow(2).mean().sqrt(), (error, limit)
+        ours = gradients(function, ocl_device, dtype)
+    texts = texts_in(tmp_path)
+    assert level == "warpgroup" or any("// kernels/attention/warp.cl" in text for text in texts)
+    on_tensor_cores = tensor_cores and (dtype != torch.float32 or max(shape[0][3], shape[3]) <= 64)
+    kernels = [text for text in texts if f"// kernels/attention/gradient_{level}.cl" in text]
+    for number in (1, 2):
+        assert any(f"#define PASS {number}\n" in text for text in kernels) == on_tensor_cores
+    allowed = {torch.bfloat16: 2e-3, torch.float16: 3e-4}.get(dtype, 5e-7)
+    plain, exact = (gradients(call, "cpu", of) for of in (dtype, torch.float64))
+    for parts in zip(exact, ours, plain, strict=True):
+        assert_close_to(*parts, allowed)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@in_dtypes
+@warpgroup
 def test_attention_under_dropout(ocl_device, dtype, tmp_path):
     """Compares with the formula of attention. v ends in an identity matrix, so the result shows the dropout mask that
     the kernel drew."""
@@ -272,7 +344,7 @@ def test_attention_under_dropout(ocl_device, dtype, tmp_path):
         leaves = [x.to(ocl_device).requires_grad_() for x in tensors]
         out = function(*leaves)
         got = torch.autograd.grad(out, leaves, weight.to(ocl_device))
-    texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
+    texts = texts_in(tmp_path)
     for number in (0,) if dtype is torch.float32 else (0, 1, 2):
         assert any(
             "wgmma.mma" in text and f"#define PASS {number}\n" in text and "#define DROPOUT 1\n" in text
@@ -286,3 +358,13 @@ def test_attention_under_dropout(ocl_device, dtype, tmp_path):
     allowed = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.5e-2}[dtype]
     for a, b in zip((out.detach(), *got), (result.detach(), *wanted), strict=True):
         assert (a.cpu().double() - b).norm() <= allowed * b.norm()
+
+
+@warp
+def test_without_tensor_cores(ocl_device, tmp_path):
+    torch._dynamo.reset()
+    a = torch.randn(256, 256)
+    with config.override(dump=str(tmp_path), disable="warpgroup,warp"):
+        got = torch.compile(torch.mm, backend="ocl")(a.to(ocl_device), a.to(ocl_device))
+    assert not any("mma.sync" in text for text in texts_in(tmp_path))
+    torch.testing.assert_close(got.cpu(), a @ a, rtol=1e-4, atol=1e-4)
