@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import torch
@@ -40,13 +39,16 @@ def render(name: str, type: str) -> list[Kernel]:
     return [kernel for graph in graphs_of(name, type) for kernel in kernels(graph, type, name)]
 
 
+def _render_case(case: tuple[str, str]) -> list[Kernel]:
+    return render(*case)
+
+
 def render_all(names: list[str], types: list[str], jobs: int) -> Iterator[Kernel]:
     """Yields the kernels of networks, which are traced in `jobs` processes."""
     cases = [(name, type) for name in names for type in types if type == "fp32" or name in IN_HALVES]
-    # A fork of a process with threads may hang, so the processes are new.
-    with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=4) as pool:
-        running = [pool.submit(render, *case) for case in cases]
-        for case, done in zip(cases, running, strict=True):
-            found = done.result()
+    # A fork of a process with threads may hang, so the processes are new. concurrent.futures of Python 3.11 starts none after
+    # jobs * max_tasks_per_child tasks that were submitted at once.
+    with get_context("spawn").Pool(jobs, maxtasksperchild=4) as pool:
+        for case, found in zip(cases, pool.imap(_render_case, cases, chunksize=1), strict=True):
             print(f"{' '.join(case)}: {len(found)} kernels", file=sys.stderr, flush=True)
             yield from found
