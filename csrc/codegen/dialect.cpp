@@ -36,7 +36,8 @@ Dialect make_dialect(const Caps& caps) {
   dialect.keeps_negations = caps.is_cpu || caps.keeps_negations;  // Kernels for CPUs have no barriers.
   dialect.extremes_keep_signs = caps.extremes_keep_signs;
   dialect.converts_halves = caps.fp16_convert;
-  dialect.rounds_pairs = caps.kernels.has(KernelLevel::k_warp) || caps.kernels.has(KernelLevel::k_warpgroup);
+  dialect.rounds_pairs = caps.matrix == MatrixInstructions::kNone &&
+                         (caps.kernels.has(KernelLevel::k_warp) || caps.kernels.has(KernelLevel::k_warpgroup));
   return dialect;
 }
 

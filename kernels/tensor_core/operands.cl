@@ -4,6 +4,10 @@
 // A step covers 8 chunks of the depth, so a row of a step has 128 bytes.
 #define TILE_K (8 * CHUNK)
 
+#ifndef NARROW_MMA
+#define NARROW_MMA 0  // 1: the instructions of compute capability 7.5: fp16, 8 deep, copies through registers
+#endif
+
 // ---- instructions ----
 ALWAYS_INLINE uint local_address(__local const void* p) {
   return (uint)(size_t)p;
@@ -23,10 +27,15 @@ ALWAYS_INLINE void copy_4(const uint to, __global const OPERAND_T* from, const u
 }
 // commit_copies ends a group of this work-item's copies. WAIT_COPIES(but) waits for all groups except the `but` latest
 // ones.
+#if NARROW_MMA
+#define commit_copies()
+#define WAIT_COPIES(but)
+#else
 ALWAYS_INLINE void commit_copies(void) {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 #define WAIT_COPIES(but) asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory")
+#endif
 // In a loop: makes the compiler compute the values derived from the int x again in each iteration, instead of keeping
 // them in registers.
 #define RECOMPUTE_FROM(x) asm volatile("" : "+r"(x))

@@ -36,7 +36,7 @@
 #define WARP_N 32  // columns of C per warp: a multiple of 32 (tensor_core/store.cl: of 4 VW)
 #endif
 #ifndef STAGES
-#define STAGES (TILE_M + TILE_N > 192 ? 3 : 4)  // buffers in local memory: at most 96 KB
+#define STAGES (NARROW_MMA ? 2 : TILE_M + TILE_N > 192 ? 3 : 4)  // buffers in local memory: at most 96 KB
 #endif
 #define WARPS_N (TILE_N / WARP_N)  // warps along the columns
 #define GROUP_SIZE (TILE_M / WARP_M * WARPS_N * 32)
@@ -62,7 +62,9 @@ ALWAYS_INLINE void read_columns(uint* x, const uint row) {
                : "r"(row)
                : "memory");
 }
-#if defined(IN_BF16)
+#if NARROW_MMA
+#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+#elif defined(IN_BF16)
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
 #elif defined(IN_HALF)
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
@@ -71,16 +73,26 @@ ALWAYS_INLINE void read_columns(uint* x, const uint row) {
 #endif
 // d += a * b. d: 16 x 8 sums in the registers of a warp, a: 16 rows x two chunks, b: two chunks x 8 columns.
 ALWAYS_INLINE void multiply(float* d, const uint* a, const uint* b) {
+#if NARROW_MMA
+  OCL_UNROLL
+  for (int i = 0; i < 2; ++i)  // a chunk at a time
+    asm volatile(MMA "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[2 * i]), "r"(a[2 * i + 1]), "r"(b[i]));
+#else
   asm volatile(MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
+#if TERMS == 3
 // d = a * b.
 ALWAYS_INLINE void multiply_first(float* d, const uint* a, const uint* b) {
   asm volatile(MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
                : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
 }
+#endif
 
 // ---- where an element lies in a stage ----
 // Returns the offset of a chunk in a stage, in elements, for an operand whose width (`width` elements) is contiguous in
@@ -95,7 +107,9 @@ ALWAYS_INLINE int column_chunk(const int depth, const int chunk, const int width
 // zeros are written for the others. direct: 1 if `stride` is 1 and `from` lies at a multiple of 16 bytes.
 ALWAYS_INLINE void stage_chunk(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride,
                                const int valid, const int direct) {
-  if (direct) {
+  if (NARROW_MMA && direct && valid >= CHUNK) {
+    *(__local uint4*)to = *(__global const uint4*)from;
+  } else if (!NARROW_MMA && direct) {
     copy_16(local_address(to), from, (int)sizeof(OPERAND_T) * clamp(valid, 0, CHUNK));
   } else {
 #if HALVES

@@ -144,14 +144,19 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     caps.unrestricted_buffers = true;
     caps.max_alloc_bytes = caps.global_bytes;
   }
-  // Only a compiler that accepts this instruction (fp32 to TF32) can have tensor cores.
+  // Only a compiler that accepts this instruction (fp32 to TF32) can have tensor cores for more than fp16.
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
   const bool inline_instructions = build_probe(device, context, rounds, "") > 0;
   caps.extremes_keep_signs = !inline_instructions;  // A device cannot say of which version its assembler is.
   if (inline_instructions && probe_mma(context, device, "")) caps.kernels.add(KernelLevel::k_warp);
   if (inline_instructions && probe_wgmma(context, device, "")) caps.kernels.add(KernelLevel::k_warpgroup);
-  if (!inline_instructions) probe_matrix_instructions(context, device, extensions, caps);
+  if (!inline_instructions && probe_mma(context, device, "-D HALVES")) {
+    caps.matrix = MatrixInstructions::kMma8;
+    for (const char* kernel : {"gemm_warp:fp16", "conv_warp:fp16", "conv_weight_warp:fp16"}) caps.kernels.add(kernel);
+  } else if (!inline_instructions) {
+    probe_matrix_instructions(context, device, extensions, caps);
+  }
   return caps;
 }
 

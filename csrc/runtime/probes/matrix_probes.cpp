@@ -150,6 +150,7 @@ bool multiplies(cl_context context, cl_device_id device, const MatrixRow& row, K
 void probe_matrix_instructions(cl_context context, cl_device_id device, const std::string& extensions, Caps& caps) {
   const int dpas_lanes = lanes_of_dpas(device, extensions);
   for (const MatrixRow& row : kMatrixRows) {
+    if (row.id == MatrixInstructions::kMma8) continue;  // probe_mma() finds it.
     const bool dpas = row.id == MatrixInstructions::kDpas8 || row.id == MatrixInstructions::kDpas16;
     if (dpas ? row.lanes != dpas_lanes : dpas_lanes != 0) continue;
     if (!multiplies(context, device, row, KernelType::kFp16)) continue;

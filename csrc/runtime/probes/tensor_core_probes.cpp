@@ -32,20 +32,31 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void k(__global float*
   for (int i = 0; i < 4; ++i) out[4 * t + i] = d[i];
 })CL";
 
-/// A is all threes and B all ones. The depth is 8 and the sums begin with 1, so every element is 8 * 3 + 1.
+/// A is all threes and B all ones. The depth is 8 and the sums begin with 1, so every element is 8 * 3 + 1. With HALVES in
+/// fp16, otherwise in TF32.
 constexpr char kWarpProbe[] = R"CL(
+#ifdef HALVES
+#define THREE 0x42004200u
+#define ONE 0x3c003c00u
+#define MULTIPLY asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(b))
+#else
+#define THREE as_uint(3.0f)
+#define ONE as_uint(1.0f)
+#define MULTIPLY asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %8}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b))
+#endif
 __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void k(__global float* out) {
   __local uint rows[32 * 4] __attribute__((aligned(16)));
   const int t = get_local_id(0);
-  for (int i = 0; i < 4; ++i) rows[4 * t + i] = as_uint(3.0f);
+  for (int i = 0; i < 4; ++i) rows[4 * t + i] = THREE;
   barrier(CLK_LOCAL_MEM_FENCE);
   uint a[4];
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"((uint)(size_t)(rows + 4 * t)) : "memory");
-  const uint b = as_uint(1.0f);
+  const uint b = ONE;
   float d[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %8}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+  MULTIPLY;
   for (int i = 0; i < 4; ++i) out[4 * t + i] = d[i];
 })CL";
 

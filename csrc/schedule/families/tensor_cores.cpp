@@ -26,6 +26,10 @@ constexpr ProductTile kProductTiles[] = {
 };
 #undef PRODUCT_TILE
 
+// Rows and columns of a tile with the instructions of compute capability 7.5: two buffers of 128 bytes each then fit into 48
+// KiB of local memory.
+constexpr int kNarrowTile = 192;
+
 /// Returns the type of a multiplied operand that differs from the first operand's; nullopt if all are equal. The
 /// other operands of attention (statistics, mask, random state) may have any type.
 std::optional<ir::DType> other_type(const Draft& draft) {
@@ -68,7 +72,8 @@ std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
     if (row.type != type || row.math.level != kernel.level || !draft.caps.kernels.has(kernel.base, row.math.type)) continue;
     if (row.math.type == KernelType::kTf32 && !node.reduced_precision) continue;
     TensorCoreMath math = row.math;
-    if (math.level == kMatrix) math.matrix = draft.caps.matrix;
+    if (math.level == kMatrix || (math.level == kWarp && draft.caps.matrix == MatrixInstructions::kMma8))
+      math.matrix = draft.caps.matrix;
     math.wide = allows_variant(
         draft, math, node.kind == ir::NodeKind::kContract ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
     return math;
@@ -107,6 +112,7 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
     if (row.level != math.level || (row.level == kWarpgroup && row.packed != packed)) continue;
     if (row.lanes != 0 && row.lanes != math.lanes()) continue;
     if ((row.chunk != 0 && row.chunk != math.chunk) || (row.terms != 0 && row.terms != math.terms)) continue;
+    if (math.matrix == MatrixInstructions::kMma8 && row.rows + row.columns > kNarrowTile) continue;
     const TensorCoreTile tile{row.rows, row.columns, row.rate, row.warp_rows, row.warp_columns};
     if (!is_wide(tile) || math.wide || math.chunk == 4) tiles.push_back(tile);
   }
@@ -216,10 +222,8 @@ void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCore
   define(launch, "TILE_M", tile.rows);
   define(launch, "TILE_N", tile.columns);
   launch.stores.width = store_width;
-  if (math.level == kMatrix)
-    define(launch, matrix_row(math.matrix).macro, matrix_row(math.matrix).value);
-  else
-    define(launch, "TERMS", math.terms);
+  if (math.matrix != MatrixInstructions::kNone) define(launch, matrix_row(math.matrix).macro, matrix_row(math.matrix).value);
+  if (math.level != kMatrix) define(launch, "TERMS", math.terms);
   launch.local = {tile.rows / 64 * 128 + producers, 1, 1};
   if (math.level == kWarpgroup) return;
   define(launch, math.level == kWarp ? "WARP_M" : "SUB_M", tile.warp_rows);

@@ -26,7 +26,7 @@ struct TensorCoreMath {
   // measured, taken as part of `product`.
   double stored = std::numeric_limits<double>::infinity();
   bool wide = false;                                      // Tiles that are wide may be used.
-  MatrixInstructions matrix = MatrixInstructions::kNone;  // At the level subgroup_matrix.
+  MatrixInstructions matrix = MatrixInstructions::kNone;  // At the level subgroup_matrix, or kMma8.
   /// Work-items of a warp or subgroup.
   int lanes() const { return matrix == MatrixInstructions::kNone ? 32 : matrix_row(matrix).lanes; }
 };
