@@ -75,7 +75,7 @@ Words of the tables:
 # The pages of the folder: their titles, and the sections of result files that they show.
 PARTS = {
     "networks": ("Networks, run by run", ("networks", "memory", "layers")),
-    "operations": ("Single operations", ("operations", "fft", "flex_attention", "sparse", "order", "decode")),
+    "operations": ("Single operations", ("operations", "fft", "flex_attention", "sparse", "order", "eager", "decode")),
     "start": ("Start", ("startup",)),
     "devices": ("Several devices and streams", ("parallel", "collectives", "copies", "overlap")),
 }
@@ -93,6 +93,7 @@ NAMES = {
     "flex_attention": "FlexAttention",
     "sparse": "Sparse tensors",
     "order": "Sorts and searches",
+    "eager": "Eager ops",
     "decode": "Decoding",
 }
 NETWORKS = next(kind for kind in KINDS if kind.section == "networks")

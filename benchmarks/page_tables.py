@@ -105,6 +105,8 @@ KINDS = [
          lambda row: row["ms"], "ms"),
     Kind("order", lambda row: f"Sorts and searches, {row['function']}", lambda row: f"{row['length']} elements",
          lambda row: row["ms"], "ms"),
+    Kind("eager", lambda row: f"Eager ops, {row['elements']} elements", lambda row: f"{row['function']}, {row['way']}, {row['dtype']}",
+         lambda row: row["ms"], "ms"),
     Kind("decode", lambda row: f"Decoding of one sequence, model {row['model']}, by the format of weights",
          lambda row: f"{row['format']}, {row['share']:.0%} of the memory bandwidth", lambda row: row["tokens_per_second"],
          "tokens/s", more_is_better=True),
