@@ -39,10 +39,10 @@ def _randn(x: Any) -> Any:
 def _check(name: str, value: Any, wanted: str, holds: Callable[[Any], bool]) -> None:
     """Raises RuntimeError with PyTorch's text if a distribution does not accept the number.
 
-    Values that are arguments of a compiled graph, and so unknown here, are not checked.
+    Of a number that varies, only whether it holds becomes a condition of the graph.
     """
-    if isinstance(value, int | float) and not holds(value):
-        raise RuntimeError(f"{name} expects {wanted}, but found {value:g}")
+    if isinstance(value, int | float | torch.SymFloat) and not holds(value):
+        raise RuntimeError(f"{name} expects {wanted}, but found {float(value):g}")
 
 
 def _checked(name: str, x: Any, wanted: str, holds: Any) -> Any:
