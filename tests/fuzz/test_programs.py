@@ -135,7 +135,9 @@ def test_what_rounding_leaves_of_zero() -> None:
     several = torch.zeros(judge.RUNS, 8, dtype=torch.float64)
 
     def wrong(mine: torch.Tensor, terms: float) -> str:
-        some = judge._against_fp64(mine, zero, mine == zero, zero.double(), several, several, torch.float32, terms, 0.0, False)
+        some = judge._against_fp64(
+            mine, zero, mine == zero, zero.double(), several, several, torch.float32, terms, 0.0, False
+        )
         return some[0]
 
     assert not wrong(left, 0.75) and wrong(left, 0.0) and wrong(100 * left, 0.75)
