@@ -150,8 +150,8 @@ __kernel void standard_gamma(__global const T* alphas, __global const long* keys
   if (i >= count) return;
   Source source = source_of(keys[i]);
   const T alpha = alphas[i], d = (alpha < 1 ? alpha + 1 : alpha) - (T)(1.0 / 3), c = 1 / sqrt(9 * d);
-  T v = alpha == 0 ? 0 : NAN;
-  for (bool taken = !(alpha > 0); !taken;) {
+  T v = alpha == 0 ? 0 : alpha > 0 ? 1 : NAN;
+  for (bool taken = !(alpha > 0) || isinf(alpha); !taken;) {
     const T x = sqrt(-2 * log(uniform(&source))) * cospi(2 * uniform(&source)), y = 1 + c * x;
     if (!(y > 0)) continue;
     v = y * y * y;

@@ -62,12 +62,13 @@ def test_distribution(name: str, compiled: bool, ocl_device: str) -> None:
 def test_odd_parameters(ocl_device: str) -> None:
     """No parameter makes a kernel wait for ever. PyTorch's CPU gives the same."""
     ones = torch.ones(3, device=ocl_device)
-    rates = torch.tensor([0.0, math.nan, 1e30], device=ocl_device)
+    rates = torch.tensor([0.0, math.nan, 1e30, math.inf], device=ocl_device)
     made = torch.poisson(rates).cpu()
     assert made[0] == 0 and made[1].isnan() and abs(made[2] / 1e30 - 1) < 1e-6
     assert torch.binomial(5 * ones, torch.tensor([0.0, 1.0, math.nan], device=ocl_device)).cpu()[:2].tolist() == [0, 5]
     assert torch.binomial(0 * ones, 0.5 * ones).cpu().tolist() == [0, 0, 0]
-    made = torch._standard_gamma(torch.tensor([0.0, 1e-6, 1e12], device=ocl_device)).cpu()
+    made = torch._standard_gamma(torch.tensor([0.0, 1e-6, 1e12, math.inf], device=ocl_device)).cpu()
+    assert made[3] == math.inf
     tiny = torch.finfo(torch.float32).tiny
     assert made[0] == tiny and made[1] >= tiny and abs(made[2] / 1e12 - 1) < 1e-4
     small = torch._sample_dirichlet(torch.full((1000, 4), 1e-4, device=ocl_device)).cpu()
@@ -126,7 +127,8 @@ def test_derivatives(dtype: torch.dtype, ocl_device: str) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_gradients_of_distributions(compiled: bool, ocl_device: str) -> None:
-    """The mean of drawn numbers has a known derivative: that of alpha is 1, that of alpha_0 / total is (total - alpha_0) / total^2."""
+    """A gamma number has the mean alpha, whose derivative is 1. The first of Dirichlet's numbers has the mean alpha_0 / sum(alpha),
+    whose derivative with respect to alpha_0 is (sum(alpha) - alpha_0) / sum(alpha)^2."""
 
     def step(alpha: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         gamma = (
