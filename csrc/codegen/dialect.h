@@ -23,7 +23,8 @@ struct Dialect {
   bool extremes_keep_signs = true;  // max(max(a, -b), c) of signed integers is right.
   // vload_half and vstore_half are usable. Otherwise kernels/base/halves.cl replaces them.
   bool converts_halves = true;
-  // The assembler has instructions that round two floats to bf16 or fp16. Every device with warp kernels has them.
+  // The assembler has instructions that round two floats to bf16 or fp16. Devices with warp kernels have them, but for those of
+  // compute capability 7.5.
   bool rounds_pairs = false;
 };
 Dialect make_dialect(const Caps& caps);

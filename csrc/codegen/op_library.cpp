@@ -214,17 +214,7 @@ constexpr const char* kTanhInstruction =
 
 // The minimum and the maximum of signed integers as those of unsigned ones, for assemblers that lose signs
 // (Caps::extremes_keep_signs). The compiler must not see through the changes of the highest bit.
-struct UnsignedExtreme {
-  const char* function;  // Of base/ops.cl, which `replacement` stands for.
-  const char* replacement;
-};
-constexpr std::array<UnsignedExtreme, 4> kUnsignedExtremes = {{
-    {"op_minimum", "op_unsigned_min"},
-    {"op_maximum", "op_unsigned_max"},
-    {"op_fmin", "op_unsigned_min"},
-    {"op_fmax", "op_unsigned_max"},
-}};
-constexpr const char* kUnsignedExtremesText =
+constexpr const char* kUnsignedExtremes =
     "OCL_INLINE uint op_other_sign(uint x) {\n"
     "  uint y;\n"
     "  asm(\"xor.b32 %0, %1, 0x80000000;\" : \"=r\"(y) : \"r\"(x));\n"
@@ -237,11 +227,27 @@ constexpr const char* kUnsignedExtremesText =
     "  return as_int(op_other_sign(max(op_other_sign(as_uint(x)), op_other_sign(as_uint(y)))));\n"
     "}\n\n";
 
-/// Returns the row for a function of values of this type. Integers of 64 bits have no such instruction.
-const UnsignedExtreme* find_unsigned_extreme(const std::string& function, DType dtype) {
-  if (dtype != DType::kI8 && dtype != DType::kI16 && dtype != DType::kI32) return nullptr;
-  const auto found = std::ranges::find(kUnsignedExtremes, function, &UnsignedExtreme::function);
-  return found == kUnsignedExtremes.end() ? nullptr : &*found;
+/// A function that calls a function of scalars, which is made of instructions, for each lane.
+struct LaneFunction {
+  const char* function;
+  const char* scalar;
+  const char* text;         // The text of `scalar`.
+  bool is_extreme = false;  // It has two arguments, and replaces that of base/ops.cl for signed integers of up to 32 bits.
+};
+
+constexpr std::array<LaneFunction, 5> kLaneFunctions = {{
+    {kShortTanh, "op_tanh_instruction", kTanhInstruction},
+    {"op_minimum", "op_unsigned_min", kUnsignedExtremes, true},
+    {"op_maximum", "op_unsigned_max", kUnsignedExtremes, true},
+    {"op_fmin", "op_unsigned_min", kUnsignedExtremes, true},
+    {"op_fmax", "op_unsigned_max", kUnsignedExtremes, true},
+}};
+
+const LaneFunction* find_lane_function(const std::string& function, DType dtype, const Dialect& dialect) {
+  const bool loses_signs =
+      !dialect.extremes_keep_signs && (dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32);
+  const auto found = std::ranges::find(kLaneFunctions, function, &LaneFunction::function);
+  return found == kLaneFunctions.end() || (found->is_extreme && !loses_signs) ? nullptr : &*found;
 }
 
 class Instance {
@@ -329,6 +335,7 @@ class Collector {
   explicit Collector(const Dialect& dialect) : dialect_(dialect) {}
 
   void scan(const std::string& text) {
+    using Names = std::vector<std::string>;
     const std::vector<std::string> words = split_words(text);
     for (size_t i = 1; i < words.size(); i += 2) {
       std::string name;
@@ -343,14 +350,9 @@ class Collector {
         result_ += in_pairs(*pair, type) + "\n\n";
         continue;
       }
-      if (name == kShortTanh) {
-        if (result_.find(kTanhInstruction) == std::string::npos) result_ += kTanhInstruction;
-        result_ += by_lane(name, "op_tanh_instruction", type, {"x"}) + "\n\n";
-        continue;
-      }
-      if (const UnsignedExtreme* row = dialect_.extremes_keep_signs ? nullptr : find_unsigned_extreme(name, type.dtype)) {
-        if (result_.find(kUnsignedExtremesText) == std::string::npos) result_ += kUnsignedExtremesText;
-        result_ += by_lane(name, row->replacement, type, {"x", "y"}) + "\n\n";
+      if (const LaneFunction* row = find_lane_function(name, type.dtype, dialect_)) {
+        if (result_.find(row->text) == std::string::npos) result_ += row->text;
+        result_ += by_lane(name, row->scalar, type, row->is_extreme ? Names{"x", "y"} : Names{"x"}) + "\n\n";
         continue;
       }
       const std::string integer = "opi_" + name.substr(3);
