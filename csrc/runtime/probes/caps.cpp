@@ -149,13 +149,14 @@ Caps probe_caps(cl_device_id device, cl_context context) {
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
   const bool inline_instructions = build_probe(device, context, rounds, "") > 0;
   caps.extremes_keep_signs = !inline_instructions;  // A device cannot say of which version its assembler is.
-  if (inline_instructions && probe_mma(context, device, "")) caps.kernels.add(KernelLevel::k_warp);
-  if (inline_instructions && probe_wgmma(context, device, "")) caps.kernels.add(KernelLevel::k_warpgroup);
-  if (!inline_instructions && probe_mma(context, device, "-D HALVES")) {
+  if (inline_instructions) {
+    if (probe_mma(context, device, "")) caps.kernels.add(KernelLevel::k_warp);
+    if (probe_wgmma(context, device, "")) caps.kernels.add(KernelLevel::k_warpgroup);
+  } else if (!has_word(extensions, "cl_nv_device_attribute_query")) {
+    probe_matrix_instructions(context, device, extensions, caps);
+  } else if (probe_mma(context, device, "-D HALVES")) {
     caps.matrix = MatrixInstructions::kMma8;
     for (const char* kernel : {"gemm_warp:fp16", "conv_warp:fp16", "conv_weight_warp:fp16"}) caps.kernels.add(kernel);
-  } else if (!inline_instructions) {
-    probe_matrix_instructions(context, device, extensions, caps);
   }
   return caps;
 }
