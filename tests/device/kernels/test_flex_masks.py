@@ -74,7 +74,9 @@ def compiled(case: str, queries: int, keys: int, device: str, **options: Any) ->
         return flex.flex_attention(q, k, v, score, shown, enable_gqa=True)
 
     torch._dynamo.reset()
-    return torch.compile(function, backend="ocl", dynamic=False, options={"fallback": "error", **options})
+    return torch.compile(
+        function, backend="ocl", dynamic=False, options={"fallback": "error", "verify": True, **options}
+    )
 
 
 @pytest.mark.sampled(first=2, every=4)
