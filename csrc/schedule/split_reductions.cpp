@@ -61,6 +61,8 @@ int main_load(const Graph& graph, const Node& node) {
 
 // Reductions, and final steps of split reductions, of up to these lengths stay in one lane, as in pooling.
 constexpr double kShort = 128, kShortFinal = 16;
+constexpr double kShortRow =
+    16;  // Rows of up to so many elements, as the windows of a pool, would leave most of a GPU's lanes idle.
 constexpr int64_t kShortScan = 32;  // Scans of fewer elements stay in one work-item.
 // With so many work-items for each compute unit, each has a column of its own. Work-items that share a column combine their
 // results in local memory, which gains less where that is global memory.
@@ -97,7 +99,7 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
     if (!caps.is_cpu && length > least && outer < items) return LoopStrategy::kColumn;
     return LoopStrategy::kSequential;
   }
-  if (contiguous_r) return LoopStrategy::kRow;
+  if (contiguous_r) return caps.is_cpu || length > kShortRow ? LoopStrategy::kRow : LoopStrategy::kSequential;
   // This reduction computes its elements and loads none.
   if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;
   return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;
