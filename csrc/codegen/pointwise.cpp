@@ -240,6 +240,7 @@ struct FlatLoop {
   IndexExpr total;        // Number of elements.
   bool any_size = false;  // The number of elements is an argument, so the text serves all sizes.
   int width = 1;          // Elements of a vector. Tensors at unaligned addresses use single elements.
+  int lanes = 0;          // The loop i* along which vectors run.
   IndexExpr vectors;      // Number of vectors.
   int64_t tail = 0;       // Elements after the last whole vector of a row.
   int64_t chunk = 0;      // In a batch: elements of a work-group, a multiple of the width.
@@ -262,8 +263,10 @@ FlatLoop choose_flat_loop(const Nest& nest) {
     return loop;
   }
   if (pointwise && !group.sizes.empty()) loop.width = group.vector_width;
+  loop.lanes = group.crossed_loop == ir::kNone ? static_cast<int>(group.sizes.size()) - 1 : group.crossed_loop;
   loop.vectors = ir::floordiv(loop.total, loop.width);
-  if (loop.width > 1 && group.sizes.back().is_const()) loop.tail = group.sizes.back().constant() % loop.width;
+  if (loop.width > 1 && group.crossed_loop == ir::kNone && group.sizes.back().is_const())
+    loop.tail = group.sizes.back().constant() % loop.width;
   if (loop.tail > 0) {
     ir::Shape steps = group.sizes;
     steps.back() = ir::floordiv(steps.back(), loop.width);
@@ -278,25 +281,25 @@ FlatLoop choose_flat_loop(const Nest& nest) {
 Writer print_flat_element(Nest& nest, const FlatLoop& loop, int width, bool tail = false) {
   BodyPrinter& body = nest.body;
   const size_t loops = nest.group.sizes.size();
-  const ir::Symbol innermost{SymbolKind::kLoop, static_cast<int>(loops) - 1};
+  const ir::Symbol vectors{SymbolKind::kLoop, width > 1 ? loop.lanes : static_cast<int>(loops) - 1};
   ir::Shape steps = nest.group.sizes;
-  if (width > 1) steps.back() = ir::floordiv(steps.back(), width);
+  if (width > 1) steps[loop.lanes] = ir::floordiv(steps[loop.lanes], width);
   if (tail) steps.back() = loop.tail;
   Writer inside;
   std::map<ir::Symbol, std::string> names = write_unflatten(body, inside, "at", loop.type, steps, loops, SymbolKind::kLoop);
   if (width > 1) {
-    std::string& last = names[innermost];
-    inside.line("const $s $s_first = $s * $d;", nest.kernel.index_type(), last, last, width);
-    last += "_first";
+    std::string& first = names[vectors];
+    inside.line("const $s $s_first = $s * $d;", nest.kernel.index_type(), first, first, width);
+    first += "_first";
   } else if (tail) {
     const std::string name = "i" + std::to_string(loops - 1) + "_tail";
-    inside.line("const $s $s = $s + $d;", nest.kernel.index_type(), name, names[innermost],
+    inside.line("const $s $s = $s + $d;", nest.kernel.index_type(), name, names[vectors],
                 nest.group.sizes.back().constant() - loop.tail);
-    names[innermost] = name;
+    names[vectors] = name;
   }
   body.push(names);
   body.assume_aligned(width > 1);
-  if (width > 1) body.set_lane(innermost, width);
+  if (width > 1) body.set_lane(vectors, width);
   SequentialPhases(body, nest.group).print();
   inside.append(body.pop());
   return inside;

@@ -144,7 +144,9 @@ std::string header_of(const Group& group) {
     text += std::string(" ") + name(group.strategy) + " " + list(group.sizes);
     if (!group.reduce_sizes.empty()) text += " over " + list(group.reduce_sizes);
     if (group.strategy == LoopStrategy::kColumn) text += " columns " + std::to_string(group.columns);
-    text += " vector " + std::to_string(group.vector_width) + (group.index32 ? " index32" : "");
+    text += " vector " + std::to_string(group.vector_width);
+    if (group.crossed_loop != ir::kNone) text += " along i" + std::to_string(group.crossed_loop);
+    if (group.index32) text += " index32";
     for (const Phase& phase : group.phases) text += (phase.inner ? " inner" : " outer") + list(phase.nodes);
   } else if (group.kind == GroupKind::kTemplate) {
     text += std::string(" ") + kernel_row(group.launch.kernel).name + " " + group.launch.variant + " node " +

@@ -25,6 +25,8 @@ namespace {
 constexpr int kVectorLoop = 1 << 20;
 // A loop with a tail of single elements has at least so many vectors.
 constexpr int64_t kVectorsBeforeTail = 16;
+// A transposition has vectors if it has so many work-items with vectors for each compute unit.
+constexpr double kCrossedItemsOfUnit = 256;
 
 /// A load or store of a group, with its stride for each loop (i*, then r*); nullopt where the offset is not affine.
 struct AccessStrides {
@@ -119,9 +121,10 @@ class GroupLoops {
                            return access.element_bytes <= 2 || (stride && stride->is_const(0));
                          });
       for (const int width : {8, 4})
-        if ((width == 4 || small) && group_.vector_width == 1 &&
+        if ((width == 4 || (small && !has_slow_ops())) && group_.vector_width == 1 &&
             (takes_vectors(innermost, width) || (pointwise && takes_vectors_and_tail(innermost, width))))
           group_.vector_width = width;
+      if (pointwise && group_.vector_width == 1) choose_crossed_loop(caps);
       return;
     }
     const size_t at = position(innermost.kind, innermost.index);
@@ -132,6 +135,19 @@ class GroupLoops {
     const int64_t max_size = ranges.of(sizes.back()).high;
     while (width > 1 && width > max_size) width /= 2;
     group_.vector_width = width;
+  }
+
+  /// For a transposition on a GPU: chooses a loop in which loads are contiguous although they are not in the innermost. A
+  /// work-item loads a vector along that loop. Its stores go to as many rows, and neighbouring work-items continue them.
+  void choose_crossed_loop(const Caps& caps) {
+    const int last = static_cast<int>(group_.sizes.size()) - 1;
+    const bool small = std::ranges::all_of(accesses_, [](const AccessStrides& access) { return access.element_bytes <= 2; });
+    for (const int width : {16, 8, 4})
+      for (int loop = 0; loop < last && group_.crossed_loop == ir::kNone && (small || width < 16); ++loop)
+        if (typical_product(graph_, group_.sizes) >= kCrossedItemsOfUnit * caps.units * width && crosses(loop, width)) {
+          group_.crossed_loop = loop;
+          group_.vector_width = width;
+        }
   }
 
   void at_least_one_loop() {
@@ -180,6 +196,14 @@ class GroupLoops {
     if (!scalar && width <= group_.columns && sums_of_floats() && takes_vectors(innermost, width)) group_.vector_width = width;
   }
 
+  /// True if an op takes as long as random numbers do. Vectors of eight of them hold too many registers.
+  bool has_slow_ops() const {
+    return std::ranges::any_of(nodes_, [&](NodeId id) {
+      return std::ranges::any_of(graph_.nodes[id].body.ops,
+                                 [](const ir::Op& op) { return ir::facts(op.code).cost == ir::Cost::k_slow; });
+    });
+  }
+
   /// True if every reduction of the group has a single accumulator of type f32.
   bool sums_of_floats() const {
     for (const NodeId id : nodes_) {
@@ -213,6 +237,26 @@ class GroupLoops {
       contiguous |= stride->is_const(1);
     }
     return contiguous;
+  }
+
+  /// True if vectors along the loop are whole and aligned in a load that is not contiguous in the innermost loop, and each
+  /// other access is contiguous or the same in one of the two loops.
+  bool crosses(int loop, int width) const {
+    if (!graph_.ranges().known_divides(width, group_.sizes[loop])) return false;
+    const ir::Ranges ranges = loops().ranges(graph_);
+    const auto is = [](const std::optional<IndexExpr>& stride, int64_t number) { return stride && stride->is_const(number); };
+    const int last = static_cast<int>(group_.sizes.size()) - 1;
+    bool found = false;
+    for (const AccessStrides& access : accesses_) {
+      const auto &stride = access.strides[loop], &next = access.strides[last];
+      if (!stride || !next || !(stride->is_const())) return false;
+      if (is(next, 1) || is(next, 0)) continue;
+      const IndexExpr offset = linear_offset(graph_.buffers[access.access.buffer], access.access.coords, ranges);
+      const auto affine = affine_in(offset, Symbol{SymbolKind::kLoop, loop});
+      if (access.store || !is(stride, 1) || !affine || !ranges.known_divides(width, affine->rest)) return false;
+      found = true;
+    }
+    return found;
   }
 
   /// True if the loop is no loop of whole vectors, but each of its rows begins with aligned vectors, as in a buffer with

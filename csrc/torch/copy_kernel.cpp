@@ -87,8 +87,8 @@ std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarT
 
 /// Which form of the kernel copies, and how many elements a work-item copies.
 struct Form {
-  bool rows = false, vectors = false;  // The macros ROWS and VECTORS.
-  bool wide = false;                   // The macro PLACE is ulong.
+  bool rows = false, vectors = false, crossed = false;  // The macros ROWS, VECTORS and CROSSED.
+  bool wide = false;                                    // The macro PLACE is ulong.
   size_t chunk = 1;
   auto operator<=>(const Form&) const = default;
 };
@@ -124,8 +124,10 @@ std::string form_macros(const Form& form, size_t src_bytes, size_t dst_bytes) {
   std::string text = "#define CHUNK " + std::to_string(form.chunk) + "\n";
   if (form.wide) text += "#define PLACE ulong\n";
   if (form.rows) text += "#define ROWS\n";
-  if (form.vectors)
-    text += "#define VECTORS\n#define SRC_VECTOR " + vector_type(src_bytes, form.chunk) + "\n#define DST_VECTOR " +
+  if (form.crossed) text += "#define CROSSED\n";
+  if (form.vectors) text += "#define VECTORS\n";
+  if (form.vectors || form.crossed)
+    text += "#define SRC_VECTOR " + vector_type(src_bytes, form.chunk) + "\n#define DST_VECTOR " +
             vector_type(dst_bytes, form.chunk) + "\n";
   return text;
 }
@@ -142,10 +144,15 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   lock.lock();
   if (entry) return *entry;  // Another thread has built it.
   auto fresh = std::make_unique<CopyKernel>();
-  fresh->name = "copy_" + src + "_" + dst + (form.vectors ? "_vectors" : form.rows ? "_rows" : "") + (form.wide ? "_wide" : "");
-  fresh->local = form.rows              ? std::array<size_t, 3>{128, 1, 1}
-                 : device.caps().is_cpu ? std::array<size_t, 3>{1, 16, 1}
-                                        : std::array<size_t, 3>{32, 4, 1};
+  fresh->name = "copy_" + src + "_" + dst +
+                (form.vectors   ? "_vectors"
+                 : form.crossed ? "_crossed"
+                 : form.rows    ? "_rows"
+                                : "") +
+                (form.wide ? "_wide" : "");
+  fresh->local = form.rows || form.crossed ? std::array<size_t, 3>{128, 1, 1}
+                 : device.caps().is_cpu    ? std::array<size_t, 3>{1, 16, 1}
+                                           : std::array<size_t, 3>{32, 4, 1};
   std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n" +
                      form_macros(form, src_bytes, dst_bytes);
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
@@ -229,9 +236,33 @@ bool aligned_rows(uint64_t offset, const uint64_t* strides, uint64_t dims, size_
   return std::all_of(strides + 1, strides + dims, [&](uint64_t stride) { return stride % count == 0; });
 }
 
-Form choose_form(const runtime::Device& device, const Shape& shape, size_t src_bytes, size_t dst_bytes, uint64_t src_offset,
+/// For a transposition: makes dimension 1 the one in which src is contiguous, in steps of whole aligned vectors. Returns the
+/// elements of a vector; 1 if there is none.
+size_t cross(Shape& shape, size_t src_bytes, uint64_t src_offset) {
+  constexpr size_t kTransferBytes = 32;  // What a GPU's caches pass on at once.
+  const size_t count = std::min<size_t>(kTransferBytes / src_bytes, 16);
+  if (src_bytes > 8 || shape.dst_stride[0] != 1 || src_offset % count != 0) return 1;
+  for (uint64_t k = 1; k < shape.dims; ++k) {
+    if (shape.src_stride[k] != 1 || shape.size[k] % count != 0) continue;
+    for (uint64_t other = 0; other < shape.dims; ++other)
+      if (other != k && shape.src_stride[other] % count != 0) return 1;
+    for (uint64_t* const row : {shape.size, shape.src_stride, shape.dst_stride}) std::rotate(row + 1, row + k, row + k + 1);
+    shape.size[1] /= count, shape.places /= count, shape.src_stride[1] *= count, shape.dst_stride[1] *= count;
+    return count;
+  }
+  return 1;
+}
+
+/// May change the order of the dimensions and their steps, see cross().
+Form choose_form(const runtime::Device& device, Shape& shape, size_t src_bytes, size_t dst_bytes, uint64_t src_offset,
                  uint64_t dst_offset) {
   Form form;
+  if (!device.caps().is_cpu && shape.src_stride[0] > 1) {
+    form.chunk = cross(shape, src_bytes, src_offset);
+    form.crossed = form.chunk > 1;
+    form.wide = form.crossed && shape.size[0] * shape.places >= (uint64_t{1} << 32) - 128;
+    if (form.crossed) return form;
+  }
   form.rows = !device.caps().is_cpu && shape.dst_stride[0] == 1 && shape.src_stride[0] <= 1;
   if (form.rows) {
     constexpr size_t kVectorBytes = 16;  // The widest access of a work-item.
@@ -249,14 +280,15 @@ Form choose_form(const runtime::Device& device, const Shape& shape, size_t src_b
 }
 
 void enqueue(runtime::Device& device, const std::pair<std::string, std::string>& types, const at::Tensor& src,
-             const at::Tensor& dst, const Shape& shape) {
+             const at::Tensor& dst, Shape shape) {
   const runtime::Location from = location(src), to = location(dst);
   const uint64_t src_offset = from.offset_bytes / src.element_size(), dst_offset = to.offset_bytes / dst.element_size();
   const Form form = choose_form(device, shape, src.element_size(), dst.element_size(), src_offset, dst_offset);
   CopyKernel& copy = copy_kernel(device, types.first, types.second, form, src.element_size(), dst.element_size());
-  const size_t width = (shape.size[0] + form.chunk - 1) / form.chunk;
-  const std::array<size_t, 3> global{round_up(form.rows ? width * shape.places : width, copy.local[0]),
-                                     form.rows ? 1 : round_up(shape.places, copy.local[1]), 1};
+  const bool flat = form.rows || form.crossed;
+  const size_t width = form.crossed ? shape.size[0] : (shape.size[0] + form.chunk - 1) / form.chunk;
+  const std::array<size_t, 3> global{round_up(flat ? width * shape.places : width, copy.local[0]),
+                                     flat ? 1 : round_up(shape.places, copy.local[1]), 1};
   runtime::Queue& queue = current_queue(device.index());
   const std::lock_guard lock(copy.mutex);
   const auto set = [&](cl_uint slot, size_t bytes, const void* value) {

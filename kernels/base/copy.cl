@@ -8,6 +8,10 @@
 // The macro ROWS selects a form for GPUs. It requires that the innermost stride of dst is 1, and that of src 0 or 1. `width`
 // work-items copy a row. Each copies CHUNK elements that are `width` elements apart, so that accesses of neighbouring work-items
 // are coalesced. With the macro VECTORS, each copies one aligned vector of CHUNK elements.
+//
+// The macro CROSSED selects a form for transpositions on GPUs. The innermost stride of dst is 1, and src is contiguous in dimension
+// 1, whose size and strides count vectors of CHUNK elements. A work-item reads one vector, and stores its elements to CHUNK rows,
+// which the neighbouring work-items continue.
 #ifndef NAME
 #define NAME copy  // name of the kernel
 #endif
@@ -22,7 +26,7 @@
 #ifndef PLACE
 #define PLACE uint  // type of a place, or with ROWS of a work-item's number; ulong from 2^32 on
 #endif
-// VECTORS: src's stride is 1, and rows are aligned to SRC_VECTOR and DST_VECTOR, vectors of CHUNK integers as large as an
+// VECTORS, CROSSED: src's stride is 1, and rows are aligned to SRC_VECTOR and DST_VECTOR, vectors of CHUNK integers as large as an
 // element.
 #ifdef USES_F64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -116,8 +120,12 @@ typedef struct {
 __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
                    __global GLUE(ELEMENT_, DST) * dst, const ulong dst_offset, const Shape shape) {
   // The global size is rounded up to whole work-groups.
-#ifdef ROWS
+#if defined(ROWS) || defined(CROSSED)
+#ifdef CROSSED
+  const PLACE width = (PLACE)shape.size[0];
+#else
   const PLACE width = (PLACE)((shape.size[0] + CHUNK - 1) / CHUNK);
+#endif
   PLACE place = (PLACE)get_global_id(0) / width;
   const PLACE column = (PLACE)get_global_id(0) % width;
   if (place >= shape.places) return;
@@ -141,6 +149,11 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
   GLUE(ELEMENT_, DST)* to = (GLUE(ELEMENT_, DST)*)&written;
   for (uint k = 0; k < CHUNK; ++k) GLUE(STORE_, DST)(to, k, GLUE(LOAD_, SRC)(from, k));
   *(__global DST_VECTOR*)(dst + d + (ulong)column * CHUNK) = written;
+#elif defined(CROSSED)
+  const SRC_VECTOR read = *(__global const SRC_VECTOR*)(src + s + column * shape.src_stride[0]);
+  const GLUE(ELEMENT_, SRC)* from = (const GLUE(ELEMENT_, SRC)*)&read;
+  const ulong row = shape.dst_stride[1] / CHUNK;
+  for (uint k = 0; k < CHUNK; ++k) GLUE(STORE_, DST)(dst, d + column + k * row, GLUE(LOAD_, SRC)(from, k));
 #elif defined(ROWS)
   for (uint k = 0; k < CHUNK; ++k) {
     const ulong i = column + k * (ulong)width;

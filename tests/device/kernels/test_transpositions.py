@@ -1,0 +1,84 @@
+# tests/device/kernels/test_transpositions.py: on GPUs, transpositions load vectors along another loop than the innermost, and
+# windows of a few elements stay in one work-item.
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.device.own_process import run_python
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.bool]
+CASES = {
+    "matrix": ((224, 208), lambda x: x.t().contiguous()),
+    "computed": ((224, 208), lambda x: (x.t() == 1).contiguous()),
+    "channels last": ((3, 64, 16, 24), lambda x: x.contiguous(memory_format=torch.channels_last)),
+    "two layouts": ((224, 208), lambda x: torch.where((x > 0).t(), x.t(), x.view(208, 224))),
+    "a short row": ((6, 3, 96, 80), lambda x: x.permute(0, 2, 3, 1).contiguous()),
+    "no whole vectors": ((225, 207), lambda x: x.t().contiguous()),
+}
+
+
+def some(shape, dtype):
+    values = torch.randint(-100, 100, shape, generator=torch.Generator().manual_seed(0))
+    return values > 0 if dtype is torch.bool else values.to(dtype)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_transpositions(ocl_device, name, dtype):
+    """A view that begins at element 1 has its vectors at odd addresses."""
+    torch._dynamo.reset()
+    shape, function = CASES[name]
+    compiled = torch.compile(
+        function, backend="ocl", options={"fallback": "error", "kernel_family": "group"}, dynamic=False
+    )
+    for first in (0, 1):
+        memory = some((torch.Size(shape).numel() + first,), dtype)
+        ours = compiled(memory.to(ocl_device)[first:].view(shape))
+        assert torch.equal(ours.cpu(), function(memory[first:].view(shape)))
+
+
+def test_copies(ocl_device):
+    """Eager copies have a kernel of their own. Under a profile it has its form for GPUs."""
+    program = f"""
+        import torch
+        from tests.device.kernels.test_transpositions import DTYPES, some
+        for source in DTYPES:
+            for result in (source, torch.float32, torch.bfloat16):
+                for first in (0, 1, 32):
+                    memory = some((64 * 96 * 5 + first,), source)
+                    on_device = memory.to("ocl")[first:].view(5, 64, 96)
+                    expected = memory[first:].view(5, 64, 96)
+                    for order in ((0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1), (0, 1, 2)):
+                        ours = torch.empty([expected.shape[d] for d in order], dtype=result, device="ocl")
+                        ours.copy_(on_device.permute(order))
+                        assert torch.equal(ours.cpu(), expected.permute(order).to(result)), (source, result, first, order)
+        with torch.ocl.record() as found:
+            torch.empty(96, 64, device="ocl").copy_(torch.zeros(64, 96, device="ocl").t())
+        assert any("_crossed" in command.kernel for command in found), found
+    """
+    status, out, err = run_python(
+        program, TORCH_OCL_PROFILE="nvidia-pascal", TORCH_OCL_DEVICES=str(ocl_device).split(":")[1]
+    )
+    assert status == 0, out + err
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_windows(ocl_device, dtype):
+    torch._dynamo.reset()
+    x = some((3, 5, 24, 26), dtype)
+
+    def pools(x):
+        return (
+            F.max_pool2d(x, 3, 2, 1, return_indices=True),
+            F.avg_pool2d(x.float(), 2),
+            x.float().unfold(3, 4, 2).prod(3),
+        )
+
+    compiled = torch.compile(
+        pools, backend="ocl", options={"fallback": "error", "kernel_family": "group"}, dynamic=False
+    )
+    (maxima, indices), means, products = compiled(x.to(ocl_device))
+    (maximum, index), mean, product = pools(x)
+    assert torch.equal(maxima.cpu(), maximum) and torch.equal(indices.cpu(), index)
+    torch.testing.assert_close(means.cpu(), mean)
+    torch.testing.assert_close(products.cpu(), product)
