@@ -73,7 +73,7 @@ class SideStopped(ToolError):
 
 
 class SideProcess:
-    """Runs `program`, a file of this folder. `ask("round")` sends a command and returns the answer.
+    """Runs `program`, a file of this folder, or a path. `ask("round")` sends a command and returns the answer.
 
     `settings` are passed to the program as JSON. They include "side", "threads" and "ocl_device". If `caches` is given,
     the process keeps its caches in that folder. `python`: the interpreter, with the environment variables `variables`.
@@ -97,7 +97,7 @@ class SideProcess:
             self.cores = cores_for(settings["threads"])
             environment |= dict.fromkeys(POCL_THREADS, str(settings["threads"]))
         # Start it by its path: `-m` would import torch_ocl_compile, which registers the device on every side.
-        command = [python, str(Path(__file__).with_name(program)), json.dumps(dict(settings))]
+        command = [python, str(Path(__file__).parent / program), json.dumps(dict(settings))]
         self.log = None if verbose else tempfile.TemporaryFile("w+")  # noqa: SIM115  (a pipe nobody reads would fill up)
         with on_cores(self.cores):
             self.process = subprocess.Popen(

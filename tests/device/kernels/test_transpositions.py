@@ -39,7 +39,7 @@ def test_transpositions(ocl_device, name, dtype):
 
 def test_copies(ocl_device):
     """Eager copies have a kernel of their own. Under a profile it has its form for GPUs."""
-    program = f"""
+    program = """
         import torch
         from tests.device.kernels.test_transpositions import DTYPES, some
         for source in DTYPES:
