@@ -25,7 +25,14 @@ from torch_ocl_compile.lowering.graphs.graph import lower_module
 
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 # What every GPU of the last ten years has. One set for all chips: a kernel that fits these limits runs on each of them.
-CAPS: dict[str, Any] = {**scheduling.CAPS["gpu"], "max_group_size": 256, "local_bytes": 32 * 1024, "fp64": False}
+# AMD's drivers take 1024 bytes of arguments, Intel's 2048.
+CAPS: dict[str, Any] = {
+    **scheduling.CAPS["gpu"],
+    "max_group_size": 256,
+    "local_bytes": 32 * 1024,
+    "fp64": False,
+    "max_kernel_arg_bytes": 1024,
+}
 # Limits of larger GPUs, for kernels that need more.
 LARGE = {**CAPS, "max_group_size": 1024, "local_bytes": 64 * 1024, "fp64": True}
 LIMITS = sorted({chip.limits for chip in CHIPS.values()})
