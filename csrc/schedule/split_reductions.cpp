@@ -71,8 +71,9 @@ constexpr double kBytesPerGroup = 128 << 10;  // Bytes that one work-group reads
 // A work-group reads a row of up to this many bytes in less time than a second launch takes. A pass after the reduction, as in
 // a norm, then joins it.
 constexpr double kRowOfGroupBytes = 16 << 10;
-constexpr int64_t kTransferBytes = 32;  // Bytes that a GPU's caches pass on at once.
-constexpr int64_t kFullBytes = 4;       // Elements of this size are read alone in the time of smaller ones.
+constexpr int64_t kMaybeLong = 1 << 20;  // The assumed length of a symbolic row, where there are few rows.
+constexpr int64_t kTransferBytes = 32;   // Bytes that a GPU's caches pass on at once.
+constexpr int64_t kFullBytes = 4;        // Elements of this size are read alone in the time of smaller ones.
 
 }  // namespace
 
@@ -140,10 +141,31 @@ int64_t smallest_load(const Graph& graph, const Node& node) {
   return std::min(bytes, kFullBytes);
 }
 
-/// Returns the number of slices into which a reduction should be split. 1: it should not be split.
-double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
-  const double outer = typical_product(graph, node.sizes), length = typical_product(graph, node.reduce_sizes);
+/// True if a loop of any length may be cut into slices of one length: what is read past its end is the last element again,
+/// which leaves extremes as they are, or counts as 0.
+bool has_open_end(const Node& node) {
+  const ir::ReductionKind kind = facts(node.reduction).kind;
+  return kind == ir::ReductionKind::k_sum || kind == ir::ReductionKind::k_monotone || kind == ir::ReductionKind::k_position;
+}
+
+/// Returns about how many work-groups of a GPU reduce the rows or columns of a node.
+double groups_of(LoopStrategy strategy, double outer) {
+  return strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (strategy == LoopStrategy::kColumn ? 32 : 128));
+}
+
+/// True if a GPU would read, in a few work-groups, what may be as long as kMaybeLong.
+bool may_be_long(const Graph& graph, const Node& node, const Caps& caps) {
+  const auto is_const = [](const IndexExpr& e) { return e.is_const(); };
+  if (caps.is_cpu || !has_open_end(node) || !std::all_of(node.sizes.begin(), node.sizes.end(), is_const)) return false;
+  const bool open = std::any_of(node.reduce_sizes.begin(), node.reduce_sizes.end(),
+                                [&](const IndexExpr& e) { return graph.ranges().of(e).high >= kMaybeLong && !e.is_const(); });
+  return open && 4 * groups_of(reduction_strategy(graph, node, caps), typical_product(graph, node.sizes)) < caps.units;
+}
+
+/// Returns the number of slices into which a reduction over `length` elements should be split. 1: it should not be split.
+double wanted_slices(const Graph& graph, const Node& node, double length, const Caps& caps) {
   const LoopStrategy strategy = reduction_strategy(graph, node, caps);
+  const double outer = typical_product(graph, node.sizes);
   if (caps.is_cpu) {
     // Columns are summed eight vectors at a time, if there are enough.
     const double items = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (8 * caps.vector_floats));
@@ -151,8 +173,7 @@ double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
     return std::min(std::ceil(4 * caps.units / items), length / 256);
   }
   if (strategy == LoopStrategy::kRow && length * kFullBytes <= kRowOfGroupBytes) return 1;
-  const double groups =
-      strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (strategy == LoopStrategy::kColumn ? 32 : 128));
+  const double groups = groups_of(strategy, outer);
   if (groups >= 2 * caps.units || length < 1024 || enough_groups(strategy, outer, length, smallest_load(graph, node), caps))
     return 1;
   return std::min(std::ceil(4 * caps.units / groups), length / 256);
@@ -191,33 +212,65 @@ std::vector<int> cutting_order(const Graph& graph, const Node& node) {
   return order;
 }
 
-/// Splits `node` into a partial and a final node. Returns false if its loops have no suitable divisors.
-bool split(Graph& graph, Node& node, double slices, std::vector<Node>& nodes) {
-  Shape splits;
-  // For each loop, the number of slices; 0: one slice per iteration.
-  std::vector<int64_t> taken(node.reduce_sizes.size(), 1);
-  std::vector<int> split_of(node.reduce_sizes.size(), ir::kNone);
+/// Makes 0 of what the partial node of a sum reads past the end of loops of `sizes`, whose iterations are `positions`.
+void drop_past_end(Node& node, const Coords& positions, const Shape& sizes) {
+  if (positions.empty() || facts(node.reduction).kind != ir::ReductionKind::k_sum) return;
+  std::vector<ir::Op>& ops = node.body.ops;
+  const auto push = [&](ir::OpCode code, ir::DType dtype, std::vector<int> args, std::vector<IndexExpr> index) {
+    ops.push_back({code, dtype, std::move(args), {}, ir::kNone, std::move(index)});
+    return static_cast<int>(ops.size()) - 1;
+  };
+  for (size_t k = 0; k < positions.size(); ++k) {
+    const int at = push(ir::OpCode::kIndex, ir::DType::kI64, {}, {positions[k]});
+    const int end = push(ir::OpCode::kIndex, ir::DType::kI64, {}, {sizes[k]});
+    const int inside = push(ir::OpCode::k_lt, ir::DType::kBool, {at, end}, {});
+    for (int& value : node.reduced) {
+      const ir::DType dtype = ops[value].dtype;
+      const int zero = push(ir::OpCode::kConstant, dtype, {}, {});
+      ops[zero].constant = {ir::is_floating(dtype), 0, 0};
+      value = push(ir::OpCode::k_where, dtype, {inside, value, zero}, {});
+    }
+  }
+}
+
+/// Where the loops of a reduction are cut. `open`: those of symbolic size may be, too.
+struct Cuts {
+  Shape splits;                // The loops over slices.
+  std::vector<int64_t> taken;  // For each loop, the number of slices; 0: one slice per iteration.
+  std::vector<int> split_of;   // For each loop, the number of its loop over slices, or kNone.
+};
+Cuts cuts_of(const Graph& graph, const Node& node, double slices, bool open) {
+  Cuts cuts{{}, std::vector<int64_t>(node.reduce_sizes.size(), 1), std::vector<int>(node.reduce_sizes.size(), ir::kNone)};
   double reached = 1;
   for (const int r : cutting_order(graph, node)) {
     const IndexExpr& size = node.reduce_sizes[r];
     if (reached >= slices) break;
     const double count = typical(graph, size);
     if (count <= 1) continue;
-    if (reached * count <= 2 * slices) {
-      taken[r] = 0;
-      split_of[r] = static_cast<int>(splits.size());
-      splits.push_back(size);
+    const bool cut_open = open && !size.is_const();
+    if (!cut_open && reached * count <= 2 * slices) {
+      cuts.taken[r] = 0;
+      cuts.split_of[r] = static_cast<int>(cuts.splits.size());
+      cuts.splits.push_back(size);
       reached *= count;
       continue;
     }
-    if (!size.is_const()) continue;
-    const int64_t divisor = divisor_near(size.constant(), slices / reached);
+    if (!size.is_const() && !cut_open) continue;
+    const int64_t divisor = cut_open ? static_cast<int64_t>(slices / reached) : divisor_near(size.constant(), slices / reached);
     if (divisor <= 1) continue;
-    taken[r] = divisor;
-    split_of[r] = static_cast<int>(splits.size());
-    splits.emplace_back(divisor);
+    cuts.taken[r] = divisor;
+    cuts.split_of[r] = static_cast<int>(cuts.splits.size());
+    // A short loop of symbolic size has fewer slices: none is past its end.
+    cuts.splits.push_back(cut_open ? simplify(ceildiv(size, ceildiv(size, divisor)), graph.ranges()) : IndexExpr(divisor));
     reached *= static_cast<double>(divisor);
   }
+  return cuts;
+}
+
+/// Splits `node` into a partial and a final node. Returns false if its loops have no suitable divisors.
+/// `open`: loops of symbolic size may be cut.
+bool split(Graph& graph, Node& node, double slices, bool open, std::vector<Node>& nodes) {
+  const auto& [splits, taken, split_of] = cuts_of(graph, node, slices, open);
   if (splits.empty() || std::find_if(taken.begin(), taken.end(), [](int64_t t) { return t != 0; }) == taken.end()) return false;
 
   const int shift = static_cast<int>(splits.size());
@@ -227,6 +280,8 @@ bool split(Graph& graph, Node& node, double slices, std::vector<Node>& nodes) {
   partial.sizes.insert(partial.sizes.end(), node.sizes.begin(), node.sizes.end());
   partial.reduce_sizes.clear();
   LoopMap map;
+  Coords open_positions;
+  Shape open_sizes;
   for (size_t i = 0; i < node.sizes.size(); ++i)
     map.emplace(Symbol{SymbolKind::kLoop, static_cast<int>(i)}, IndexExpr::loop(static_cast<int>(i) + shift));
   for (size_t r = 0; r < node.reduce_sizes.size(); ++r) {
@@ -234,14 +289,21 @@ bool split(Graph& graph, Node& node, double slices, std::vector<Node>& nodes) {
     if (taken[r] == 0) {
       e = IndexExpr::loop(split_of[r]);
     } else {
-      const IndexExpr slice = simplify(floordiv(node.reduce_sizes[r], taken[r]), graph.ranges());
+      const IndexExpr& size = node.reduce_sizes[r];
+      const IndexExpr slice = simplify(ir::ceildiv(size, taken[r]), graph.ranges());
       e = IndexExpr::reduce(static_cast<int>(partial.reduce_sizes.size()));
       if (split_of[r] != ir::kNone) e = IndexExpr::loop(split_of[r]) * slice + e;
+      if (split_of[r] != ir::kNone && !size.is_const()) {
+        open_positions.push_back(e);
+        open_sizes.push_back(size);
+        e = ir::min(e, size - 1);
+      }
       partial.reduce_sizes.push_back(slice);
     }
     map.emplace(Symbol{SymbolKind::kReduce, static_cast<int>(r)}, e);
   }
   rewrite_loops(partial, map, graph.ranges(&partial));
+  drop_past_end(partial, open_positions, open_sizes);
 
   Node last = node;
   last.stage = ir::ReductionStage::kFinal;
@@ -277,7 +339,7 @@ constexpr double kLeastSlices = 1.5;
 }  // namespace
 
 bool wants_slices(const Graph& graph, const Node& node, const Caps& caps) {
-  return wanted_slices(graph, node, caps) > kLeastSlices;
+  return wanted_slices(graph, node, typical_product(graph, node.reduce_sizes), caps) > kLeastSlices;
 }
 
 void split_reductions(Schedule& schedule, const Caps& caps) {
@@ -287,8 +349,10 @@ void split_reductions(Schedule& schedule, const Caps& caps) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node& node = graph.nodes[i];
     const bool whole = node.kind == ir::NodeKind::kReduce && node.stage == ir::ReductionStage::kWhole;
-    const double slices = whole ? wanted_slices(graph, node, caps) : 1;
-    if (slices > kLeastSlices && split(graph, node, slices, nodes)) {
+    const bool open = whole && !wants_slices(graph, node, caps) && may_be_long(graph, node, caps);
+    const double length = open ? kMaybeLong : typical_product(graph, node.reduce_sizes);
+    const double slices = whole ? wanted_slices(graph, node, length, caps) : 1;
+    if (slices > kLeastSlices && split(graph, node, slices, open, nodes)) {
       schedule.log.push_back(node.origin.op + ": split, " + std::to_string(static_cast<int>(slices)) + " slices wanted");
       from.resize(nodes.size(), ir::kNone);
       continue;

@@ -110,19 +110,21 @@ LONG: dict[str, tuple[Any, tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("caps", CAPS)
 @pytest.mark.parametrize("name", LONG)
-def test_long_reductions(name: str, caps: str) -> None:
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_long_reductions(name: str, caps: str, dynamic: bool) -> None:
     call, shape = LONG[name]
     seen: list[Seen] = []
     torch.manual_seed(0)
-    collecting(call, seen, dynamic=False)(torch.randn(shape))
+    collecting(call, seen, dynamic=dynamic)(torch.randn(shape))
     for one in seen:
         assert_scheduled_equals_unscheduled(one, caps, 1e-4, 1e-4)
 
 
-def test_partial_reductions_happen() -> None:
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_partial_reductions_happen(dynamic: bool) -> None:
     """The test above is only meaningful if reductions are split."""
     seen: list[Seen] = []
-    collecting(several_sums, seen, dynamic=False)(torch.randn(96, 640))
+    collecting(several_sums, seen, dynamic=dynamic)(torch.randn(96, 640))
     stages = {n.stage for n in render(seen[0].graph, "gpu")["graph"].nodes if n.kind == "reduce"}
     assert stages == {"whole", "partial", "final"}
 
