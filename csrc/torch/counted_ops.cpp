@@ -28,21 +28,29 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   return self.sizes() == other.sizes() && (self.numel() == 0 || at::eq(self, other).all().item<bool>());
 }
 
-/// Returns the indices at which the flat `mask` is true, in order.
-at::Tensor positions(const at::Tensor& mask) {
-  const int64_t n = mask.numel();
-  const at::TensorOptions number = mask.options().dtype(at::kLong);
-  if (n == 0) return at::empty({0}, number);
-  const at::Tensor ends = mask.cumsum(0, at::kLong);
-  // Unselected elements write to one extra element at the end.
-  const at::Tensor place = at::where(mask, ends - 1, n);
-  const at::Tensor found = at::empty({n + 1}, number).scatter_(0, place, at::arange(n, number));
-  return found.narrow(0, 0, ends[n - 1].item<int64_t>()).clone();
+at::Tensor call_ours(const char* name, const at::Tensor& x) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<at::Tensor(const at::Tensor&)>().call(x);
 }
 
-at::Tensor flat_mask(const at::Tensor& self) {
-  const at::Tensor flat = self.reshape({-1});
-  return flat.scalar_type() == at::kBool ? flat : flat.ne(0);
+/// Returns, of numbers that begin with 0 or 1 and rise by 0 or 1, where those from 1 on are first. The last number is read
+/// back.
+at::Tensor places(const at::Tensor& numbers) {
+  const int64_t n = numbers.numel();
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("ocl::places", "")
+                             .typed<at::Tensor(const at::Tensor&, const at::Tensor&)>();
+  const int64_t count = n == 0 ? 0 : numbers[n - 1].item<int64_t>();
+  const at::Tensor made = at::empty({count}, numbers.options().dtype(at::kLong));
+  if (count == 0) return made;
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return op.call(numbers, made);
+}
+
+/// Returns the indices at which the flat tensor is not 0, in order.
+at::Tensor positions(const at::Tensor& flat) {
+  if (flat.numel() == 0) return at::empty({0}, flat.options().dtype(at::kLong));
+  return places(call_ours("ocl::numbers_of_true", flat));
 }
 
 at::Tensor column(const std::vector<int64_t>& values, const at::Tensor& like) {
@@ -51,7 +59,7 @@ at::Tensor column(const std::vector<int64_t>& values, const at::Tensor& like) {
 
 /// Returns the indices of nonzero elements, shape [count, dimensions]. In memory, one column follows the other, as on the CPU.
 at::Tensor nonzero(const at::Tensor& self) {
-  const at::Tensor found = positions(flat_mask(self));
+  const at::Tensor found = positions(self.reshape({-1}));
   if (self.dim() == 0) return at::empty({found.numel(), 0}, found.options());
   std::vector<int64_t> strides(self.dim(), 1);
   for (int64_t d = self.dim() - 2; d >= 0; --d) strides[d] = strides[d + 1] * std::max<int64_t>(self.size(d + 1), 1);
@@ -150,38 +158,22 @@ void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 // Unique elements: sort, then keep the first element of each run of equal ones.
 
-struct Runs {
-  at::Tensor first;   // Index of the first element of each run.
-  at::Tensor number;  // Number of each element's run.
-};
-
-/// Returns the runs of equal elements among n. `differs` says for each element but the first whether it differs from the
-/// element before it.
-Runs runs(const at::Tensor& differs, int64_t n) {
-  const at::TensorOptions number = differs.options().dtype(at::kLong);
-  if (n == 0) return {at::empty({0}, number), at::empty({0}, number)};
-  const at::Tensor starts = at::cat({at::ones({1}, differs.options()), differs});
-  return {positions(starts), starts.cumsum(0, at::kLong) - 1};
-}
-
-at::Tensor counts(const Runs& r, int64_t n) {
-  return at::cat({r.first, at::full({1}, n, r.first.options())}).narrow(0, 1, r.first.numel()) - r.first;
-}
-
 using Unique = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 /// Returns the first slice of each run of equal slices of `x` along `dim`. `rows` has the slices as rows. If they were sorted,
 /// `order` has their numbers before sorting; otherwise it is undefined.
 Unique unique_of(const at::Tensor& x, int64_t dim, const at::Tensor& rows, const at::Tensor& order, bool inverse, bool count) {
   const int64_t n = rows.size(0);
-  const at::Tensor differs =
-      n < 2 ? at::empty({0}, rows.options().dtype(at::kBool)) : rows.narrow(0, 1, n - 1).ne(rows.narrow(0, 0, n - 1)).any(1);
-  const Runs r = runs(differs, n);
-  const at::Tensor none = at::empty({0}, r.first.options());
-  const at::Tensor chosen = order.defined() ? order.index_select(0, r.first) : r.first;
-  at::Tensor number = none;
-  if (inverse) number = order.defined() ? at::empty({n}, r.number.options()).scatter_(0, order, r.number) : r.number;
-  return {x.index_select(dim, chosen), number, count ? counts(r, n) : none};
+  const at::TensorOptions whole = rows.options().dtype(at::kLong);
+  at::Tensor number = at::empty({0}, whole), times = number;
+  const at::Tensor numbers = n == 0 ? number : call_ours("ocl::numbers_of_runs", rows);
+  const at::Tensor first = places(numbers);
+  if (inverse) {
+    number = numbers.to(at::kLong) - 1;
+    if (order.defined()) number = at::empty({n}, whole).scatter_(0, order, number);
+  }
+  if (count) times = at::cat({first, at::full({1}, n, whole)}).narrow(0, 1, first.numel()) - first;
+  return {x.index_select(dim, first), number, times};
 }
 
 at::Tensor as_rows(const at::Tensor& x, int64_t dim) {
@@ -192,7 +184,7 @@ at::Tensor as_rows(const at::Tensor& x, int64_t dim) {
 Unique unique2(const at::Tensor& self, bool, bool inverse, bool count) {
   const at::Tensor flat = self.reshape({-1});
   const auto [values, order] = at::sort(flat, /*stable=*/true, 0, /*descending=*/false);
-  auto [made, number, times] = unique_of(flat, 0, values.unsqueeze(1), order, inverse, count);
+  auto [made, number, times] = unique_of(values, 0, values, order, inverse, count);
   return {made, inverse ? number.view(self.sizes()) : number, times};
 }
 
@@ -207,7 +199,7 @@ Unique unique_consecutive(const at::Tensor& self, bool inverse, bool count, std:
     return unique_of(self, d, as_rows(self, d), {}, inverse, count);
   }
   const at::Tensor flat = self.reshape({-1});
-  auto [made, number, times] = unique_of(flat, 0, flat.unsqueeze(1), {}, inverse, count);
+  auto [made, number, times] = unique_of(flat, 0, flat, {}, inverse, count);
   return {made, inverse ? number.view(self.sizes()) : number, times};
 }
 
@@ -220,7 +212,7 @@ Unique unique_dim(const at::Tensor& self, int64_t dim, bool, bool inverse, bool 
     const at::Tensor keys = rows.select(1, column).index_select(0, order);
     order = order.index_select(0, std::get<1>(at::sort(keys, /*stable=*/true, 0, /*descending=*/false)));
   }
-  return unique_of(self, d, rows.index_select(0, order), order, inverse, count);
+  return unique_of(self.index_select(d, order), d, rows.index_select(0, order), order, inverse, count);
 }
 
 /// Counts equal numbers, or adds up their weights. The largest number and whether one is negative are read back.
@@ -268,6 +260,13 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> l
 }
 
 }  // namespace
+
+// eager/forms.py computes the first two, lowering/movement/scatter.py the third.
+TORCH_LIBRARY_FRAGMENT(ocl, m) {
+  m.def("numbers_of_true(Tensor x) -> Tensor");
+  m.def("numbers_of_runs(Tensor rows) -> Tensor");
+  m.def("places(Tensor numbers, Tensor like) -> Tensor");
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("equal", equal);

@@ -58,6 +58,25 @@ def ramp(out: Any, start: Any, step: Any) -> Any:
     return out.copy_((positions * step + start).view(out.shape))
 
 
+def _numbered(starts: Any) -> Any:
+    return starts.cumsum(0, dtype=torch.int32 if starts.numel() < 2**31 else torch.int64)
+
+
+@form("ocl.numbers_of_true.default")
+def numbers_of_true(x: Any) -> Any:
+    """Returns how many elements up to each one are not 0."""
+    return _numbered(x != 0)
+
+
+@form("ocl.numbers_of_runs.default")
+def numbers_of_runs(rows: Any) -> Any:
+    """Returns how many runs of equal rows have begun at each row."""
+    differs = rows[1:] != rows[:-1]
+    if rows.dim() > 1:
+        differs = differs.any(1)
+    return _numbered(torch.nn.functional.pad(differs, (1, 0), value=True))
+
+
 def _into_two(op: Any) -> Callable[..., Any]:
     """Returns a form of an op that writes its two results and returns nothing."""
 

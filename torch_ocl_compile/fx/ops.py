@@ -129,6 +129,7 @@ def _fake_max_pool_backward(grad: torch.Tensor, offsets: torch.Tensor, size: Seq
     return grad.new_empty(size)
 
 
+torch.library.register_fake("ocl::places", lambda numbers, like: torch.empty_like(like), lib=LIBRARY)
 LIBRARY.impl("rng_reserve", reserve, "BackendSelect")
 torch.library.register_fake("ocl::rng_reserve", fake_reserve, lib=LIBRARY)
 for _name, _eager, _fake in (

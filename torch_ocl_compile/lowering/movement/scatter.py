@@ -359,3 +359,16 @@ def scatter_reduce(
 @lower(aten.scatter.reduce, aten.scatter.value_reduce)
 def scatter_mode(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any, *, reduce: str) -> ir.Value:
     return _scatter_reduce(c, x, dim, index, _source(c, src, index), reduce, True)
+
+
+@lower(torch.ops.ocl.places.default)
+def places(c: Context, numbers: ir.Value, like: ir.Value) -> ir.Value:
+    """Returns where each number from 1 on is first, in numbers that begin with 0 or 1 and rise by 0 or 1."""
+    found = c.builder.buffer(I64, like.sizes)
+    nest = Nest(c.builder, numbers.sizes)
+    i = nest.i[0]
+    number = nest.load(numbers, [i])
+    before = nest.load(numbers, [ir.max(i - 1, 0)], nest.index(i) > 0)
+    nest.add_store(found, [t.maximum(number - 1, 0).as_index()], nest.index(i), number.ne(before))
+    nest.end()
+    return found
