@@ -9,7 +9,7 @@
 //   2     k, v          q, dout          y = SCALE ds^T q, y1 = dropout(p)^T dout
 //
 // Work-group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, which stay in local memory. In a step all
-// work-items copy TILE_C rows of b and b2: as they are for the scores, and transposed for the results.
+// work-items copy TILE_C rows of b and b2, for the scores and, turned, for the results.
 //
 // Arguments and epilogue macros are those of attention/group.cl with PASS 1 and 2, without w and w2: b and b2 take
 // their place. Store dimension d, VW 2 or as many elements as 16 bytes have.
@@ -27,6 +27,22 @@
 #define STORE1V(acc, b, h, r, d) OCL_CAT(vstore, VW)(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
 #endif
 #define TILE(name) ((__local OPERAND_T*)name##_tile)
+#if PASS == 2
+#define IN_PASS_2(code) code
+#define STATISTICS(i, row_fragment) statistics[sub_column() + score_column(i)]
+#else
+#define IN_PASS_2(code)
+#define STATISTICS(i, row_fragment) statistics[row_fragment]
+#endif
+#if SHARED
+#define WEIGHTS(name, fragments) TILE(name) + sub_row() * COLUMN_ROW
+#else
+#define WEIGHTS(name, fragments) fragments
+#endif
+#if !TRANSPOSES
+#define b_turned_tile b_tile
+#define b2_turned_tile b2_tile
+#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE void KERNEL_NAME(
     __global const OPERAND_T* a, const ulong a_offset, __global const OPERAND_T* b, const ulong b_offset,
@@ -49,12 +65,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
 #endif
         EPILOGUE_PARAMS) {
   __local uint4 a_tile[TILE_M * DEPTH_ROW / CHUNK], a2_tile[TILE_M * DEPTH_ROW / CHUNK],
-      b_tile[TILE_C * DEPTH_ROW / CHUNK], b2_tile[TILE_C * DEPTH_ROW / CHUNK],
-      b_turned_tile[DEPTH_TILE * COLUMN_ROW / CHUNK];
-#if PASS == 2
-  __local uint4 b2_turned_tile[DEPTH_TILE * COLUMN_ROW / CHUNK];
-  __local float2 statistics[TILE_C];  // lse and delta of the step's queries
+      b_tile[TILE_C * DEPTH_ROW / CHUNK], b2_tile[TILE_C * DEPTH_ROW / CHUNK];
+#if TRANSPOSES
+  __local uint4 b_turned_tile[TURNED];
+  IN_PASS_2(__local uint4 b2_turned_tile[TURNED];)
 #endif
+#if SHARED
+  __local uint4 ds_tile[TILE_M * COLUMN_ROW / CHUNK];
+  IN_PASS_2(__local uint4 p_tile[TILE_M * COLUMN_ROW / CHUNK];)
+#endif
+  IN_PASS_2(__local float2 statistics[TILE_C];)  // lse and delta of the step's queries
   // Work-groups start in order, so the longest causal rows go first.
   const int tile = CAUSAL && !ROWS_ARE_KEYS ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
   const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2), first = r0 + sub_row();
@@ -83,12 +103,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
   FragmentC out2[ROW_FRAGS * DEPTH_FRAGS];
   OCL_UNROLL
   for (int i = 0; i < ROW_FRAGS * DEPTH_FRAGS; ++i) out2[i] = (FragmentC)(0.0f);
-#define STATISTICS(i, row_fragment) statistics[score_column(i)]
 #else
   float2 statistics[ROW_FRAGS];
   OCL_UNROLL
   for (int i = 0; i < ROW_FRAGS; ++i) statistics[i] = load_statistics(of_head, first + i * FRAG_N + fragment_column());
-#define STATISTICS(i, row_fragment) statistics[row_fragment]
 #endif
 
   stage_rows(TILE(a), a + a_offset + batch * a_batch + head * a_head + r0 * a_row, a_row, rows - r0, DEPTH, TILE_M,
@@ -100,37 +118,46 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
       barrier(CLK_LOCAL_MEM_FENCE);  // all have read the tiles of the step before
       stage_rows(TILE(b), b + c0 * b_row, b_row, columns - c0, DEPTH, TILE_C, direct);
       stage_rows(TILE(b2), b2 + c0 * b2_row, b2_row, columns - c0, DEPTH2, TILE_C, direct);
-      stage_transposed(TILE(b_turned), b + c0 * b_row, b_row, columns - c0, DEPTH, direct);
+#if TRANSPOSES
+      stage_turned(TILE(b_turned), b + c0 * b_row, b_row, columns - c0, DEPTH, direct);
+      IN_PASS_2(stage_turned(TILE(b2_turned), b2 + c0 * b2_row, b2_row, columns - c0, DEPTH2, direct);)
+#endif
 #if PASS == 2
-      stage_transposed(TILE(b2_turned), b2 + c0 * b2_row, b2_row, columns - c0, DEPTH2, direct);
       for (int i = get_local_id(0); i < TILE_C; i += GROUP_SIZE) statistics[i] = load_statistics(of_head, c0 + i);
 #endif
       barrier(CLK_LOCAL_MEM_FENCE);
       // with a causal mask: only if some query sees some key in this step
-      if (CAUSAL && (ROWS_ARE_KEYS ? c0 + TILE_C <= first : c0 >= first + SUB_M)) continue;
-      multiply_scores(s, TILE(b), TILE(a) + sub_row() * DEPTH_ROW, DEPTH);
-      multiply_scores(grad, TILE(b2), TILE(a2) + sub_row() * DEPTH_ROW, DEPTH2);
-      OCL_UNROLL
-      for (int r = 0; r < ROW_FRAGS; ++r) {
-        float *p = (float*)(s + r * COLUMN_FRAGS), *ds = (float*)(grad + r * COLUMN_FRAGS);
-        const int row = first + r * FRAG_N + fragment_column();
-        DRAW(keep_bits, row, c0);
-        MASK_SCORES(p, row, first, c0);
-        DROP_SCORES(ds, keep_bits);
+      const int visible = !CAUSAL || (ROWS_ARE_KEYS ? c0 + TILE_C > first : c0 < first + SUB_M);
+      if (!SHARED && !visible) continue;
+      if (visible) {
+        const int c = c0 + sub_column();
+        multiply_scores(s, TILE(b) + sub_column() * DEPTH_ROW, TILE(a) + sub_row() * DEPTH_ROW, DEPTH);
+        multiply_scores(grad, TILE(b2) + sub_column() * DEPTH_ROW, TILE(a2) + sub_row() * DEPTH_ROW, DEPTH2);
         OCL_UNROLL
-        for (int i = 0; i < SCORES; ++i) {
-          const float2 of_query = STATISTICS(i, r);
-          p[i] = exp2_of(fma(p[i], TO_LOG2, -of_query.x));
-          ds[i] = p[i] * (ds[i] - of_query.y);
+        for (int r = 0; r < ROW_FRAGS; ++r) {
+          float *p = (float*)(s + r * COLUMN_FRAGS), *ds = (float*)(grad + r * COLUMN_FRAGS);
+          const int row = first + r * FRAG_N + fragment_column();
+          DRAW(keep_bits, row, c);
+          MASK_SCORES(p, row, first, c);
+          DROP_SCORES(ds, keep_bits);
+          OCL_UNROLL
+          for (int i = 0; i < SCORES; ++i) {
+            const float2 of_query = STATISTICS(i, r);
+            p[i] = exp2_of(fma(p[i], TO_LOG2, -of_query.x));
+            ds[i] = p[i] * (ds[i] - of_query.y);
+          }
+          IN_PASS_2(DROP_SCORES(p, keep_bits);)
         }
-#if PASS == 2
-        DROP_SCORES(p, keep_bits);
-#endif
+#if SHARED
+        share_weights(TILE(ds), grad);
+        IN_PASS_2(share_weights(TILE(p), s);)
       }
-#if PASS == 2
-      add_weighted(out2, s, TILE(b2_turned));
+      barrier(CLK_LOCAL_MEM_FENCE);  // all parts of the weights are there
+      if (visible) {
 #endif
-      add_weighted(out, grad, TILE(b_turned));
+        IN_PASS_2(add_weighted(out2, WEIGHTS(p, s), TILE(b2_turned));)
+        add_weighted(out, WEIGHTS(ds, grad), TILE(b_turned));
+      }
     }
 #if PASS == 2  // the next head of queries
     b += b_head;
@@ -151,8 +178,6 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
     const int r = first + i * FRAG_N + fragment_column();
     if (r >= rows) continue;
     STORE_ROW(STOREV, STORE, out + i * DEPTH_FRAGS, r, DEPTH, SCALE)
-#if PASS == 2
-    STORE_ROW(STORE1V, STORE1, out2 + i * DEPTH_FRAGS, r, DEPTH2, 1.0f)
-#endif
+    IN_PASS_2(STORE_ROW(STORE1V, STORE1, out2 + i * DEPTH_FRAGS, r, DEPTH2, 1.0f))
   }
 }

@@ -9,14 +9,17 @@
 //   result^T [depth][rows]   += w^T [depth][columns] * weights^T             weights from registers (ordered_b)
 //
 // A work-group has TILE_M rows, a subgroup SUB_M of them, in ROW_FRAGS fragments. A step has TILE_C columns. PARTS
-// subgroups have the same rows: each computes all of their scores, and a part of the depth of their results. So the
-// results of large heads fit in registers.
+// subgroups have the same rows: each computes a part of the depth of their results. So the results of large heads fit in
+// registers. In the forward pass each computes all scores of the rows. In a gradient (SHARED) each computes the scores of
+// a part of the columns, and they exchange the weights through local memory.
 //   s[r * COLUMN_FRAGS + c]    fragment of scores: columns c * FRAG_M, rows r * FRAG_N of the subgroup
 //   out[r * DEPTH_FRAGS + d]   fragment of results: depth d * FRAG_M of the part, the same rows
 //   DEPTH_TILE                 the larger head size, rounded up to a multiple of 32
-#define ROW_FRAGS (SUB_M / FRAG_N)
-#define COLUMN_FRAGS (TILE_C / FRAG_M)
 #define PARTS SUBS_N
+#define SHARED (PASS && PARTS > 1)
+#define SCORE_COLUMNS (SHARED ? TILE_C / PARTS : TILE_C)  // columns of a step whose scores a subgroup computes
+#define ROW_FRAGS (SUB_M / FRAG_N)
+#define COLUMN_FRAGS (SCORE_COLUMNS / FRAG_M)
 #define DEPTH_FRAGS (DEPTH_TILE / PARTS / FRAG_M)
 #define SCORES (COLUMN_FRAGS * LANE_SUMS)  // scores of a lane in a step, for one row
 #define KEEP_WORDS ((SCORES + 31) / 32)
@@ -24,12 +27,15 @@
 #define DEPTH_ROW (DEPTH_TILE + CHUNK)
 #define COLUMN_ROW (TILE_C + CHUNK)
 
-// Return the first row of the subgroup in the work-group, and the first element of its part of the depth.
+// Return the first row of the subgroup in the work-group, and the first element of its parts of the depth and the columns.
 ALWAYS_INLINE int sub_row(void) {
   return get_local_id(0) / LANES / PARTS * SUB_M;
 }
 ALWAYS_INLINE int sub_depth(void) {
   return get_local_id(0) / LANES % PARTS * (DEPTH_TILE / PARTS);
+}
+ALWAYS_INLINE int sub_column(void) {
+  return SHARED ? get_local_id(0) / LANES % PARTS * SCORE_COLUMNS : 0;
 }
 
 // Copies `rows` rows of an operand, `stride` elements apart, to a tile [rows][DEPTH_ROW]. `left` of the rows, and `depth`
@@ -51,9 +57,22 @@ ALWAYS_INLINE void stage_rows(__local OPERAND_T* to, __global const OPERAND_T* f
     }
   }
 }
+// The rows that weights multiply become a tile of TURNED chunks, which read_turned reads: element [0][0] of the fragment
+// at (depth d, column c) is the tile's element TURNED_AT(d, c).
+#if defined(MATRIX_DPAS)  // A lane has columns of the transposed A, so rows stay as they are.
+#define TRANSPOSES 0
+#define TURNED (TILE_C * DEPTH_ROW / CHUNK)
+#define TURNED_AT(d, c) ((c) * DEPTH_ROW + (d))
+#define READ_TURNED(from) read_turned_a(from, DEPTH_ROW)
+#define stage_turned(to, from, stride, left, depth, direct) stage_rows(to, from, stride, left, depth, TILE_C, direct)
+#else
+#define TRANSPOSES 1
+#define TURNED (DEPTH_TILE * COLUMN_ROW / CHUNK)
+#define TURNED_AT(d, c) ((d) * COLUMN_ROW + (c))
+#define READ_TURNED(from) read_ordered_a(from, COLUMN_ROW)
 // Copies TILE_C rows to a tile [DEPTH_TILE][COLUMN_ROW], transposed.
-ALWAYS_INLINE void stage_transposed(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride,
-                                    const int left, const int depth, const int direct) {
+ALWAYS_INLINE void stage_turned(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride,
+                                const int left, const int depth, const int direct) {
   OCL_NO_UNROLL
   for (int at = get_local_id(0); at < DEPTH_TILE / CHUNK * (TILE_C / DEPTHS); at += GROUP_SIZE) {
     const int row = at % (TILE_C / DEPTHS) * DEPTHS, d = at / (TILE_C / DEPTHS) * CHUNK;
@@ -72,6 +91,7 @@ ALWAYS_INLINE void stage_transposed(__local OPERAND_T* to, __global const OPERAN
     }
   }
 }
+#endif
 
 #if defined(MATRIX_DPAS) || PASS
 #define UNROLL_DEPTH OCL_NO_UNROLL  // otherwise compilers load the operands of the whole depth first
@@ -97,17 +117,24 @@ ALWAYS_INLINE void multiply_scores(FragmentC* s, __local const OPERAND_T* column
     }
   }
 }
-// Adds to out the products of the transposed tile w with the weights.
-ALWAYS_INLINE void add_weighted(FragmentC* out, const FragmentC* weights, __local const OPERAND_T* w) {
-  w += sub_depth() * COLUMN_ROW;
+#if SHARED
+typedef __local const OPERAND_T* Weights;  // [rows of the subgroup][COLUMN_ROW]
+#define ROW_WEIGHTS(weights, r, at) read_b((weights) + (r) * FRAG_N * COLUMN_ROW + (at) * FRAG_K, COLUMN_ROW)
+#else
+typedef const FragmentC* Weights;
+#define ROW_WEIGHTS(weights, r, at) ordered_b((const float*)((weights) + (r) * COLUMN_FRAGS), at)
+#endif
+// Adds to out the products of the transposed rows w with the weights.
+ALWAYS_INLINE void add_weighted(FragmentC* out, const Weights weights, __local const OPERAND_T* w) {
+  w += TURNED_AT(sub_depth(), 0);
   OCL_UNROLL
   for (int at = 0; at < TILE_C / FRAG_K; ++at) {
     FragmentB of_rows[ROW_FRAGS];
     OCL_UNROLL
-    for (int r = 0; r < ROW_FRAGS; ++r) of_rows[r] = ordered_b((const float*)(weights + r * COLUMN_FRAGS), at);
+    for (int r = 0; r < ROW_FRAGS; ++r) of_rows[r] = ROW_WEIGHTS(weights, r, at);
     OCL_UNROLL
     for (int d = 0; d < DEPTH_FRAGS; ++d) {
-      const FragmentA of_depth = read_ordered_a(w + d * FRAG_M * COLUMN_ROW + at * FRAG_K, COLUMN_ROW);
+      const FragmentA of_depth = READ_TURNED(w + TURNED_AT(d * FRAG_M, at * FRAG_K));
       OCL_UNROLL
       for (int r = 0; r < ROW_FRAGS; ++r)
         out[r * DEPTH_FRAGS + d] = multiply(of_depth, of_rows[r], out[r * DEPTH_FRAGS + d]);
@@ -115,11 +142,22 @@ ALWAYS_INLINE void add_weighted(FragmentC* out, const FragmentC* weights, __loca
   }
 }
 
-// Returns the column of the lane's score i in the step.
+// Returns the column of the lane's score i, from the subgroup's first column on.
 ALWAYS_INLINE int score_column(const int i) {
   return i / LANE_SUMS * FRAG_M + ordered_row(i % LANE_SUMS);
 }
-// Adds the mask to the scores of a row with columns c0 .. c0 + TILE_C - 1. A score whose query does not see its key
+#if SHARED
+// Writes the weights of the subgroup's rows and columns to a tile [TILE_M][COLUMN_ROW].
+ALWAYS_INLINE void share_weights(__local OPERAND_T* to, const FragmentC* weights) {
+  to += (sub_row() + fragment_column()) * COLUMN_ROW + sub_column();
+  OCL_UNROLL
+  for (int r = 0; r < ROW_FRAGS; ++r) OCL_UNROLL
+  for (int i = 0; i < SCORES; i += CHUNK)
+    *(__local uint4*)(to + r * FRAG_N * COLUMN_ROW + score_column(i)) =
+        chunk_of((const float*)(weights + r * COLUMN_FRAGS) + i);
+}
+#endif
+// Adds the mask to the scores of a row with columns c0 .. c0 + SCORE_COLUMNS - 1. A score whose query does not see its key
 // becomes -inf.
 ALWAYS_INLINE void mask_scores(float* s, const int c0, const int row, const int queries, const int keys
 #if MASK
@@ -149,9 +187,9 @@ ALWAYS_INLINE void mask_scores(float* s, const int c0, const int row, const int 
 #if MASK
 #define MASK_SCORES(s, row, first, c0) mask_scores(s, c0, row, queries, keys, mask, mask_query, mask_key)
 #else
-#define MASK_SCORES(s, row, first, c0)                                                        \
-  if ((c0) + TILE_C > (ROWS_ARE_KEYS ? queries : keys) ||                                     \
-      (CAUSAL && (ROWS_ARE_KEYS ? (first) + SUB_M - 1 > (c0) : (c0) + TILE_C - 1 > (first)))) \
+#define MASK_SCORES(s, row, first, c0)                                                               \
+  if ((c0) + SCORE_COLUMNS > (ROWS_ARE_KEYS ? queries : keys) ||                                     \
+      (CAUSAL && (ROWS_ARE_KEYS ? (first) + SUB_M - 1 > (c0) : (c0) + SCORE_COLUMNS - 1 > (first)))) \
   mask_scores(s, c0, row, queries, keys)
 #endif
 

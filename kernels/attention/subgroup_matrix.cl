@@ -5,7 +5,7 @@
 //   sums = (row_max, row_sum): maximum of s, and sum of exp(s - row_max), over the keys
 //
 // Work-group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b, which stay in local memory. In a step
-// all work-items copy TILE_C keys and, transposed, their values.
+// all work-items copy TILE_C keys and, turned, their values.
 //
 // Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW 2
 // or as many elements as 16 bytes have.
@@ -40,8 +40,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
     const long mask_key
 #endif
         EPILOGUE_PARAMS) {
-  __local uint4 q_tile[TILE_M * DEPTH_ROW / CHUNK], k_tile[TILE_C * DEPTH_ROW / CHUNK],
-      v_tile[DEPTH_TILE * COLUMN_ROW / CHUNK];
+  __local uint4 q_tile[TILE_M * DEPTH_ROW / CHUNK], k_tile[TILE_C * DEPTH_ROW / CHUNK], v_tile[TURNED];
   // Work-groups start in order, so the longest causal rows go first.
   const int tile = CAUSAL ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
   const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2);
@@ -72,7 +71,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
     const int key = step * TILE_C;
     barrier(CLK_LOCAL_MEM_FENCE);  // all have read the keys and values of the step before
     stage_rows((__local OPERAND_T*)k_tile, k + key * k_row, k_row, keys - key, DEPTH, TILE_C, direct);
-    stage_transposed((__local OPERAND_T*)v_tile, v + key * v_row, v_row, keys - key, WIDTH, direct);
+    stage_turned((__local OPERAND_T*)v_tile, v + key * v_row, v_row, keys - key, WIDTH, direct);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (step >= visible_steps) continue;
     multiply_scores(s, (__local const OPERAND_T*)k_tile, (__local const OPERAND_T*)q_tile + sub_row() * DEPTH_ROW,

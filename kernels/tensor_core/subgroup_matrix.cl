@@ -202,6 +202,24 @@ ALWAYS_INLINE FragmentA read_a(__local const OPERAND_T* from, const int row) {
   return read_b(from, row);
 #endif
 }
+#if HALVES
+// Returns the elements of two chunks in pairs.
+ALWAYS_INLINE uint8 pairs_of(const uint4 first, const uint4 second) {
+  const uint4 even = (first & 0xffffu) | second << 16, odd = first >> 16 | (second & 0xffff0000u);
+  return (uint8)(even.x, odd.x, even.y, odd.y, even.z, odd.z, even.w, odd.w);
+}
+#endif
+#if defined(MATRIX_DPAS)
+// Does what read_a does, of the transposed matrix: row is from a depth to the next.
+ALWAYS_INLINE FragmentA read_turned_a(__local const OPERAND_T* from, const int row) {
+#if MATRIX_DPAS == 8
+  __local const OPERAND_T* line = from + 2 * lane_id() * row;
+  return pairs_of(*(__local const uint4*)line, *(__local const uint4*)(line + row));
+#else
+  return *(__local const ushort8*)(from + lane_id() * row);
+#endif
+}
+#endif
 // Returns c + a * b for fragments.
 ALWAYS_INLINE FragmentC multiply(const FragmentA a, const FragmentB b, const FragmentC c) {
 #if !defined(MFMA_PARTS)
@@ -239,23 +257,24 @@ ALWAYS_INLINE FragmentA read_ordered_a(__local const OPERAND_T* from, const int 
   return read_a(from, row);
 #endif
 }
+// Returns CHUNK floats as operands.
+ALWAYS_INLINE uint4 chunk_of(const float* x) {
+#if HALVES
+  return (uint4)(two_halves(x[0], x[1]), two_halves(x[2], x[3]), two_halves(x[4], x[5]), two_halves(x[6], x[7]));
+#else
+  return as_uint4((float4)(x[0], x[1], x[2], x[3]));
+#endif
+}
 // Returns fragment number `at` of B: its depth are the rows of an ordered C. c: the lane's elements.
 ALWAYS_INLINE FragmentB ordered_b(const float* c, const int at) {
-  const float* x = c + at * LANE_PART;
-#if !HALVES
-  return as_uint4((float4)(x[0], x[1], x[2], x[3]));
-#else
-  const uint4 own =
-      (uint4)(two_halves(x[0], x[1]), two_halves(x[2], x[3]), two_halves(x[4], x[5]), two_halves(x[6], x[7]));
+  const uint4 own = chunk_of(c + at * LANE_PART);
 #if defined(MATRIX_DPAS)
-  return (uint8)(own, two_halves(x[8], x[9]), two_halves(x[10], x[11]), two_halves(x[12], x[13]),
-                 two_halves(x[14], x[15]));
+  return (uint8)(own, chunk_of(c + at * LANE_PART + CHUNK));
 #elif defined(MATRIX_WMMA) && MATRIX_WMMA == 11
   const uint4 other = (uint4)(other_half(own.x), other_half(own.y), other_half(own.z), other_half(own.w));
   return lane_id() < FRAG_N ? (uint8)(own, other) : (uint8)(other, own);
 #else
   return own;
-#endif
 #endif
 }
 
@@ -279,15 +298,15 @@ ALWAYS_INLINE void keep_transposed(__local OPERAND_T* to, const uint4* held, con
   __local uint* column = (__local uint*)to;
   const int next = row / DEPTHS;
 #if HALVES
-  const uint4 even = (held[0] & 0xffffu) | held[1] << 16, odd = held[0] >> 16 | (held[1] & 0xffff0000u);
-  column[0] = even.x;
-  column[next] = odd.x;
-  column[2 * next] = even.y;
-  column[3 * next] = odd.y;
-  column[4 * next] = even.z;
-  column[5 * next] = odd.z;
-  column[6 * next] = even.w;
-  column[7 * next] = odd.w;
+  const uint8 pairs = pairs_of(held[0], held[1]);
+  column[0] = pairs.s0;
+  column[next] = pairs.s1;
+  column[2 * next] = pairs.s2;
+  column[3 * next] = pairs.s3;
+  column[4 * next] = pairs.s4;
+  column[5 * next] = pairs.s5;
+  column[6 * next] = pairs.s6;
+  column[7 * next] = pairs.s7;
 #else
   column[0] = held[0].x;
   column[next] = held[0].y;

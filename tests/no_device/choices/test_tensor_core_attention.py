@@ -177,7 +177,7 @@ def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None
 )
 @pytest.mark.parametrize("size, filled", [(64, 64), (40, 64), (80, 96), (128, 128)])
 def test_attention_on_matrix_instructions(matrix: str, lanes: int, size: int, filled: int) -> None:
-    """With DPAS, several subgroups share the depth of a head, and gradients get the portable kernel."""
+    """With DPAS, several subgroups share the depth of a head, and in gradients the columns of a step."""
     log, texts = attention(torch.float16, (2, 12, 197, size), "matrix", matrix=matrix)
     assert "attention_subgroup_matrix " in log[0] and len(texts) == 1
     of = dict(re.findall(r"#define (\w+) (\d+)\n", macros(texts[0])))
@@ -189,11 +189,12 @@ def test_attention_on_matrix_instructions(matrix: str, lanes: int, size: int, fi
     log, _ = attention(torch.float16, (2, 12, 197, size), "matrix", matrix=matrix, disable="subgroup_matrix")
     assert "attention_group" in log[0]
     log, texts = gradients(torch.bfloat16, size, "matrix", matrix=matrix)
-    assert len(log) == 2 and all(
-        ("attention_group" if dpas else "attention_gradient_subgroup_matrix ") in line for line in log
-    )
-    if not dpas:
-        assert sorted(macros(k).count("#define PASS 2\n") for k in texts if "PASS" in macros(k)) == [0, 1]
+    assert len(log) == 2 and all("attention_gradient_subgroup_matrix " in line for line in log)
+    found = [dict(re.findall(r"#define (\w+) (\d+)\n", macros(k))) for k in texts if "PASS" in macros(k)]
+    assert sorted(of["PASS"] for of in found) == ["1", "2"]
+    for of in found:
+        parts = int(of["TILE_N"]) // int(of["SUB_N"])
+        assert of["SUB_N"] == of["TILE_C"] and int(of["TILE_C"]) % (8 * parts) == 0 and (parts >= 4) == dpas
 
 
 def test_attention_of_floats_on_matrix_instructions() -> None:
