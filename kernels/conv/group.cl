@@ -28,43 +28,15 @@
 //   forward: pixels = batch * out_h * out_w, phases = 1. Gradient: pixels = batch * ceil(out_h/stride_h) *
 //   ceil(out_w/stride_w), phases = stride_h * stride_w.
 // Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 4.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_group
-#endif
-#ifndef DATA_GRADIENT
-#define DATA_GRADIENT 0  // 1: gradient with respect to the input
-#endif
-#ifndef TILE_M
-#define TILE_M 128  // pixels per work-group
-#endif
-#ifndef TILE_N
-#define TILE_N 128  // produced channels per work-group
-#endif
-#ifndef TILE_K
-#define TILE_K 16  // depth of one step, 8 or 16
-#endif
-#ifndef SUM_STEPS
-#define SUM_STEPS 0  // steps after which the running sum is added to the total; 0: one running sum
-#endif
+// Macros of a launch: DATA_GRADIENT (1: gradient with respect to the input), TILE_M (pixels per work-group), TILE_N
+//   (produced channels per work-group), TILE_K (depth of one step, 8 or 16), SUM_STEPS (steps after which the running
+//   sum is added to the total; 0: one running sum), ITEM_M (pixels per work-item, 4 or 8), ITEM_N (channels per
+//   work-item, 4 or 8), FLAT (1: steps over the flattened (r, s, c), any channel stride: for few channels (stem), C <
+//   16), X_VEC4 (1: C and all strides of x are multiples of 4 (not with FLAT)), W_VEC4 (1: K is a multiple of 4).
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
 #else
 #define SUM_OF(i) acc[i]
-#endif
-#ifndef ITEM_M
-#define ITEM_M 8  // pixels per work-item, 4 or 8
-#endif
-#ifndef ITEM_N
-#define ITEM_N 8  // channels per work-item, 4 or 8
-#endif
-#ifndef FLAT
-#define FLAT 0  // 1: steps over the flattened (r, s, c), any channel stride: for few channels (stem), C < 16
-#endif
-#ifndef X_VEC4
-#define X_VEC4 0  // 1: C and all strides of x are multiples of 4 (not with FLAT)
-#endif
-#ifndef W_VEC4
-#define W_VEC4 0  // 1: K is a multiple of 4
 #endif
 // FILTER_R, FILTER_S, FILTER_C: if defined, constants that replace the arguments R, S, C: FLAT then divides by
 // constants.

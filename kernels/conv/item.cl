@@ -44,44 +44,15 @@
 //   mean) and count (2). The slice is PIXELS_ID.
 //   BIAS 1: bias[k], k over all groups, is added to each sum.
 //   With LONG_STORES, each macro has one call site, in a loop: building MR*NV copies of a long epilogue took seconds.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_item
-#endif
-#ifndef MR
-// pixels of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32; 4x2 of 16)
-#define MR 6
-#endif
-#ifndef NV
-#define NV 4  // vectors (of VW floats) of output channels in a tile
+// Macros of a launch: MR (pixels of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32;
+//   4x2 of 16)), NV (vectors (of VW floats) of output channels in a tile), MT (tiles (of MR pixels) per work-item),
+//   WHOLE_VECTORS (1: K % VW == 0, so every store is a whole vector), BIAS, DATA_GRADIENT, RUN and CHANNELS_FIRST (see
+//   above), LONG_STORES (1: the epilogue macros are long, so each has one call site).
+#ifndef STATISTICS
+#define STATISTICS 0
 #endif
 #define TN (NV * VW)  // output channels of a tile
-#ifndef PANEL
 #define PANEL TN  // output channels of a panel of w; a multiple of TN
-#endif
-#ifndef MT
-#define MT 4  // tiles (of MR pixels) per work-item
-#endif
-#ifndef RUN
-#define RUN 0  // see above
-#endif
-#ifndef DATA_GRADIENT
-#define DATA_GRADIENT 0  // see above
-#endif
-#ifndef WHOLE_VECTORS
-#define WHOLE_VECTORS 0  // 1: K % VW == 0, so every store is a whole vector
-#endif
-#ifndef STATISTICS
-#define STATISTICS 0  // see above
-#endif
-#ifndef BIAS
-#define BIAS 0  // see above
-#endif
-#ifndef LONG_STORES
-#define LONG_STORES 0  // 1: the epilogue macros are long, so each has one call site
-#endif
-#ifndef CHANNELS_FIRST
-#define CHANNELS_FIRST 0  // see above
-#endif
 #define PIXELS_ID get_global_id(CHANNELS_FIRST)
 #define PANEL_ID get_global_id(1 - CHANNELS_FIRST)
 #ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k], y_K = all channels

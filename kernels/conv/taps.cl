@@ -1,8 +1,6 @@
 // kernels/conv/taps.cl: steps through the depth of a convolution on tensor cores, as an implicit GEMM, and the macros of
 // such kernels. The depth consists of the taps that are used, and of the channels of each tap.
-#ifndef DATA_GRADIENT
-#define DATA_GRADIENT 0  // 1: gradient with respect to the input
-#endif
+// Macros of a launch: DATA_GRADIENT (1: gradient with respect to the input).
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))

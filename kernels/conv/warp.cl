@@ -16,9 +16,6 @@
 // Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or as many elements as 16 bytes
 //   have. STATISTICS 1 (forward only): the kernel also stores the statistics of each k in slices (conv/statistics.cl)
 //   by STORE1(value, which, slice, k). BIAS 1 (with STATISTICS): bias[k] is added to each sum.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_warp
-#endif
 // A work-group has one tile, or with STATISTICS the tiles of its slices. BEGIN_TILE waits until all work-items have
 // read the stages and statistics of the previous tile.
 #if STATISTICS

@@ -18,9 +18,6 @@
 // Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or as many elements as 16 bytes
 //   have. STATISTICS 1 (forward only): the kernel also stores the statistics of each k in slices (conv/statistics.cl)
 //   by STORE1(value, which, slice, k). BIAS 1 (with STATISTICS): bias[k] is added to each sum.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_warpgroup
-#endif
 #if B_PACKED
 #define FILTER_T float
 #else

@@ -22,37 +22,14 @@
 //   ceil(batch*out_h*out_w / split_pixels).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s), the sum of one split. k counts over all groups, `filters`
 //   is their number, c is within the group. Store dimension c, VW = 4.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_weight_group
-#endif
-#ifndef TILE_M
-#define TILE_M 128  // filters per work-group
-#endif
-#ifndef TILE_N
-#define TILE_N 128  // columns (r, s, c) per work-group
-#endif
-#ifndef TILE_K
-#define TILE_K 16  // pixels of one step, 8 or 16
-#endif
-#ifndef SUM_STEPS
-#define SUM_STEPS 0  // steps after which the running sum is added to the total; 0: one running sum
-#endif
+// Macros of a launch: TILE_M (filters per work-group), TILE_N (columns (r, s, c) per work-group), TILE_K (pixels of one
+//   step, 8 or 16), SUM_STEPS (steps after which the running sum is added to the total; 0: one running sum), ITEM_M
+//   (filters per work-item, 4 or 8), ITEM_N (columns per work-item, 4 or 8), DY_VEC4 (1: dy_c is 1; K and the other
+//   strides of dy are multiples of 4), X_VEC4 (1: x_c is 1; C and the other strides of x are multiples of 4).
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
 #else
 #define SUM_OF(i) acc[i]
-#endif
-#ifndef ITEM_M
-#define ITEM_M 8  // filters per work-item, 4 or 8
-#endif
-#ifndef ITEM_N
-#define ITEM_N 8  // columns per work-item, 4 or 8
-#endif
-#ifndef DY_VEC4
-#define DY_VEC4 0  // 1: dy_c is 1; K and the other strides of dy are multiples of 4
-#endif
-#ifndef X_VEC4
-#define X_VEC4 0  // 1: x_c is 1; C and the other strides of x are multiples of 4
 #endif
 // FILTER_R, FILTER_S: if defined, constants that replace the arguments R, S.
 #ifndef STORE

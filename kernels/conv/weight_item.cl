@@ -24,25 +24,11 @@
 // Epilogue macros: STORE(acc, k, c, r, s), STOREV(acc, k, c, r, s); store dimension k = split*groups*K + g*K + channel
 //   in the group; c within the group. With splits > 1 the output has one weight gradient behind another, and an
 //   ordinary reduction adds them in order.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_weight_item
-#endif
-#ifndef MR
-#define MR 8  // rows of a register tile: MR pointers into x live in scalar registers
-#endif
-#ifndef NV
-#define NV 2  // vectors (of VW floats) of k in a tile
-#endif
+// Macros of a launch: MR (rows of a register tile: MR pointers into x live in scalar registers), NV (vectors (of VW
+//   floats) of k in a tile), MT (tiles of a work-item; their sums have 4*MT*MR*TN bytes; packing dy pays off with 8
+//   tiles or more), WHOLE_VECTORS (1: K % VW == 0, no channel is stored alone).
 #define TN (NV * VW)  // columns of a tile
-#ifndef MT
-#define MT 9  // tiles of a work-item; their sums have 4*MT*MR*TN bytes; packing dy pays off with 8 tiles or more
-#endif
-#ifndef PIXEL_BLOCK
 #define PIXEL_BLOCK 224  // pixels of dy packed at a time; 4*PIXEL_BLOCK*TN bytes
-#endif
-#ifndef WHOLE_VECTORS
-#define WHOLE_VECTORS 0  // 1: K % VW == 0, no channel is stored alone
-#endif
 #ifndef STORE  // without generated epilogue macros: dense y[split*groups*K + k][c][r][s]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
 #define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S

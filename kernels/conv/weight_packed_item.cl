@@ -21,25 +21,10 @@
 // Global size: (items, 1, 1), local (1, 1, 1).
 // Epilogue macros: STORE unused, STOREV(acc, k, c, r, s) along c; k = split*K + channel. With splits > 1 an
 //   ordinary reduction adds the splits in order.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_weight_packed_item
-#endif
-#ifndef MR
-#define MR 8  // channels k of a register tile; MR*NV + NV + 1 <= number of vector registers
-#endif
-#ifndef NV
-#define NV 2  // vectors (of VW floats) of c in a register tile
-#endif
+// Macros of a launch: MR (channels k of a register tile; MR*NV + NV + 1 <= number of vector registers), NV (vectors (of
+//   VW floats) of c in a register tile), CB (channels c of a task, a multiple of TN), KB (channels k of a task, a
+//   multiple of VW and MR), PIXEL_BLOCK (pixels of dy in a block).
 #define TN (NV * VW)
-#ifndef CB
-#define CB 128  // channels c of a task, a multiple of TN
-#endif
-#ifndef KB
-#define KB 128  // channels k of a task, a multiple of VW and MR
-#endif
-#ifndef PIXEL_BLOCK
-#define PIXEL_BLOCK 64  // pixels of dy in a block
-#endif
 #ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
 #define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S

@@ -21,9 +21,6 @@
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
 //   VW 2 or as many elements as 16 bytes have.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_weight_warp
-#endif
 #define A_PIXEL_STEP (GROUP_SIZE / (TILE_M / CHUNK))  // pixels from one chunk of a work-item to the next
 #define B_PIXEL_STEP (GROUP_SIZE / (TILE_N / CHUNK))
 

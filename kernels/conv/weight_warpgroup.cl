@@ -13,9 +13,6 @@
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
 //   VW 2 or as many elements as 16 bytes have.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_weight_warpgroup
-#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides

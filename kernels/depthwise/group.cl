@@ -28,46 +28,16 @@
 //   * ceil(out_w/STRIP) / split_strips).
 //   Epilogue macros: STORE(acc, split * C + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
 // Strides are in elements. One image has less than 2^31 elements.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME depthwise_group
-#endif
-#ifndef OPERATION
-#define OPERATION 0  // 0 forward, 1 gradient of the input, 2 gradient of the weight
-#endif
-#ifndef FILTER_R
-#define FILTER_R 3  // filter rows
-#endif
-#ifndef FILTER_S
-#define FILTER_S 3  // filter columns
-#endif
-#ifndef STRIDE_H
-#define STRIDE_H 1  // of the forward convolution
-#endif
-#ifndef STRIDE_W
-#define STRIDE_W 1
-#endif
-#ifndef DILATION_H
-#define DILATION_H 1
-#endif
-#ifndef DILATION_W
-#define DILATION_W 1
-#endif
-#ifndef STRIP
-#if 4 % STRIDE_W == 0
-#define STRIP 4  // outputs of an item along w; for OPERATION 1 a multiple of STRIDE_W
-#else
-#define STRIP STRIDE_W
-#endif
-#endif
+// Macros of a launch: OPERATION (0 forward, 1 gradient of the input, 2 gradient of the weight), FILTER_R, FILTER_S
+//   (filter rows, filter columns), STRIDE_H, STRIDE_W, DILATION_H, DILATION_W (of the forward convolution), STRIP
+//   (outputs of an item along w; for OPERATION 1 a multiple of STRIDE_W), QUADS (1: channel strides are 1; channels and
+//   all other strides are multiples of 4).
 #ifndef ROWS
 #if FILTER_R * FILTER_S <= 25
 #define ROWS FILTER_R  // for OPERATION 2: filter rows of a work-group; ROWS * FILTER_S * 4 sums must fit into registers
 #else
 #define ROWS 1
 #endif
-#endif
-#ifndef QUADS
-#define QUADS 0  // 1: channel strides are 1; channels and all other strides are multiples of 4
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset

@@ -29,38 +29,14 @@
 //   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). The batch*out_h rows are shared out evenly among the splits.
 //   Epilogue macros: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension: the first. With splits > 1 an ordinary
 //   reduction adds the splits in order.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME depthwise_item
-#endif
-#ifndef DEPTHWISE_KIND
-#define DEPTHWISE_KIND 0
-#endif
-#ifndef R
-#define R 3  // filter rows
-#endif
-#ifndef S
-#define S 3  // filter columns; up to R*S = 25 stay in registers
-#endif
-#ifndef STRIDE_H
-#define STRIDE_H 1  // pixels
-#endif
-#ifndef STRIDE_W
-#define STRIDE_W 1
-#endif
-#ifndef DIL_H
-#define DIL_H 1  // dilation, pixels
-#endif
-#ifndef DIL_W
-#define DIL_W 1
-#endif
-#ifndef PX
+// Macros of a launch: DEPTHWISE_KIND (see above), R (filter rows), S (filter columns; up to R*S = 25 stay in
+//   registers), STRIDE_H, STRIDE_W, DIL_H, DIL_W (stride and dilation in pixels).
 #if STRIDE_W == 3
 #define PX 3  // outputs at a time; kind 1: a multiple of STRIDE_W
 #elif STRIDE_W <= 4
 #define PX 4
 #else
 #define PX STRIDE_W
-#endif
 #endif
 
 #if DEPTHWISE_KIND == 2

@@ -16,9 +16,6 @@
 #define REAL_INT int
 #define R_(x) x##f
 #endif
-#ifndef INPUT
-#define INPUT 1
-#endif
 #ifndef ROOT
 #define ROOT 0  // if not 0, results are multiplied by w(ROOT, k * p)
 #endif

@@ -10,33 +10,14 @@
 // Arguments: re, re_offset, im, im_offset (INPUT 0), int O, P, Q, long x_o, x_n, x_p, x_q, EPILOGUE_PARAMS.
 //   Global size: (ceil(O * P * Q / LINES) * ITEMS, 1, 1), local size (ITEMS, 1, 1).
 // Epilogue macros: STOREV(two numbers, o, ((k * P + p) * Q + q) * 2).
-#ifndef KERNEL_NAME
-#define KERNEL_NAME fft_group
-#endif
-#ifndef N
-#define N 64
-#define STEPS(S) S(8, 1) S(8, 8)  // radix, length of the transforms before the step
-#endif
-#ifndef LINES
-#define LINES 4
-#endif
-#ifndef ITEMS
-#define ITEMS 32  // work-items of a group
-#define POINTS 8  // numbers of a work-item: the largest over the steps
-#endif
-#ifndef COLUMNS_IN
-#define COLUMNS_IN 0  // 1: neighbouring work-items load from neighbouring lines, 0: along a line
-#define COLUMNS_OUT 0  // the same for stores
-#endif
+// Macros of a launch: N (numbers of a line), STEPS (radix, length of the transforms before the step), LINES (of a
+//   work-group), ITEMS (work-items of a group), POINTS (numbers of a work-item: the largest over the steps), COLUMNS_IN
+//   (1: neighbouring work-items load from neighbouring lines, 0: along a line), COLUMNS_OUT (the same for stores),
+//   PADDED (1: a gap after 16 numbers of a line, so that a step with a stride of 16 uses all banks of local memory).
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset
 #define EPILOGUE_PASS , out, out_offset
 #define STOREV(acc, o, e) vstore2(acc, 0, out + out_offset + (o) * (long)(N * 2) * at.P * at.Q + (e))
-#endif
-
-#ifndef PADDED
-#define PADDED \
-  1  // 1: a gap after 16 numbers of a line, so that a step with a stride of 16 uses all banks of local memory
 #endif
 
 // The place in local memory of number k of line `line`.

@@ -14,31 +14,12 @@
 // Arguments: re, re_offset, im, im_offset (INPUT 0), int O, P, Q, long x_o, x_n, x_p, x_q, blocks_per_item, EPILOGUE_PARAMS.
 //   Global size: (ceil(blocks / blocks_per_item), 1, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, o, e), STOREV(acc, o, e) with VW = 16; e = ((k * P + p) * Q + q) * 2, and 1 more for imaginary parts.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME fft_item
-#endif
-#ifndef N
-#define N 64
-#define STEPS(S) S(8, 1, 0) S(8, 8, 1)  // radix, length of the transforms before the step, which copy it reads
-#define ROOTS 1.0f  // for each step, t < NS and 0 < q < radix: w(NS * radix, q * t)
-#endif
-#ifndef COLUMNS
-#define COLUMNS 0
-#define STEP_IN 0  // COLUMNS 1: the stride between lanes; 0: lanes have strides of their own
-#endif
-#ifndef LINES_IN
-#define LINES_IN 0
-#define LINES_OUT 0
-#endif
-#ifndef SPLIT
-#define SPLIT 0
-#endif
+// Macros of a launch: N and LANES (see above), STEPS (radix, length of the transforms before the step, which copy it
+//   reads), ROOTS (for each step, t < NS and 0 < q < radix: w(NS * radix, q * t)), COLUMNS, STEP_IN (COLUMNS 1: the
+//   stride between lanes; 0: lanes have strides of their own), LINES_IN, LINES_OUT and SPLIT (see above), COPIES (in
+//   local memory), RESULT (the copy with the results of the last step, for LINES_OUT and SPLIT).
 #ifndef SPACE
 #define SPACE __local  // __private if the copies do not fit into local memory
-#endif
-#ifndef COPIES
-#define COPIES 2
-#define RESULT 0  // the copy with the results of the last step, for LINES_OUT and SPLIT
 #endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line

@@ -12,18 +12,8 @@
 // Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, int a_row, long b_outer, b_inner,
 //   int b_col, EPILOGUE_PARAMS. Global size: (ceil(N / (NR*MT)), batches, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n) only.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME gemm_dot_item
-#endif
-#ifndef MR
-#define MR 4  // rows of A in a register tile: M, if that is at most 8
-#endif
-#ifndef NR
-#define NR 6  // rows of B in a register tile; MR*NR <= 24 of 32 registers (12 of 16)
-#endif
-#ifndef MT
-#define MT 4  // column tiles per work-item
-#endif
+// Macros of a launch: MR (rows of A in a register tile: M, if that is at most 8), NR (rows of B in a register tile;
+//   MR*NR <= 24 of 32 registers (12 of 16)), MT (column tiles per work-item).
 #ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
 #define EPILOGUE_PASS , y, y_offset, y_M, y_N

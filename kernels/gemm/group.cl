@@ -26,44 +26,16 @@
 // Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP_SIZE, 1, batch), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW = 4. For a split along K the slices are batches, whose
 //   outer strides are K/splits along k.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME gemm_group
-#endif
-#ifndef TILE_M
-#define TILE_M 128  // rows of C per work-group, a multiple of 4 * ITEM_M
-#endif
-#ifndef TILE_N
-#define TILE_N 128  // columns of C per work-group
-#endif
-#ifndef TILE_K
-#define TILE_K 16  // depth of one step, 8 or 16
-#endif
-#ifndef SUM_STEPS
-#define SUM_STEPS 0  // steps after which the running sum is added to the total; 0: one running sum
-#endif
+// Macros of a launch: TILE_M (rows of C per work-group, a multiple of 4 * ITEM_M), TILE_N (columns of C per
+//   work-group), TILE_K (depth of one step, 8 or 16), SUM_STEPS (steps after which the running sum is added to the
+//   total; 0: one running sum), ITEM_M (rows of C per work-item, 4 or 8), ITEM_N (columns of C per work-item, 4 or 8),
+//   A_K_MAJOR (1: k is the contiguous dimension of A, 0: m is), B_K_MAJOR (1: k is the contiguous dimension of B, 0: n
+//   is), A_VEC4 (1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of
+//   4), B_VEC4 (the same for B).
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
 #else
 #define SUM_OF(i) acc[i]
-#endif
-#ifndef ITEM_M
-#define ITEM_M 8  // rows of C per work-item, 4 or 8
-#endif
-#ifndef ITEM_N
-#define ITEM_N 8  // columns of C per work-item, 4 or 8
-#endif
-#ifndef A_K_MAJOR
-#define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
-#endif
-#ifndef B_K_MAJOR
-#define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
-#endif
-#ifndef A_VEC4
-// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4
-#define A_VEC4 0
-#endif
-#ifndef B_VEC4
-#define B_VEC4 0  // the same for B
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset

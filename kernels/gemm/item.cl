@@ -30,54 +30,25 @@
 //   b_inner, int b_row, b_col, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1,
 //   1, 1).
 // Epilogue macros: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME gemm_item
-#endif
-#ifndef MR
-// rows of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32; 4x2 of 16)
-#define MR 6
-#endif
-#ifndef NV
-#define NV 4  // vectors (of VW floats) in a row of a register tile
-#endif
+// Macros of a launch: MR (rows of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32; 4x2
+//   of 16)), NV (vectors (of VW floats) in a row of a register tile), MT (tiles (of MR rows) per work-item; 16 when
+//   there are many, more for B_IN_PLACE), A_COL_MAJOR, B_IN_PLACE (layouts of A and B, see above), PREFETCH_A (1: a
+//   tile prefetches the next tile's part of A, which the hardware does not foresee (A_COL_MAJOR 1, or 0 with short
+//   rows)), WHOLE_VECTORS (1: N % VW == 0, no column is stored alone), PLAIN_STORES (1: the epilogue macros only store,
+//   so they may have many call sites).
 #define TN (NV * VW)  // columns of a tile
-#ifndef PANEL
 #define PANEL TN  // columns of a packed panel of B; a multiple of TN
-#endif
-#ifndef MT
-#define MT 4  // tiles (of MR rows) per work-item; 16 when there are many, more for B_IN_PLACE
-#endif
-#ifndef K_BLOCK
-#if defined(B_IN_PLACE) && (B_IN_PLACE == 1 || B_IN_PLACE == 2)
+#if B_IN_PLACE == 1 || B_IN_PLACE == 2
 #define K_BLOCK 256  // depth of a block (see above); the private copy of B has K_BLOCK*TN floats
 #else
 #define K_BLOCK 512
-#endif
 #endif
 #ifndef K_CHAINS
 // independent accumulators of a tile: 4..8 if MR*NV is below 8 (small M), so that the latency of FMA is hidden
 #define K_CHAINS 1
 #endif
-#ifndef A_COL_MAJOR
-#define A_COL_MAJOR 0  // layout of A, see above
-#endif
-#ifndef PREFETCH_A
-// 1: a tile prefetches the next tile's part of A, which the hardware does not foresee (A_COL_MAJOR 1, or 0 with short
-// rows)
-#define PREFETCH_A 0
-#endif
-#ifndef B_IN_PLACE
-#define B_IN_PLACE 0  // layout of B, see above
-#endif
-#ifndef WHOLE_VECTORS
-#define WHOLE_VECTORS 0  // 1: N % VW == 0, no column is stored alone
-#endif
-#ifndef CACHE_ALIGNED  // aligns private arrays that are read by vectors, so that no vector crosses a cache line
+// Aligns private arrays that are read by vectors, so that no vector crosses a cache line.
 #define CACHE_ALIGNED __attribute__((aligned(64)))
-#endif
-#ifndef PLAIN_STORES
-#define PLAIN_STORES 0  // 1: the epilogue macros only store, so they may have many call sites
-#endif
 #ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
 #define EPILOGUE_PASS , y, y_offset, y_M, y_N

@@ -22,9 +22,6 @@
 // Grid: global (any number of work-groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, batch), local
 //   (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have. Needs PACKED 1.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME gemm_packed_warpgroup
-#endif
 
 #define A_STAGE ((PAIRS ? 2 : 1) * A_ELEMENTS)  // elements of A in a stage
 // Floats of a panel in a step: its blocks, then, with PAIRS, 1 / scale of its 64 lines.

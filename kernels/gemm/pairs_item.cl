@@ -13,34 +13,12 @@
 //      B_LAYOUT 2: B[b][k][n] at b_batch(b) + k*b_row + n*b_col (slower)
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments, epilogue macros, global and local size: as in gemm/item.cl.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME gemm_pairs_item
-#endif
-#ifndef MR
-#define MR 6  // rows of a register tile
-#endif
-#ifndef NV
-#define NV 4  // vectors of 16 floats in a row of a register tile
-#endif
+// Macros of a launch: MR (rows of a register tile), NV (vectors of 16 floats in a row of a register tile), MT (tiles
+//   per work-item), A_LAYOUT, B_LAYOUT (see above), PLAIN_STORES (1: the epilogue macros only store, so they may have
+//   many call sites).
 #define TN (NV * 16)  // columns of a tile
-#ifndef MT
-#define MT 4  // tiles per work-item
-#endif
-#ifndef K_BLOCK
 #define K_BLOCK 512  // depth of a block, even
-#endif
-#ifndef A_LAYOUT
-#define A_LAYOUT 0  // see above
-#endif
-#ifndef B_LAYOUT
-#define B_LAYOUT 0  // see above
-#endif
-#ifndef CACHE_ALIGNED
 #define CACHE_ALIGNED __attribute__((aligned(64)))
-#endif
-#ifndef PLAIN_STORES
-#define PLAIN_STORES 0  // 1: the epilogue macros only store, so they may have many call sites
-#endif
 #ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))

@@ -6,9 +6,6 @@
 //   epilogue.
 // Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP_SIZE, 1, batch), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME gemm_warp
-#endif
 #define STAGE_BOTH(to)                                               \
   {                                                                  \
     if (direct) {                                                    \

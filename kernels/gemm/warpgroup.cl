@@ -9,9 +9,6 @@
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
 // BOXES 1 (16-bit operands, and a tile of which no two fit on a compute unit): one work-item copies both operands in
 //   boxes, unless an operand does not begin at a multiple of 16 bytes.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME gemm_warpgroup
-#endif
 
 // The operands of a tile. a, b: their first elements. m_left, n_left: rows of A and columns of B that lie inside the
 // matrix from there on. *_width, *_depth: strides along M or N, and along K.

@@ -22,21 +22,8 @@
 //   step.
 // Epilogue macros: STOREV(quad, b, panel, step, at): four floats, or the bits of eight elements of 16 bits. Store
 //   dimension `at`, VW = 4.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME pack_group
-#endif
-#ifndef MAJOR
-#define MAJOR 1  // the contiguous dimension: 1 the depth, 0 the width, 2 neither
-#endif
-#ifndef CHUNKED
-#define CHUNKED 0  // 1: the other strides are multiples of a chunk, and chunks lie along the contiguous dimension
-#endif
-#ifndef TERMS
-#define TERMS 3
-#endif
-#ifndef PAIRS
-#define PAIRS 0
-#endif
+// Macros of a launch: MAJOR (the contiguous dimension: 1 the depth, 0 the width, 2 neither), CHUNKED (1: the other
+//   strides are multiples of a chunk, and chunks lie along the contiguous dimension), TERMS and PAIRS (see above).
 #if defined(IN_BF16) || defined(IN_HALF)
 #define HALVES 1
 #define OPERAND_T ushort

@@ -11,18 +11,7 @@
 // Arguments: b, b_offset, int N, K, inner, long b_outer, b_inner, int b_row, b_col, EPILOGUE_PARAMS
 // Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
 // Epilogue macros: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME pack_item
-#endif
-#ifndef TN
-#define TN (4 * VW)  // columns of a panel; a multiple of VW
-#endif
-#ifndef K_RUN
-#define K_RUN 128  // rows per work-item
-#endif
-#ifndef B_LAYOUT
-#define B_LAYOUT 1  // see above
-#endif
+// Macros of a launch: TN (columns of a panel; a multiple of VW), K_RUN (rows per work-item), B_LAYOUT (see above).
 #ifndef STORE  // without generated epilogue macros: dense P[b][j][k][c]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_panels, y_K

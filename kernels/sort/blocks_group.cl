@@ -8,21 +8,8 @@
 //   EPILOGUE_PARAMS. Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
 // Epilogue macros: STORE(key, row, block * KEEP + i), STORE1(position, row, block * KEEP + i). Past the end of the row, keys are the
 //   greatest ones, with any position.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME sort_blocks_group
-#endif
-#ifndef KEEP
-#define KEEP BLOCK
-#endif
-#ifndef SIZE
-#define SIZE BLOCK  // a power of two, at least BLOCK
-#endif
-#ifndef ITEMS
-#define ITEMS 256  // work-items of a group
-#endif
-#ifndef LOCAL_KEYS
-#define LOCAL_KEYS 1
-#endif
+// Macros of a launch: KEEP (keys of a block that are stored), SIZE (a power of two, at least BLOCK), ITEMS (work-items
+//   of a group), LOCAL_KEYS (see above).
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
 #define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset

@@ -8,20 +8,9 @@
 //   EPILOGUE_PARAMS. Global size: (blocks, rows, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(key, row, block * KEEP + i), STORE1(position, row, block * KEEP + i). Past the end of the row, keys are the
 //   greatest ones, with any position.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME sort_blocks_item
-#endif
-#ifndef KEEP
-#define KEEP BLOCK
-#endif
-#ifndef SHIFT
-#define SHIFT 0  // the lowest bit in which keys differ
-#define DIGITS_SORTED ((int)sizeof(Key))
-#define SIGNED 1  // 1: the highest digit has the sign
-#endif
-#ifndef MOST_INSERTED
+// Macros of a launch: KEEP (keys of a block that are stored), SHIFT (the lowest bit in which keys differ),
+//   DIGITS_SORTED (digits from this bit on), SIGNED (1: the highest digit has the sign).
 #define MOST_INSERTED 128
-#endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
 #define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset

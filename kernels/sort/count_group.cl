@@ -4,12 +4,7 @@
 // Arguments: keys, keys_offset, chosen, chosen_offset (HAS_CHOSEN), int n, shift, flip, long keys_row, EPILOGUE_PARAMS.
 //   Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
 // Epilogue macros: STORE(count, row, digit, block).
-#ifndef KERNEL_NAME
-#define KERNEL_NAME sort_count_group
-#endif
-#ifndef ITEMS
-#define ITEMS 256  // work-items of a group
-#endif
+// Macros of a launch: ITEMS (work-items of a group).
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global int *counts_out, const long counts_offset
 #define EPILOGUE_PASS , counts_out, counts_offset

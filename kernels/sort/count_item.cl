@@ -4,9 +4,6 @@
 // Arguments: keys, keys_offset, chosen, chosen_offset (HAS_CHOSEN), int n, shift, flip, long keys_row, EPILOGUE_PARAMS.
 //   Global size: (blocks, rows, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(count, row, digit, block).
-#ifndef KERNEL_NAME
-#define KERNEL_NAME sort_count_item
-#endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global int *counts_out, const long counts_offset
 #define EPILOGUE_PASS , counts_out, counts_offset

@@ -10,15 +10,9 @@ typedef int Key;
 #define GREATEST_KEY INT_MAX
 #endif
 #define DIGITS 256
-#ifndef BLOCK
-#define BLOCK 4096  // keys of a block, which a work-item or a work-group counts, moves or sorts
-#endif
-#ifndef HAS_POSITIONS
-#define HAS_POSITIONS 0  // 1: the keys have been moved before, and `positions` tells from where
-#endif
-#ifndef HAS_CHOSEN
-#define HAS_CHOSEN 0  // 1: only keys that have the digits of `chosen` above this one are counted
-#endif
+// Macros of a launch: BLOCK (keys of a block, which a work-item or a work-group counts, moves or sorts), HAS_POSITIONS
+//   (1: the keys have been moved before, and `positions` tells from where), HAS_CHOSEN (1: only keys that have the
+//   digits of `chosen` above this one are counted).
 
 OCL_INLINE int digit_of(const Key key, const int shift, const int flip) {
   return ((int)(key >> shift) & (DIGITS - 1)) ^ flip;

@@ -11,12 +11,7 @@
 // Arguments: keys, keys_offset, positions, positions_offset (HAS_POSITIONS), ends, ends_offset, int n, blocks, shift, flip,
 //   long keys_row, positions_row, EPILOGUE_PARAMS. Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
 // Epilogue macros: STORE(key, row, place), STORE1(position, row, place).
-#ifndef KERNEL_NAME
-#define KERNEL_NAME sort_move_group
-#endif
-#ifndef ITEMS
-#define ITEMS 256  // work-items of a group; a power of two from 16 to 1024
-#endif
+// Macros of a launch: ITEMS (work-items of a group; a power of two from 16 to 1024).
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
 #define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset

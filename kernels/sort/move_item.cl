@@ -5,9 +5,6 @@
 // Arguments: keys, keys_offset, positions, positions_offset (HAS_POSITIONS), ends, ends_offset, int n, blocks, shift, flip,
 //   long keys_row, positions_row, EPILOGUE_PARAMS. Global size: (blocks, rows, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(key, row, place), STORE1(position, row, place).
-#ifndef KERNEL_NAME
-#define KERNEL_NAME sort_move_item
-#endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
 #define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset

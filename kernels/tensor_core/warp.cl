@@ -23,18 +23,9 @@
 // are not finite give NaN. With TERMS 1 (TF32 allowed) there is only the high part. TF32 and operands of 16 bits
 // (IN_BF16, IN_HALF) have one running sum over the whole depth: truncation loses much less than rounding the operands
 // or the result does.
-#ifndef TILE_M
-#define TILE_M 128  // rows of C per work-group: a multiple of WARP_M, 64 or more
-#endif
-#ifndef TILE_N
-#define TILE_N 128  // columns of C per work-group: a multiple of WARP_N, 64 or more
-#endif
-#ifndef WARP_M
-#define WARP_M 64  // rows of C per warp: a multiple of 16
-#endif
-#ifndef WARP_N
-#define WARP_N 32  // columns of C per warp: a multiple of 32 (tensor_core/store.cl: of 4 VW)
-#endif
+// Macros of a launch: TILE_M (rows of C per work-group: a multiple of WARP_M, 64 or more), TILE_N (columns of C per
+//   work-group: a multiple of WARP_N, 64 or more), WARP_M (rows of C per warp: a multiple of 16), WARP_N (columns of C
+//   per warp: a multiple of 32 (tensor_core/store.cl: of 4 VW)).
 #ifndef STAGES
 #define STAGES (NARROW_MMA ? 2 : TILE_M + TILE_N > 192 ? 3 : 4)  // buffers in local memory: at most 96 KB
 #endif

@@ -21,9 +21,7 @@
 // Packed operands of fp32 (PAIRS) are split into fp16 instead, which are multiplied at twice the speed.
 // Products of 16-bit operands are exact, and one running sum serves the whole depth: truncation loses 1e-5 of a sum of
 // ten thousand, much less than rounding the result to 16 bits does.
-#ifndef TILE_M
-#define TILE_M 128  // rows of C per work-group: 64 per consumer
-#endif
+// Macros of a launch: TILE_M (rows of C per work-group: 64 per consumer).
 #ifndef STAGES  // buffers in local memory
 #if PAIRS
 #define STAGES (TILE_M + TILE_N == 192 ? 4 : 3)

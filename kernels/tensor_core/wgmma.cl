@@ -4,10 +4,7 @@
 // The compiler knows fewer instructions than the driver's assembler. So the other instructions follow //@, which starts
 // a comment for the compiler. The runtime removes the //@ before the text is assembled
 // (csrc/runtime/opencl/hidden_instructions.h).
-#ifndef TILE_N
-// columns of C per work-group: 64 or 128; 192 with operands of 16 bits; 256 with these, or with packed TF32
-#define TILE_N 128
-#endif
+// TILE_N, columns of C per work-group: 64 or 128; 192 with operands of 16 bits; 256 with these, or with packed TF32.
 
 // ---- instructions ----
 // Returns the nearest TF32 to x, ties away from zero, as the bits of a float. It uses integer instructions because the

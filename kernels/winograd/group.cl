@@ -18,16 +18,12 @@
 //   same with x = dy and pad = 2 - pad.
 //   Grid: global (ceil(batch*ceil(out_h/2)*ceil(out_w/2) / 32) * ceil(K/CHANNELS) * 256, 1, 1), local (256, 1, 1).
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
-#ifndef U_VEC4
-#define U_VEC4 0  // 1: K is a multiple of 4
-#endif
+// Macros of a launch: U_VEC4 (1: K is a multiple of 4), CHANNELS (output channels k of a work-group: 32, or 16 where a
+//   work-item has few registers).
 #ifndef FETCH_AHEAD
 #define FETCH_AHEAD 1  // 1: the loads of the next step are in flight during the products; costs 32 registers
 #endif
 
-#ifndef KERNEL_NAME
-#define KERNEL_NAME winograd_group
-#endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * K + (k))
@@ -35,9 +31,6 @@
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
 #define PATCHES 32  // patches of a work-group
-#ifndef CHANNELS
-#define CHANNELS 32  // output channels k of a work-group: 32, or 16 where a work-item has few registers
-#endif
 #define QUADS (CHANNELS / 16)  // float4 along the channels that a work-item accumulates for a patch
 #define C_STEP 8  // input channels of a step
 #define GROUP_SIZE 256  // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items

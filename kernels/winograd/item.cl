@@ -24,19 +24,9 @@
 //     at most ceil(tiles / tile_block) with tiles = batch*ceil(out_h/2)*ceil(out_w/2). Good values: tile_block 24 with
 //     16*tile_block*(C + TN)*4 bytes <= 1 MB. For few tiles and many channels: a block of all tiles, and one panel.
 //   Epilogue macros: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w); store dimension k.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME winograd_item
-#endif
-#ifndef MR
-#define MR 6  // tiles (rows of V) of a register tile
-#endif
-#ifndef NV
-#define NV 4  // vectors (of VW floats) of output channels in a register tile
-#endif
+// Macros of a launch: MR (tiles (rows of V) of a register tile), NV (vectors (of VW floats) of output channels in a
+//   register tile), WHOLE_VECTORS (1: C and K are multiples of VW).
 #define TN (NV * VW)  // output channels of a panel
-#ifndef WHOLE_VECTORS
-#define WHOLE_VECTORS 0  // 1: C and K are multiples of VW
-#endif
 #ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K

@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_ecff05b3f10e
+#define KERNEL_NAME fft_91725a56a986
 #define VW 16
 #define LANES 16
 #define COLUMNS 0
@@ -30,11 +30,9 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1 EPILOGU
 }
 #define STOREV(acc, i0, i1) epilogue_v(acc, i0, i1 EPILOGUE_PASS)
 
-#include "kernels/fft/lanes.cl"  // sha256 34913f75d28d624f
+#include "kernels/fft/butterfly.cl"  // sha256 a77d1dda376038ef
 
-#include "kernels/fft/butterfly.cl"  // sha256 64817334e5489b8d
-
-#include "kernels/fft/item.cl"  // sha256 ec5a0eec83841972
+#include "kernels/fft/item.cl"  // sha256 78b4c6c9a0d50dfd
 
 // batch, groups 2 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF

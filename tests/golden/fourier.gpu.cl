@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [480, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_f6046815ad0c
+#define KERNEL_NAME fft_ba7103c3f82e
 #define VW 2
 #define STEPS(S) S(5, 1) S(3, 5) S(2, 15) 
 #define LINES 32
@@ -27,9 +27,9 @@ OCL_INLINE void epilogue_v(const float2 acc, const int i0, const int i1 EPILOGUE
 }
 #define STOREV(acc, i0, i1) epilogue_v(acc, i0, i1 EPILOGUE_PASS)
 
-#include "kernels/fft/butterfly.cl"  // sha256 64817334e5489b8d
+#include "kernels/fft/butterfly.cl"  // sha256 a77d1dda376038ef
 
-#include "kernels/fft/group.cl"  // sha256 bfdad41e10649b82
+#include "kernels/fft/group.cl"  // sha256 d8cbab1721118fb7
 
 // batch, groups 2 x 1 x 1, local [256, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF

@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_c7bfe42a0773
+#define KERNEL_NAME pack_6d63e902082e
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -20,11 +20,11 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2, i3) epilogue_v(acc, i0, i1, i2, i3 EPILOGUE_PASS)
 
-#include "kernels/pack/item.cl"  // sha256 3f1dd1045841b1ab
+#include "kernels/pack/item.cl"  // sha256 01e79b6f8d811d3f
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_f576c72c5c7d
+#define KERNEL_NAME gemm_6564b666ed88
 #define VW 16
 #define MR 6
 #define NV 4
@@ -65,4 +65,4 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-#include "kernels/gemm/item.cl"  // sha256 7fff614266220622
+#include "kernels/gemm/item.cl"  // sha256 6f54fb91d09be7a8

@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_2cf6a398f876
+#define KERNEL_NAME gemm_370a35218481
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -59,4 +59,4 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-#include "kernels/gemm/group.cl"  // sha256 09624985fb1aa15c
+#include "kernels/gemm/group.cl"  // sha256 90fd3569172166e1
