@@ -145,7 +145,6 @@ def agree(function, given, here, compiled):
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("function", CASES)
 def test_inference(ocl_device, function, dynamic):
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True, dynamic=dynamic, options={"fallback": "error"})
     for _ in range(2):
         x = torch.linspace(-1, 2, 24).view(4, 6)
@@ -154,7 +153,6 @@ def test_inference(ocl_device, function, dynamic):
 
 @pytest.mark.parametrize("function", [f for f in CASES if f is not input_changed])
 def test_training(ocl_device, function):
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True, dynamic=False, options={"fallback": "error"})
     for _ in range(2):
         here = torch.linspace(-1, 2, 24).view(4, 6).requires_grad_()
@@ -173,7 +171,6 @@ def halves(x):
 
 
 def test_offsets_depend_on_sizes(ocl_device):
-    torch._dynamo.reset()
     compiled = torch.compile(halves, backend="ocl", fullgraph=True, dynamic=True)
     for rows in (5, 8, 3, 2):
         x = torch.arange(4.0 * rows).view(rows, 4)
@@ -187,7 +184,6 @@ def test_shapes_change_apart(ocl_device):
         h = x + 1
         return h, h.view_as(h)
 
-    torch._dynamo.reset()
     a, b = torch.compile(function, backend="ocl", fullgraph=True)(torch.zeros(2, 3, device=ocl_device))
     assert shares(a, b)
     a.squeeze_().unsqueeze_(0)
@@ -200,7 +196,6 @@ def test_gradients_are_apart(ocl_device):
     def function(a, b):
         return ((a.view(6) + b.t().reshape(6)) ** 2).sum()
 
-    torch._dynamo.reset()
     leaves = [
         torch.randn(2, 3, device=ocl_device).requires_grad_(),
         torch.randn(3, 2, device=ocl_device).requires_grad_(),

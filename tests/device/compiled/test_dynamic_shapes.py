@@ -123,7 +123,6 @@ def test_size_one_and_many(ocl_device, name):
 @pytest.mark.parametrize("dynamic", [True, None], ids=["symbols", "constants"])
 @pytest.mark.parametrize("shape", [(0, 12), (3, 0)], ids=str)
 def test_no_elements(ocl_device, shape, dynamic):
-    torch._dynamo.reset()
 
     def function(x):
         return (
@@ -144,7 +143,6 @@ def test_no_elements(ocl_device, shape, dynamic):
 
 def test_sizes_in_arithmetic(ocl_device):
     """The function uses sizes as numbers, bounds of slices, repeats, positions, and results."""
-    torch._dynamo.reset()
 
     def function(x, y):
         n, m = x.shape
@@ -189,7 +187,6 @@ DATA_DEPENDENT = {
 @pytest.mark.parametrize("captured", [False, True], ids=["graph break", "captured"])
 @pytest.mark.parametrize("name", DATA_DEPENDENT)
 def test_sizes_that_data_decide(ocl_device, name, captured):
-    torch._dynamo.reset()
     torch.manual_seed(0)
     function = DATA_DEPENDENT[name]
     with torch._dynamo.config.patch(capture_scalar_outputs=captured, capture_dynamic_output_shape_ops=captured):
@@ -200,7 +197,6 @@ def test_sizes_that_data_decide(ocl_device, name, captured):
 
 
 def test_sort_of_a_symbolic_length(ocl_device):
-    torch._dynamo.reset()
     run = torch.compile(lambda x: x.sort(stable=True), backend="ocl", dynamic=True)
     for n in (5000, 1030, 300):
         x = torch.randint(0, 500, (2, n)).float()
@@ -225,7 +221,6 @@ def last_piece_expanded(x, y):
 def test_a_composed_size_that_is_one(ocl_device, function):
     """The last of two chunks of 3 rows has one row, which broadcasts. Only a guard says that its size, an expression of
     the symbol s such as s - (s + 1) // 2, is 1."""
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True)
     x, y = torch.randn(3, 4), torch.randn(3, 4)
     given = [x.to(ocl_device), y.to(ocl_device)]
@@ -254,7 +249,6 @@ def write_nothing(x, v):
 
 @pytest.mark.parametrize("function", [add_to_the_rest, set_nothing, write_nothing])
 def test_writes_to_windows_without_elements(ocl_device, function):
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True)
     for rows in (1, 3, 2, 4):
         x, v = torch.randn(rows, 5, 1), torch.randn(1)
@@ -270,7 +264,6 @@ def test_rows_of_a_concatenation(ocl_device):
         rows = torch.vstack([x, x])
         return torch.cat([rows, rows[:1]], 0)
 
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", dynamic=True, fullgraph=True, options={"verify": True})
     for size in (2, 7, 3):
         x = torch.randn(size)

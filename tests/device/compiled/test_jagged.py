@@ -62,7 +62,6 @@ def attend(x, causal):
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(ocl_device, causal, compiled):
-    torch._dynamo.reset()
     for lengths in LENGTHS:
         rows = [x.detach().requires_grad_() for x in jagged(lengths, "cpu", torch.float64).unbind()]
         wanted = torch.cat([attend(x[None], causal)[0] for x in rows])
@@ -115,7 +114,6 @@ def test_attention_without_padding(ocl_device, monkeypatch, keys, heads, causal)
 
 @pytest.mark.parametrize("name", BODIES)
 def test_compiled(ocl_device, name):
-    torch._dynamo.reset()
     torch.manual_seed(0)
     body, with_gradient = BODIES[name](), name not in WITHOUT_GRADIENT
     for lengths in LENGTHS:

@@ -79,7 +79,6 @@ def test_update_beside_attention(ocl_device, attend, update, first):
     torch.manual_seed(0)
     x, w, state = torch.randn(2, 2, 16, 8), torch.randn(8, 8), torch.rand(4, 8)
     given = [t.to(ocl_device) for t in (x, w, state)]
-    torch._dynamo.reset()
     compiled = torch.compile(step, backend="ocl", fullgraph=True, dynamic=False)
     with torch.no_grad():
         for _ in range(3):
@@ -114,7 +113,6 @@ def test_cache_of_keys_and_values(ocl_device, trained):
     want, got = Cached(), Cached()
     got.load_state_dict(want.state_dict())
     got.to(ocl_device)
-    torch._dynamo.reset()
     compiled = torch.compile(got, backend="ocl", fullgraph=True, dynamic=False)
     with torch.set_grad_enabled(trained):
         for step in range(3):
@@ -199,7 +197,6 @@ def test_writes_inside_attention(ocl_device, function, fused):
     torch.manual_seed(2)
     tensors = [*(torch.randn(2, 2, 16, 8) for _ in range(3)), torch.randn(2, 2, 16, 16)]
     given = [t.to(ocl_device) for t in tensors]
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True, dynamic=False)
     with torch.no_grad():
         for _ in range(2):
@@ -263,7 +260,6 @@ def test_gradient_of_attention_written_to_afterwards(ocl_device, function, fused
         out.mul_(3)
         return [out, *torch.autograd.grad(out.square().sum(), leaves)]
 
-    torch._dynamo.reset()
     with torch.ocl.record() as launches:
         got = run(torch.compile(function, backend="ocl", fullgraph=True, dynamic=False), ocl_device)
     torch.testing.assert_close([t.cpu() for t in got], run(function, "cpu"), rtol=1e-3, atol=1e-3)
@@ -287,7 +283,6 @@ def test_operand_of_attention_written_afterwards(ocl_device):
         out, _ = function(q.requires_grad_(), k, v)
         return [out, *torch.autograd.grad(out.square().sum(), q)]
 
-    torch._dynamo.reset()
     got = run(torch.compile(function, backend="ocl", fullgraph=True, dynamic=False), ocl_device)
     torch.testing.assert_close([t.cpu() for t in got], run(function, "cpu"), rtol=1e-3, atol=1e-3)
 

@@ -134,7 +134,6 @@ CASES = {
 
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
 def test_written_input(ocl_device, function):
-    torch._dynamo.reset()
     torch.manual_seed(0)
     theirs = [torch.randn(CACHE), torch.randn(ROWS)]
     ours = [t.clone().to(ocl_device) for t in theirs]
@@ -155,7 +154,6 @@ def test_written_input(ocl_device, function):
 
 def test_returned_views_share_memory(ocl_device):
     """Returned views share memory with each other, and with the input that they view."""
-    torch._dynamo.reset()
     x = torch.arange(12.0, device=ocl_device).view(3, 4)
 
     def function(x):
@@ -171,7 +169,6 @@ def test_returned_views_share_memory(ocl_device):
 
 def test_aliased_inputs(ocl_device):
     """The arguments are two overlapping views of one tensor, and the function writes to one of them."""
-    torch._dynamo.reset()
 
     def function(a, b):
         a.add_(1)
@@ -201,7 +198,6 @@ class Counting(torch.nn.Module):
 
 
 def test_buffers_in_training(ocl_device):
-    torch._dynamo.reset()
     torch.manual_seed(0)
     model = Counting()
     ours = copy.deepcopy(model).to(ocl_device)

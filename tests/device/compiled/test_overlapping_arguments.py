@@ -41,7 +41,6 @@ def changed(function, device, memory, dtype=torch.float32):
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("first", ["apart", "overlapping", "in a matrix"])
 def test_one_function_many_overlaps(ocl_device, first, dynamic):
-    torch._dynamo.reset()
     compiled = torch.compile(change, backend="ocl", fullgraph=True, dynamic=dynamic)
     for memory in (first, *MEMORIES, first):
         torch.testing.assert_close(changed(compiled, ocl_device, memory), changed(change, "cpu", memory))
@@ -67,14 +66,12 @@ def test_training(ocl_device):
         function(weight, torch.ones(4, device=device), torch.ones(4, device=device)).backward()
         return [*views, weight.grad.cpu()]
 
-    torch._dynamo.reset()
     compiled = torch.compile(loss, backend="ocl", fullgraph=True, dynamic=False)
     for memory in MEMORIES:
         torch.testing.assert_close(gradient(compiled, ocl_device, memory), gradient(loss, "cpu", memory))
 
 
 def test_more_overlaps_than_graphs(ocl_device):
-    torch._dynamo.reset()
     compiled = torch.compile(change, backend="ocl", fullgraph=True, dynamic=False)
     for first in range(overlaps.MOST_GRAPHS + 4):
         here = torch.arange(30.0)
@@ -94,7 +91,6 @@ def test_a_size_marked_as_dynamic(ocl_device):
         a.add_(1)
         b.mul_(2)
 
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True)
     for rows in (2, 16, 5):
         here = torch.arange(24.0 * (2 * rows + 1)).view(2, 3, 2 * rows + 1, 4)

@@ -27,7 +27,6 @@ def reshaped(x, w):
 @pytest.mark.parametrize("family", ["item", "group"])
 @pytest.mark.parametrize("function", [heads, gates, reshaped])
 def test_gradients(ocl_device, function, family):
-    torch._dynamo.reset()
     torch.manual_seed(2)
     x, w = torch.randn(ROWS, WIDTH), torch.randn(WIDTH, WIDTH) / 7
     compiled = torch.compile(
@@ -48,7 +47,6 @@ def test_gradients(ocl_device, function, family):
 
 def test_attention_block(ocl_device):
     """The graphs of a block run twice."""
-    torch._dynamo.reset()
     torch.manual_seed(3)
     block = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
     x = torch.randn(3, 13, WIDTH)

@@ -62,7 +62,6 @@ def test_size_from_data(ocl_device, name):
         torch._check(n >= 0)
         return program(x, n)
 
-    torch._dynamo.reset()
     x = torch.randn(5, 6, generator=torch.Generator().manual_seed(1))
     with torch._dynamo.config.patch(capture_scalar_outputs=True), debug.collecting() as graphs:
         compiled = torch.compile(function, backend="ocl", fullgraph=True)

@@ -55,7 +55,6 @@ def test_training(ocl_device: str, family: str, autocast: bool) -> None:
         with torch.autocast("ocl", dtype=torch.bfloat16, enabled=autocast):
             return step(net, x, y)
 
-    torch._dynamo.reset()
     compiled = torch.compile(loss, backend="ocl", options=options)
     got = compiled(x.to(ocl_device), y.to(ocl_device))
     got.backward()

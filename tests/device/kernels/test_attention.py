@@ -211,7 +211,6 @@ def test_one_launch_each(ocl_device):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_symbolic_lengths(ocl_device, family):
     counter = torch._dynamo.testing.CompileCounterWithBackend("ocl")
-    torch._dynamo.reset()
     debug.fallback_counts()
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -72,7 +72,6 @@ def agree(ours: list[Tensor], exact: list[Tensor]) -> None:
 @pytest.mark.sampled(first=1, every=0)
 @pytest.mark.parametrize("family", ["item", "group"])
 def test_gradients(ocl_device: str, family: str) -> None:
-    torch._dynamo.reset()
     options = {"fallback": "error", "kernel_family": family}
     function = torch.compile(attention("biased"), backend="ocl", dynamic=False, options=options)
     tensors, mask = tensors_of(50, 300), mask_of(50, 300, ocl_device)
@@ -83,7 +82,6 @@ def test_gradients(ocl_device: str, family: str) -> None:
 @pytest.mark.sampled(first=1, every=0)
 def test_symbolic_lengths(ocl_device: str) -> None:
     """Both calls run the same graph. Torch 2.11 fixes the number of keys when it traces a block mask."""
-    torch._dynamo.reset()
     function = torch.compile(attention("capped"), backend="ocl", dynamic=True, options={"fallback": "error"})
     compare(function, "capped", 70, 90, ocl_device)
     with torch._dynamo.config.patch(error_on_recompile=torch.__version__ >= (2, 13)):
@@ -119,7 +117,6 @@ def test_autocast(ocl_device: str) -> None:
         with torch.autocast("ocl", torch.bfloat16):
             return flex.flex_attention(q, k, v, biased(slopes), enable_gqa=True)
 
-    torch._dynamo.reset()
     out = torch.compile(function, backend="ocl", options={"fallback": "error"})(q, k, v)
     assert out.dtype is torch.bfloat16
     exact = flex.flex_attention(*(x.cpu().double() for x in (q, k, v)), biased(slopes.cpu().double()), enable_gqa=True)

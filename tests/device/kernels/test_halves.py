@@ -61,7 +61,6 @@ def test_every_half_widens_and_narrows_as_in_torch(ocl_device: str, width: int) 
 
 
 def test_rows_of_any_alignment(ocl_device: str) -> None:
-    torch._dynamo.reset()
     compiled = torch.compile(lambda x: (x.sum(0), x.sum(1), (x * 2).sigmoid()), backend="ocl", dynamic=False)
     for rows, columns in [(12, 30), (5, 33), (3, 47)]:
         x = torch.randn(rows, columns, dtype=torch.float16)

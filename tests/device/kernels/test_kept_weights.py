@@ -87,7 +87,6 @@ def test_freed_with_the_storage(layer):
 
 
 def test_memory_is_bounded(ocl_device):
-    torch._dynamo.reset()
     gc.collect()
     model, x = nn.Linear(96, 130).to(ocl_device), torch.randn(ROWS, 96, device=ocl_device)
     before = _C.exec.kept_bytes()
@@ -99,7 +98,6 @@ def test_memory_is_bounded(ocl_device):
 
 def test_a_weight_that_the_graph_itself_writes(ocl_device):
     """In each call, the product uses the weight before the graph adds to it."""
-    torch._dynamo.reset()
     model, x = nn.Linear(96, 130, bias=False).to(ocl_device), torch.randn(ROWS, 96)
 
     @torch.compile(backend="ocl", options={"fallback": "error"})
@@ -127,7 +125,6 @@ def test_a_weight_that_the_graph_itself_writes(ocl_device):
 def test_filters_and_norms(ocl_device, change):
     """Separate launches transform the filter and compute the norm's scale. They run in the first call, and again after
     a change."""
-    torch._dynamo.reset()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()).eval()
     with torch.no_grad():

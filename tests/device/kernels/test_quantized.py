@@ -72,7 +72,6 @@ FUNCTIONS = [int8_weight, scaled_result, int4_stacked, int4_halves, int4_words, 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.sampled(first=3, every=12)
 def test_a_packed_weight_is_read_as_it_is(ocl_device: str, function: Callable[..., Any], rows: int) -> None:
-    torch._dynamo.reset()
     weight, scales = weights(function)
     dtype = torch.float32 if rows == 1 else torch.bfloat16
     x = torch.randn(rows, K, dtype=dtype)
@@ -93,7 +92,6 @@ def test_a_packed_weight_is_read_as_it_is(ocl_device: str, function: Callable[..
 
 
 def test_packed_weights_are_not_kept_unpacked(ocl_device: str) -> None:
-    torch._dynamo.reset()
 
     class Linear(torch.nn.Module):
         def __init__(self) -> None:
@@ -159,7 +157,6 @@ def fake_quantised(x: Tensor, scale: Tensor, zero: Tensor) -> tuple[Tensor, Tens
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_fake_quantisation(ocl_device: str, dtype: torch.dtype) -> None:
-    torch._dynamo.reset()
     torch.manual_seed(0)
     x, scale, zero = torch.randn(16, 8) * 9, torch.rand(8) * 0.1 + 0.01, torch.arange(-4, 4, dtype=torch.int32)
     x = torch.cat([x, torch.full((1, 8), float("nan"))]).to(dtype)
@@ -181,7 +178,6 @@ def test_fake_quantisation(ocl_device: str, dtype: torch.dtype) -> None:
 
 def test_dynamic_quantisation(ocl_device: str) -> None:
     """Activations are quantised by row, weights by column: one launch for the row, one for the product with both scales."""
-    torch._dynamo.reset()
     w, scale = weights(int8_weight)
 
     def linear(x: Tensor, w: Tensor, scale: Tensor) -> Tensor:

@@ -28,7 +28,6 @@ def tensors(result):
     ("rows", "length"), [(5, 8), (7, 33), (9, 64), (131, 197), (6, 768), (3, 1000), (2, 4100), (2, 16388)]
 )
 def test_rows(ocl_device, name, dtype, rows, length):
-    torch._dynamo.reset()
     options = {"fallback": "error", "kernel_family": "group"}
     compiled = torch.compile(ROWS[name], backend="ocl", options=options, dynamic=False)
     torch.manual_seed(0)
@@ -62,7 +61,6 @@ SCANS = {
 @pytest.mark.parametrize(("rows", "length"), [(1, 5000), (7, 1000), (33, 257), (300, 40), (2, 31)])
 def test_scans(ocl_device, name, rows, length):
     """A row that ends inside a tile, several tiles, several rows in a work-group, and a last work-group with too many rows."""
-    torch._dynamo.reset()
     compiled = torch.compile(SCANS[name], backend="ocl", options={"fallback": "error", "kernel_family": "group"})
     torch.manual_seed(0)
     x = torch.randn(rows, length)
@@ -82,7 +80,6 @@ def test_values_after_a_barrier(ocl_device, name, rows, length):
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan")])
 def test_rows_with_infinities(ocl_device, value):
-    torch._dynamo.reset()
     f = lambda x: (torch.softmax(x.clamp(max=9), -1), torch.logsumexp(x, -1), torch.var(x, -1))  # noqa: E731
     compiled = torch.compile(f, backend="ocl", options={"fallback": "error", "kernel_family": "group"})
     x = torch.randn(4, 96)
@@ -105,7 +102,6 @@ COLUMNS = {
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize(("rows", "columns"), [(6, 5), (70, 3), (530, 33), (4100, 40)])
 def test_columns(ocl_device, name, rows, columns):
-    torch._dynamo.reset()
     options = {"fallback": "error", "kernel_family": "group"}
     compiled = torch.compile(COLUMNS[name], backend="ocl", options=options, dynamic=False)
     torch.manual_seed(0)
@@ -143,7 +139,6 @@ VECTORS = {
 @pytest.mark.parametrize(("rows", "columns"), [(135, 40), (1000, 8), (2500, 64), (4100, 24)])
 def test_vectors_of_columns(ocl_device, name, dtype, rows, columns):
     """A work-item adds up vectors of neighbouring columns. A view that begins at element 1 has vectors at odd addresses."""
-    torch._dynamo.reset()
     options = {"fallback": "error", "kernel_family": "group"}
     compiled = torch.compile(VECTORS[name], backend="ocl", options=options, dynamic=False)
     torch.manual_seed(0)
@@ -158,7 +153,6 @@ def test_vectors_of_columns(ocl_device, name, dtype, rows, columns):
 
 def test_indices_of_two_widths(ocl_device):
     """eigh rotates columns at computed positions. On GPUs these indices are long, and loop variables are int."""
-    torch._dynamo.reset()
     compiled = torch.compile(torch.linalg.eigh, backend="ocl", options={"fallback": "error", "kernel_family": "group"})
     torch.manual_seed(0)
     x = torch.randn(3, 5, 5)

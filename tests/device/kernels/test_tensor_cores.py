@@ -138,7 +138,6 @@ def test_packed_batches(ocl_device, tmp_path):
 @warpgroup
 def test_a_packed_weight_is_kept(ocl_device):
     """A packed weight is kept between inference calls, until it changes."""
-    torch._dynamo.reset()
     model, x = torch.nn.Linear(2048, 1030).to(ocl_device), torch.randn(2000, 2048)
     compiled = torch.compile(model, backend="ocl", options={"fallback": "error"})
 
@@ -308,7 +307,6 @@ def test_gradients_of_attention(ocl_device, level, shape, dtype, tensor_cores, t
         leaves = [x.detach().requires_grad_() for x in (q, k, v)]
         return torch.autograd.grad(function(*leaves, *mask), leaves, weight.to(device, of))
 
-    torch._dynamo.reset()
     function = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)
     with config.override(
         dump=str(tmp_path), disable=DISABLED[level] if tensor_cores else "warpgroup,attention_gradient_warp"
@@ -335,7 +333,6 @@ def test_attention_under_dropout(ocl_device, dtype, tmp_path):
     q, k, v = torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 4)
     tensors = [x.to(dtype) for x in (q, k, torch.cat((v, torch.eye(60).expand(2, 2, 60, 60)), -1))]
     weight = torch.randn(2, 2, 60, 64).to(dtype)
-    torch._dynamo.reset()
     function = torch.compile(
         lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=0.25),
         backend="ocl", options={"fallback": "error"}, dynamic=False,
@@ -362,7 +359,6 @@ def test_attention_under_dropout(ocl_device, dtype, tmp_path):
 
 @warp
 def test_without_tensor_cores(ocl_device, tmp_path):
-    torch._dynamo.reset()
     a = torch.randn(256, 256)
     with config.override(dump=str(tmp_path), disable="warpgroup,warp"):
         got = torch.compile(torch.mm, backend="ocl")(a.to(ocl_device), a.to(ocl_device))

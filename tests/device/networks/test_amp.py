@@ -17,7 +17,6 @@ LOW = [torch.bfloat16, torch.float16]
 def test_which_ops_are_lowered(dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
     """Autocast treats ops as on CUDA: products run in the 16-bit type, exponentials and sums in fp32, and ops with
     mixed arguments in the widest dtype."""
-    torch._dynamo.reset()
     x = torch.randn(4, 8, device=ocl_device)
     w = torch.randn(8, 8, device=ocl_device)
     image, filters = torch.randn(1, 2, 6, 6, device=ocl_device), torch.randn(3, 2, 3, 3, device=ocl_device)
@@ -58,7 +57,6 @@ RESAMPLING = {
 @pytest.mark.parametrize("dtype", LOW, ids=["bf16", "fp16"])
 def test_interpolation_gives_float32(dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
     """As in autocast of CUDA. Compiled functions gave the type of the argument."""
-    torch._dynamo.reset()
     modes = [mode for mode, dims in RESAMPLING.items() for dim in dims for _ in LOW]
     images = [torch.ones(1, 2, *[4] * dim, device=ocl_device, dtype=source)
               for dims in RESAMPLING.values() for dim in dims for source in (dtype, torch.float32)]  # fmt: skip
@@ -105,7 +103,6 @@ def test_scaler_sees_overflow(ocl_device: str) -> None:
 @pytest.mark.parametrize("dtype", LOW, ids=["bf16", "fp16"])
 def test_halves_occupy_two_bytes(dtype: torch.dtype, ocl_device: str) -> None:
     """Kernels that write a part of a 16-bit tensor do not change the neighbouring elements."""
-    torch._dynamo.reset()
     memory = torch.arange(48, dtype=torch.float32).to(dtype)
     on_device = memory.to(ocl_device)
 

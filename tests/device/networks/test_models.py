@@ -164,7 +164,6 @@ def launches_of(step):
 
 def test_resnet18_launches_and_bits(ocl_device):
     """Inference and training have the expected number of launches, and a second step gives the same bits."""
-    torch._dynamo.reset()
     model, x, _ = networks.make("resnet18", 2, 64)
     model, x = model.to(ocl_device), x.to(ocl_device)
     y = torch.randint(1000, (2,), device=ocl_device)
@@ -187,7 +186,6 @@ def test_resnet18_launches_and_bits(ocl_device):
 
 
 def test_dropout_mask_is_the_same_in_backward(ocl_device):
-    torch._dynamo.reset()
     x = torch.ones(1000, device=ocl_device, requires_grad=True)
     compiled = torch.compile(lambda t: F.dropout(t * 2, 0.4), backend="ocl")
     torch.manual_seed(3)
@@ -208,7 +206,6 @@ def test_dropout_mask_is_the_same_in_backward(ocl_device):
 )
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_optimizer_steps(ocl_device, make, compiled):
-    torch._dynamo.reset()
     torch.manual_seed(0)
     model = networks.mlp(width=32)
     twin = copy.deepcopy(model).to(ocl_device)

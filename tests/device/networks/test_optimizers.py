@@ -139,7 +139,6 @@ def test_fused_with_grad_scaler(name: str, ocl_device: str) -> None:
 def test_compiled(name: str, settings: dict[str, Any], ocl_device: str) -> None:
     if not hasattr(torch.optim, name):
         pytest.skip(f"this torch has no {name}")
-    torch._dynamo.reset()
     expected, _ = train(name, "cpu", False, **settings)
     got, _ = train(name, ocl_device, True, **settings)
     # Muon computes in bfloat16.
@@ -147,7 +146,6 @@ def test_compiled(name: str, settings: dict[str, Any], ocl_device: str) -> None:
 
 
 def test_compiled_launches(ocl_device: str) -> None:
-    torch._dynamo.reset()
     _, launches = train("AdamW", ocl_device, True, lr=0.05)
     assert launches[-1] <= 2, launches
 

@@ -131,7 +131,6 @@ def test_generate_with_static_cache(ocl_device, name):
     model.eval()
     ids = inputs["input_ids"][:, :6]
     expected = generated(model, ids)
-    torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     ported = copy.deepcopy(model).to(ocl_device)
     ported.forward = torch.compile(ported.forward, backend="ocl", options={"fallback": "error"})

@@ -194,7 +194,6 @@ def test_mixed_devices(ocl_device):
 
     a, b = torch.ones(3, device=ocl_device), torch.ones(3)
     assert isinstance(raised(function, a, b), RuntimeError)
-    torch._dynamo.reset()
     error = raised(torch.compile(function, backend="ocl"), a, b)
     assert isinstance(error, RuntimeError) and "cpu" in str(error) and "ocl" in str(error)
 
@@ -356,7 +355,6 @@ def test_index_out_of_range(ocl_device, name):
 )
 def test_where_an_index_is_out_of_range(ocl_device, function, where):
     """Code that is all torch's has no line of the model, so the module or the call is named."""
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", options={"debug": True})
     error = raised(compiled, R(2, 3, device=ocl_device), L([0, 7], device=ocl_device))
     assert isinstance(error, IndexError) and re.search(rf"where:\n    .*{where}", str(error)), repr(error)
@@ -364,7 +362,6 @@ def test_where_an_index_is_out_of_range(ocl_device, function, where):
 
 def test_scatter_outside_in_place(ocl_device):
     """Rows with valid indices are written; nothing outside of the tensor is written."""
-    torch._dynamo.reset()
     around = torch.zeros(64, 3, device=ocl_device)
 
     def function(x, i, y):

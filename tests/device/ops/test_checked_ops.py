@@ -49,7 +49,6 @@ def test_same_error(name: str, ocl_device: str) -> None:
 
 def test_ctc_loss_beside_a_compiled_graph(ocl_device):
     """Lengths on the host break the graph, and the op runs between its parts. Dynamo traces none of our own code."""
-    torch._dynamo.reset()
     targets, times, lengths = torch.tensor([[1, 2], [2, 1]]), torch.full((2,), 5), torch.tensor([2, 1])
 
     def loss(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

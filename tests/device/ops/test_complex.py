@@ -58,7 +58,6 @@ def same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 @pytest.mark.parametrize("name", [*PRODUCTS, *VIEWS])
 def test_as_on_the_cpu(name: str, compiled: bool, ocl_device: str) -> None:
     function = {**PRODUCTS, **VIEWS}[name]
-    torch._dynamo.reset()
     ours = (torch.compile(function, backend="ocl") if compiled else function)(Z.to(ocl_device))
     assert same(ours, function(Z))
 
@@ -104,7 +103,6 @@ ARGUMENTS: dict[str, Any] = {
 def test_lazy_arguments_of_compiled_functions(name: str, operation: str, ocl_device: str) -> None:
     base, view = LAZY[name]
     function = ARGUMENTS[operation]
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl")
     assert same(compiled(view(base.to(ocl_device))), function(view(base)))
     plain = base.to(ocl_device)
@@ -119,7 +117,6 @@ def test_compiled_writes_to_lazy_arguments(name: str, ocl_device: str) -> None:
         x.add_(1)
         return x * 2
 
-    torch._dynamo.reset()
     ours, theirs = base.to(ocl_device), base.clone()
     assert same(torch.compile(write, backend="ocl")(view(ours)), write(view(theirs)))
     assert same(ours, theirs)
@@ -151,7 +148,6 @@ def written_whole(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("function", "base"), [(written_part, X), (written_whole, Z)])
 def test_results_keep_what_is_overwritten_later(function: Any, base: torch.Tensor, ocl_device: str) -> None:
     """A complex result consists of two real tensors, which may be views of an argument."""
-    torch._dynamo.reset()
     expected = [base.detach().clone(), X.detach().flip(0)]
     arguments = [x.to(ocl_device) for x in expected]
     result = torch.compile(function, backend="ocl")(*arguments)

@@ -76,7 +76,6 @@ def run(function: Any, dtype: torch.dtype, device: str) -> Any:
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=["c64", "c128"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_as_on_the_cpu(name: str, dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
-    torch._dynamo.reset()
     function = torch.compile(FUNCTIONS[name], backend="ocl") if compiled else FUNCTIONS[name]
     torch.ocl.reset_fallback_counts()
     with config.override(fallback="error"):
@@ -92,7 +91,6 @@ def test_as_on_the_cpu(name: str, dtype: torch.dtype, compiled: bool, ocl_device
 )
 def test_kernels_within_their_bounds(name: str, ocl_device: str) -> None:
     """The option check compares each kernel with the interpreter in fp64."""
-    torch._dynamo.reset()
     function = torch.compile(FUNCTIONS[name], backend="ocl", options={"check": True})
     run(function, torch.complex64, ocl_device)
 
@@ -119,7 +117,6 @@ GRADIENTS: dict[str, Any] = {
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name: str, compiled: bool, ocl_device: str) -> None:
     torch.manual_seed(1)
-    torch._dynamo.reset()
     args = [torch.randn(3, 3, dtype=torch.complex128, device=ocl_device, requires_grad=True) for _ in range(2)]
     function = torch.compile(GRADIENTS[name], backend="ocl") if compiled else GRADIENTS[name]
     assert torch.autograd.gradcheck(function, args)
@@ -184,7 +181,6 @@ def by_least_squares(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ..
 @pytest.mark.sampled(first=4, every=48)
 def test_factorisations(function: Any, compiled: bool, ocl_device: str) -> None:
     """Values and gradients of batches, in complex128."""
-    torch._dynamo.reset()
     torch.ocl.reset_fallback_counts()
     results = []
     for device in (ocl_device, "cpu"):
@@ -229,7 +225,6 @@ def test_least_squares_by_rank(driver: str, ocl_device: str) -> None:
 @pytest.mark.parametrize("traced_as", ["plain", "conj", "neg"])
 def test_gradients_of_lazy_results(traced_as: str, ocl_device: str) -> None:
     """The gradient of a result that is a lazy conjugate, or a lazy negative, enters the backward graph without that bit."""
-    torch._dynamo.reset()
 
     def function(z: torch.Tensor) -> torch.Tensor:
         made = z.exp()
@@ -243,7 +238,6 @@ def test_gradients_of_lazy_results(traced_as: str, ocl_device: str) -> None:
 
 
 def test_dynamic_sizes(ocl_device: str) -> None:
-    torch._dynamo.reset()
 
     def function(z: torch.Tensor) -> torch.Tensor:
         return (z.t() @ z.conj()).exp().cumsum(0) * z.shape[0]
@@ -256,7 +250,6 @@ def test_dynamic_sizes(ocl_device: str) -> None:
 
 def test_views_share_memory(ocl_device: str) -> None:
     """Results that PyTorch returns as views of one tensor, or of an argument, are such views."""
-    torch._dynamo.reset()
 
     def function(z: torch.Tensor) -> tuple[torch.Tensor, ...]:
         made = z * 2
@@ -274,7 +267,6 @@ def test_views_share_memory(ocl_device: str) -> None:
 
 
 def test_writes_into_arguments(ocl_device: str) -> None:
-    torch._dynamo.reset()
 
     def function(z: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         z.mul_(1j)  # The new parts are the old ones, exchanged.
@@ -301,7 +293,6 @@ DRAWS: dict[str, Any] = {
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", [*DRAWS])
 def test_random_parts_are_independent(name: str, compiled: bool, ocl_device: str) -> None:
-    torch._dynamo.reset()
     torch.manual_seed(3)
     function = torch.compile(DRAWS[name], backend="ocl") if compiled else DRAWS[name]
     with config.override(fallback="error"):

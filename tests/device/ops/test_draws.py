@@ -37,7 +37,6 @@ def test_distribution(name: str, compiled: bool, ocl_device: str) -> None:
     """Two samples, counted in bins of equal weight, come from one distribution if their chi-square statistic is small. The same seed
     gives the same numbers, a second call gives others."""
     draw = SAMPLES[name]
-    torch._dynamo.reset()
     run = torch.compile(draw, backend="ocl", options={"fallback": "error"}) if compiled else draw
     torch.ocl.reset_fallback_counts()
     torch.manual_seed(8)
@@ -137,7 +136,6 @@ def test_gradients_of_distributions(compiled: bool, ocl_device: str) -> None:
         rows = torch.distributions.Dirichlet(weights, validate_args=False).rsample((N,))
         return gamma + rows[:, 0].mean()
 
-    torch._dynamo.reset()
     torch.ocl.reset_fallback_counts()
     torch.manual_seed(2)
     alpha = torch.tensor([0.5, 2.0, 30.0], device=ocl_device, requires_grad=True)

@@ -15,7 +15,6 @@ SUM, MEAN, MAX = 0, 1, 2
 @pytest.mark.sampled(every=1)
 def test_sizes_of_what_backward_needs(mode: int, last: bool, padding: int, compiled: bool, ocl_device: str) -> None:
     """The sizes are those of CUDA, as docs/supported.md says. The sums are those of the CPU."""
-    torch._dynamo.reset()
     offsets = torch.tensor([0, 2, 2, 6] if last else [0, 2, 2])
 
     def bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor) -> list[torch.Tensor]:

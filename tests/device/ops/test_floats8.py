@@ -85,7 +85,6 @@ def moved(x: torch.Tensor, i: torch.Tensor) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", FLOATS8, ids=str)
 def test_ops_that_move_keep_codes(ocl_device: str, dtype: torch.dtype) -> None:
-    torch._dynamo.reset()
     codes = CODES.clone()
     if dtype is torch.float8_e5m2:  # A device may make a signalling NaN quiet.
         codes[125], codes[253] = 127, 255
@@ -112,7 +111,6 @@ def test_ops_that_move_keep_codes(ocl_device: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("per_row", [False, True], ids=["number", "row"])
 @pytest.mark.parametrize("rows", [1, 5, 48])
 def test_scaled_products(ocl_device: str, rows: int, per_row: bool) -> None:
-    torch._dynamo.reset()
     torch.manual_seed(0)
     a = (torch.randn(rows, 64) * 3).to(torch.float8_e4m3fn)
     b = (torch.randn(32, 64) * 3).to(torch.float8_e5m2 if rows == 48 else torch.float8_e4m3fn).t()

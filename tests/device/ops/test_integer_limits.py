@@ -180,7 +180,6 @@ def check(got, want, how):
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("family", ["", "item", "group", "eager"])
 def test_limits(ocl_device, f, dtype, family):
-    torch._dynamo.reset()
     a, b = operands(f, dtype)
     want = f(a, b)
     options = {"fallback": "error"} | ({"kernel_family": family} if family else {})
@@ -199,7 +198,6 @@ def test_limits(ocl_device, f, dtype, family):
 @pytest.mark.parametrize("length", [1, 37])
 def test_truncated_division_of_the_least_integer(ocl_device, dtype, length):
     # Not compared: PyTorch's CPU kernel ends the process here for int32 and int64.
-    torch._dynamo.reset()
     least = torch.iinfo(dtype).min
     a, b = torch.full((length,), least, dtype=dtype), torch.full((length,), -1, dtype=dtype)
     f = lambda a, b: (torch.div(a, b, rounding_mode="trunc"), torch.div(a + 1, b, rounding_mode="trunc"))  # noqa: E731

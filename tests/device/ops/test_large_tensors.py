@@ -11,7 +11,6 @@ def test_more_elements_than_an_int_counts(ocl_device):
     free, _ = torch.accelerator.get_memory_info(ocl_device)
     if free < 3 * ELEMENTS:
         pytest.skip(f"{free >> 30} GiB are free")
-    torch._dynamo.reset()
 
     def function(x, at):
         y = x + 1

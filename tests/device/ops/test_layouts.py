@@ -41,7 +41,6 @@ def test_convolution(ocl_device, name, layouts):
     function, *sizes = CONVOLUTIONS[name]
     x, w = (laid_out(s, last) for s, last in zip(sizes, layouts, strict=True))
     expected = with_gradients(function, x, w)
-    torch._dynamo.reset()
     ported = x.to(ocl_device), w.to(ocl_device)
     for run in (function, torch.compile(function, backend="ocl", options={"fallback": "error"})):
         got = with_gradients(run, *ported)
@@ -50,7 +49,6 @@ def test_convolution(ocl_device, name, layouts):
 
 
 def test_changing_sizes(ocl_device):
-    torch._dynamo.reset()
     compiled = torch.compile(F.conv2d, backend="ocl", dynamic=True, options={"fallback": "error"})
     w = torch.randn(4, 3, 3, 3)
     for size in (5, 8, 11):
@@ -62,7 +60,6 @@ def test_changing_sizes(ocl_device):
 
 def test_chain(ocl_device):
     """The results of ops after a convolution are channels-last, too."""
-    torch._dynamo.reset()
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.ConvTranspose2d(8, 4, 2, 2), nn.Upsample(scale_factor=2)
     )  # fmt: skip

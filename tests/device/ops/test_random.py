@@ -151,7 +151,6 @@ def test_state_and_generators(ocl_device: str) -> None:
 def test_recomputed_dropout_has_the_same_mask(compiled: bool, ocl_device: str) -> None:
     """The gradient of sum(dropout(x)) is the mask. It must be the mask of forward, whether it is recomputed or
     saved."""
-    torch._dynamo.reset()
 
     def block(x: torch.Tensor) -> torch.Tensor:
         return F.dropout(x * 1.0, 0.5)
@@ -172,7 +171,6 @@ def test_recomputed_dropout_has_the_same_mask(compiled: bool, ocl_device: str) -
 @pytest.mark.parametrize("budget", [0.0, 0.2, 1.0])
 def test_memory_budget_keeps_the_masks(budget: float, ocl_device: str) -> None:
     """With a budget of 0, torch recomputes everything but inputs. The random state must still be saved."""
-    torch._dynamo.reset()
 
     def two_dropouts(x: torch.Tensor) -> torch.Tensor:
         return F.dropout(F.dropout(x, 0.5).square().exp() - 1, 0.5)
@@ -216,7 +214,6 @@ def test_eager_and_compiled_draw_alike(ocl_device: str) -> None:
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_orders_and_choices(compiled: bool, ocl_device: str) -> None:
     """randperm gives every permutation with equal probability; multinomial follows its weights and never takes a zero."""
-    torch._dynamo.reset()
     weights = torch.tensor([0.0, 1.0, 2.0, 0.0, 3.0, 4.0], device=ocl_device)
 
     def draw() -> tuple[torch.Tensor, ...]:
@@ -297,7 +294,6 @@ DRAWS_OF_WRONG_NUMBERS = {
 @pytest.mark.parametrize("name", DRAWS_OF_WRONG_NUMBERS)
 def test_wrong_weights_and_probabilities(ocl_device: str, name: str, compiles: bool) -> None:
     draw, wrong, right = DRAWS_OF_WRONG_NUMBERS[name]
-    torch._dynamo.reset()
     run = torch.compile(draw, backend="ocl") if compiles else draw
     run(torch.tensor(right, device=ocl_device)).cpu()
     for weights in wrong:

@@ -96,7 +96,6 @@ def test_strides(ocl_device, name, sweep):
     def all_of(operands):
         return [function(x) for x in operands]
 
-    torch._dynamo.reset()
     compiled = torch.compile(all_of, backend="ocl", dynamic=False)
     torch.ocl.reset_fallback_counts()
     torch.manual_seed(0)
@@ -136,7 +135,6 @@ NEW = {
 @pytest.mark.parametrize("name", NEW)
 def test_new_tensors_keep_the_strides_of_one_element(ocl_device, name, dynamic):
     """The stride of a dimension with one element decides whether a later op takes the tensor for channels-last."""
-    torch._dynamo.reset()
 
     def all_of(operands):
         backwards = [x[torch.arange(x.shape[0] - 1, -1, -1, device=x.device)] for x in operands]
@@ -172,7 +170,6 @@ OVERLAPPING = {
 def test_strides_of_overlapping_elements(ocl_device, name, dynamic):
     """The operand is a row, a column or one element, expanded to 5 x 5."""
     function = OVERLAPPING[name]
-    torch._dynamo.reset()
 
     def all_of(operands):
         return [function(x) for x in operands]
@@ -213,7 +210,6 @@ def test_convolution_strides(ocl_device, rank, groups, transposed_too):
     given = [
         [torch.empty_strided(x.shape, x.stride(), device=ocl_device).copy_(x) for x in xs] for xs in (images, filters)
     ]
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", dynamic=False)
     for got in (compiled(*given), function(*given)):
         for y, want in zip(got, function(images, filters), strict=True):
@@ -269,7 +265,6 @@ def test_pointwise_strides(ocl_device, name, sweep):
     layouts = [torch.clone, transposed, slice_of_columns, first_element]
     operands = [[layout(torch.rand(3, 5) + 0.1) for layout in layouts] for _ in range(2)]
     given = [[torch.empty_strided(x.shape, x.stride(), device=ocl_device).copy_(x) for x in xs] for xs in operands]
-    torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", dynamic=False)
     for got in (compiled(*given), function(*given)):
         for y, want in zip(got, function(*operands), strict=True):
@@ -284,7 +279,6 @@ def test_strides_of_ldexp(ocl_device, base, exponent):
     x = torch.ones(5, 1).to(base)
     y = torch.randint(-4, 5, (4, 5)).to(exponent).t()
     want = torch.ldexp(x, y)
-    torch._dynamo.reset()
     given = [x.to(ocl_device), torch.empty_strided(y.shape, y.stride(), dtype=y.dtype, device=ocl_device).copy_(y)]
     for got in (torch.ldexp(*given), torch.compile(torch.ldexp, backend="ocl", dynamic=False)(*given)):
         assert (got.dtype, strides(got)) == (want.dtype, strides(want))

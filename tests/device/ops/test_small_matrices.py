@@ -99,7 +99,6 @@ GENERAL: dict[str, Callable[[torch.dtype], torch.Tensor]] = {
 def test_eigenvalues_of_general_matrices(name: str, dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
     """The vectors are eigenvectors of length 1, and those of a pair of values of a real matrix are each other's conjugates."""
     torch.manual_seed(0)
-    torch._dynamo.reset()
     x = GENERAL[name](dtype)
     before = torch.ocl.fallback_counts()
     function = torch.compile(torch.linalg.eig, backend="ocl") if compiled else torch.linalg.eig

@@ -57,7 +57,6 @@ def test_optimizers(name: str, ocl_device: str) -> None:
 
 @pytest.mark.parametrize("bag", [False, True], ids=["embedding", "bag"])
 def test_compiled(bag: bool, ocl_device: str) -> None:
-    torch._dynamo.reset()
     torch.ocl.reset_fallback_counts()
     have = trained(ocl_device, OPTIMIZERS["SGD"], bag, compiled=True)
     assert torch.ocl.fallback_counts() == {}

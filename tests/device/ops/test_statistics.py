@@ -23,7 +23,6 @@ def test_variance(ocl_device, sizes, dims, channels_last, offset):
     x = torch.randn(sizes) + offset
     if channels_last:
         x = x.contiguous(memory_format=torch.channels_last)
-    torch._dynamo.reset()
     compiled = torch.compile(lambda t: torch.var_mean(t, dims), backend="ocl", options={"fallback": "error"})
     variance, mean = (t.cpu().double() for t in compiled(x.to(ocl_device)))
     exact_variance, exact_mean = torch.var_mean(x.double(), dims)
@@ -60,7 +59,6 @@ def test_channels_of_a_convolution(ocl_device, shape, offset, vector_floats):
         y = torch.nn.functional.conv2d(x, w, stride=stride, padding=size // 2, groups=groups)
         return y, *torch.var_mean(y, (0, 2, 3))
 
-    torch._dynamo.reset()
     options = {"fallback": "error", "vector_floats": vector_floats}
     compiled = torch.compile(block, backend="ocl", options=options, dynamic=False)
     results = compiled(x, w)
@@ -79,7 +77,6 @@ def test_running_sum(ocl_device, name, sizes):
     """PyTorch computes the running sum in fp64. Our error may be at most twice PyTorch's."""
     torch.manual_seed(0)
     x = torch.randn(sizes) * 3
-    torch._dynamo.reset()
     compiled = torch.compile(lambda t: getattr(t, name)(-1), backend="ocl", options={"fallback": "error"})
     exact, theirs = getattr(x.double(), name)(-1), getattr(x, name)(-1).double()
     ours = compiled(x.to(ocl_device)).cpu().double()

@@ -101,7 +101,6 @@ def test_memory_statistics_add_up(ocl_device):
 @pytest.mark.sampled(every=1)
 def test_gradients_take_the_memory_of_saved_values(ocl_device):
     """A gradient is allocated when it is computed. By then, the saved values of later layers are free."""
-    torch._dynamo.reset()
     torch.manual_seed(0)
     size, layers = 512, 8  # A saved value has a MiB, and so has a gradient.
     weights = [torch.randn(size, size) / 16 for _ in range(layers)]

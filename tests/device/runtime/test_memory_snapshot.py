@@ -74,7 +74,6 @@ def test_frames_say_where_and_for_what(ocl_device, history):
         f["filename"] == __file__ and f["name"] == "test_frames_say_where_and_for_what"
         for f in block_of(tensor)["frames"]
     )
-    torch._dynamo.reset()
     compiled = torch.compile(lambda x: x.sin() + 1, backend="ocl")
     result = compiled(tensor)
     first, *others = block_of(result)["frames"]
@@ -142,7 +141,6 @@ def test_pytorchs_visualiser_reads_it(ocl_device, history, tmp_path):
 
 def test_a_full_device_names_the_largest_holders(ocl_device):
     index = torch.device(ocl_device).index
-    torch._dynamo.reset()
     torch.ocl.empty_cache()
     result = torch.compile(lambda x: x * 2 + 1, backend="ocl")(torch.empty(5 * MIB, device=ocl_device))
     with pytest.raises(torch.OutOfMemoryError) as error:

@@ -194,7 +194,6 @@ def test_kept_weights_written_by_a_held_stream(streams, ocl_device):
     """While a stream still writes new weights, a call packs the old ones. The packed weights must not be kept for the
     new version of the weights."""
     default, side = streams
-    torch._dynamo.reset()
     model = nn.Linear(96, 130).to(ocl_device)
     x = torch.randn(300, 96, device=ocl_device)
     compiled = torch.compile(model, backend="ocl")
@@ -219,7 +218,6 @@ def test_kept_weights_written_by_a_held_stream(streams, ocl_device):
 def test_kept_weights_serve_every_stream(streams, ocl_device):
     """A second stream uses the weights that the first stream packs: it waits for them, and does not pack again."""
     default, side = streams
-    torch._dynamo.reset()
     model = nn.Linear(96, 130).to(ocl_device)
     x = torch.randn(300, 96, device=ocl_device)
     compiled = torch.compile(model, backend="ocl")

@@ -87,7 +87,6 @@ def test_fallback_in_the_environment(ocl_device):
 
 def test_disable_takes_names_of_capabilities(ocl_device):
     x = torch.ones(4, device=ocl_device)
-    torch._dynamo.reset()
     with pytest.raises(Exception, match=r"ConfigError: .* 'disable': 'nonsense' is no execution level") as raised:
         torch.compile(lambda x: x + 1, backend="ocl", options={"disable": "nonsense"})(x)
     assert isinstance(raised.value.inner_exception, ConfigError)
