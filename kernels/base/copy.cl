@@ -12,17 +12,10 @@
 // The macro CROSSED selects a form for transpositions on GPUs. The innermost stride of dst is 1, and src is contiguous in dimension
 // 1, whose size and strides count vectors of CHUNK elements. A work-item reads one vector, and stores its elements to CHUNK rows,
 // which the neighbouring work-items continue.
-#ifndef NAME
-#define NAME copy  // name of the kernel
-#endif
-#ifndef SRC
-#define SRC f32  // element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64
-// f8e4m3 f8e5m2 f8e4m3fnuz f8e5m2fnuz (these need floats8.cl before this file, and bf16 as DST bfloat16.cl),
-#define DST f32  // or raw1 raw2 raw4 raw8 raw16 for both: bytes as they are
-#endif
-#ifndef CHUNK
-#define CHUNK 1  // elements per work-item
-#endif
+//
+// Macros of a launch: NAME (of the kernel), CHUNK, SRC and DST (element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16
+//   f32 f64 f8e4m3 f8e5m2 f8e4m3fnuz f8e5m2fnuz (these need floats8.cl before this file, and bf16 as DST bfloat16.cl), or raw1
+//   raw2 raw4 raw8 raw16 for both: bytes as they are).
 #ifndef PLACE
 #define PLACE uint  // type of a place, or with ROWS of a work-item's number; ulong from 2^32 on
 #endif

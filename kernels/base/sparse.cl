@@ -6,21 +6,8 @@
 //   KIND 2   out[j]       = sum of dense[rows[j], c] * other[columns[j], c] over c;   here rows has the row of each element
 //
 // Offsets are in bytes. A work-item has WIDTH neighbouring columns. TYPE_bf16 needs bfloat16.cl before this file.
-#ifndef NAME
-#define NAME sparse  // name of the kernel
-#endif
-#ifndef KIND
-#define KIND 0
-#endif
-#ifndef INDEX
-#define INDEX long  // type of rows and columns
-#endif
-#ifndef WIDTH
-#define WIDTH 1  // 1, 4, 8 or 16; 1 for KIND 1
-#endif
-#ifndef IS_BETTER
-#define IS_BETTER(x, best) ((x) > (best))  // of KIND 1
-#endif
+// Macros of a launch: NAME (of the kernel), KIND, INDEX (type of rows and columns), WIDTH (1, 4, 8 or 16; 1 for KIND 1),
+//   IS_BETTER(x, best) (of KIND 1).
 
 #define GLUE_(a, b) a##b
 #define GLUE(a, b) GLUE_(a, b)
