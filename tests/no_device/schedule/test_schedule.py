@@ -129,6 +129,27 @@ def test_partial_reductions_happen(dynamic: bool) -> None:
     assert stages == {"whole", "partial", "final"}
 
 
+@pytest.mark.parametrize("caps", CAPS)
+@pytest.mark.parametrize("length", [9, 3000])
+def test_scans_store_in_place(length: int, caps: str) -> None:
+    """Not if the old contents are read behind the scan, or by the scan itself."""
+
+    def scanned(x: torch.Tensor, out: torch.Tensor, read: torch.Tensor, own: torch.Tensor) -> Any:
+        out.copy_(x.cumsum(0))
+        running = x.cumprod(0)
+        before = read.sum()
+        read.copy_(running)
+        own.copy_(own.cumsum(0))
+        return before
+
+    seen: list[Seen] = []
+    torch.manual_seed(0)
+    collecting(scanned, seen, dynamic=False)(*(torch.randn(length) for _ in range(4)))
+    assert_scheduled_equals_unscheduled(seen[0], caps, 1e-5, 1e-4)
+    log = render(seen[0].graph, caps)["log"]
+    assert sum("the scan stores in place" in line for line in log) == 1, log
+
+
 def convolved(x: torch.Tensor, w: torch.Tensor, norm: Any, groups: int = 1, bias: torch.Tensor | None = None) -> Any:
     y = torch.nn.functional.conv2d(x, w, bias, padding=w.shape[2] // 2, groups=groups)
     return norm(y), y
