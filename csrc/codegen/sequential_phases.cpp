@@ -113,9 +113,10 @@ void SequentialPhases::print_block_loop(Loops& loops, const std::string& name, c
   Writer& w = body_.writer();
   // Intel's compiler 2026.22 drops a block if it unrolls the outer loop and the value does not depend on that loop. It
   // crashes if it vectorizes the inner loop with a load that has a stride and a function like pow. A sum of floats that
-  // keeps its order gains little from either.
+  // keeps its order gains little from either. Clang for AMD's GPUs unrolls all blocks of some kernels, which then have all
+  // 256 registers and room for one wave.
   const bool is_cpu = body_.kernel().dialect().is_cpu;
-  if (is_cpu) w.line(kNotUnrolled);
+  w.line(kNotUnrolled);
   w.open("for ($s $s = 0; $s < $s; $s += $s)", type, first, first, end, first, length);
   w.line("const $s $s = min($s + $s, ($s)($s));", type, last, first, length, type, end);
   for (size_t k = 0; k < loops.totals.size(); ++k) loops.reductions.declare_block(w, loops.totals[k], loops.blocks[k], width);
