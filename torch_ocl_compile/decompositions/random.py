@@ -238,3 +238,17 @@ def rrelu_with_noise(
 
 
 DECOMPOSITIONS[aten.rrelu_with_noise_functional.default] = rrelu_with_noise
+
+
+def native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    """Returns (result, mask). PyTorch's own decomposition draws numbers of x's dtype: in bfloat16 it keeps 127 of 256 elements
+    where p is 0.5."""
+    if not train or p == 0:
+        return x, torch.ones_like(x, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
+    mask = torch.rand_like(x, dtype=_draw_type(x.dtype)) > p
+    return mask * x * float(1.0 / (1.0 - p)), mask
+
+
+DECOMPOSITIONS[aten.native_dropout.default] = native_dropout

@@ -240,6 +240,18 @@ def test_orders_and_choices(compiled: bool, ocl_device: str) -> None:
     assert (three.sort(1).values.diff(dim=1) > 0).all()
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_dropout_of_16_bits(compiled: bool, ocl_device: str) -> None:
+    """Numbers of bfloat16 would keep 127 of 256 elements, eight deviations from a half."""
+    torch._dynamo.reset()
+    x = torch.ones(2**20, dtype=torch.bfloat16, device=ocl_device)
+    torch.manual_seed(1)
+    drop = torch.compile(F.dropout, backend="ocl", options={"fallback": "error"}) if compiled else F.dropout
+    dropped = drop(x, 0.5)
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert abs(dropped.float().mean().item() - 1) < 0.004
+
+
 def test_ops_on_the_cpu_leave_its_generator_alone(ocl_device):
     """Dropout as a fallback on the CPU uses the device's seed. It does not change the numbers that another thread draws
     from the CPU's generator."""
