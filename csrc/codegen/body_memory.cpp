@@ -93,8 +93,9 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
   const DType dtype = kernel_.graph().buffers[op.buffer].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
   // A load from a written buffer stays inside the loop. In front of the loop, work-items that compute no element would
-  // load too, while other work-items store.
-  const int innermost = kernel_.writes(op.buffer) ? depth() - 1 : 0;
+  // load too, while other work-items store. A buffer that may be empty has no element in front of the loop.
+  const bool may_be_empty = ranges_.of(ir::product(kernel_.buffer_of(op.buffer).sizes)).low < 1;
+  const int innermost = kernel_.writes(op.buffer) || may_be_empty ? depth() - 1 : 0;
   const int level = std::max({offset.level, mask ? mask->level : 0, innermost});
   const bool masked_lanes = mask && mask->width > 1;
   const std::string zero = literal({{false, 0, 0}, dtype});

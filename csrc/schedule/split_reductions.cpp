@@ -260,8 +260,9 @@ Cuts cuts_of(const Graph& graph, const Node& node, double slices, bool open) {
     if (divisor <= 1) continue;
     cuts.taken[r] = divisor;
     cuts.split_of[r] = static_cast<int>(cuts.splits.size());
-    // A short loop of symbolic size has fewer slices: none is past its end.
-    cuts.splits.push_back(cut_open ? simplify(ceildiv(size, ceildiv(size, divisor)), graph.ranges()) : IndexExpr(divisor));
+    // A short loop of symbolic size has fewer slices: none is past its end. An empty one has none.
+    const IndexExpr slice = ir::max(ceildiv(size, divisor), 1);
+    cuts.splits.push_back(cut_open ? simplify(ceildiv(size, slice), graph.ranges()) : IndexExpr(divisor));
     reached *= static_cast<double>(divisor);
   }
   return cuts;

@@ -81,3 +81,18 @@ def test_size_from_data(ocl_device, name):
                 mine, theirs = gradient[1].grad, gradient[0].grad
                 torch.testing.assert_close(mine.cpu(), theirs, equal_nan=True, rtol=1e-5, atol=1e-4)
             assert n == SIZES[0] or len(graphs) == compiled_before, "a size from data compiles a graph again"
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel_family": "group", "units": 64}], ids=["", "group"])
+def test_sums_of_what_a_mask_selects(ocl_device, options):
+    """A GPU cuts a sum of any length into slices. Of one element, a mask selects one or none: nothing may be read in advance."""
+
+    def function(x):
+        selected = x[x > 0]
+        return selected.sum(), (selected * selected).sum() + 1, x.new_ones(selected.numel(), 3).sum(0)
+
+    compiled = torch.compile(function, backend="ocl", options=options, dynamic=True)
+    for n in (5, 70_000, -4, 1, -1, 300, 1_000_003):
+        x = torch.rand(abs(n), dtype=torch.float64) * (1 if n > 0 else -1)
+        for ours, exact in zip(compiled(x.float().to(ocl_device)), function(x), strict=True):
+            torch.testing.assert_close(ours.cpu().double(), exact.double(), rtol=1e-5, atol=1e-5)
