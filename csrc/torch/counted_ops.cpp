@@ -72,6 +72,8 @@ at::Tensor nonzero(const at::Tensor& self) {
 
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  TORCH_CHECK(self.device() == mask.device(), "masked_select: expected self and mask on one device, but got ", self.device(),
+              " and ", mask.device());
   const std::vector<at::Tensor> both = at::broadcast_tensors({self, mask});
   return both[0].reshape({-1}).index_select(0, positions(both[1].reshape({-1})));
 }

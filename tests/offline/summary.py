@@ -92,10 +92,18 @@ def _merged(a: Worst, b: Worst) -> Worst:
 Limits = dict[tuple[str, str, str], tuple[int, int]]
 
 
-def allowed(path: Path = ALLOWED) -> Limits:
+def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {(r["row"], r["type"], r["chip"]): (int(r["spills"]), int(r["scratch"])) for r in rows}
+        return list(csv.DictReader(file))
+
+
+def allowed(path: Path = ALLOWED) -> Limits:
+    return {(r["row"], r["type"], r["chip"]): (int(r["spills"]), int(r["scratch"])) for r in _rows(path)}
+
+
+def reasons(path: Path = ALLOWED) -> dict[tuple[str, str, str], str]:
+    """Returns why each limit is there: written by hand, and kept when limits change."""
+    return {(r["row"], r["type"], r["chip"]): r["reason"] for r in _rows(path)} if path.exists() else {}
 
 
 def faults(worsts: Iterable[Worst], limits: Limits) -> list[str]:
@@ -129,10 +137,11 @@ def raised(limits: Limits, worsts: Iterable[Worst]) -> Limits:
 
 
 def write_allowed(limits: Limits, path: Path = ALLOWED) -> None:
+    why = reasons(path)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("row", "type", "chip", "spills", "scratch"))
-        writer.writerows((*key, *limit) for key, limit in sorted(limits.items()) if any(limit))
+        writer.writerow(("row", "type", "chip", "spills", "scratch", "reason"))
+        writer.writerows((*key, *limit, why.get(key, "")) for key, limit in sorted(limits.items()) if any(limit))
 
 
 @dataclass(frozen=True)

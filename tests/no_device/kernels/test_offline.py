@@ -180,8 +180,13 @@ def test_limits_are_kept_in_a_file(tmp_path: Path) -> None:
     limits = summary.raised({FOUND.key: (1, 2048)}, [FOUND, replace(FOUND, row="fits", spills=0, scratch=0)])
     summary.write_allowed(limits, path)
     assert summary.allowed(path) == {FOUND.key: (3, 2048)}
+    assert summary.reasons(path) == {FOUND.key: ""}
+    path.write_text(path.read_text().replace("2048,", "2048,an array"))
+    summary.write_allowed(limits, path)
+    assert summary.reasons(path) == {FOUND.key: "an array"}
+    why = summary.reasons()
     for row, type, chip in summary.allowed():
-        assert row and type in rendering.TYPES and chip in CHIPS
+        assert row and type in rendering.TYPES and chip in CHIPS and why[row, type, chip]
 
 
 def test_kernels_that_differ_in_sizes_are_alike() -> None:
