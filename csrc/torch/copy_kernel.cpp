@@ -90,6 +90,10 @@ struct Form {
   bool rows = false, vectors = false, crossed = false;  // The macros ROWS, VECTORS and CROSSED.
   bool wide = false;                                    // The macro PLACE is ulong.
   size_t chunk = 1;
+  /// True if get_global_id(0) runs over the places, too.
+  bool is_flat() const { return rows || crossed; }
+  /// The number of work-items for a place.
+  size_t width(const Shape& shape) const { return crossed ? shape.size[0] : (shape.size[0] + chunk - 1) / chunk; }
   auto operator<=>(const Form&) const = default;
 };
 
@@ -150,9 +154,9 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
                  : form.rows    ? "_rows"
                                 : "") +
                 (form.wide ? "_wide" : "");
-  fresh->local = form.rows || form.crossed ? std::array<size_t, 3>{128, 1, 1}
-                 : device.caps().is_cpu    ? std::array<size_t, 3>{1, 16, 1}
-                                           : std::array<size_t, 3>{32, 4, 1};
+  fresh->local = form.is_flat()         ? std::array<size_t, 3>{128, 1, 1}
+                 : device.caps().is_cpu ? std::array<size_t, 3>{1, 16, 1}
+                                        : std::array<size_t, 3>{32, 4, 1};
   std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n" +
                      form_macros(form, src_bytes, dst_bytes);
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
@@ -257,24 +261,22 @@ size_t cross(Shape& shape, size_t src_bytes, uint64_t src_offset) {
 Form choose_form(const runtime::Device& device, Shape& shape, size_t src_bytes, size_t dst_bytes, uint64_t src_offset,
                  uint64_t dst_offset) {
   Form form;
-  if (!device.caps().is_cpu && shape.src_stride[0] > 1) {
+  const bool is_cpu = device.caps().is_cpu;
+  form.rows = !is_cpu && shape.dst_stride[0] == 1 && shape.src_stride[0] <= 1;
+  if (!is_cpu && shape.src_stride[0] > 1) {
     form.chunk = cross(shape, src_bytes, src_offset);
     form.crossed = form.chunk > 1;
-    form.wide = form.crossed && shape.size[0] * shape.places >= (uint64_t{1} << 32) - 128;
-    if (form.crossed) return form;
-  }
-  form.rows = !device.caps().is_cpu && shape.dst_stride[0] == 1 && shape.src_stride[0] <= 1;
-  if (form.rows) {
+  } else if (form.rows) {
     constexpr size_t kVectorBytes = 16;  // The widest access of a work-item.
     const size_t count = std::clamp<size_t>(kVectorBytes / std::max(src_bytes, dst_bytes), 1, 8);
     form.vectors = count > 1 && shape.src_stride[0] == 1 && shape.size[0] % count == 0 &&
                    aligned_rows(src_offset, shape.src_stride, shape.dims, count) &&
                    aligned_rows(dst_offset, shape.dst_stride, shape.dims, count);
     form.chunk = form.vectors ? count : std::max<size_t>(count, 4);
-  } else if (device.caps().is_cpu) {
+  } else if (is_cpu) {
     form.chunk = 1024;
   }
-  const uint64_t items = form.rows ? (shape.size[0] + form.chunk - 1) / form.chunk * shape.places : shape.places;
+  const uint64_t items = form.is_flat() ? form.width(shape) * shape.places : shape.places;
   form.wide = items >= (uint64_t{1} << 32) - 128;
   return form;
 }
@@ -285,10 +287,9 @@ void enqueue(runtime::Device& device, const std::pair<std::string, std::string>&
   const uint64_t src_offset = from.offset_bytes / src.element_size(), dst_offset = to.offset_bytes / dst.element_size();
   const Form form = choose_form(device, shape, src.element_size(), dst.element_size(), src_offset, dst_offset);
   CopyKernel& copy = copy_kernel(device, types.first, types.second, form, src.element_size(), dst.element_size());
-  const bool flat = form.rows || form.crossed;
-  const size_t width = form.crossed ? shape.size[0] : (shape.size[0] + form.chunk - 1) / form.chunk;
-  const std::array<size_t, 3> global{round_up(flat ? width * shape.places : width, copy.local[0]),
-                                     flat ? 1 : round_up(shape.places, copy.local[1]), 1};
+  const size_t width = form.width(shape);
+  const std::array<size_t, 3> global{round_up(form.is_flat() ? width * shape.places : width, copy.local[0]),
+                                     form.is_flat() ? 1 : round_up(shape.places, copy.local[1]), 1};
   runtime::Queue& queue = current_queue(device.index());
   const std::lock_guard lock(copy.mutex);
   const auto set = [&](cl_uint slot, size_t bytes, const void* value) {
