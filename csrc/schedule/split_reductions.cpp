@@ -350,9 +350,9 @@ void split_reductions(Schedule& schedule, const Caps& caps) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node& node = graph.nodes[i];
     const bool whole = node.kind == ir::NodeKind::kReduce && node.stage == ir::ReductionStage::kWhole;
-    const bool open = whole && !wants_slices(graph, node, caps) && may_be_long(graph, node, caps);
-    const double length = open ? kMaybeLong : typical_product(graph, node.reduce_sizes);
-    const double slices = whole ? wanted_slices(graph, node, length, caps) : 1;
+    double slices = whole ? wanted_slices(graph, node, typical_product(graph, node.reduce_sizes), caps) : 1;
+    const bool open = whole && slices <= kLeastSlices && may_be_long(graph, node, caps);
+    if (open) slices = wanted_slices(graph, node, kMaybeLong, caps);
     if (slices > kLeastSlices && split(graph, node, slices, open, nodes)) {
       schedule.log.push_back(node.origin.op + ": split, " + std::to_string(static_cast<int>(slices)) + " slices wanted");
       from.resize(nodes.size(), ir::kNone);
