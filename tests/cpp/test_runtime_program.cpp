@@ -268,6 +268,11 @@ TEST_CASE("a kernel with too large work-groups is refused, which is remembered, 
       if (attempt == 1) CHECK((build_counters() - before).built == (keeps_binaries(device) ? 0 : 1));
     }
     CHECK(run(device, *build_programs(device, {small}, store.functions(), "")[0], "small") == 8.0f);
+    // Of a kernel that moves registers between its work-items, the driver's number is not believed.
+    KernelText moving = text_of("moving", "6.0", "refused");
+    moving.local = large.local;
+    moving.text += "// setmaxnreg\n";
+    CHECK_NOTHROW(build_programs(device, {moving}, store.functions(), ""));
   });
 }
 
