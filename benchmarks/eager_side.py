@@ -122,27 +122,22 @@ def call_of(name: str, way: str, elements: int, dtype: torch.dtype, device: torc
 
 class Worker:
     def __init__(self, given: dict[str, Any]) -> None:
-        from side import device_of, set_up
+        # main() has put torch_ocl_compile/bench into sys.path: an import of the package would register the device.
+        import side
+        import timing
 
-        self.given, self.device = given, device_of(given["side"], given["ocl_device"])
-        set_up(given["side"], given["threads"], "highest", freezing=False)
+        self.given, self.device = given, side.device_of(given["side"], given["ocl_device"])
+        self.seconds_of = timing.seconds_of
+        self.settings = functools.partial(side.settings_in_effect, given["side"], self.device, "highest")
+        side.set_up(given["side"], given["threads"], "highest", freezing=False)
 
     def prepare(self, name: str, way: str, dtype: str) -> None:
-        from timing import seconds_of
-
         self.call = call_of(name, way, self.given["elements"], getattr(torch, dtype), self.device)
-        seconds_of(self.call, self.device, 2)
-        self.calls = max(1, int(self.given["seconds"] / seconds_of(self.call, self.device)))
+        self.seconds_of(self.call, self.device, 2)
+        self.calls = max(1, int(self.given["seconds"] / self.seconds_of(self.call, self.device)))
 
     def time(self) -> float:
-        from timing import seconds_of
-
-        return seconds_of(self.call, self.device, self.calls)
-
-    def settings(self) -> dict[str, Any]:
-        from side import settings_in_effect
-
-        return settings_in_effect(self.given["side"], self.device, "highest")  # type: ignore[no-any-return]
+        return self.seconds_of(self.call, self.device, self.calls)  # type: ignore[no-any-return]
 
 
 def main() -> None:

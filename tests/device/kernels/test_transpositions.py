@@ -26,7 +26,6 @@ def some(shape, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_transpositions(ocl_device, name, dtype):
     """A view that begins at element 1 has its vectors at odd addresses."""
-    torch._dynamo.reset()
     shape, function = CASES[name]
     compiled = torch.compile(
         function, backend="ocl", options={"fallback": "error", "kernel_family": "group"}, dynamic=False
@@ -64,7 +63,6 @@ def test_copies(ocl_device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_windows(ocl_device, dtype):
-    torch._dynamo.reset()
     x = some((3, 5, 24, 26), dtype)
 
     def pools(x):

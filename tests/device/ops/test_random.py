@@ -243,7 +243,6 @@ def test_orders_and_choices(compiled: bool, ocl_device: str) -> None:
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_dropout_of_16_bits(compiled: bool, ocl_device: str) -> None:
     """Numbers of bfloat16 would keep 127 of 256 elements, eight deviations from a half."""
-    torch._dynamo.reset()
     x = torch.ones(2**20, dtype=torch.bfloat16, device=ocl_device)
     torch.manual_seed(1)
     drop = torch.compile(F.dropout, backend="ocl", options={"fallback": "error"}) if compiled else F.dropout
