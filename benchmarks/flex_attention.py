@@ -2,7 +2,8 @@
 """taskset -c 0 python benchmarks/flex_attention.py --sides inductor,ocl --threads 1
 python benchmarks/flex_attention.py --sides inductor,ocl --device cuda --save h100_flex_attention.json
 
-Sides (inductor, ocl) take turns (turns.py), and errors are relative to PyTorch's definition in float64. Block masks are made before.
+Sides (inductor, ocl) take turns (turns.py). Errors are those of the last 1024 queries, relative to PyTorch's definition in
+float64. Block masks are made before.
 """
 
 from __future__ import annotations
@@ -21,21 +22,27 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import torch_ocl_compile  # noqa: F401  registers the device
 
-BATCH, HEADS, LENGTH, DEPTH = 1, 8, 1024, 64
-WINDOW, DOCUMENTS, CAP = 256, 6, 20.0
+BATCH, HEADS, DEPTH = 1, 8, 64
+DOCUMENTS, CAP = 6, 20.0
+COMPARED = 1024  # The last queries, of which errors are measured.
 
 Mod = Callable[..., Tensor]
 Captured = dict[str, Tensor]
 
 
-def captured() -> Captured:
+def captured(length: int) -> Captured:
     """Returns the slopes of ALiBi, and the number of each token's document."""
     generator = torch.Generator().manual_seed(2)
-    ends = torch.randperm(LENGTH, generator=generator)[: DOCUMENTS - 1].sort().values
+    ends = torch.randperm(length, generator=generator)[: DOCUMENTS - 1].sort().values
     return {
         "slopes": torch.tensor([2.0 ** -(h + 1) for h in range(HEADS)]),
-        "document": (torch.arange(LENGTH)[:, None] >= ends).sum(1),
+        "document": (torch.arange(length)[:, None] >= ends).sum(1),
     }
+
+
+def sliding_window(x: Captured) -> Mod:
+    window = max(256, len(x["document"]) // 16)
+    return lambda b, h, i, j: (i >= j) & (i - j < window)
 
 
 def documents(x: Captured) -> Mod:
@@ -50,7 +57,7 @@ def alibi(x: Captured) -> Mod:
 CASES: dict[str, tuple[Callable[[Captured], Mod] | None, Callable[[Captured], Mod] | None]] = {
     "plain": (None, None),
     "causal": (None, lambda x: lambda b, h, i, j: i >= j),
-    "sliding window": (None, lambda x: lambda b, h, i, j: (i >= j) & (i - j < WINDOW)),
+    "sliding window": (None, sliding_window),
     "documents": (None, documents),
     "ALiBi": (alibi, None),
     "ALiBi, causal": (alibi, lambda x: lambda b, h, i, j: i >= j),
@@ -65,28 +72,37 @@ CASES: dict[str, tuple[Callable[[Captured], Mod] | None, Callable[[Captured], Mo
 def compiled(backend: str, device: torch.device, case: str, tensors: list[Tensor]) -> Callable[[], Tensor]:
     """Returns a call of a case on a device."""
     score_mod, mask_mod = CASES[case]
-    found = {key: x.to(device) for key, x in captured().items()}
-    mask = create_block_mask(mask_mod(found), None, None, LENGTH, LENGTH, device=str(device)) if mask_mod else None
+    length = tensors[0].shape[2]
+    found = {key: x.to(device) for key, x in captured(length).items()}
+    mask = create_block_mask(mask_mod(found), None, None, length, length, device=str(device)) if mask_mod else None
     mod = score_mod(found) if score_mod else None
 
     def attend(q: Tensor, k: Tensor, v: Tensor, block_mask: Any) -> Any:
         return flex_attention(q, k, v, mod, block_mask)
 
     function = torch.compile(attend, backend=backend, dynamic=False)
-    return functools.partial(function, *(x.to(device) for x in tensors), mask)
+    q, k, v = (x.to(device) for x in tensors)
+    return lambda: function(q, k, v, mask)[:, :, -COMPARED:]
 
 
 def definition(case: str, tensors: list[Tensor]) -> Tensor:
     score_mod, mask_mod = CASES[case]
-    found = {key: x.double() if x.is_floating_point() else x for key, x in captured().items()}
+    length = tensors[0].shape[2]
+    found = {key: x.double() if x.is_floating_point() else x for key, x in captured(length).items()}
+    q, k, v = (x.double() for x in tensors)
+    first = max(length - COMPARED, 0)
     mod = score_mod(found) if score_mod else lambda s, *_: s
     mask = mask_mod(found) if mask_mod else lambda *_: torch.tensor(True)
-    return sdpa_dense(*(x.double() for x in tensors), mod, (mask,), 1 / math.sqrt(DEPTH), {})[0]
+
+    def moved(function: Any) -> Mod:  # q begins at the query `first`
+        return lambda *at: function(*at[:-2], at[-2] + first, at[-1])
+
+    return sdpa_dense(q[:, :, first:], k, v, moved(mod), (moved(mask),), 1 / math.sqrt(DEPTH), {})[0]
 
 
-def measure(case: str, given: argparse.Namespace) -> list[turns.Row]:
+def measure(case: str, length: int, given: argparse.Namespace) -> list[turns.Row]:
     torch._dynamo.reset()
-    shape = [BATCH, HEADS, LENGTH, DEPTH]
+    shape = [BATCH, HEADS, length, DEPTH]
     generator = torch.Generator().manual_seed(1)
     tensors = [torch.randn(shape, generator=generator).to(getattr(torch, given.dtype)) for _ in range(3)]
     devices = {"ocl": torch.device(given.ocl_device), "inductor": torch.device(given.device)}
@@ -100,8 +116,14 @@ def main() -> None:
     parser.add_argument("--cases", type=lambda text: text.split(";"), default=list(CASES), help="separated by ;")
     parser.add_argument("--device", default="cpu", help="of the side inductor: cpu or cuda")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--lengths", type=lambda text: [int(n) for n in turns.words(text)], default=[1024])
     given = parser.parse_args()
-    turns.run("flex_attention", {case: functools.partial(measure, case, given) for case in given.cases}, given)
+    cases = {
+        f"{case} {length}": functools.partial(measure, case, length, given)
+        for length in given.lengths
+        for case in given.cases
+    }
+    turns.run("flex_attention", cases, given)
 
 
 if __name__ == "__main__":

@@ -79,16 +79,16 @@ ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __
 ALWAYS_INLINE void consume_columns(float* out, float* out2, const Pipeline line, __local const OPERAND_T* a_tile,
                                    __local const OPERAND_T* a2_tile, __local const float* statistics, const int row,
                                    const int first, const int begin, const int steps, const int heads,
-                                   const int queries, const int keys MASK_PARAMS DRAW_PARAMS) {
-  for (int n = 0; n < heads * steps; ++n) {
-    const int c0 = begin + n % steps * TILE_C;
+                                   const int queries, const int keys MASK_PARAMS DRAW_PARAMS SEEN_PARAMS) {
+  Place at = first_place(steps, heads SEEN_PASS);
+  for (int n = 0; at.head < heads; ++n) {
+    const int c0 = begin + at.step * TILE_C, head = at.head;
     __local const float2* step_statistics = (__local const float2*)(statistics + STATISTICS(n)) + (get_local_id(0) & 3);
     consume_step(out, out2, line, a_tile, a2_tile, step_statistics, n, c0, !CAUSAL || c0 + TILE_C > first, row, first,
                  queries, keys MASK_PASS DRAW_PASS);
-    if (n % steps != steps - 1) continue;
-#if MASK
-    mask += mask_head;
-#endif
+    at = next_place(at, steps SEEN_PASS);
+    if (at.head == head) continue;
+    NEXT_MASK_HEAD;
 #if DROPOUT
     draws.queries_before += queries;
 #endif

@@ -22,46 +22,58 @@ typedef struct {
   long sums_head, delta_head;
   int begin, columns, steps;
   int heads;  // of queries that share this head of keys and values; 1 with PASS 1
+#if BLOCKS
+  __local const uint* seen;
+#endif
 } ColumnOperands;
+#if BLOCKS
+#define SEEN_OF(o) , (o).seen
+#else
+#define SEEN_OF(o)
+#endif
 #if PASS == 2
-// Returns (lse, delta) of the query that this producer loads for step n; zeros if it loads none.
-ALWAYS_INLINE float2 statistics_at(const ColumnOperands o, const int n) {
-  const int p = get_local_id(0) - CONSUMERS * 128, head = n / o.steps, step = n % o.steps;
-  if (p >= TILE_C || head >= o.heads) return (float2)(0.0f);
-  const QueryStatistics of = {o.statistics.sums + head * o.sums_head, o.statistics.delta + head * o.delta_head,
+// Returns (lse, delta) of the query that this producer loads for a step; zeros if it loads none.
+ALWAYS_INLINE float2 statistics_at(const ColumnOperands o, const Place at) {
+  const int p = get_local_id(0) - CONSUMERS * 128;
+  if (p >= TILE_C || at.head >= o.heads) return (float2)(0.0f);
+  const QueryStatistics of = {o.statistics.sums + at.head * o.sums_head, o.statistics.delta + at.head * o.delta_head,
                               o.statistics.which, o.columns};
-  return load_statistics(of, o.begin + step * TILE_C + p);
+  return load_statistics(of, o.begin + at.step * TILE_C + p);
 }
-// Stores the statistics of step n, which `loaded` holds, into local memory. Returns the statistics of step n + 1, so
+// Stores the statistics of step n, which `loaded` holds, into local memory. Returns the statistics of the next step, so
 // that their loads are in flight for a whole step.
-ALWAYS_INLINE float2 put_statistics(__local float* statistics, const ColumnOperands o, const int n,
+ALWAYS_INLINE float2 put_statistics(__local float* statistics, const ColumnOperands o, const int n, const Place next,
                                     const float2 loaded) {
   const int p = get_local_id(0) - CONSUMERS * 128;
   if (p < TILE_C) {
     statistics[STATISTICS(n) + p] = loaded.x;
     statistics[STATISTICS(n) + TILE_C + p] = loaded.y;
   }
-  return statistics_at(o, n + 1);
+  return statistics_at(o, next);
 }
 #endif
 #if HALVES
 ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local float* statistics, const int direct) {
+  Place at = first_place(o.steps, o.heads SEEN_OF(o));
 #if PASS == 2
-  float2 next = o.steps > 0 ? statistics_at(o, 0) : (float2)(0.0f);
+  float2 loaded = statistics_at(o, at);
 #endif
-  for (int n = 0; n < o.heads * o.steps; ++n) {
-    const int head = n / o.steps, c0 = o.begin + n % o.steps * TILE_C, left = o.columns - c0;
+  int n = 0;
+  for (; at.head < o.heads; ++n) {
+    const int c0 = o.begin + at.step * TILE_C, left = o.columns - c0;
+    const Place next = next_place(at, o.steps SEEN_OF(o));
     __local OPERAND_T* to = producer_acquire(line, 2 * n);
 #if PASS == 2
-    next = put_statistics(statistics, o, n, next);
+    loaded = put_statistics(statistics, o, n, next, loaded);
 #endif
-    stage_rows(to, o.b2 + head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, TILE_C, direct);
+    stage_rows(to, o.b2 + at.head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, TILE_C, direct);
     producer_commit(line, 2 * n);
-    stage_rows(producer_acquire(line, 2 * n + 1), o.b + head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, TILE_C,
+    stage_rows(producer_acquire(line, 2 * n + 1), o.b + at.head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, TILE_C,
                direct);
     producer_commit(line, 2 * n + 1);
+    at = next;
   }
-  producer_finish(line, 2 * o.heads * o.steps);
+  producer_finish(line, 2 * n);
 }
 #else
 // A producer holds 4 x 4 blocks of a tile in registers: 4 rows by 4 elements of the depth. The 4 rows are neighbours in
@@ -108,36 +120,31 @@ ALWAYS_INLINE void put_columns(const Pipeline line, const int stage, int p, cons
 ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local float* statistics, const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128;
   float4 held[HELD];
+  Place at = first_place(o.steps, o.heads SEEN_OF(o));
 #if PASS == 2
-  float2 next = o.steps > 0 ? statistics_at(o, 0) : (float2)(0.0f);
+  float2 loaded = statistics_at(o, at);
 #endif
-  for (int n = 0; n < o.heads * o.steps; ++n) {
-    const int head = n / o.steps, c0 = o.begin + n % o.steps * TILE_C, left = o.columns - c0;
-    fetch_tile(held, p, o.b + head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, quads);
+  for (int n = 0; at.head < o.heads; ++n) {
+    const int c0 = o.begin + at.step * TILE_C, left = o.columns - c0;
+    const Place next = next_place(at, o.steps SEEN_OF(o));
+    fetch_tile(held, p, o.b + at.head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, quads);
 #if PASS == 2
     // Once the step's first stage is free, no consumer reads the statistics that put_statistics overwrites.
     producer_acquire(line, TILES * n);
-    next = put_statistics(statistics, o, n, next);
+    loaded = put_statistics(statistics, o, n, next, loaded);
 #endif
     put_rows(line, TILES * n, p, held);
     put_columns(line, TILES * n + 1, p, held);
-    fetch_tile(held, p, o.b2 + head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, quads);
+    fetch_tile(held, p, o.b2 + at.head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, quads);
     put_rows(line, TILES * n + 2, p, held);
     if (PASS == 2) put_columns(line, TILES * n + 3, p, held);
+    at = next;
   }
 }
 #endif
 
 // ---- what the consumers of both passes share ----
-// MASK_PARAMS and DRAW_PARAMS declare the parameters of a function that masks scores and draws random numbers.
-// MASK_PASS and DRAW_PASS pass them on.
-#if MASK
-#define MASK_PARAMS , __global const MASK_T *mask, const long mask_head, const long mask_query, const long mask_key
-#define MASK_PASS , mask, mask_head, mask_query, mask_key
-#else
-#define MASK_PARAMS
-#define MASK_PASS
-#endif
+// DRAW_PARAMS declares the parameters of a function that draws random numbers. DRAW_PASS passes them on.
 #if DROPOUT
 #define DRAW_PARAMS , Draws draws
 #define DRAW_PASS , draws

@@ -17,15 +17,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_subgroup_matrix
 #endif
-#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
-#define Y1_OFFSET (y_offset + Y_AT(get_num_groups(2), 0, 0) * DEPTH)
-#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * DEPTH + (d)] = (acc))
-#define STOREV(acc, b, h, r, d) OCL_CAT(vstore, VW)(acc, 0, y + y_offset + Y_AT(b, h, r) * DEPTH + (d))
-#define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d)] = (acc))
-#define STORE1V(acc, b, h, r, d) OCL_CAT(vstore, VW)(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
-#endif
 #define TILE(name) ((__local OPERAND_T*)name##_tile)
 #if PASS == 2
 #define IN_PASS_2(code) code
@@ -48,20 +39,27 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
     __global const OPERAND_T* a, const ulong a_offset, __global const OPERAND_T* b, const ulong b_offset,
     __global const OPERAND_T* a2, const ulong a2_offset, __global const OPERAND_T* b2, const ulong b2_offset,
     __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
-#if MASK
+#if STORED_MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
+#if BLOCKS
+    __global const uchar* blocks, const ulong blocks_offset,
+#endif
     const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long b_batch, const long b_head, const long b_row, const long a2_batch, const long a2_head,
     const long a2_row, const long b2_batch, const long b2_head, const long b2_row, const long sums_which,
     const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
-#if MASK
+#if STORED_MASK
     ,
-    const long mask_batch, const long mask_head, const long mask_query,
-    const long mask_key
+    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+#if BLOCKS
+    ,
+    const long blocks_batch, const long blocks_head, const long blocks_query,
+    const long blocks_key
 #endif
         EPILOGUE_PARAMS) {
   __local uint4 a_tile[TILE_M * DEPTH_ROW / CHUNK], a2_tile[TILE_M * DEPTH_ROW / CHUNK],
@@ -89,8 +87,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
                              delta + delta_offset + batch * delta_batch + q_head * delta_head, sums_which, queries};
   b += b_offset + batch * b_batch + column_head * b_head;
   b2 += b2_offset + batch * b2_batch + column_head * b2_head;
-#if MASK
+#if STORED_MASK
   mask += mask_offset + batch * mask_batch + q_head * mask_head;
+#elif MASK
+  int mask_head = q_head;
 #endif
 #if DROPOUT
   uint keep_bits[KEEP_WORDS];
@@ -113,8 +113,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
              direct);
   stage_rows(TILE(a2), a2 + a2_offset + batch * a2_batch + head * a2_head + r0 * a2_row, a2_row, rows - r0, DEPTH2,
              TILE_M, direct);
+  MARK_SEEN(q_head, rows, columns, begin, (end - begin + TILE_C - 1) / TILE_C, ROWS_ARE_KEYS ? heads_per_kv : 1);
   for (int of = 0; of < (ROWS_ARE_KEYS ? heads_per_kv : 1); ++of) {
     for (int c0 = begin; c0 < end; c0 += TILE_C) {
+      if (!IS_SEEN((c0 - begin) / TILE_C)) continue;
       barrier(CLK_LOCAL_MEM_FENCE);  // all have read the tiles of the step before
       stage_rows(TILE(b), b + c0 * b_row, b_row, columns - c0, DEPTH, TILE_C, direct);
       stage_rows(TILE(b2), b2 + c0 * b2_row, b2_row, columns - c0, DEPTH2, TILE_C, direct);
@@ -164,9 +166,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
     b2 += b2_head;
     of_head.sums += sums_head;
     of_head.delta += delta_head;
-#if MASK
-    mask += mask_head;
-#endif
+    NEXT_MASK_HEAD;
 #if DROPOUT
     draws.queries_before += queries;
 #endif

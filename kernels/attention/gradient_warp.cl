@@ -26,15 +26,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_warp
 #endif
-#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
-#define Y1_OFFSET (y_offset + Y_AT(get_num_groups(2), 0, 0) * DEPTH)
-#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * DEPTH + (d)] = (acc))
-#define STOREV(acc, b, h, r, d) vstore2(acc, 0, y + y_offset + Y_AT(b, h, r) * DEPTH + (d))
-#define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d)] = (acc))
-#define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
-#endif
 #define STEP_TILES(n) (ring + (n) % STAGES * 2 * TILE_ELEMENTS)  // b, then b2
 #define STATISTICS(n) (statistics + (n) % STAGES * 2 * TILE_C)  // lse, then delta, of step n's queries: [2][TILE_C]
 
@@ -50,32 +41,32 @@ ALWAYS_INLINE float2 reduced_statistics(const float4 raw) {
   return (float2)(raw.y == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(raw.x, LOG2E, log2(raw.y)), raw.z);
 }
 
-// With PASS 2 the steps of all heads of queries follow one another: step n belongs to head n / steps.
-#define HEAD_OF(n) (PASS == 2 ? (n) / steps : 0)
-#define COLUMN_OF(n) (begin + ((n) - HEAD_OF(n) * steps) * TILE_C)
+#define COLUMN_OF(place) (begin + (place).step * TILE_C)
 #if PASS == 2
-// Stores the statistics that were loaded for step n into local memory, and loads those of the next step.
+// Stores the statistics that were loaded for step n into local memory, and loads those of the next step, `copied`.
 #define STAGE_STATISTICS(n)                                                                                          \
   if ((int)get_local_id(0) < TILE_C) {                                                                               \
     const float2 now = reduced_statistics(raw);                                                                      \
     STATISTICS(n)[get_local_id(0)] = now.x;                                                                          \
     STATISTICS(n)[TILE_C + get_local_id(0)] = now.y;                                                                 \
-    if ((n) + 1 < count) {                                                                                           \
-      const int of = HEAD_OF((n) + 1);                                                                               \
+    if (copied.head < column_heads) {                                                                                \
+      const int of = copied.head;                                                                                    \
       const QueryStatistics there = {head_statistics.sums + of * sums_head, head_statistics.delta + of * delta_head, \
                                      sums_which, queries};                                                           \
-      raw = raw_statistics(there, COLUMN_OF((n) + 1) + get_local_id(0));                                             \
+      raw = raw_statistics(there, COLUMN_OF(copied) + get_local_id(0));                                              \
     }                                                                                                                \
   }
 #else
 #define STAGE_STATISTICS(n)
 #endif
+// Copies step n, whose place is `copied`, and moves on to the next place.
 #define STAGE_STEP(n)                                                                                             \
   {                                                                                                               \
-    const int at = COLUMN_OF(n), of_head = HEAD_OF(n);                                                            \
+    const int at = COLUMN_OF(copied), of_head = copied.head;                                                      \
     stage_rows(STEP_TILES(n), b + of_head * b_head + at * b_row, b_row, columns - at, DEPTH, TILE_C, direct);     \
     stage_rows(STEP_TILES(n) + TILE_ELEMENTS, b2 + of_head * b2_head + at * b2_row, b2_row, columns - at, DEPTH2, \
                TILE_C, direct);                                                                                   \
+    copied = next_place(copied, steps SEEN_PASS);                                                                 \
     STAGE_STATISTICS(n)                                                                                           \
   }
 
@@ -83,20 +74,27 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     __global const OPERAND_T* a, const ulong a_offset, __global const OPERAND_T* b, const ulong b_offset,
     __global const OPERAND_T* a2, const ulong a2_offset, __global const OPERAND_T* b2, const ulong b2_offset,
     __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
-#if MASK
+#if STORED_MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
+#if BLOCKS
+    __global const uchar* blocks, const ulong blocks_offset,
+#endif
     const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long b_batch, const long b_head, const long b_row, const long a2_batch, const long a2_head,
     const long a2_row, const long b2_batch, const long b2_head, const long b2_row, const long sums_which,
     const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
-#if MASK
+#if STORED_MASK
     ,
-    const long mask_batch, const long mask_head, const long mask_query,
-    const long mask_key
+    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+#if BLOCKS
+    ,
+    const long blocks_batch, const long blocks_head, const long blocks_query,
+    const long blocks_key
 #endif
         EPILOGUE_PARAMS) {
   __local OPERAND_T ring[STAGES * 2 * TILE_ELEMENTS] __attribute__((aligned(128)));
@@ -109,7 +107,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
   const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TILE_C * TILE_C : 0,
             end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + TILE_M) : columns;
-  const int steps = max(end - begin + TILE_C - 1, 0) / TILE_C, count = ROWS_ARE_KEYS ? heads_per_kv * steps : steps;
+  const int steps = max(end - begin + TILE_C - 1, 0) / TILE_C, column_heads = ROWS_ARE_KEYS ? heads_per_kv : 1;
   const int q_head = ROWS_ARE_KEYS ? head * heads_per_kv : head,
             column_head = ROWS_ARE_KEYS ? q_head : head / heads_per_kv;
   const int warp_row0 = (get_local_id(0) >> 5) * WARP_M, first = r0 + warp_row0, row = first + (lane >> 2);
@@ -120,13 +118,17 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
                                            queries};
   b += b_offset + batch * b_batch + column_head * b_head;
   b2 += b2_offset + batch * b2_batch + column_head * b2_head;
-#if MASK
+#if STORED_MASK
   mask += mask_offset + batch * mask_batch + q_head * mask_head;
+#elif MASK
+  int mask_head = q_head;
 #endif
 #if DROPOUT
   uint keep_bits[TILE_C / 64];
   Draws draws = {state + state_offset, ((ulong)batch * heads + q_head) * queries, (ulong)((keys + 3) / 4)};
 #endif
+  MARK_SEEN(q_head, rows, columns, begin, steps, column_heads);
+  Place copied = first_place(steps, column_heads SEEN_PASS);  // the next step to copy
   float out[DEPTH_TILE / 2], s[TILE_C / 2], grad[TILE_C / 2];
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
@@ -134,7 +136,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   float out2[DEPTH_TILE / 2];
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out2[i] = 0.0f;
-  float4 raw = raw_statistics(head_statistics, begin + get_local_id(0));
+  float4 raw = raw_statistics(head_statistics, COLUMN_OF(copied) + get_local_id(0));
 #else
   const float2 upper = load_statistics(head_statistics, row), lower = load_statistics(head_statistics, row + 8);
   const float row_statistics[4] = {upper.x, lower.x, upper.y, lower.y};
@@ -147,15 +149,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
              TILE_M, direct);
   OCL_UNROLL
   for (int n = 0; n < STAGES - 1; ++n) {
-    if (n < count) STAGE_STEP(n)
+    if (copied.head < column_heads) STAGE_STEP(n)
     commit_copies();
   }
-  for (int n = 0; n < count; ++n) {
+  int n = 0;
+  for (Place of = first_place(steps, column_heads SEEN_PASS); of.head < column_heads; ++n) {
     WAIT_COPIES(STAGES - 2);
     barrier(CLK_LOCAL_MEM_FENCE);  // all see this step's copies, and all have finished reading the previous step
-    if (n + STAGES - 1 < count) STAGE_STEP(n + STAGES - 1)
+    if (copied.head < column_heads) STAGE_STEP(n + STAGES - 1)
     commit_copies();
-    const int c0 = COLUMN_OF(n);
+    const int c0 = COLUMN_OF(of);
     // with a causal mask: only if some query sees some key in this step
     if (!CAUSAL || (ROWS_ARE_KEYS ? c0 + TILE_C > first : c0 < first + WARP_M)) {
       __local const OPERAND_T *b_tile = STEP_TILES(n), *b2_tile = STEP_TILES(n) + TILE_ELEMENTS;
@@ -179,12 +182,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       add_values(out, s, b_tile, DEPTH);
 #endif
     }
-#if PASS == 2 && MASK
-    if ((n + 1) % steps == 0) mask += mask_head;
+    const Place next = next_place(of, steps SEEN_PASS);
+#if PASS == 2
+    if (next.head > of.head) {
+      NEXT_MASK_HEAD;
+#if DROPOUT
+      draws.queries_before += queries;
 #endif
-#if PASS == 2 && DROPOUT
-    if ((n + 1) % steps == 0) draws.queries_before += queries;
+    }
 #endif
+    of = next;
   }
   STORE_GRADIENTS(out, out2, row);
 }

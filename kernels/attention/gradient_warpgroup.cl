@@ -34,35 +34,32 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_warpgroup
 #endif
-#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define EPILOGUE_PASS , y, y_offset
-#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
-#define Y1_OFFSET (y_offset + Y_AT(get_num_groups(2), 0, 0) * DEPTH)
-#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * DEPTH + (d)] = (acc))
-#define STOREV(acc, b, h, r, d) vstore2(acc, 0, y + y_offset + Y_AT(b, h, r) * DEPTH + (d))
-#define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d)] = (acc))
-#define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
-#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const OPERAND_T* a, const ulong a_offset, __global const OPERAND_T* b, const ulong b_offset,
     __global const OPERAND_T* a2, const ulong a2_offset, __global const OPERAND_T* b2, const ulong b2_offset,
     __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
-#if MASK
+#if STORED_MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
+#if BLOCKS
+    __global const uchar* blocks, const ulong blocks_offset,
+#endif
     const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long b_batch, const long b_head, const long b_row, const long a2_batch, const long a2_head,
     const long a2_row, const long b2_batch, const long b2_head, const long b2_row, const long sums_which,
     const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
-#if MASK
+#if STORED_MASK
     ,
-    const long mask_batch, const long mask_head, const long mask_query,
-    const long mask_key
+    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+#if BLOCKS
+    ,
+    const long blocks_batch, const long blocks_head, const long blocks_query,
+    const long blocks_key
 #endif
         EPILOGUE_PARAMS) {
   PIPELINE(line);
@@ -81,6 +78,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const QueryStatistics head_statistics = {sums + sums_offset + batch * sums_batch + q_head * sums_head,
                                            delta + delta_offset + batch * delta_batch + q_head * delta_head, sums_which,
                                            queries};
+  MARK_SEEN(q_head, rows, columns, begin, steps, column_heads);
   if (get_local_id(0) >= CONSUMERS * 128) {
 #if CONSUMER_REGISTERS
     SHRINK_REGISTERS(PRODUCER_REGISTERS);
@@ -99,7 +97,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
                               begin,
                               columns,
                               steps,
-                              column_heads};
+                              column_heads SEEN_PASS};
     // These copies are published with the first columns, so the consumers' first wait covers both.
     if (DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
         CHUNK_ALIGNED(b2_offset)) {
@@ -125,23 +123,27 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #endif
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
-#if MASK
+#if STORED_MASK
   mask += mask_offset + batch * mask_batch + q_head * mask_head;
+#elif MASK
+  int mask_head = q_head;
 #endif
 #if PASS == 1
   const float2 upper = load_statistics(head_statistics, row), lower = load_statistics(head_statistics, row + 8);
   const float row_statistics[4] = {upper.x, lower.x, upper.y, lower.y};
   // number of steps with a key that some query of the warpgroup sees
   const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
-  consume_columns(out, line, a_tile, a2_tile, row_statistics, row, first, visible_steps, queries,
-                  keys MASK_PASS DRAW_PASS);
-  skip_stages(line, TILES * visible_steps, TILES * steps);
+  int n = consume_columns(out, line, a_tile, a2_tile, row_statistics, row, first, visible_steps, queries,
+                          keys MASK_PASS DRAW_PASS SEEN_PASS);
+  for (int step = seen_from(visible_steps, steps SEEN_PASS); step < steps;
+       ++n, step = seen_from(step + 1, steps SEEN_PASS))
+    skip_stages(line, TILES * n, TILES * (n + 1));
 #else
   float out2[DEPTH_TILE / 2];
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out2[i] = 0.0f;
   consume_columns(out, out2, line, a_tile, a2_tile, statistics, row, first, begin, steps, column_heads, queries,
-                  keys MASK_PASS DRAW_PASS);
+                  keys MASK_PASS DRAW_PASS SEEN_PASS);
 #endif
 
   STORE_GRADIENTS(out, out2, row);

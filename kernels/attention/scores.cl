@@ -9,17 +9,12 @@
 
 // Adds the mask to the scores s of columns c0 .. c0 + TILE_C - 1. A score whose query does not see its key becomes
 // -inf. row: the row of s[0].
-ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, const int keys
-#if MASK
-                               ,
-                               __global const MASK_T* mask, const long mask_query, const long mask_key
-#endif
-) {
+ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, const int keys MASK_PARAMS) {
 #if PASS && !HALVES
   RECOMPUTE_FROM(row);  // addresses of the mask
   RECOMPUTE_FROM(c0);
 #endif
-#if MASK
+#if STORED_MASK
   // All loads are unconditional, so that they are in flight together. Positions outside the scores load the mask's last
   // row or column.
   const int last_row = (ROWS_ARE_KEYS ? keys : queries) - 1, last_column = (ROWS_ARE_KEYS ? queries : keys) - 1;
@@ -31,7 +26,10 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
     const int r = row + (i >> 1 & 1) * 8, c = c0 + (i >> 2) * 8 + (get_local_id(0) & 3) * 2 + (i & 1);
     const int query = ROWS_ARE_KEYS ? c : r, key = ROWS_ARE_KEYS ? r : c;
     const int seen = query < queries && key < keys && !(CAUSAL && key > query);
-#if MASK
+#if MASK == 4
+    const float added = MASK_VALUE(batch, mask_head, min(query, queries - 1), min(key, keys - 1));
+    s[i] = ADD_MASK(s[i] * SCALE, added);
+#elif MASK
     __global const MASK_T* m = rows[i >> 1 & 1] + min(c, last_column) * along;
 #if MASK == 1
     s[i] = *m ? s[i] * SCALE : -INFINITY;
@@ -47,7 +45,7 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
 // Masks the scores s, unless the tile has no score that may be hidden. row: the row of s[0]; first: the first of the
 // (at most 64) rows for which the work-items decide this together.
 #if MASK
-#define MASK_SCORES(s, row, first, c0) mask_scores(s, c0, row, queries, keys, mask, mask_query, mask_key)
+#define MASK_SCORES(s, row, first, c0) mask_scores(s, c0, row, queries, keys MASK_PASS)
 #else
 #define MASK_SCORES(s, row, first, c0)                                                 \
   if ((c0) + TILE_C > (ROWS_ARE_KEYS ? queries : keys) ||                              \

@@ -159,18 +159,16 @@ ALWAYS_INLINE void share_weights(__local OPERAND_T* to, const FragmentC* weights
 #endif
 // Adds the mask to the scores of a row with columns c0 .. c0 + SCORE_COLUMNS - 1. A score whose query does not see its key
 // becomes -inf.
-ALWAYS_INLINE void mask_scores(float* s, const int c0, const int row, const int queries, const int keys
-#if MASK
-                               ,
-                               __global const MASK_T* mask, const long mask_query, const long mask_key
-#endif
-) {
+ALWAYS_INLINE void mask_scores(float* s, const int c0, const int row, const int queries, const int keys MASK_PARAMS) {
   OCL_UNROLL
   for (int i = 0; i < SCORES; ++i) {
     const int c = c0 + score_column(i), query = ROWS_ARE_KEYS ? c : row, key = ROWS_ARE_KEYS ? row : c;
     const int seen = query < queries && key < keys && !(CAUSAL && key > query);
-#if MASK
-    // Positions outside the scores load the mask's last row or column.
+    // Positions outside the scores get the mask of the last row or column.
+#if MASK == 4
+    const float added = MASK_VALUE(batch, mask_head, min(query, queries - 1), min(key, keys - 1));
+    s[i] = ADD_MASK(s[i] * SCALE, added);
+#elif MASK
     __global const MASK_T* m = mask + min(query, queries - 1) * mask_query + min(key, keys - 1) * mask_key;
 #if MASK == 1
     s[i] = *m ? s[i] * SCALE : -INFINITY;
@@ -185,7 +183,7 @@ ALWAYS_INLINE void mask_scores(float* s, const int c0, const int row, const int 
 }
 // Masks the scores s, unless the tile has no score that may be hidden. first: the subgroup's first row.
 #if MASK
-#define MASK_SCORES(s, row, first, c0) mask_scores(s, c0, row, queries, keys, mask, mask_query, mask_key)
+#define MASK_SCORES(s, row, first, c0) mask_scores(s, c0, row, queries, keys MASK_PASS)
 #else
 #define MASK_SCORES(s, row, first, c0)                                                               \
   if ((c0) + SCORE_COLUMNS > (ROWS_ARE_KEYS ? queries : keys) ||                                     \

@@ -88,8 +88,8 @@ ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const OPERAND
 #else
 // Number of blocks of 32 elements of the depth that share a running sum. With TERMS 1 (TF32) one sum goes over both
 // blocks of a tile, as with 16-bit operands.
-#define BLOCKS (TERMS == 3 ? 1 : 2)
-// Adds a b over BLOCKS blocks of the depth to row_sum. first: 1 if these are the first blocks, so that row_sum begins
+#define SUMMED_BLOCKS (TERMS == 3 ? 1 : 2)
+// Adds a b over SUMMED_BLOCKS blocks of the depth to row_sum. first: 1 if these are the first blocks, so that row_sum begins
 // at 0. high, low: the pieces of a. b_tile: the first of the blocks of b.
 ALWAYS_INLINE void add_blocks(float* row_sum, const uint* high, const uint* low, __local const OPERAND_T* b_tile,
                               const int first) {
@@ -127,10 +127,10 @@ ALWAYS_INLINE void add_blocks(float* row_sum, const uint* high, const uint* low,
 // Computes s = q k^T of a step, and waits for the sums.
 ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k) {
   OCL_UNROLL
-  for (int block = 0; block < 2; block += BLOCKS) {
-    uint high[16 * BLOCKS], low[16 * BLOCKS];
+  for (int block = 0; block < 2; block += SUMMED_BLOCKS) {
+    uint high[16 * SUMMED_BLOCKS], low[16 * SUMMED_BLOCKS];
     OCL_UNROLL
-    for (int k8 = 0; k8 < 4 * BLOCKS; ++k8) {
+    for (int k8 = 0; k8 < 4 * SUMMED_BLOCKS; ++k8) {
       float x[4];
       read_fragment(x, q + (block + k8 / 4) * TILE_M * TILE_K, k8 & 3, 1);
       split_fragment(high, low, k8, x);
@@ -143,10 +143,10 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local
 // or 2(i - 4) + 1.
 ALWAYS_INLINE void add_values(float* out, const float* p, __local const OPERAND_T* v, const int left) {
   OCL_UNROLL
-  for (int block = 0; block < 2; block += BLOCKS) {
-    uint high[16 * BLOCKS], low[16 * BLOCKS];
+  for (int block = 0; block < 2; block += SUMMED_BLOCKS) {
+    uint high[16 * SUMMED_BLOCKS], low[16 * SUMMED_BLOCKS];
     OCL_UNROLL
-    for (int k8 = 0; k8 < 4 * BLOCKS; ++k8) {
+    for (int k8 = 0; k8 < 4 * SUMMED_BLOCKS; ++k8) {
       const float* of = p + block * 16 + 4 * k8;
       const float x[4] = {of[0], of[2], of[1], of[3]};
       split_fragment(high, low, k8, x);

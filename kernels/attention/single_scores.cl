@@ -12,6 +12,22 @@
 #endif
 #define TO_LOG2 (SCORE_SCALE * LOG2E)
 
+// MASK_PARAMS declares the parameters of a function that masks scores. MASK_PASS passes them on. mask_head: the stride
+// between heads of a mask in memory, and the head itself of a mask that is computed.
+#if MASK == 4
+#define MASK_PARAMS , const int batch, int mask_head EPILOGUE_PARAMS
+#define MASK_PASS , batch, mask_head EPILOGUE_PASS
+#define NEXT_MASK_HEAD ++mask_head
+#elif MASK
+#define MASK_PARAMS , __global const MASK_T *mask, const long mask_head, const long mask_query, const long mask_key
+#define MASK_PASS , mask, mask_head, mask_query, mask_key
+#define NEXT_MASK_HEAD mask += mask_head
+#else
+#define MASK_PARAMS
+#define MASK_PASS
+#define NEXT_MASK_HEAD
+#endif
+
 #if DROPOUT
 // Describes the random numbers of one head's scores.
 typedef struct {

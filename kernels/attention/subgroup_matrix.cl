@@ -13,31 +13,30 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_subgroup_matrix
 #endif
-#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * queries + (r))
-#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * WIDTH + (d)] = (acc))
-#define STOREV(acc, b, h, r, d) OCL_CAT(vstore, VW)(acc, 0, y + y_offset + Y_AT(b, h, r) * WIDTH + (d))
-#define STORE1(acc, which, b, h, r) \
-  (y[y_offset + Y_AT(get_num_groups(2), 0, 0) * (WIDTH + (which)) + Y_AT(b, h, r)] = (acc))
-#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE void KERNEL_NAME(
     __global const OPERAND_T* q, const ulong q_offset, __global const OPERAND_T* k, const ulong k_offset,
     __global const OPERAND_T* v, const ulong v_offset,
-#if MASK
+#if STORED_MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
+#if BLOCKS
+    __global const uchar* blocks, const ulong blocks_offset,
+#endif
     const int heads, const int heads_per_kv, const int queries, const int keys, const long q_batch, const long q_head,
     const long q_row, const long k_batch, const long k_head, const long k_row, const long v_batch, const long v_head,
     const long v_row
-#if MASK
+#if STORED_MASK
     ,
-    const long mask_batch, const long mask_head, const long mask_query,
-    const long mask_key
+    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+#if BLOCKS
+    ,
+    const long blocks_batch, const long blocks_head, const long blocks_query,
+    const long blocks_key
 #endif
         EPILOGUE_PARAMS) {
   __local uint4 q_tile[TILE_M * DEPTH_ROW / CHUNK], k_tile[TILE_C * DEPTH_ROW / CHUNK], v_tile[TURNED];
@@ -52,8 +51,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
   q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
   k += k_offset + batch * k_batch + head / heads_per_kv * k_head;
   v += v_offset + batch * v_batch + head / heads_per_kv * v_head;
-#if MASK
+#if STORED_MASK
   mask += mask_offset + batch * mask_batch + head * mask_head;
+#elif MASK
+  int mask_head = head;
 #endif
 #if DROPOUT
   uint keep_bits[KEEP_WORDS];
@@ -67,7 +68,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
   for (int i = 0; i < ROW_FRAGS; ++i) row_max[i] = -INFINITY, row_sum[i] = 0.0f;
 
   stage_rows((__local OPERAND_T*)q_tile, q, q_row, queries - r0, DEPTH, TILE_M, direct);
+  MARK_SEEN(head, queries, keys, 0, steps, 1);
   for (int step = 0; step < steps; ++step) {
+    if (!IS_SEEN(step)) continue;
     const int key = step * TILE_C;
     barrier(CLK_LOCAL_MEM_FENCE);  // all have read the keys and values of the step before
     stage_rows((__local OPERAND_T*)k_tile, k + key * k_row, k_row, keys - key, DEPTH, TILE_C, direct);

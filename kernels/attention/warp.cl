@@ -22,50 +22,51 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_warp
 #endif
-#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * queries + (r))
-#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * WIDTH + (d)] = (acc))
-#define STOREV(acc, b, h, r, d) vstore2(acc, 0, y + y_offset + Y_AT(b, h, r) * WIDTH + (d))
-#define STORE1(acc, which, b, h, r) \
-  (y[y_offset + Y_AT(get_num_groups(2), 0, 0) * (WIDTH + (which)) + Y_AT(b, h, r)] = (acc))
-#endif
-// The address of tile n in the ring: the keys of step n / 2 if n is even, its values if n is odd.
+// The address of tile n in the ring: the keys of the n / 2th step that is taken if n is even, its values if n is odd.
 #define KV_TILE(n) (ring + (n) % STAGES * TILE_ELEMENTS)
 #define COPY_KV_TILE(n)                                                                  \
   {                                                                                      \
-    const int key = (n) / 2 * TILE_C;                                                    \
-    if ((n) % 2 == 0)                                                                    \
+    const int key = copied * TILE_C;                                                     \
+    if ((n) % 2 == 0) {                                                                  \
       stage_rows(KV_TILE(n), k + key * k_row, k_row, keys - key, DEPTH, TILE_C, direct); \
-    else                                                                                 \
+    } else {                                                                             \
       stage_rows(KV_TILE(n), v + key * v_row, v_row, keys - key, WIDTH, TILE_C, direct); \
+      copied = seen_from(copied + 1, steps SEEN_PASS);                                   \
+    }                                                                                    \
   }
 // Waits for tile n, and begins to copy tile n + STAGES - 1 into the buffer of tile n - 1, which all work-items have
 // read.
-#define NEXT_KV_TILE(n)                                              \
-  {                                                                  \
-    WAIT_COPIES(STAGES - 2);                                         \
-    barrier(CLK_LOCAL_MEM_FENCE);                                    \
-    if ((n) + STAGES - 1 < 2 * steps) COPY_KV_TILE((n) + STAGES - 1) \
-    commit_copies();                                                 \
+#define NEXT_KV_TILE(n)                                \
+  {                                                    \
+    WAIT_COPIES(STAGES - 2);                           \
+    barrier(CLK_LOCAL_MEM_FENCE);                      \
+    if (copied < steps) COPY_KV_TILE((n) + STAGES - 1) \
+    commit_copies();                                   \
   }
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const OPERAND_T* q, const ulong q_offset, __global const OPERAND_T* k, const ulong k_offset,
     __global const OPERAND_T* v, const ulong v_offset,
-#if MASK
+#if STORED_MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
+#if BLOCKS
+    __global const uchar* blocks, const ulong blocks_offset,
+#endif
     const int heads, const int heads_per_kv, const int queries, const int keys, const long q_batch, const long q_head,
     const long q_row, const long k_batch, const long k_head, const long k_row, const long v_batch, const long v_head,
     const long v_row
-#if MASK
+#if STORED_MASK
     ,
-    const long mask_batch, const long mask_head, const long mask_query,
-    const long mask_key
+    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+#if BLOCKS
+    ,
+    const long blocks_batch, const long blocks_head, const long blocks_query,
+    const long blocks_key
 #endif
         EPILOGUE_PARAMS) {
   __local OPERAND_T ring[STAGES * TILE_ELEMENTS] __attribute__((aligned(128)));
@@ -81,8 +82,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
   k += k_offset + batch * k_batch + head / heads_per_kv * k_head;
   v += v_offset + batch * v_batch + head / heads_per_kv * v_head;
-#if MASK
+#if STORED_MASK
   mask += mask_offset + batch * mask_batch + head * mask_head;
+#elif MASK
+  int mask_head = head;
 #endif
 #if DROPOUT
   uint keep_bits[TILE_C / 64];
@@ -94,14 +97,17 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   OCL_UNROLL
   for (int i = 0; i < 2 * ROW_BLOCKS; ++i) row_max[i] = -INFINITY, row_sum[i] = 0.0f;
 
+  MARK_SEEN(head, queries, keys, 0, steps, 1);
+  int copied = seen_from(0, steps SEEN_PASS);  // the step of the next tile to copy
   stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, direct);  // in the same cp.async group as the first keys
   OCL_UNROLL
   for (int n = 0; n < STAGES - 1; ++n) {
-    if (n < 2 * steps) COPY_KV_TILE(n)
+    if (copied < steps) COPY_KV_TILE(n)
     commit_copies();
   }
-  for (int step = 0; step < steps; ++step) {
-    NEXT_KV_TILE(2 * step)
+  for (int n = 0, step = seen_from(0, steps SEEN_PASS); step < steps;
+       ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
+    NEXT_KV_TILE(2 * n)
     if (step < visible_steps) {
       multiply_scores(s, q_tile + warp_row0 * TILE_K, KV_TILE(2 * step), DEPTH);
       OCL_UNROLL
@@ -115,8 +121,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         rescale_rows(out + i * (DEPTH_TILE / 2), rescale);
       }
     }
-    NEXT_KV_TILE(2 * step + 1)
-    if (step < visible_steps) add_values(out, s, KV_TILE(2 * step + 1), WIDTH);
+    NEXT_KV_TILE(2 * n + 1)
+    if (step < visible_steps) add_values(out, s, KV_TILE(2 * n + 1), WIDTH);
   }
 
   OCL_UNROLL

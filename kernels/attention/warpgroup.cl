@@ -28,15 +28,6 @@
 #ifndef OVERLAP
 #define OVERLAP HALVES  // 1: the values of a step are multiplied during the softmax of the next; needs 16-bit operands
 #endif
-#ifndef STORE  // without generated epilogue macros: dense outputs, one behind the other
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define EPILOGUE_PASS , y, y_offset
-#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * queries + (r))
-#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * WIDTH + (d)] = (acc))
-#define STOREV(acc, b, h, r, d) vstore2(acc, 0, y + y_offset + Y_AT(b, h, r) * WIDTH + (d))
-#define STORE1(acc, which, b, h, r) \
-  (y[y_offset + Y_AT(get_num_groups(2), 0, 0) * (WIDTH + (which)) + Y_AT(b, h, r)] = (acc))
-#endif
 
 // ---- producer ----
 // The keys and values that the producers copy in `steps` steps. k, v: their first rows; k_row, v_row: strides of rows;
@@ -45,19 +36,28 @@ typedef struct {
   __global const OPERAND_T *k, *v;
   long k_row, v_row;
   int keys, steps;
+#if BLOCKS
+  __local const uint* seen;
+#endif
 } KeyValues;
+#if BLOCKS
+#define SEEN_OF(o) , (o).seen
+#else
+#define SEEN_OF(o)
+#endif
 
 #if HALVES
 ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int direct) {
-  for (int step = 0; step < o.steps; ++step) {
+  int n = 0;  // number of the steps taken
+  for (int step = seen_from(0, o.steps SEEN_OF(o)); step < o.steps; step = seen_from(step + 1, o.steps SEEN_OF(o))) {
     const int left = o.keys - step * TILE_C;
-    stage_rows(producer_acquire(line, 2 * step), o.k + step * TILE_C * o.k_row, o.k_row, left, DEPTH, TILE_C, direct);
-    producer_commit(line, 2 * step);
-    stage_rows(producer_acquire(line, 2 * step + 1), o.v + step * TILE_C * o.v_row, o.v_row, left, WIDTH, TILE_C,
-               direct);
-    producer_commit(line, 2 * step + 1);
+    stage_rows(producer_acquire(line, 2 * n), o.k + step * TILE_C * o.k_row, o.k_row, left, DEPTH, TILE_C, direct);
+    producer_commit(line, 2 * n);
+    stage_rows(producer_acquire(line, 2 * n + 1), o.v + step * TILE_C * o.v_row, o.v_row, left, WIDTH, TILE_C, direct);
+    producer_commit(line, 2 * n + 1);
+    ++n;
   }
-  producer_finish(line, 2 * o.steps);
+  producer_finish(line, 2 * n);
 }
 #else
 #define HELD (2 * B_CHUNKS)  // number of float4 of a tile that a producer holds in registers, two blocks of 4
@@ -77,63 +77,72 @@ ALWAYS_INLINE void fetch_values(float4* held, const KeyValues o, const int step,
     held[i] = fetch_quad(o.v + row * o.v_row + column, 1, row < o.keys ? WIDTH - column : 0, quads);
   }
 }
-ALWAYS_INLINE void put_keys(const Pipeline line, const float4* held, const int step) {
+ALWAYS_INLINE void put_keys(const Pipeline line, const float4* held, const int n) {
   const int p = get_local_id(0) - CONSUMERS * 128;
-  __local float* to = producer_acquire(line, 2 * step);
+  __local float* to = producer_acquire(line, 2 * n);
   OCL_UNROLL
   for (int i = 0; i < HELD; ++i)
     store_row_quad(to + i / B_CHUNKS * PIECES * B_ELEMENTS, (p >> 3) + i % B_CHUNKS * ROWS_APART, p & 7, held[i]);
-  producer_commit(line, 2 * step);
+  producer_commit(line, 2 * n);
 }
-ALWAYS_INLINE void put_values(const Pipeline line, const float4* held, const int step) {
+ALWAYS_INLINE void put_values(const Pipeline line, const float4* held, const int n) {
   const int p = get_local_id(0) - CONSUMERS * 128;
-  __local float* to = producer_acquire(line, 2 * step + 1);
+  __local float* to = producer_acquire(line, 2 * n + 1);
   store_transposed_block(to, value_column(p), p & 7, held);
   store_transposed_block(to + PIECES * B_ELEMENTS, value_column(p), p & 7, held + 4);
-  producer_commit(line, 2 * step + 1);
+  producer_commit(line, 2 * n + 1);
 }
 // Loads the keys and values of a step into registers one step before it stores them.
 ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int quads) {
   float4 keys[HELD], values[HELD];
-  for (int step = 0; step <= o.steps; ++step) {
-    if (step > 0) put_keys(line, keys, step - 1);
-    if (step < o.steps) fetch_keys(keys, o, step, quads);
-    if (step > 0) put_values(line, values, step - 1);
-    if (step < o.steps) fetch_values(values, o, step, quads);
+  int more = 1;
+  for (int n = 0, step = seen_from(0, o.steps SEEN_OF(o)); more; ++n, step = seen_from(step + 1, o.steps SEEN_OF(o))) {
+    more = step < o.steps;
+    if (n > 0) put_keys(line, keys, n - 1);
+    if (more) fetch_keys(keys, o, step, quads);
+    if (n > 0) put_values(line, values, n - 1);
+    if (more) fetch_values(values, o, step, quads);
   }
 }
 #endif
 
 // ---- consumer ----
 #if HALVES
-#define WAIT_SCORES(but, step)                               \
+#define WAIT_SCORES(but, n)                                  \
   WGMMA_WAIT(but);                                           \
   OCL_UNROLL                                                 \
   for (int i = 0; i < TILE_C / 2; ++i) FENCE_REGISTER(s[i]); \
-  consumer_release(line, 2 * (step))
-#define WAIT_VALUES(step)                                          \
+  consumer_release(line, 2 * (n))
+#define WAIT_VALUES(n)                                             \
   WGMMA_WAIT("0");                                                 \
   OCL_UNROLL                                                       \
   for (int i = 0; i < DEPTH_TILE / 2; ++i) FENCE_REGISTER(out[i]); \
-  consumer_release(line, 2 * (step) + 1)
+  consumer_release(line, 2 * (n) + 1)
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const OPERAND_T* q, const ulong q_offset, __global const OPERAND_T* k, const ulong k_offset,
     __global const OPERAND_T* v, const ulong v_offset,
-#if MASK
+#if STORED_MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
+#if BLOCKS
+    __global const uchar* blocks, const ulong blocks_offset,
+#endif
     const int heads, const int heads_per_kv, const int queries, const int keys, const long q_batch, const long q_head,
     const long q_row, const long k_batch, const long k_head, const long k_row, const long v_batch, const long v_head,
     const long v_row
-#if MASK
+#if STORED_MASK
     ,
-    const long mask_batch, const long mask_head, const long mask_query,
-    const long mask_key
+    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+#if BLOCKS
+    ,
+    const long blocks_batch, const long blocks_head, const long blocks_query,
+    const long blocks_key
 #endif
         EPILOGUE_PARAMS) {
   PIPELINE(line);
@@ -142,6 +151,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int tile = CAUSAL ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
   const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2);
   const int end = CAUSAL ? min(keys, r0 + TILE_M) : keys, steps = (end + TILE_C - 1) / TILE_C;
+  MARK_SEEN(head, queries, keys, 0, steps, 1);
   if (get_local_id(0) >= CONSUMERS * 128) {
     q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
     const KeyValues o = {k + k_offset + batch * k_batch + head / heads_per_kv * k_head,
@@ -149,7 +159,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
                          k_row,
                          v_row,
                          keys,
-                         steps};
+                         steps SEEN_PASS};
     // The copies of q are published with the first keys, so the consumers' first wait covers both.
     if (DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset)) {
       stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 1);
@@ -166,11 +176,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   float out[DEPTH_TILE / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0.0f, 0.0f};
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
-#if MASK
+#if STORED_MASK
   mask += mask_offset + batch * mask_batch + head * mask_head;
+#elif MASK
+  int mask_head = head;
 #endif
   // number of steps with a key that some query of the warpgroup sees
   const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
+  int n = 0, step = seen_from(0, steps SEEN_PASS);  // a step, and its number among those taken
   float s[TILE_C / 2], rescale[2];
 #if DROPOUT
   uint keep_bits[TILE_C / 64];
@@ -182,58 +195,59 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #if OVERLAP
   // The products for the scores of a step are issued before the products with the values of the previous step. So the
   // tensor cores multiply the values while the softmax runs.
-  if (visible_steps > 0) {
+  if (step < visible_steps) {
     begin_scores(s, q_tile, consumer_wait(line, 0));
-    DRAW(keep_bits, row, 0);
+    DRAW(keep_bits, row, step * TILE_C);
     WAIT_SCORES("0", 0);
-    MASK_SCORES(s, row, first, 0);
+    MASK_SCORES(s, row, first, step * TILE_C);
     softmax_step(s, row_max, row_sum, rescale);
     DROP_SCORES(s, keep_bits);
     to_operands(p, s);
-    for (int step = 1; step < visible_steps; ++step) {
-      __local const OPERAND_T *v_tile = consumer_wait(line, 2 * step - 1), *k_tile = consumer_wait(line, 2 * step);
+    for (n = 1, step = seen_from(step + 1, steps SEEN_PASS); step < visible_steps;
+         ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
+      __local const OPERAND_T *v_tile = consumer_wait(line, 2 * n - 1), *k_tile = consumer_wait(line, 2 * n);
       begin_scores(s, q_tile, k_tile);
       begin_values(out, p, v_tile);
       DRAW(keep_bits, row, step * TILE_C);
-      WAIT_SCORES("1", step);
+      WAIT_SCORES("1", n);
       MASK_SCORES(s, row, first, step * TILE_C);
       softmax_step(s, row_max, row_sum, rescale);
       DROP_SCORES(s, keep_bits);
-      WAIT_VALUES(step - 1);
+      WAIT_VALUES(n - 1);
       rescale_rows(out, rescale);
       to_operands(p, s);
     }
-    begin_values(out, p, consumer_wait(line, 2 * visible_steps - 1));
-    WAIT_VALUES(visible_steps - 1);
+    begin_values(out, p, consumer_wait(line, 2 * n - 1));
+    WAIT_VALUES(n - 1);
   }
 #else
-  for (int step = 0; step < visible_steps; ++step) {
-    __local const OPERAND_T* k_tile = consumer_wait(line, 2 * step);
+  for (; step < visible_steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
+    __local const OPERAND_T* k_tile = consumer_wait(line, 2 * n);
 #if HALVES
     begin_scores(s, q_tile, k_tile);
     DRAW(keep_bits, row, step * TILE_C);
-    WAIT_SCORES("0", step);
+    WAIT_SCORES("0", n);
 #else
     DRAW(keep_bits, row, step * TILE_C);
     multiply_scores(s, q_tile, k_tile);
-    consumer_release(line, 2 * step);
+    consumer_release(line, 2 * n);
 #endif
     MASK_SCORES(s, row, first, step * TILE_C);
     softmax_step(s, row_max, row_sum, rescale);
     DROP_SCORES(s, keep_bits);
     rescale_rows(out, rescale);
-    __local const OPERAND_T* v_tile = consumer_wait(line, 2 * step + 1);
+    __local const OPERAND_T* v_tile = consumer_wait(line, 2 * n + 1);
 #if HALVES
     to_operands(p, s);
     begin_values(out, p, v_tile);
-    WAIT_VALUES(step);
+    WAIT_VALUES(n);
 #else
     add_values(out, s, v_tile, keys - step * TILE_C);
-    consumer_release(line, 2 * step + 1);
+    consumer_release(line, 2 * n + 1);
 #endif
   }
 #endif
-  skip_stages(line, 2 * visible_steps, 2 * steps);
+  for (; step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) skip_stages(line, 2 * n, 2 * n + 2);
 
   STORE_ATTENTION(out, row_max, row_sum, row);
 }

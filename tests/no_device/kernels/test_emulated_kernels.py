@@ -41,6 +41,8 @@ pytestmark = [
 PRELUDE = """#define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 #define clamp(x, a, b) min(max(x, a), b)
+#define popcount(x) __builtin_popcount(x)
+#define atomic_or(p, bits) (*(p) |= (bits))
 #define vload_half(i, p) emulated_value(*(__global const ushort*)((p) + (i)), 0)
 #define fma(a, b, c) ((a) * (b) + (c))
 #define vstore2(v, i, p) ((p)[0] = (v).s0, (p)[1] = (v).s1)

@@ -8,7 +8,16 @@
 namespace ocl::schedule {
 namespace {
 
-enum class Mask : uint8_t { kNone, kBool, kSame, kFloat };  // kSame: in the type of the operands.
+// kSame: in the type of the operands. kBlocks: as kBool, with the blocks that hide all. kComputed: by the macro kMaskValue.
+enum class Mask : uint8_t { kNone, kBool, kSame, kFloat, kBlocks, kComputed };
+constexpr bool hides(Mask mask) { return mask == Mask::kBool || mask == Mask::kBlocks; }
+
+/// What MASK_VALUE of a case returns, and the same in the text of a kernel: a window of keys with a bias for each head.
+constexpr const char* kMaskValue =
+    "MASK_VALUE(b, h, q, k) ((k) + 40 < (q) || (k) > (q) + 3 ? -INFINITY : 0.5f * (h) - 0.25f * ((k) & 3))";
+double mask_value(int head, int query, int key) {
+  return key + 40 < query || key > query + 3 ? -HUGE_VAL : 0.5 * head - 0.25 * (key & 3);
+}
 
 /// The sizes of an attention and what changes its scores.
 struct Problem {
@@ -20,6 +29,8 @@ struct Problem {
   int offset = 0;  // See CheckCase.
   double scale = 0.125;
 };
+
+int in_blocks(int length) { return (length + ir::kMaskBlock - 1) / ir::kMaskBlock; }
 
 constexpr int64_t kState[] = {0x123456789ABCDEF, 0x7000000012};
 constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
@@ -40,7 +51,12 @@ constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
                               {1, 2, 1, 150, 70, 7, 9, true, Mask::kNone, false, 0, 1},
                               {1, 1, 1, 64, 140, 128, 96, false},
                               {1, 2, 2, 100, 70, 80, 128, true, Mask::kNone, true},
-                              {1, 1, 1, 66, 67, 96, 128, false, Mask::kFloat, false, 3, 1}};
+                              {1, 1, 1, 66, 67, 96, 128, false, Mask::kFloat, false, 3, 1},
+                              {2, 2, 1, 140, 260, 64, 64, false, Mask::kComputed},
+                              {1, 2, 2, 140, 200, 64, 64, true, Mask::kComputed},
+                              {1, 2, 2, 450, 300, 64, 64, false, Mask::kBlocks},
+                              {2, 2, 1, 300, 430, 64, 64, true, Mask::kBlocks},
+                              {1, 1, 1, 200, 300, 128, 96, false, Mask::kBlocks}};
 
 /// More sizes for portable kernels: one query, few queries, heads that are no multiples of four, large heads.
 constexpr Problem kMore[] = {{1, 2, 2, 1, 66, 33, 31, false},
@@ -77,16 +93,33 @@ struct AttentionData {
         k(subject, p, p.heads / p.heads_per_kv, p.keys, p.depth, 7),
         v(subject, p, p.heads / p.heads_per_kv, p.keys, p.width, 8),
         dout(subject, p, p.heads, p.queries, p.width, 9) {
-    if (p.mask == Mask::kNone) return;
+    if (p.mask == Mask::kNone || p.mask == Mask::kComputed) return;
     mask = subject.values(static_cast<size_t>(p.heads) * p.queries * p.keys, 4);
-    if (p.mask != Mask::kBool) return;
+    if (!hides(p.mask)) return;
     for (float& m : mask) m = m > -0.5f ? 1.0f : 0.0f;
+    // Whole steps are hidden, some from all rows, some from some. With a causal mask these are not the first, since few keys
+    // would be left to the first queries.
+    for (size_t i = 0; p.mask == Mask::kBlocks && i < mask.size(); ++i) {
+      const size_t part = i % p.keys / 128, query = i / p.keys % p.queries;
+      if (part % 2 == p.causal && (part < 2 || query < 256 || query >= 320)) mask[i] = 0;
+    }
     // The second query of the first head sees no key.
     if (p.queries > 1) std::fill_n(mask.begin() + p.keys, p.keys, 0.0f);
   }
   Rows q, k, v, dout;
   std::vector<float> mask;  // [heads, queries, keys]
 };
+
+/// The blocks of scores of which the mask shows one, [heads, queries, keys] in blocks.
+std::vector<unsigned char> blocks_of(const std::vector<float>& mask, const Problem& p) {
+  const int down = in_blocks(p.queries), along = in_blocks(p.keys);
+  std::vector<unsigned char> blocks(static_cast<size_t>(p.heads) * down * along);
+  for (size_t i = 0; i < mask.size(); ++i)
+    if (mask[i] != 0)
+      blocks[(i / p.keys / p.queries * down + i / p.keys % p.queries / ir::kMaskBlock) * along + i % p.keys / ir::kMaskBlock] =
+          1;
+  return blocks;
+}
 
 /// Computes the operands and results of a case.
 CaseData data_of(const CheckSubject& subject, ir::AttentionKind kind, const Problem& p) {
@@ -95,8 +128,9 @@ CaseData data_of(const CheckSubject& subject, ir::AttentionKind kind, const Prob
   const auto rows_of = [](const Rows& x) { return [&x](size_t r) { return x.row(r); }; };
   const auto bias = [&](int head, int i, int j) {
     if (p.mask == Mask::kNone) return 0.0;
+    if (p.mask == Mask::kComputed) return mask_value(head, i, j);
     const double m = o.mask[(static_cast<size_t>(head) * p.queries + i) * p.keys + j];
-    return p.mask != Mask::kBool ? m : m != 0 ? 0.0 : -HUGE_VAL;
+    return !hides(p.mask) ? m : m != 0 ? 0.0 : -HUGE_VAL;
   };
   const auto factor = [&](size_t row, int j) {
     return p.dropout ? dropout_factor(kState, row * ((static_cast<size_t>(p.keys) + 3) / 4) + static_cast<size_t>(j / 4),
@@ -118,14 +152,15 @@ CaseData data_of(const CheckSubject& subject, ir::AttentionKind kind, const Prob
     data.results = of_keys ? g.k : g.q;
     if (of_keys) data.results.append(g.v);
   }
-  if (p.mask == Mask::kBool)
+  if (hides(p.mask))
     data.inputs.emplace_back(o.mask.begin(), o.mask.end());
-  else if (p.mask != Mask::kNone)
+  else if (p.mask == Mask::kSame || p.mask == Mask::kFloat)
     data.inputs.push_back(p.mask == Mask::kSame ? subject.stored(o.mask) : stored(o.mask, ir::DType::kF32));
   if (p.dropout) {
     const auto* bytes = reinterpret_cast<const unsigned char*>(kState);
     data.inputs.emplace_back(bytes, bytes + sizeof kState);
   }
+  if (p.mask == Mask::kBlocks) data.inputs.push_back(blocks_of(o.mask, p));
   return data;
 }
 
@@ -151,9 +186,9 @@ CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, co
   attrs.kind = kind;
   attrs.scale = p.scale;
   attrs.causal = p.causal;
-  if (p.mask != Mask::kNone) {
+  if (p.mask != Mask::kNone && p.mask != Mask::kComputed) {
     attrs.masked = true;
-    operands.push_back(input(p.mask == Mask::kBool   ? ir::DType::kBool
+    operands.push_back(input(hides(p.mask)           ? ir::DType::kBool
                              : p.mask == Mask::kSame ? type
                                                      : ir::DType::kF32,
                              {p.batch, p.heads, p.queries, p.keys}, ir::Shape{0, p.queries * p.keys, p.keys, 1}));
@@ -162,10 +197,20 @@ CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, co
     attrs.dropout = 0.5;
     operands.push_back(input(ir::DType::kI64, {2}));
   }
+  if (p.mask == Mask::kBlocks) {
+    attrs.blocks = true;
+    const int64_t down = in_blocks(p.queries), along = in_blocks(p.keys);
+    operands.push_back(input(ir::DType::kBool, {p.batch, p.heads, down, along}, ir::Shape{0, down * along, along, 1}));
+  }
   for (const ir::Value& result : builder.attention(operands, attrs))
     builder.output(result, ir::contiguous_strides(result.sizes));
   const ir::Graph graph = builder.finish();
-  return case_of(subject.offer(graph, choice), graph, p.offset, [=] { return data_of(subject, kind, p); });
+  CheckCase check = case_of(subject.offer(graph, choice), graph, p.offset, [=] { return data_of(subject, kind, p); });
+  if (p.mask == Mask::kComputed) {
+    check.defines.emplace_back("MASK 4");
+    check.defines.emplace_back(kMaskValue);
+  }
+  return check;
 }
 
 /// The outputs of a portable kernel's own stores, and the rows of each head, which they take as an integer.

@@ -78,7 +78,7 @@ void offer_attention_few_rows(Draft& draft) {
   rows.add("a", parts.a);
   rows.add("b", parts.b);
   rows.add("w", parts.w);
-  add_mask_arguments(draft, parts, true);
+  add_mask_arguments(draft, parts);
   add_blocks_arguments(draft, parts);
   define(launch, "WHOLE_PARTS", multiples(draft, part, rows.sizes));
   launch.groups = {parts.queries, parts.heads, parts.batch};
@@ -119,7 +119,7 @@ void offer_attention_group(Draft& draft) {
     add_statistics_arguments(draft, parts);
   }
   rows.add("w2", parts.w2);
-  add_mask_arguments(draft, parts, true);
+  add_mask_arguments(draft, parts);
   add_blocks_arguments(draft, parts);
   define(launch, "QUADS", multiples(draft, 4, rows.sizes));
   launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};

@@ -70,7 +70,7 @@ void offer_attention_item(Draft& draft) {
     add_statistics_arguments(draft, parts);
   }
   add_rows("w2", parts.w2, vw);
-  add_mask_arguments(draft, parts, true);
+  add_mask_arguments(draft, parts);
   add_blocks_arguments(draft, parts);
   launch.groups = {ir::ceildiv(parts.rows(), tile.rows * tiles_per_item), parts.row_heads(), parts.batch};
 }

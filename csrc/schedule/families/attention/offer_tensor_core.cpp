@@ -115,7 +115,8 @@ void offer_attention_tensor_core(Draft& draft) {
   define(launch, "DIRECT", multiples(draft, math.chunk, rows_of));
   define_alignment(draft, math.chunk);
   if (gradient) add_statistics_arguments(draft, parts);
-  add_mask_arguments(draft, parts, false);
+  add_mask_arguments(draft, parts);
+  add_blocks_arguments(draft, parts);
   launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
 }
 

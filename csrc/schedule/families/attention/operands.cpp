@@ -122,13 +122,9 @@ void add_statistics_arguments(Draft& draft, const AttentionParts& parts) {
   }
 }
 
-void add_mask_arguments(Draft& draft, const AttentionParts& parts, bool computes) {
+void add_mask_arguments(Draft& draft, const AttentionParts& parts) {
   TemplateLaunch& launch = draft.launch();
   ir::Node& node = draft.node();
-  if (!computes) {
-    node.body = {};
-    node.reduce_sizes = {};
-  }
   if (!node.body.ops.empty()) {
     node.attention.masked = false;
     node.operands.erase(node.operands.begin() + (parts.pass == 0 ? 3 : 6));

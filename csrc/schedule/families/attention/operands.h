@@ -72,8 +72,8 @@ void add_rows_arguments(Draft& draft, const std::string& name, const Operand& ro
 void add_statistics_arguments(Draft& draft, const AttentionParts& parts);
 
 /// Adds the arguments of a mask with its strides, and of dropout's random state, if the attention has them. Defines
-/// MASK. computes: the kernel can compute its mask; the node then keeps its body in place of the mask, and otherwise loses it.
-void add_mask_arguments(Draft& draft, const AttentionParts& parts, bool computes);
+/// MASK. A node with a body, which computes the mask, loses the mask itself.
+void add_mask_arguments(Draft& draft, const AttentionParts& parts);
 
 /// Adds the arguments of the mask's blocks with their strides, if the attention has them. Defines BLOCKS.
 void add_blocks_arguments(Draft& draft, const AttentionParts& parts);

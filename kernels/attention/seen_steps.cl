@@ -1,0 +1,73 @@
+// kernels/attention/seen_steps.cl: which steps a work-group of attention on tensor cores takes: all, or only those of
+// which the mask does not hide every score. Comes after attention/parameters.cl.
+//
+// A place is a head of queries, among those that share a head of keys and values, and a step of TILE_C columns. At the
+// end, head is the number of heads.
+typedef struct {
+  int head, step;
+} Place;
+
+#if BLOCKS
+#define STEPS_MARKED 4096  // Later steps are all taken.
+#define SEEN_PARAMS , __local const uint* seen
+#define SEEN_PASS , seen
+#define IS_SEEN(step) ((step) >= STEPS_MARKED || seen[(step) >> 5] >> ((step) & 31) & 1)
+
+// Returns the first step from `step` on that is taken, or at least `steps` if there is none.
+ALWAYS_INLINE int seen_from(int step, const int steps SEEN_PARAMS) {
+  while (step < min(steps, STEPS_MARKED)) {
+    const uint left = seen[step >> 5] >> (step & 31);
+    if (left) return step + popcount((left & -left) - 1);
+    step = (step | 31) + 1;
+  }
+  return step;
+}
+
+// Sets bit i % 32 of seen[i / 32] if the mask shows a score of step i. blocks: of the first head; per_head, down, along:
+// their strides. r0, r1: first and last row of the work-group. begin, last: first and last column.
+ALWAYS_INLINE void mark_seen(__local uint* seen, __global const uchar* blocks, const long per_head, const long down,
+                             const long along, const int r0, const int r1, const int begin, const int last,
+                             const int steps, const int heads) {
+  for (int i = get_local_id(0); i < STEPS_MARKED / 32; i += GROUP_SIZE) seen[i] = 0;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int step = get_local_id(0); step < min(steps, STEPS_MARKED); step += GROUP_SIZE) {
+    const int c0 = begin + step * TILE_C;
+    int any = 0;
+    for (int head = 0; head < heads; ++head) {
+      OCL_UNROLL
+      for (int i = 0; i < (TILE_M + BLOCKS - 1) / BLOCKS * (TILE_C / BLOCKS); ++i) {
+        const int r = min(r0 + i / (TILE_C / BLOCKS) * BLOCKS, r1), c = min(c0 + i % (TILE_C / BLOCKS) * BLOCKS, last);
+        any |= blocks[head * per_head + r / BLOCKS * down + c / BLOCKS * along];
+      }
+    }
+    if (any) atomic_or(seen + (step >> 5), 1u << (step & 31));
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+}
+// Makes `seen` in a kernel that has the variables of mark_seen, rows, columns and batch. q_head: the first head.
+#define MARK_SEEN(q_head, rows, columns, begin, steps, heads)                                          \
+  __local uint seen[STEPS_MARKED / 32];                                                                \
+  mark_seen(seen, blocks + blocks_offset + batch * blocks_batch + (q_head) * blocks_head, blocks_head, \
+            ROWS_ARE_KEYS ? blocks_key : blocks_query, ROWS_ARE_KEYS ? blocks_query : blocks_key, r0,  \
+            min(r0 + TILE_M, rows) - 1, begin, (columns) - 1, steps, heads)
+#else
+#define SEEN_PARAMS
+#define SEEN_PASS
+#define IS_SEEN(step) 1
+#define MARK_SEEN(q_head, rows, columns, begin, steps, heads)
+ALWAYS_INLINE int seen_from(const int step, const int steps) {
+  return step;
+}
+#endif
+
+ALWAYS_INLINE Place first_place(const int steps, const int heads SEEN_PARAMS) {
+  const int step = seen_from(0, steps SEEN_PASS);
+  const Place first = {step < steps ? 0 : heads, step};
+  return first;
+}
+ALWAYS_INLINE Place next_place(Place at, const int steps SEEN_PARAMS) {
+  at.step = seen_from(at.step + 1, steps SEEN_PASS);
+  if (at.step < steps) return at;
+  const Place next = {at.head + 1, seen_from(0, steps SEEN_PASS)};
+  return next;
+}
