@@ -100,7 +100,11 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
     if (!caps.is_cpu && length > least && outer < items) return LoopStrategy::kColumn;
     return LoopStrategy::kSequential;
   }
-  if (contiguous_r) return caps.is_cpu || length > kShortRow ? LoopStrategy::kRow : LoopStrategy::kSequential;
+  if (contiguous_r) {
+    const bool known =
+        std::all_of(node.reduce_sizes.begin(), node.reduce_sizes.end(), [](const IndexExpr& e) { return e.is_const(); });
+    return caps.is_cpu || !known || length > kShortRow ? LoopStrategy::kRow : LoopStrategy::kSequential;
+  }
   // This reduction computes its elements and loads none.
   if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;
   return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;

@@ -129,6 +129,14 @@ def test_partial_reductions_happen(dynamic: bool) -> None:
     assert stages == {"whole", "partial", "final"}
 
 
+def test_slices_of_unknown_length_are_shared_by_a_work_group() -> None:
+    """The length at which the graph was made says nothing of later ones."""
+    seen: list[Seen] = []
+    collecting(lambda x: x.isnan().sum(), seen, dynamic=True)(torch.randn(600))
+    kernels = render(seen[0].graph, "gpu")["kernels"]
+    assert len(kernels) == 2 and all("barrier(" in kernel["text"] for kernel in kernels)
+
+
 @pytest.mark.parametrize("caps", CAPS)
 @pytest.mark.parametrize("length", [9, 3000])
 def test_scans_store_in_place(length: int, caps: str) -> None:
