@@ -26,6 +26,8 @@ struct Dialect {
   // The assembler has instructions that round two floats to bf16 or fp16. Devices with warp kernels have them, but for those of
   // compute capability 7.5.
   bool rounds_pairs = false;
+  // GPU: if not 0, reductions ask for threads of this many work-items (Caps::thread_items).
+  int thread_items = 0;
 };
 Dialect make_dialect(const Caps& caps);
 

@@ -101,6 +101,8 @@ KernelSource Kernel::finish(const std::string& kind, const std::string& function
                             std::array<ir::IndexExpr, 3> groups, std::array<size_t, 3> local, bool add_offsets) const {
   Writer kernel;
   kernel.line("__kernel __attribute__((reqd_work_group_size($d, $d, $d)))", local[0], local[1], local[2]);
+  if (dialect_.thread_items > 0 && kind != "pointwise" && kind != "batch")
+    kernel.line("__attribute__((intel_reqd_sub_group_size($d)))", dialect_.thread_items);
   std::string parameters;
   for (const std::string& parameter : this->parameters()) parameters += (parameters.empty() ? "" : ",\n    ") + parameter;
   kernel.open("void $s(\n    $s)", kPlaceholder, parameters);

@@ -14,6 +14,7 @@ from torch import nn
 from tests.no_device.scheduling import CAPS, Seen, collecting, copied, launch_order, render
 from tests.op_row import Op
 from tests.op_table import INTERPRETED
+from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.bench import networks
 from torch_ocl_compile.reference.interpreter import run_graph
@@ -327,3 +328,17 @@ def test_what_only_copies_compute_again_is_not_launched(name: str, caps: str) ->
     assert texts
     for text in texts:
         assert not re.search(r"\{\s*\}", text), text
+
+
+@pytest.mark.parametrize(("lanes", "asked"), [(0, False), (8, False), (16, True)])
+def test_reductions_ask_for_threads_of_16(lanes: int, asked: bool) -> None:
+    """Compilers choose fewer than 32 work-items by themselves only where a thread may have 8."""
+    b = ir.Builder()
+    x = b.input(ir.DType.kF32, [64, 768], [768, 1])
+    b.output(b.reduce("sum", x, [1], False, None)[0], [])
+    b.output(b.op("exp", [x]), [ir.IndexExpr(768), ir.IndexExpr(1)])
+    graph = b.finish()
+    for caps in ("gpu", "cpu16"):
+        kernels = _C.exec.render(graph, CAPS[caps] | {"thread_items": lanes}, False)["kernels"]
+        found = {kernel["kind"]: "intel_reqd_sub_group_size(16)" in kernel["text"] for kernel in kernels}
+        assert found == {"reduction": asked and caps == "gpu", "pointwise": False}
