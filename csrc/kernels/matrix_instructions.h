@@ -17,11 +17,11 @@ struct MatrixRow {
   const char* macro;  // The macro that selects the instructions, and its value.
   int value;
   int lanes;    // Work-items of a subgroup.
-  bool floats;  // They also multiply floats.
+  bool floats;  // They also multiply floats, or TF32, of which three products make one of floats.
 };
 inline constexpr std::array<MatrixRow, 7> kMatrixRows = {{
     {MatrixInstructions::kDpas8, "dpas8", "MATRIX_DPAS", 8, 8, false},
-    {MatrixInstructions::kDpas16, "dpas16", "MATRIX_DPAS", 16, 16, false},
+    {MatrixInstructions::kDpas16, "dpas16", "MATRIX_DPAS", 16, 16, true},
     {MatrixInstructions::kWmma11, "wmma11", "MATRIX_WMMA", 11, 32, false},
     {MatrixInstructions::kWmma12, "wmma12", "MATRIX_WMMA", 12, 32, false},
     {MatrixInstructions::kMfma2, "mfma2", "MATRIX_MFMA", 2, 64, true},

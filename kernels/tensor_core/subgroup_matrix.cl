@@ -13,15 +13,18 @@
 //            element e of A            element e of B            element i of C
 //   DPAS 8   [e/2][2l + e%2]           [e][l]                    [i][l]
 //   DPAS 16  [e][l]                    [e][l]                    [i][l]
+//   of TF32  [2e + l/8][l%8]           [e][l]                    [i][l]
 //   WMMA 11  [l%16][e]                 [e][l%16]                 [2i + l/16][l%16]
 //   WMMA 12  [l%16][8(l/16) + e]       [8(l/16) + e][l%16]       [8(l/16) + i][l%16]
 //   MFMA     [l%32][CHUNK(l/32) + e]   [CHUNK(l/32) + e][l%32]   [8(i/4) + 4(l/32) + i%4][l%32]
 //
-// An MFMA instruction takes 4 elements of a lane, 2 of bf16 with MATRIX_MFMA 2 (the first CDNA), or 1 float. Several
-// instructions multiply a fragment: each takes the next elements, of A and B alike, so that lanes read 16 bytes at
-// once. An instruction of RDNA 4 has element e of its operands at depth 8(e/4) + 4(l/16) + e%4; the kernels take it for
-// 8(l/16) + e, which permutes the depth of A and B alike. Sources: cl_intel_subgroup_matrix_multiply_accumulate; AMD's
-// matrix instruction calculator and the manuals of the RDNA 3, RDNA 4 and CDNA instruction sets.
+// DPAS 16 multiplies floats as TF32: a product is three of high and low parts, as in tensor_core/warp.cl. Operands that
+// are not finite give NaN. An MFMA instruction takes 4 elements of a lane, 2 of bf16 with MATRIX_MFMA 2 (the first CDNA),
+// or 1 float. Several instructions multiply a fragment: each takes the next elements, of A and B alike, so that lanes
+// read 16 bytes at once. An instruction of RDNA 4 has element e of its operands at depth 8(e/4) + 4(l/16) + e%4; the
+// kernels take it for 8(l/16) + e, which permutes the depth of A and B alike. Sources:
+// cl_intel_subgroup_matrix_multiply_accumulate and its variant for TF32; AMD's matrix instruction calculator and the
+// manuals of the RDNA 3, RDNA 4 and CDNA instruction sets.
 #if !defined(MATRIX_DPAS) && !defined(MATRIX_WMMA) && !defined(MATRIX_MFMA)
 #define MATRIX_DPAS 16
 #endif
@@ -29,11 +32,13 @@
 #define LANES MATRIX_DPAS
 #define FRAG_M 8
 #define FRAG_N MATRIX_DPAS
-#define FRAG_K 16
+#define FRAG_K (2 * CHUNK)
 #define SUBGROUP_SIZE __attribute__((intel_reqd_sub_group_size(LANES)))
 typedef float8 FragmentC;
 typedef uint8 FragmentB;
-#if MATRIX_DPAS == 8
+#if !HALVES
+typedef uint4 FragmentA;
+#elif MATRIX_DPAS == 8
 typedef uint8 FragmentA;
 #else
 typedef ushort8 FragmentA;
@@ -102,7 +107,10 @@ typedef PartA PartB;
 #define DPAS intel_sub_group_f16_f16_matrix_mad_k16
 #endif
 // Some drivers have the functions without declaring them.
-#if MATRIX_DPAS == 8
+#if !HALVES
+float8 __attribute__((overloadable)) intel_sub_group_tf32_tf32_matrix_mad_k8(float4 a, float8 b, float8 c);
+#define INSTRUCTION(a, b, c) intel_sub_group_tf32_tf32_matrix_mad_k8(as_float4(a), as_float8(b), c)
+#elif MATRIX_DPAS == 8
 float8 __attribute__((overloadable)) DPAS(int8 a, int8 b, float8 c);
 #define INSTRUCTION(a, b, c) DPAS(as_int8(a), as_int8(b), c)
 #else
@@ -189,7 +197,10 @@ ALWAYS_INLINE FragmentB read_b(__local const OPERAND_T* from, const int row) {
   return read_line(from + fragment_column() * row);
 }
 ALWAYS_INLINE FragmentA read_a(__local const OPERAND_T* from, const int row) {
-#if defined(MATRIX_DPAS)
+#if defined(MATRIX_DPAS) && !HALVES
+  __local const uint* at = (__local const uint*)from + lane_id() / 8 * row + lane_id() % 8;
+  return (FragmentA)(at[0], at[2 * row], at[4 * row], at[6 * row]);
+#elif defined(MATRIX_DPAS)
 #if MATRIX_DPAS == 8
   __local const uint* at = (__local const uint*)from + lane_id();
 #else
@@ -209,7 +220,7 @@ ALWAYS_INLINE uint8 pairs_of(const uint4 first, const uint4 second) {
   return (uint8)(even.x, odd.x, even.y, odd.y, even.z, odd.z, even.w, odd.w);
 }
 #endif
-#if defined(MATRIX_DPAS)
+#if defined(MATRIX_DPAS) && HALVES
 // Does what read_a does, of the transposed matrix: row is from a depth to the next.
 ALWAYS_INLINE FragmentA read_turned_a(__local const OPERAND_T* from, const int row) {
 #if MATRIX_DPAS == 8
@@ -222,7 +233,12 @@ ALWAYS_INLINE FragmentA read_turned_a(__local const OPERAND_T* from, const int r
 #endif
 // Returns c + a * b for fragments.
 ALWAYS_INLINE FragmentC multiply(const FragmentA a, const FragmentB b, const FragmentC c) {
-#if !defined(MFMA_PARTS)
+#if defined(MATRIX_DPAS) && !HALVES
+  // TF32 lacks the 13 lowest bits of a float. The difference is exact, and has at most 12 bits.
+  const FragmentA high_a = (a + 0x1000u) & 0xffffe000u, low_a = as_uint4(as_float4(a) - as_float4(high_a));
+  const FragmentB high_b = (b + 0x1000u) & 0xffffe000u, low_b = as_uint8(as_float8(b) - as_float8(high_b));
+  return multiply_parts(high_a, high_b, multiply_parts(low_a, high_b, multiply_parts(high_a, low_b, c)));
+#elif !defined(MFMA_PARTS)
   return multiply_parts(a, b, c);
 #elif MFMA_PARTS == 2
   return multiply_parts(a.hi, b.hi, multiply_parts(a.lo, b.lo, c));

@@ -41,7 +41,13 @@ constexpr char kProbe[] = R"CL(
 #else
 #define DPAS intel_sub_group_f16_f16_matrix_mad_k16
 #endif
-#if MATRIX_DPAS == 8
+#if defined(IN_FLOAT)
+float8 __attribute__((overloadable)) intel_sub_group_tf32_tf32_matrix_mad_k8(float4 a, float8 b, float8 c);
+#define MULTIPLY intel_sub_group_tf32_tf32_matrix_mad_k8(vload4(0, a), vload8(0, b), c)
+#define A_COUNT 4
+#define A_OF(i) A(2 * i + l / 8, l % 8)
+#define B_COUNT 8
+#elif MATRIX_DPAS == 8
 float8 __attribute__((overloadable)) DPAS(int8 a, int8 b, float8 c);
 #define MULTIPLY DPAS(as_int8(vload16(0, a)), as_int8(vload16(0, b)), c)
 #define A_COUNT 16
@@ -52,7 +58,9 @@ float8 __attribute__((overloadable)) DPAS(short8 a, int8 b, float8 c);
 #define A_COUNT 8
 #define A_OF(i) A(i, l)
 #endif
+#ifndef B_COUNT
 #define B_COUNT 16
+#endif
 #define B_OF(i) B(i, l)
 #define LANES MATRIX_DPAS
 #define SUBGROUP __attribute__((intel_reqd_sub_group_size(MATRIX_DPAS)))
@@ -116,10 +124,14 @@ float expected(const MatrixRow& row, int depth, int lane, int i) {
   return sum;
 }
 
+bool lists(const std::string& extensions, const std::string& name) {
+  return (" " + extensions + " ").find(" " + name + " ") != std::string::npos;
+}
+
 /// Returns the lanes of a subgroup that multiplies by DPAS, 0 if the device does not list it. A device that lacks it must not
 /// be asked by a program: Intel's compiler accepts the functions for every GPU, and writes an invalid instruction.
 int lanes_of_dpas(cl_device_id device, const std::string& extensions) {
-  if ((" " + extensions + " ").find(" cl_intel_subgroup_matrix_multiply_accumulate ") == std::string::npos) return 0;
+  if (!lists(extensions, "cl_intel_subgroup_matrix_multiply_accumulate")) return 0;
   constexpr cl_device_info kSubgroupSizes = 0x4108;  // CL_DEVICE_SUB_GROUP_SIZES_INTEL, of cl_intel_required_subgroup_size.
   std::vector<size_t> sizes(16);
   size_t bytes = 0;
@@ -137,7 +149,7 @@ bool multiplies(cl_context context, cl_device_id device, const MatrixRow& row, K
   const ProgramHandle program = build_probe_program(context, device, kProbe, options.c_str());
   if (program.get() == nullptr) return false;
   const int each = row.lanes == 64 ? 16 : 8;
-  const int depth = row.lanes != 64 ? 16 : floats ? 2 : bf16 ? 2 * row.value : 8;
+  const int depth = row.lanes != 64 ? (floats ? 8 : 16) : floats ? 2 : bf16 ? 2 * row.value : 8;
   const auto items = static_cast<size_t>(row.lanes);
   const std::vector<float> values = run_probe(context, device, program.get(), items, items * static_cast<size_t>(each));
   for (size_t at = 0; at < values.size(); ++at)
@@ -155,8 +167,9 @@ void probe_matrix_instructions(cl_context context, cl_device_id device, const st
     if (dpas ? row.lanes != dpas_lanes : dpas_lanes != 0) continue;
     if (!multiplies(context, device, row, KernelType::kFp16)) continue;
     caps.matrix = row.id;
+    const bool floats = row.floats && (!dpas || lists(extensions, "cl_intel_subgroup_matrix_multiply_accumulate_tf32"));
     for (const KernelType type : {KernelType::kFp16, KernelType::kBf16, KernelType::kFp32})
-      if (type == KernelType::kFp16 || ((type == KernelType::kBf16 || row.floats) && multiplies(context, device, row, type)))
+      if (type == KernelType::kFp16 || ((type == KernelType::kBf16 || floats) && multiplies(context, device, row, type)))
         caps.kernels.add(std::string(name(KernelLevel::k_subgroup_matrix)) + ":" + name(type));
     return;
   }

@@ -123,7 +123,9 @@ std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math) {
   std::vector<TensorCoreTile> tiles = tensor_core_tiles(math, false);
   std::erase_if(tiles, [](const TensorCoreTile& tile) { return tile.rows == 192 || tile.columns == 192; });
   if (math.matrix == MatrixInstructions::kDpas8 || math.matrix == MatrixInstructions::kDpas16)
-    std::erase_if(tiles, [&](const TensorCoreTile& tile) { return tile.warp_rows * tile.warp_columns > 32 * math.lanes(); });
+    std::erase_if(tiles, [&](const TensorCoreTile& tile) {
+      return tile.warp_rows * tile.warp_columns > (math.chunk == 4 ? 16 : 32) * math.lanes();
+    });
   return tiles;
 }
 

@@ -51,8 +51,8 @@ inline bool is_wide(const TensorCoreTile& tile) { return std::max(tile.rows, til
 /// Returns the tiles of kernels with packed operands, or with operands in place.
 std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
 /// Returns the tiles of convolutions: those whose rows and columns are powers of two, since images and channels are mostly
-/// such. Their addresses take registers too, so with DPAS a work-item has at most 32 sums: Intel's compiler keeps all sums
-/// in memory otherwise.
+/// such. Their addresses take registers too, so with DPAS a work-item has at most 32 sums, 16 of floats, whose parts take
+/// registers: Intel's compiler keeps all sums in memory otherwise.
 std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math);
 /// Returns the number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers
 /// split and transpose them.

@@ -35,11 +35,12 @@ def test_products_of_16_bits(matrix: str, dtype: torch.dtype, kind: str) -> None
     assert "gemm_group" in kernels(torch.mm, [a[:16], b], "matrix", matrix=matrix)[0][0]
 
 
-def test_products_of_floats() -> None:
-    """fp32 operands are multiplied as floats, where the device's instructions do that. TF32 is not used."""
+@pytest.mark.parametrize("matrix", ["dpas16", "mfma4"])
+def test_products_of_floats(matrix: str) -> None:
+    """fp32 operands are multiplied with the accuracy of floats. A product that may be less accurate is no faster."""
     inputs = [torch.randn(256, 256), torch.randn(256, 256)]
-    log, texts = kernels(torch.mm, inputs, "matrix", matrix="mfma4", kernels="subgroup_matrix")
-    assert log[0].endswith(" f32") and "#define MATRIX_MFMA 4\n" in macros(texts[0])
+    log, texts = kernels(torch.mm, inputs, "matrix", matrix=matrix, kernels="subgroup_matrix")
+    assert log[0].endswith(" f32") and f"#define {INSTRUCTIONS[matrix][0]}\n" in macros(texts[0])
     assert "gemm_group" in kernels(torch.mm, inputs, "matrix")[0][0]
 
 

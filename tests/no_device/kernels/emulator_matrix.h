@@ -22,7 +22,7 @@ constexpr int kDepth = 2 * kInputs, kResults = 16;
 #elif defined(MATRIX_WMMA)
 constexpr int kRows = 16, kColumns = 16, kInputs = MATRIX_WMMA == 11 ? 16 : 8, kDepth = 16, kResults = 8;
 #else
-constexpr int kRows = 8, kColumns = MATRIX_DPAS, kDepth = 16, kResults = 8;
+constexpr int kRows = 8, kColumns = MATRIX_DPAS, kDepth = HALVES_HOST ? 16 : 8, kResults = 8;
 #endif
 
 static float matrix_element(const void* from, int at) {
@@ -30,8 +30,13 @@ static float matrix_element(const void* from, int at) {
 #if HALVES_HOST
   return widen(bytes);
 #else
+  uint bits;
+  std::memcpy(&bits, bytes, 4);
+#ifdef MATRIX_DPAS
+  bits &= 0xffffe000;  // TF32
+#endif
   float x;
-  std::memcpy(&x, bytes, 4);
+  std::memcpy(&x, &bits, 4);
   return x;
 #endif
 }
@@ -45,6 +50,11 @@ extern "C" void emulated_matrix(float* c, const void* a, const void* b) {
     to = x;
   };
 #ifdef MATRIX_DPAS
+#if !HALVES_HOST
+  // 16 lanes have 2 rows of A, and a lane 8 values of its column of B.
+  for (int e = 0; e < 4; ++e) put(left[sub][(16 * e + lane) / 8][(16 * e + lane) % 8], matrix_element(a, e), false);
+  for (int k = 0; k < 8; ++k) put(right[sub][k][lane], matrix_element(b, k), false);
+#else
   // 16 values of a row of A are in 16 lanes, or two in each of 8 lanes. A lane has 16 values of its column of B.
   constexpr int kTogether = 16 / MATRIX_DPAS;
   for (int row = 0; row < kRows; ++row)
@@ -52,6 +62,7 @@ extern "C" void emulated_matrix(float* c, const void* a, const void* b) {
       put(left[sub][row][lane * kTogether + e], matrix_element(a, row * kTogether + e), false);
   for (int pair = 0; pair < 8; ++pair)
     for (int e = 0; e < 2; ++e) put(right[sub][2 * pair + e][lane], matrix_element(b, 2 * pair + e), false);
+#endif
 #else
   const int line = lane % kRows, half = lane / kRows;
   const bool repeated = kInputs == kDepth;

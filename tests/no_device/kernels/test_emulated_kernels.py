@@ -70,10 +70,12 @@ def emulated(text: str) -> str:
 
 def matrices(row: dict[str, Any], kind: str) -> tuple[str, ...]:
     """Returns the instructions with which a row multiplies a type; "mfma4" where it has those of its level."""
+    if kind == "fp32" and row["level"] == "subgroup_matrix":
+        return ("dpas16", "mfma4")
     if kind == "fp16" and row["name"] in ("gemm_warp", "conv_warp", "conv_weight_warp"):
         return ("mfma4", "mma8")
-    if row["level"] != "subgroup_matrix" or kind == "fp32":
-        return ("mfma4",)  # of these instructions, only MFMA multiplies floats
+    if row["level"] != "subgroup_matrix":
+        return ("mfma4",)
     return ("dpas8", "dpas16", "wmma11", "wmma12", "mfma2", "mfma4")
 
 
