@@ -101,23 +101,22 @@ def jacobi(a: Tensor, symmetric: bool) -> Tensor:
     return v[..., :n].clone()
 
 
-def _orthogonalising(a: Tensor) -> Tensor:
-    """Returns a unitary V [.., n, n] for which the columns of A V are orthogonal."""
-    if a.shape[-1] <= LARGEST:
-        made: Tensor = torch.ops.ocl.jacobi(a, False)
-        return made
-    n, is_complex = a.shape[-1], a.is_complex()
-    columns = a.mT.contiguous()
-    parts = (torch.view_as_real(columns) if is_complex else columns[..., None]).reshape(
-        -1, n, a.shape[-2], 1 + is_complex
-    )
-    v = torch.ops.ocl.jacobi_sweeps(parts)[1].reshape(*a.shape[:-2], n, n, 1 + is_complex)
-    return (torch.view_as_complex(v) if is_complex else v[..., 0]).mT
-
-
 def _orthogonal(v: Tensor) -> Tensor:
     """Takes one step of Newton's iteration towards the nearest orthogonal (unitary) matrix."""
     return 1.5 * v - 0.5 * v @ (linalg._adjoint(v) @ v)
+
+
+def _rotated(a: Tensor, with_vectors: bool = True) -> tuple[Tensor, Tensor]:
+    """Returns (A V, V) for a unitary V [.., n, n] that makes the columns of A V orthogonal. Without vectors V may be empty."""
+    if a.shape[-1] <= LARGEST:
+        v = _orthogonal(torch.ops.ocl.jacobi(a, False))
+        return a @ v, v
+    columns = F.pad(a.mT, (0, -a.shape[-2] % 16)).contiguous()
+    parts = torch.view_as_real(columns) if a.is_complex() else columns[..., None]
+    made = torch.ops.ocl.jacobi_sweeps(parts.reshape(-1, *parts.shape[-3:]), int(with_vectors))
+    numbers = [torch.view_as_complex(x) if a.is_complex() else x[..., 0] for x in made]
+    w, v = (x.reshape(*a.shape[:-2], *x.shape[1:])[..., :r].mT for x, r in zip(numbers, a.shape[-2:], strict=True))
+    return w, _orthogonal(v) if with_vectors else v
 
 
 def _scaled(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,13 +151,12 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
         u, s, vh = svd(r[..., :n, :], False, compute_uv)
         return (torch.cat([q[..., :n] @ u, q[..., n:]], -1) if compute_uv else u), s, vh
     a, scale = _scaled(a)
-    v = _orthogonal(_orthogonalising(a))
-    w = a @ v
-    s = _square(w).sum(-2).sqrt()
-    s, order = torch.sort(s, -1, descending=True)
+    w, v = _rotated(a, compute_uv)
+    s, order = torch.sort(_square(w).sum(-2).sqrt(), -1, descending=True)
     if not compute_uv:
         return nothing, s * scale, nothing
-    v, w = _reordered(v, order), _reordered(w, order)
+    v = _reordered(v, order)
+    w = a @ v
     # The Q of a QR decomposition has the columns that are not 0. In place of columns that are 0, it has others that
     # complete the basis.
     noise = torch.finfo(a.dtype).eps * s[..., :1]
@@ -196,8 +194,7 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
         return a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.clone()
     a, scale = _scaled(_hermitian(a, UPLO))
     # All eigenvalues of the sum are positive, so those of equal size are equal.
-    v = torch.ops.ocl.jacobi(a, True) if n <= LARGEST else _orthogonalising(a + _bound(a) * linalg._eye(n, a))
-    v = _orthogonal(v)
+    v = _rotated(a + _bound(a) * linalg._eye(n, a))[1] if n > LARGEST else _orthogonal(torch.ops.ocl.jacobi(a, True))
     values, order = torch.sort(_real((v.conj() * (a @ v)).sum(-2)), -1)
     if not compute_v:
         return values * scale, torch.zeros((0,), dtype=a.dtype, device=a.device)
@@ -238,7 +235,7 @@ def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, h
     rows = a.shape[-2]
     a, scale = _scaled(a)
     q, a = linalg.qr(a) if _is_tall(a) else (None, a)
-    v = _orthogonal(_orthogonalising(a))
+    v = _rotated(a)[1]
     w = a @ v
     size = _square(w).sum(-2).sqrt()
     # A tolerance is relative to the largest singular value, or a number beside those of the unscaled matrix.
