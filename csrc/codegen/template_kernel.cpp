@@ -2,6 +2,7 @@
 // macros, kernel file.
 //
 //   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
+//   #define KERNEL_PARAMETERS __global const float* restrict a, ...         the arguments of the kernel's row that are given
 //   kernels/base/types.cl, the functions of kernels/base/ops.cl that the epilogue macros call
 //   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
 //   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes
@@ -251,6 +252,7 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
 
   Writer defines;
   defines.line("#define KERNEL_NAME $s", kPlaceholder);
+  defines.line("#define KERNEL_PARAMETERS $s", kernel_row(launch.kernel).parameters(launch.given()));
   for (const auto& [name, value] : launch.defines) defines.line("#define $s $s", name, value);
   if (launch.stores.plain && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
   double cost = 0;

@@ -9,15 +9,18 @@
 namespace ocl {
 namespace {
 
-/// Parses the argument list of a row, such as "*x, batch, long x_n, parts?".
+/// Parses the argument list of a row, such as "*x, *float sums, batch, long x_n, parts?".
 std::vector<KernelArgument> parse_arguments(std::string_view text) {
   std::vector<KernelArgument> arguments;
   while (!text.empty()) {
     const size_t end = std::min(text.find(", "), text.size());
     std::string_view word = text.substr(0, end);
     KernelArgument argument;
-    if ((argument.is_buffer = word.starts_with('*'))) word.remove_prefix(1);
-    if ((argument.wide = word.starts_with("long "))) word.remove_prefix(5);
+    const size_t space = word.find(' ');
+    argument.is_buffer = word.starts_with('*');
+    argument.wide = !argument.is_buffer && space != std::string_view::npos;
+    if (argument.is_buffer && space != std::string_view::npos) argument.type = word.substr(1, space - 1);
+    word.remove_prefix(space != std::string_view::npos ? space + 1 : argument.is_buffer ? 1 : 0);
     if ((argument.optional = word.ends_with('?'))) word.remove_suffix(1);
     argument.name = word;
     arguments.push_back(std::move(argument));
@@ -81,6 +84,23 @@ bool KernelRow::is_required() const {
 
 bool KernelRow::is_checked() const {
   return std::any_of(types.begin(), types.end(), [](const Checked& checked) { return checked.tolerance > 0; });
+}
+
+std::string KernelRow::parameters(const std::set<std::string>& given) const {
+  const char* operand = on_tensor_cores() ? "OPERAND_T" : "IN_T";
+  std::string text;
+  for (const KernelArgument& argument : arguments) {
+    const std::string& name = argument.name;
+    if (!given.contains(name)) continue;
+    text += text.empty() ? "" : ", ";
+    if (argument.is_buffer)
+      text += std::string("__global ") + (name == "scratch" ? "" : "const ") +
+              (argument.type.empty() ? operand : argument.type) + (level == KernelLevel::k_item ? "* restrict " : "* ") + name +
+              ", const ulong " + name + "_offset";
+    else
+      text += (argument.wide ? "const long " : "const int ") + name;
+  }
+  return text;
 }
 
 const std::vector<KernelRow>& kernel_rows() {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,7 +48,7 @@ const char* name(KernelLevel level);
 const char* name(KernelOperation operation);
 
 struct KernelArgument {
-  std::string name;
+  std::string name, type;                                  // type: of a buffer's elements; "": the type of the operands.
   bool is_buffer = false, wide = false, optional = false;  // wide: the argument is a 64-bit integer.
 };
 
@@ -70,6 +71,8 @@ struct KernelRow {
   /// True for the portable kernels of attention, for ffts, sorts and packs. They cannot be disabled, because no other kernel
   /// computes the same.
   bool is_required() const;
+  /// Returns the parameters of the kernel in OpenCL C, without those of the epilogue. given: names of the launch's arguments.
+  std::string parameters(const std::set<std::string>& given) const;
 };
 
 const std::vector<KernelRow>& kernel_rows();

@@ -12,9 +12,6 @@
 //
 // Inputs and arguments: as those of attention/group.cl with PASS 0. Global size: (queries * GROUP_SIZE, heads, batches), local
 // size (GROUP_SIZE, 1, 1). Epilogue macros: STORE(acc, b, h, row, d), STOREV (4 along d), STORE1(sum, which, b, h, row).
-#ifndef KERNEL_NAME
-#define KERNEL_NAME attention_few_rows_group
-#endif
 #ifndef GROUP_SIZE
 #define GROUP_SIZE 256  // work-items, at least 16 and at least LANES
 #endif
@@ -127,27 +124,7 @@ ALWAYS_INLINE float score_of(const float product, const int key
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, __global const IN_T* w,
-    const ulong w_offset,
-#if STORED_MASK
-    __global const MASK_T* mask, const ulong mask_offset,
-#endif
-#if BLOCKS
-    __global const uchar* blocks, const ulong blocks_offset,
-#endif
-    const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
-    const long a_row, const long b_batch, const long b_head, const long b_row, const long w_batch, const long w_head,
-    const long w_row
-#if STORED_MASK
-    ,
-    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
-#endif
-#if BLOCKS
-    ,
-    const long blocks_batch, const long blocks_head, const long blocks_query,
-    const long blocks_key
-#endif
-        EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   // Products of the parts of a step, [CHUNK][LANES + 1]. At the end, the slices' sums of the output.
   __local float4 parts4[(SLICES * LANES * (VW > HELD ? VW : HELD) + CHUNK + 3) / 4];
   __local float weights[GROUP_SIZE], few[FEW];

@@ -31,37 +31,8 @@
 // Arguments and epilogue macros are those of attention/group.cl with PASS 1 and 2, without w and w2: b and b2 take
 // their place. Store dimension d, VW = 2. Global size: (ceil(rows / TILE_M) * GROUP_SIZE, heads of the rows, batches),
 // local size (GROUP_SIZE, 1, 1).
-#ifndef KERNEL_NAME
-#define KERNEL_NAME attention_gradient_warpgroup
-#endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* a, const ulong a_offset, __global const OPERAND_T* b, const ulong b_offset,
-    __global const OPERAND_T* a2, const ulong a2_offset, __global const OPERAND_T* b2, const ulong b2_offset,
-    __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
-#if STORED_MASK
-    __global const MASK_T* mask, const ulong mask_offset,
-#endif
-#if DROPOUT
-    __global const long* state, const ulong state_offset,
-#endif
-#if BLOCKS
-    __global const uchar* blocks, const ulong blocks_offset,
-#endif
-    const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
-    const long a_row, const long b_batch, const long b_head, const long b_row, const long a2_batch, const long a2_head,
-    const long a2_row, const long b2_batch, const long b2_head, const long b2_row, const long sums_which,
-    const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
-#if STORED_MASK
-    ,
-    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
-#endif
-#if BLOCKS
-    ,
-    const long blocks_batch, const long blocks_head, const long blocks_query,
-    const long blocks_key
-#endif
-        EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   PIPELINE(line);
   __local OPERAND_T a_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024))),
       a2_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));

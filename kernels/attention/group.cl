@@ -37,9 +37,6 @@
 // (batch, head, row) of a, b, w, ... Global size: (ceil(rows / TILE_R) * GROUP_SIZE, heads of the rows, batches), local
 // size (GROUP_SIZE, 1, 1). Epilogue macros: STORE(acc, b, h, row, d), STOREV (4 along d); PASS 0: STORE1(sum, which, b,
 // h, row); PASS 2: STORE1, STORE1V for dv.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME attention_group
-#endif
 
 // The matrix of scores of a head, and the tile of it that a step computes.
 typedef struct {
@@ -267,48 +264,8 @@ ALWAYS_INLINE int is_seen(const int2 columns) {
     for (int l = 0; l < min(4, rows - r); ++l) STORE1(lane_of(value, l), at.item.x, batch, head, r + l);          \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, __global const IN_T* w,
-    const ulong w_offset,
-#if PASS
-    __global const IN_T* a2, const ulong a2_offset, __global const IN_T* b2, const ulong b2_offset,
-    __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
-#endif
-#if PASS == 2
-    __global const IN_T* w2, const ulong w2_offset,
-#endif
-#if STORED_MASK
-    __global const MASK_T* mask, const ulong mask_offset,
-#endif
-#if DROPOUT
-    __global const long* state, const ulong state_offset,
-#endif
-#if BLOCKS
-    __global const uchar* blocks, const ulong blocks_offset,
-#endif
-    const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
-    const long a_row, const long b_batch, const long b_head, const long b_row, const long w_batch, const long w_head,
-    const long w_row
-#if PASS
-    ,
-    const long a2_batch, const long a2_head, const long a2_row, const long b2_batch, const long b2_head,
-    const long b2_row, const long sums_which, const long sums_batch, const long sums_head, const long delta_batch,
-    const long delta_head
-#endif
-#if PASS == 2
-    ,
-    const long w2_batch, const long w2_head, const long w2_row
-#endif
-#if STORED_MASK
-    ,
-    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
-#endif
-#if BLOCKS
-    ,
-    const long blocks_batch, const long blocks_head, const long blocks_query,
-    const long blocks_key
-#endif
-        EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1,
+                                             1))) THREAD_SIZE void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local float4 a_tile[STEP * (TILE_R + TILE_PAD) / 4], b_tile[STEP * (TILE_C + TILE_PAD) / 4],
       p_tile[TILE_C * (TILE_R + TILE_PAD) / 4];
 #if PASS

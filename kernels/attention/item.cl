@@ -39,9 +39,6 @@
 // above, EPILOGUE_PARAMS. Global size: (ceil(rows / (MR*MT)), heads of the rows, batches), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, b, h, row, d), STOREV; PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1, STORE1V for
 //   dv.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME attention_item
-#endif
 #define Y_VSTORE(v, p) VSTORE(v, p)
 
 // ---- mask and dropout ----
@@ -226,47 +223,7 @@ ALWAYS_INLINE void key_gradients(float* row, float* grad, const float* slopes, c
   }                                                               \
   OCL_NO_UNROLL for (int d = (width) / VW * VW; d < (width); ++d) STORE_ONE(row[d] * (factor), batch, head, r0 + i, d);
 
-ONE_ITEM __kernel void KERNEL_NAME(
-    __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset,
-    __global const IN_T* restrict w, const ulong w_offset,
-#if PASS
-    __global const IN_T* restrict a2, const ulong a2_offset, __global const IN_T* restrict b2, const ulong b2_offset,
-    __global const float* restrict sums, const ulong sums_offset, __global const float* restrict delta,
-    const ulong delta_offset,
-#endif
-#if PASS == 2
-    __global const IN_T* restrict w2, const ulong w2_offset,
-#endif
-#if STORED_MASK
-    __global const MASK_T* restrict mask, const ulong mask_offset,
-#endif
-#if DROPOUT
-    __global const long* restrict state, const ulong state_offset,
-#endif
-#if BLOCKS
-    __global const uchar* restrict blocks, const ulong blocks_offset,
-#endif
-    const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
-    const long a_row, const long w_batch, const long w_head, const long w_row
-#if PASS
-    ,
-    const long a2_batch, const long a2_head, const long a2_row, const long sums_which, const long sums_batch,
-    const long sums_head, const long delta_batch, const long delta_head
-#endif
-#if PASS == 2
-    ,
-    const long w2_batch, const long w2_head, const long w2_row
-#endif
-#if STORED_MASK
-    ,
-    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
-#endif
-#if BLOCKS
-    ,
-    const long blocks_batch, const long blocks_head, const long blocks_query,
-    const long blocks_key
-#endif
-        EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int head = get_global_id(1), batch = get_global_id(2);
   const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
   const int panels = (columns + TN - 1) / TN, column_heads = ROWS_ARE_KEYS ? heads : heads / heads_per_kv;

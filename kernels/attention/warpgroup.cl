@@ -22,9 +22,6 @@
 // Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW
 // 2.
 // Global size: (ceil(queries / TILE_M) * GROUP_SIZE, heads, batches), local size (GROUP_SIZE, 1, 1).
-#ifndef KERNEL_NAME
-#define KERNEL_NAME attention_warpgroup
-#endif
 #ifndef OVERLAP
 #define OVERLAP HALVES  // 1: the values of a step are multiplied during the softmax of the next; needs 16-bit operands
 #endif
@@ -120,31 +117,7 @@ ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int qua
   consumer_release(line, 2 * (n) + 1)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* q, const ulong q_offset, __global const OPERAND_T* k, const ulong k_offset,
-    __global const OPERAND_T* v, const ulong v_offset,
-#if STORED_MASK
-    __global const MASK_T* mask, const ulong mask_offset,
-#endif
-#if DROPOUT
-    __global const long* state, const ulong state_offset,
-#endif
-#if BLOCKS
-    __global const uchar* blocks, const ulong blocks_offset,
-#endif
-    const int heads, const int heads_per_kv, const int queries, const int keys, const long q_batch, const long q_head,
-    const long q_row, const long k_batch, const long k_head, const long k_row, const long v_batch, const long v_head,
-    const long v_row
-#if STORED_MASK
-    ,
-    const long mask_batch, const long mask_head, const long mask_query, const long mask_key
-#endif
-#if BLOCKS
-    ,
-    const long blocks_batch, const long blocks_head, const long blocks_query,
-    const long blocks_key
-#endif
-        EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   PIPELINE(line);
   __local OPERAND_T q_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
   // Work-groups start in order, so the longest causal rows go first.

@@ -33,13 +33,22 @@
 //   sum is added to the total; 0: one running sum), ITEM_M (pixels per work-item, 4 or 8), ITEM_N (channels per
 //   work-item, 4 or 8), FLAT (1: steps over the flattened (r, s, c), any channel stride: for few channels (stem), C <
 //   16), X_VEC4 (1: C and all strides of x are multiples of 4 (not with FLAT)), W_VEC4 (1: K is a multiple of 4).
+// FILTER_R, FILTER_S, FILTER_C: if defined, constants that replace the arguments R, S, C: FLAT then divides by
+// constants.
+#ifndef FILTER_R
+#define FILTER_R R
+#endif
+#ifndef FILTER_S
+#define FILTER_S S
+#endif
+#ifndef FILTER_C
+#define FILTER_C C
+#endif
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
 #else
 #define SUM_OF(i) acc[i]
 #endif
-// FILTER_R, FILTER_S, FILTER_C: if defined, constants that replace the arguments R, S, C: FLAT then divides by
-// constants.
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
@@ -60,30 +69,11 @@
 #define PIXELS (FLAT ? 1 : X_HELD)  // different pixels that a work-item loads
 #define OUTSIDE (-0x20000000)  // a coordinate that no tap brings back into the image
 
+// x: [batch, groups * C, in_h, in_w] by strides; w: [R][S][C][groups * K]
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-    __global const IN_T* w, const ulong w_offset,  // [R][S][C][groups * K]
-    const int batch, const int C_, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int R_, const int S_, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-    const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w,
-    const int x_c EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local float4 x_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
   __local float4 w_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
-#ifdef FILTER_R
-  const int R = FILTER_R;
-#else
-  const int R = R_;
-#endif
-#ifdef FILTER_S
-  const int S = FILTER_S;
-#else
-  const int S = S_;
-#endif
-#ifdef FILTER_C
-  const int C = FILTER_C;
-#else
-  const int C = C_;
-#endif
   const int lane = get_local_id(0);
   const int2 item = tile_item(lane, ACROSS, DOWN);
   const int k_tiles = (K + TILE_N - 1) / TILE_N;
@@ -110,7 +100,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
     const Pixel p = pixel_of(m, rows, columns);
     from_h[i] = m < pixels ? DATA_GRADIENT ? p.h : p.h * stride_h - pad_h : OUTSIDE;
     from_w[i] = DATA_GRADIENT ? p.w : p.w * stride_w - pad_w;
-    from[i] = x + (x_offset + min(p.n, batch - 1) * x_n + (long)group * C * (FLAT ? x_c : 1) + quad);
+    from[i] = x + (x_offset + min(p.n, batch - 1) * x_n + (long)group * FILTER_C * (FLAT ? x_c : 1) + quad);
   }
   w += w_offset + (long)group * K + k0;
 
@@ -130,14 +120,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #if FIXED_THREADS && FLAT
 #define STEP_LANE (lane + ((step_at + w_row) >> 31))
 #elif FIXED_THREADS
-#define STEP_LANE (lane + (((r * S + s) * C + c) >> 31))
+#define STEP_LANE (lane + (((r * FILTER_S + s) * FILTER_C + c) >> 31))
 #else
 #define STEP_LANE lane
 #endif
 
 #if FLAT
   // step_at: index of the step's first (r, s, c), flattened
-  const int depth = R * S * C;
+  const int depth = FILTER_R * FILTER_S * FILTER_C;
   int step_at = 0;
 #define MORE_STEPS (step_at < depth)
 #define NEXT_STEP step_at += TILE_K;
@@ -149,7 +139,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
       OCL_UNROLL                                                                                                      \
       for (int j = 0; j < 4; ++j) {                                                                                   \
         const int at = step_at + STEP_LANE / TILE_M + (i * 4 + j) * (GROUP_SIZE / TILE_M);                            \
-        const int c = at % C, tap = at / C, r = tap / S, s = tap % S;                                                 \
+        const int c = at % FILTER_C, tap = at / FILTER_C, r = tap / FILTER_S, s = tap % FILTER_S;                     \
         part[j] = 0.0f;                                                                                               \
         int h, w_;                                                                                                    \
         int hit = at < depth;                                                                                         \
@@ -176,14 +166,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
 #define TAP_USED     \
   (!DATA_GRADIENT || \
    ((phase_h + pad_h - r * dilation_h) % stride_h == 0 && (phase_w + pad_w - s * dilation_w) % stride_w == 0))
-#define MORE_STEPS (r < R)
-#define NEXT_TAP    \
-  {                 \
-    c = 0;          \
-    if (++s == S) { \
-      s = 0;        \
-      ++r;          \
-    }               \
+#define MORE_STEPS (r < FILTER_R)
+#define NEXT_TAP           \
+  {                        \
+    c = 0;                 \
+    if (++s == FILTER_S) { \
+      s = 0;               \
+      ++r;                 \
+    }                      \
   }
 // Computes the shift of the current tap: the distance in x from what shift 0 reads. It needs divisions, so it is
 // computed only for a new tap.
@@ -193,33 +183,33 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
     shift_h = DATA_GRADIENT ? (phase_h + pad_h - r * dilation_h) / stride_h : r * dilation_h; \
     shift_w = DATA_GRADIENT ? (phase_w + pad_w - s * dilation_w) / stride_w : s * dilation_w; \
   }
-#define NEXT_STEP \
-  {               \
-    c += TILE_K;  \
-    if (c >= C) { \
-      NEXT_TAP    \
-      SHIFT       \
-    }             \
+#define NEXT_STEP        \
+  {                      \
+    c += TILE_K;         \
+    if (c >= FILTER_C) { \
+      NEXT_TAP           \
+      SHIFT              \
+    }                    \
   }
-#define FETCH_STEP                                                                                              \
-  {                                                                                                             \
-    OCL_UNROLL                                                                                                  \
-    for (int i = 0; i < X_HELD; ++i) {                                                                          \
-      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                 \
-      x_held[i] = (float4)(0.0f);                                                                               \
-      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                         \
-        if (X_VEC4)                                                                                             \
-          x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                   \
-        else {                                                                                                  \
-          x_held[i].x = LOAD(from[i], at);                                                                      \
-          if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                            \
-          if (c + quad + 2 < C) x_held[i].z = LOAD(from[i], at + 2);                                            \
-          if (c + quad + 3 < C) x_held[i].w = LOAD(from[i], at + 3);                                            \
-        }                                                                                                       \
-      }                                                                                                         \
-    }                                                                                                           \
-    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, STEP_LANE, GROUP_SIZE, \
-               TILE_N, TILE_K, 0, W_VEC4, ALIGNED(w_offset));                                                   \
+#define FETCH_STEP                                                                                            \
+  {                                                                                                           \
+    OCL_UNROLL                                                                                                \
+    for (int i = 0; i < X_HELD; ++i) {                                                                        \
+      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;               \
+      x_held[i] = (float4)(0.0f);                                                                             \
+      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < FILTER_C) {                                \
+        if (X_VEC4)                                                                                           \
+          x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                 \
+        else {                                                                                                \
+          x_held[i].x = LOAD(from[i], at);                                                                    \
+          if (c + quad + 1 < FILTER_C) x_held[i].y = LOAD(from[i], at + 1);                                   \
+          if (c + quad + 2 < FILTER_C) x_held[i].z = LOAD(from[i], at + 2);                                   \
+          if (c + quad + 3 < FILTER_C) x_held[i].w = LOAD(from[i], at + 3);                                   \
+        }                                                                                                     \
+      }                                                                                                       \
+    }                                                                                                         \
+    tile_fetch(w_held, w + ((r * FILTER_S + s) * FILTER_C + c) * (long)w_row, 1, w_row, K - k0, FILTER_C - c, \
+               STEP_LANE, GROUP_SIZE, TILE_N, TILE_K, 0, W_VEC4, ALIGNED(w_offset));                          \
   }
   SHIFT
 #endif

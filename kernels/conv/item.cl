@@ -62,17 +62,7 @@
 #define STOREV(acc, n, k, h, w) VSTORE(acc, y + y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k))
 #endif
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
-                                   __global const IN_T* restrict w, const ulong w_offset,
-                                   __global const IN_T* restrict zeros, const ulong zeros_offset,
-#if BIAS
-                                   __global const IN_T* restrict bias, const ulong bias_offset,
-#endif
-                                   const int batch, const int C, const int in_h, const int in_w, const int K,
-                                   const int out_h, const int out_w, const int groups, const int R, const int S,
-                                   const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-                                   const int dilation_h, const int dilation_w, const int x_h, const int x_w,
-                                   const int x_c, const int tap_block, const long x_n EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int first = PIXELS_ID * (MT * MR);
   const int tiles_k = (K + TN - 1) / TN, group = PANEL_ID / tiles_k, k0 = PANEL_ID % tiles_k * TN;
 #if DATA_GRADIENT

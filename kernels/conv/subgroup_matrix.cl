@@ -14,9 +14,6 @@
 //   and phases as for conv/group.cl.
 // Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or as many elements as 16 bytes
 //   have.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_subgroup_matrix
-#endif
 #define ROWS_APART (GROUP_SIZE / 4)  // pixels or filters from one chunk of a work-item to the next
 #define A_CHUNKS ROW_CHUNKS(TILE_M)
 #define B_CHUNKS ROW_CHUNKS(TILE_N)
@@ -39,13 +36,9 @@
     at = advance(at, STEP_K, C, across.count);                                                                      \
   }
 
+// x: [batch, groups * C, in_h, in_w] by strides; w: [groups * K][R][S][C]
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE void KERNEL_NAME(
-    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-    __global const OPERAND_T* w, const ulong w_offset,  // [groups * K][R][S][C]
-    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-    const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w,
-    const int x_c EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local uint4 local_memory[LOCAL_BYTES / 16];
   __local OPERAND_T* stage = (__local OPERAND_T*)local_memory;
 #if DATA_GRADIENT

@@ -10,6 +10,11 @@
 #define STORE1(value, which, slice, k) \
   (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * slices + (slice)) * (get_global_size(1) * K) + (k)] = (value))
 #endif
+#if B_PACKED
+#define FILTER_T float
+#else
+#define FILTER_T OPERAND_T
+#endif
 #define OUTSIDE (-0x4000)  // a coordinate that stays outside the image for every tap
 
 // The taps that the pixels of a phase (conv/group.cl) use along one dimension: first, first + increment, ... below the

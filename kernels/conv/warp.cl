@@ -51,20 +51,8 @@
     at = advance(at, TILE_K, C, across.count);                                                                        \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-    __global const OPERAND_T* w, const ulong w_offset,  // [groups * K][R][S][C]
-#if BIAS
-    __global const OPERAND_T* bias, const ulong bias_offset,  // [groups * K]
-#endif
-    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-    const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w, const int x_c
-#if STATISTICS
-    ,
-    const int slices
-#endif
-        EPILOGUE_PARAMS) {
+// x: [batch, groups * C, in_h, in_w] by strides; w: [groups * K][R][S][C]; bias: [groups * K]
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   LOCAL_STAGES(stages);
 #if STATISTICS
   LOCAL_STATISTICS(statistics);

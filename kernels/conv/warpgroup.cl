@@ -18,11 +18,6 @@
 // Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or as many elements as 16 bytes
 //   have. STATISTICS 1 (forward only): the kernel also stores the statistics of each k in slices (conv/statistics.cl)
 //   by STORE1(value, which, slice, k). BIAS 1 (with STATISTICS): bias[k] is added to each sum.
-#if B_PACKED
-#define FILTER_T float
-#else
-#define FILTER_T OPERAND_T
-#endif
 #if STATISTICS
 #define FOR_OWN_TILES(g) FOR_SLICE_TILES(g, m_tiles, k_tiles, slices)
 #define OWN_TILE(g) slice_tile(g, m_tiles, k_tiles, slices)
@@ -31,20 +26,8 @@
 #define OWN_TILE(g) tile_at(g, m_tiles, k_tiles)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-    __global const FILTER_T* w, const ulong w_offset,  // [groups * K][R][S][C], or in blocks
-#if BIAS
-    __global const OPERAND_T* bias, const ulong bias_offset,  // [groups * K]
-#endif
-    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-    const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w, const int x_c
-#if STATISTICS
-    ,
-    const int slices
-#endif
-        EPILOGUE_PARAMS) {
+// x: [batch, groups * C, in_h, in_w] by strides; w: [groups * K][R][S][C], or in blocks; bias: [groups * K]
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #if STATISTICS
   LOCAL_STATISTICS(statistics);
   int rows_seen = 0, finished_slices = 0;  // rows of the current slice that this warp has seen

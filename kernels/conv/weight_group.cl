@@ -26,12 +26,18 @@
 //   step, 8 or 16), SUM_STEPS (steps after which the running sum is added to the total; 0: one running sum), ITEM_M
 //   (filters per work-item, 4 or 8), ITEM_N (columns per work-item, 4 or 8), DY_VEC4 (1: dy_c is 1; K and the other
 //   strides of dy are multiples of 4), X_VEC4 (1: x_c is 1; C and the other strides of x are multiples of 4).
+// FILTER_R, FILTER_S: if defined, constants that replace the arguments R, S.
+#ifndef FILTER_R
+#define FILTER_R R
+#endif
+#ifndef FILTER_S
+#define FILTER_S S
+#endif
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
 #else
 #define SUM_OF(i) acc[i]
 #endif
-// FILTER_R, FILTER_S: if defined, constants that replace the arguments R, S.
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
 #define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))
@@ -52,28 +58,14 @@
 #error "a tile that is read by single elements is at most as wide as the group has items"
 #endif
 
+// dy: [batch, groups * K, out_h, out_w] by strides; x: [batch, groups * C, in_h, in_w] by strides
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides
-    __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int R_, const int S_, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-    const int dilation_h, const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w,
-    const int dy_c, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local float4 dy_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
   __local float4 x_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
-#ifdef FILTER_R
-  const int R = FILTER_R;
-#else
-  const int R = R_;
-#endif
-#ifdef FILTER_S
-  const int S = FILTER_S;
-#else
-  const int S = S_;
-#endif
   const int lane = get_local_id(0);
   const int2 item = tile_item(lane, ACROSS, DOWN);
-  const int columns = R * S * C;
+  const int columns = FILTER_R * FILTER_S * C;
   const int n_tiles = (columns + TILE_N - 1) / TILE_N;
   const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring work-groups share filters of dy
   const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
@@ -86,8 +78,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
   const int dy_inside = m0 + dy_m < K;
   const int x_column = n0 + (X_VEC4 ? lane % X_LANES * 4 : lane % X_LANES);
   const int c = x_column % C, tap = x_column / C;
-  const int from_h = x_column < columns ? tap / S * dilation_h - pad_h : -0x20000000;
-  const int from_w = tap % S * dilation_w - pad_w;
+  const int from_h = x_column < columns ? tap / FILTER_S * dilation_h - pad_h : -0x20000000;
+  const int from_w = tap % FILTER_S * dilation_w - pad_w;
   dy += dy_offset + (long)(group * K + m0 + dy_m) * (DY_VEC4 ? 1 : dy_c);
   x += x_offset + (long)(group * C + c) * (X_VEC4 ? 1 : x_c);
   int dy_pixel = begin + lane / DY_LANES, x_pixel = begin + lane / X_LANES;
@@ -179,11 +171,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE voi
       if (k < K) {
         if (C % 4 == 0) {
           const int at = column / C;
-          if (column < columns) STOREV(value, first + k, column % C, at / S, at % S);
+          if (column < columns) STOREV(value, first + k, column % C, at / FILTER_S, at % FILTER_S);
         } else {
           for (int l = 0; l < min(4, columns - column); ++l) {
             const int at = (column + l) / C;
-            STORE(lane_of(value, l), first + k, (column + l) % C, at / S, at % S);
+            STORE(lane_of(value, l), first + k, (column + l) % C, at / FILTER_S, at % FILTER_S);
           }
         }
       }

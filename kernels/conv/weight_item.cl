@@ -47,13 +47,7 @@ OCL_INLINE int ceil_div(const int a, const int b) {
   return a > 0 ? (a + b - 1) / b : -(-a / b);
 }
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
-                                   __global const IN_T* restrict dy, const ulong dy_offset, const int batch,
-                                   const int C, const int in_h, const int in_w, const int K, const int out_h,
-                                   const int out_w, const int groups, const int R, const int S, const int stride_h,
-                                   const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
-                                   const int dilation_w, const int x_h, const int x_w, const int x_c, const int dy_h,
-                                   const int dy_w, const int dy_c, const long x_n, const long dy_n EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int panels = (K + TN - 1) / TN, group = get_global_id(0) / panels, k0 = get_global_id(0) % panels * TN,
             cols = min(TN, K - k0);
   const int J = R * S * C, j_first = get_global_id(1) * (MT * MR);

@@ -42,15 +42,7 @@ OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value
 #define PITCH_C (CB + VW)
 #define PITCH_K (KB + VW)
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
-                                   __global const IN_T* restrict dy, const ulong dy_offset,
-                                   __global const IN_T* restrict zeros, const ulong zeros_offset,
-                                   __global float* restrict scratch, const ulong scratch_offset, const int batch,
-                                   const int C, const int in_h, const int in_w, const int K, const int out_h,
-                                   const int out_w, const int R, const int S, const int stride_h, const int stride_w,
-                                   const int pad_h, const int pad_w, const int dilation_h, const int dilation_w,
-                                   const int x_h, const int x_w, const int dy_h, const int dy_w, const int splits,
-                                   const long x_n, const long dy_n EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int item = get_global_id(0), items = get_global_size(0);
   const int blocks_c = (C + CB - 1) / CB, blocks_k = (K + KB - 1) / KB, taps = R * S;
   const int pixels = batch * out_h * out_w, blocks = (pixels + PIXEL_BLOCK - 1) / PIXEL_BLOCK;

@@ -16,9 +16,6 @@
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
 //   VW 2 or as many elements as 16 bytes have.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME conv_weight_subgroup_matrix
-#endif
 #define APART (GROUP_SIZE / 16 * CHUNK)  // filters or columns from one chunk of a work-item to the next
 
 #define LOAD_PIXELS                                                                                            \
@@ -46,13 +43,9 @@
     pixel += STEP_K;                                                                                           \
   }
 
+// dy: [batch, groups * K, out_h, out_w] by strides; x: [batch, groups * C, in_h, in_w] by strides
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE void KERNEL_NAME(
-    __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides
-    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-    const int dilation_h, const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w,
-    const int dy_c, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local uint4 local_memory[LOCAL_BYTES / 16];
   __local OPERAND_T* stage = (__local OPERAND_T*)local_memory;
   const int width = R * S * C, group = get_group_id(1), split = get_group_id(2), p = get_local_id(0);

@@ -84,13 +84,8 @@ ALWAYS_INLINE PixelWalk next_pixel(PixelWalk at, const long x_n, const int heigh
     b_pixel += TILE_K;                                                                                               \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, out_h, out_w] by strides
-    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
-    const int dilation_h, const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w,
-    const int dy_c, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+// dy: [batch, groups * K, out_h, out_w] by strides; x: [batch, groups * C, in_h, in_w] by strides
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   LOCAL_STAGES(stages);
   const int width = R * S * C, group = get_group_id(1), split = get_group_id(2), p = get_local_id(0);
   const int2 tile = tile_at(get_group_id(0), (K + TILE_M - 1) / TILE_M, (width + TILE_N - 1) / TILE_N);

@@ -81,11 +81,9 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
 #endif
 #define COLUMNS (LAST_COLUMN - FIRST_COLUMN + 1)
 
+// x: [batch, C, in_h, in_w] by strides; w: [R][S][C]
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] by strides
-    __global const IN_T* w, const ulong w_offset,  // [R][S][C]
-    const int C, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h, const int pad_w,
-    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int quads = (C + 3) / 4;
   const int begin_w = OPERATION == 1 ? -(pad_w % STRIDE_W) : 0;  // column of the first strip
   const int strips = (out_w - begin_w + STRIP - 1) / STRIP;
@@ -150,12 +148,9 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) THREAD_SIZE void KERNE
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W + 1)
 #define TAPS_OF_WALKER ((ROWS * FILTER_S + WALKERS - 1) / WALKERS)
 
+// dy: [batch, C, out_h, out_w] by strides; x: [batch, C, in_h, in_w] by strides
 __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const IN_T* dy, const ulong dy_offset,  // [batch, C, out_h, out_w] by strides
-    __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] by strides
-    const int batch, const int C, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h,
-    const int pad_w, const int split_strips, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
-    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local float4 partial[WALKERS][LANES];
   const int lane = (int)get_local_id(0) % LANES, walker = (int)get_local_id(0) / LANES;
   const int k = ((int)get_group_id(0) * LANES + lane) * 4, r0 = (int)get_group_id(1) * ROWS, split = get_group_id(2);

@@ -49,11 +49,7 @@
 
 #define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)  // input columns under PX outputs
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
-                                   __global const IN_T* restrict dy, const ulong dy_offset, const int batch,
-                                   const int C, const int in_h, const int in_w, const int out_h, const int out_w,
-                                   const int pad_h, const int pad_w, const int x_h, const int x_w, const int dy_h,
-                                   const int dy_w, const long x_n, const long dy_n EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int block = get_global_id(0) * VW, c = min(block, C - VW), rows = batch * out_h;
   const int row_begin = (long)rows * get_global_id(1) / get_global_size(1),
             row_end = (long)rows * (get_global_id(1) + 1) / get_global_size(1);
@@ -124,11 +120,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 #define COLUMN(p, s) (MEETS(p, s) ? ((p) - (s) * DIL_W) / STRIDE_W + BEFORE : 0)
 #endif
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
-                                   __global const IN_T* restrict w, const ulong w_offset, const int batch, const int C,
-                                   const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h,
-                                   const int pad_w, const int x_h, const int x_w, const int blocks_per_item,
-                                   const long x_n EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int n = get_global_id(0) / out_h, oh = get_global_id(0) % out_h;
   for (int b = 0; b < blocks_per_item; ++b) {
     const int block = (get_global_id(1) * blocks_per_item + b) * VW, c = min(block, C - VW);

@@ -122,12 +122,7 @@ ALWAYS_INLINE void step(const int R, const int NS, __global const REAL* re, __gl
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const REAL* re, const long re_offset,
-#if INPUT == 0
-    __global const REAL* im, const long im_offset,
-#endif
-    const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p,
-    const long x_q EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #if INPUT != 0
   __global const REAL* im = re;
   const long im_offset = re_offset;

@@ -313,12 +313,7 @@ ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q,
   return block;
 }
 
-__kernel ONE_ITEM void KERNEL_NAME(__global const REAL* re, const long re_offset,
-#if INPUT == 0
-                                   __global const REAL* im, const long im_offset,
-#endif
-                                   const int O, const int P, const int Q, const int blocks_per_item, const long x_o,
-                                   const long x_n, const long x_p, const long x_q EPILOGUE_PARAMS) {
+__kernel ONE_ITEM void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #if INPUT != 0
   __global const REAL* im = re;
   const long im_offset = re_offset;

@@ -20,11 +20,7 @@
 #define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
 #endif
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong a_offset,
-                                   __global const IN_T* restrict b, const ulong b_offset, const int M, const int N,
-                                   const int K, const int inner, const long a_outer, const long a_inner,
-                                   const int a_row, const long b_outer, const long b_inner,
-                                   const int b_col EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int batch = get_global_id(1);
   a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;

@@ -47,11 +47,9 @@
 #define DOWN (TILE_M / ITEM_M)  // work-items along the rows
 #define GROUP_SIZE (ACROSS * DOWN)  // work-items of a work-group, 64..256
 
+// a: [batch, M, K] by strides; b: [batch, K, N] by strides
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
-    __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
-    const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
-    const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local float4 a_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
   __local float4 b_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
   const int lane = get_local_id(0);

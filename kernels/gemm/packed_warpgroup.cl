@@ -123,9 +123,7 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, __local co
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const float* a, const ulong a_offset, __global const float* b, const ulong b_offset, const int M,
-    const int N, const int K, const long a_batch, const long b_batch EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #if PAIRS
   __local float scales[STAGES * SCALES] __attribute__((aligned(128)));
 #else

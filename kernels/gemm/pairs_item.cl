@@ -107,11 +107,7 @@ OCL_INLINE void pack_a(uint* packed, __global const ushort* a, const int a_col, 
     }                                                                                      \
   }
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const ushort* restrict a, const ulong a_offset,
-                                   __global const ushort* restrict b, const ulong b_offset, const int M, const int N,
-                                   const int K, const int inner, const long a_outer, const long a_inner,
-                                   const int a_row, const int a_col, const long b_outer, const long b_inner,
-                                   const int b_row, const int b_col EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int first = get_global_id(0) * (MT * MR), n0 = get_global_id(1) * TN, batch = get_global_id(2);
   a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;

@@ -6,20 +6,15 @@
 //   epilogue.
 // Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP_SIZE, 1, batch), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
-#ifndef KERNEL_NAME
-#define KERNEL_NAME gemm_subgroup_matrix
-#endif
 #define LOAD_BOTH                                                   \
   {                                                                 \
     fetch(a_held, &a_share, TILE_M, A_K_MAJOR, A_VEC4 && a_direct); \
     fetch(b_held, &b_share, TILE_N, B_K_MAJOR, B_VEC4 && b_direct); \
   }
 
+// a: [batch, M, K] by strides; b: [batch, K, N] by strides
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE void KERNEL_NAME(
-    __global const OPERAND_T* a, const ulong a_offset,  // [batch, M, K] by strides
-    __global const OPERAND_T* b, const ulong b_offset,  // [batch, K, N] by strides
-    const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
-    const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local uint4 local_memory[LOCAL_BYTES / 16];
   __local OPERAND_T* stage = (__local OPERAND_T*)local_memory;
   const int batch = get_group_id(2), a_direct = CHUNK_ALIGNED(a_offset), b_direct = CHUNK_ALIGNED(b_offset);

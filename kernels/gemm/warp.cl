@@ -17,11 +17,8 @@
     }                                                                \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* a, const ulong a_offset,  // [batch, M, K] by strides
-    __global const OPERAND_T* b, const ulong b_offset,  // [batch, K, N] by strides
-    const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
-    const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
+// a: [batch, M, K] by strides; b: [batch, K, N] by strides
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   LOCAL_STAGES(stages);
   const int batch = get_group_id(2), direct = CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset);
   const int2 tile = tile_at(get_group_id(0), (M + TILE_M - 1) / TILE_M, (N + TILE_N - 1) / TILE_N);

@@ -143,11 +143,8 @@ ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begi
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const OPERAND_T* a, const ulong a_offset,  // [batch, M, K] by strides
-    __global const OPERAND_T* b, const ulong b_offset,  // [batch, K, N] by strides
-    const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
-    const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
+// a: [batch, M, K] by strides; b: [batch, K, N] by strides
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #if BOXES
   __local ulong map[16] __attribute__((aligned(128)));
   const int boxes = CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset);

@@ -129,9 +129,8 @@ ALWAYS_INLINE float largest_of(const uint4 first, const uint4 last) {
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(256, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const OPERAND_T* restrict x, const ulong x_offset, const int width, const int depth, const int inner,
-    const long outer, const long inner_stride, const long along_width, const long along_depth EPILOGUE_PARAMS) {
+__kernel
+    __attribute__((reqd_work_group_size(256, 1, 1))) THREAD_SIZE void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int p = get_local_id(0) & 127, batch = get_group_id(2);
   const int panel = get_group_id(MAJOR == 1 ? 1 : 0),
             step = get_group_id(MAJOR == 1 ? 0 : 1) * 2 + (get_local_id(0) >> 7);

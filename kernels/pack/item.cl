@@ -64,9 +64,7 @@
   }
 #endif
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong b_offset, const int N, const int K,
-                                   const int inner, const long b_outer, const long b_inner, const int b_row,
-                                   const int b_col EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int panel = get_global_id(0), first = get_global_id(1) * K_RUN, batch = get_global_id(2);
   const int last = min(first + K_RUN, K), n0 = panel * TN;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;

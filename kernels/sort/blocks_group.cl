@@ -24,14 +24,7 @@
 #define KEY(i) (places[i] < count ? x[places[i]] : GREATEST_KEY)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(__global const Key* keys,
-                                                                             const long keys_offset,
-#if HAS_POSITIONS
-                                                                             __global const int* positions,
-                                                                             const long positions_offset,
-#endif
-                                                                             const int n, const long keys_row,
-                                                                             const long positions_row EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #if LOCAL_KEYS
   __local Key sorted[SIZE];
 #endif

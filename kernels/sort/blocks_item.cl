@@ -69,11 +69,7 @@ OCL_INLINE int move(const List* from, List* to, const int count, const int shift
 }
 #endif
 
-__kernel ONE_ITEM void KERNEL_NAME(__global const Key* keys, const long keys_offset,
-#if HAS_POSITIONS
-                                   __global const int* positions, const long positions_offset,
-#endif
-                                   const int n, const long keys_row, const long positions_row EPILOGUE_PARAMS) {
+__kernel ONE_ITEM void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int block = get_group_id(0), row = get_group_id(1), begin = block * BLOCK, count = min(BLOCK, n - begin);
   __global const Key* x = keys + keys_offset + row * keys_row + begin;
   List lists[INSERTS ? 1 : 2];

@@ -12,12 +12,7 @@
   (counts_out[counts_offset + ((long)(row) * DIGITS + (digit)) * ((n + BLOCK - 1) / BLOCK) + (block)] = (acc))
 #endif
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(
-    __global const Key* keys, const long keys_offset,
-#if HAS_CHOSEN
-    __global const Key* chosen, const long chosen_offset,
-#endif
-    const int n, const int shift, const int flip, const long keys_row EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local int counts[DIGITS];
   const int lane = get_local_id(0), block = get_group_id(0), row = get_group_id(1);
   __global const Key* x = keys + keys_offset + row * keys_row + block * BLOCK;

@@ -14,11 +14,7 @@
 #define TABLES \
   4  // Equal digits that follow one another are counted in different tables, so that no increment waits for the last.
 
-__kernel ONE_ITEM void KERNEL_NAME(__global const Key* keys, const long keys_offset,
-#if HAS_CHOSEN
-                                   __global const Key* chosen, const long chosen_offset,
-#endif
-                                   const int n, const int shift, const int flip, const long keys_row EPILOGUE_PARAMS) {
+__kernel ONE_ITEM void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int block = get_group_id(0), row = get_group_id(1);
   __global const Key* x = keys + keys_offset + row * keys_row + block * BLOCK;
   const int count = min(BLOCK, n - block * BLOCK);

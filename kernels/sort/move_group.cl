@@ -57,13 +57,7 @@ ALWAYS_INLINE void round_of(__local const uchar* digits, __local ushort* order, 
   barrier(CLK_LOCAL_MEM_FENCE);  // The new order is there.
 }
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(
-    __global const Key* keys, const long keys_offset,
-#if HAS_POSITIONS
-    __global const int* positions, const long positions_offset,
-#endif
-    __global const int* ends, const long ends_offset, const int n, const int blocks, const int shift, const int flip,
-    const long keys_row, const long positions_row EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local uchar digits[BLOCK];
   __local ushort order[BLOCK], counts[VALUES * ITEMS], sums[ITEMS];
   __local int to[DIGITS];  // the place of the first key with this digit, less its place in the block's order

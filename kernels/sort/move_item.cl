@@ -12,13 +12,7 @@
 #define STORE1(acc, row, place) (out[out_offset + (row) * (long)n + (place)] = (acc))
 #endif
 
-__kernel ONE_ITEM void KERNEL_NAME(__global const Key* keys, const long keys_offset,
-#if HAS_POSITIONS
-                                   __global const int* positions, const long positions_offset,
-#endif
-                                   __global const int* ends, const long ends_offset, const int n, const int blocks,
-                                   const int shift, const int flip, const long keys_row,
-                                   const long positions_row EPILOGUE_PARAMS) {
+__kernel ONE_ITEM void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int block = get_group_id(0), row = get_group_id(1), begin = block * BLOCK, count = min(BLOCK, n - begin);
   __global const Key* x = keys + keys_offset + row * keys_row + begin;
 #if HAS_POSITIONS

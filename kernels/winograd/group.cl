@@ -54,11 +54,9 @@ OCL_INLINE float4 patch_points(const float a, const float b, const float c, cons
 #define UPPER(m0, m1, m2, m3) ((m0) + (m1) + (m2))
 #define LOWER(m0, m1, m2, m3) ((m1) - (m2) - (m3))
 
+// x: [batch, C, in_h, in_w] with strides x_n, 1, x_h, x_w; u: [16][C][K]
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    __global const IN_T* x, const ulong x_offset,  // [batch, C, in_h, in_w] with strides x_n, 1, x_h, x_w
-    __global const IN_T* u, const ulong u_offset,  // [16][C][K]
-    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
-    const int pad_h, const int pad_w, const long x_n, const int x_h, const int x_w EPILOGUE_PARAMS) {
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local float4 shared[LOCAL_FLOATS / 4];
   __local float* v_tile = (__local float*)shared;
   __local float* u_tile = (__local float*)shared + 16 * V_POINT;

@@ -69,13 +69,7 @@ OCL_INLINE void multiply_tile(__global const float* a, const int pitch, __global
   }
 }
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
-                                   __global const IN_T* restrict u, const ulong u_offset,
-                                   __global const IN_T* restrict zeros, const ulong zeros_offset,
-                                   __global float* restrict scratch, const ulong scratch_offset, const int batch,
-                                   const int C, const int in_h, const int in_w, const int K, const int out_h,
-                                   const int out_w, const int pad_h, const int pad_w, const int x_h, const int x_w,
-                                   const int tile_block, const int panels_per_item, const long x_n EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int item = get_global_id(0), items = get_global_size(0), panels = (K + TN - 1) / TN;
   const int panel_begin = get_global_id(1) * panels_per_item, panel_end = min(panel_begin + panels_per_item, panels);
   const int tiles_h = (out_h + 1) / 2, tiles_w = (out_w + 1) / 2, tiles = batch * tiles_h * tiles_w;

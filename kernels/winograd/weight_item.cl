@@ -73,14 +73,7 @@ ALWAYS_INLINE void put_patch(__global float* to, const int step, __global const 
   }
 }
 
-ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
-                                   __global const IN_T* restrict dy, const ulong dy_offset,
-                                   __global const IN_T* restrict zeros, const ulong zeros_offset,
-                                   __global float* restrict scratch, const ulong scratch_offset, const int batch,
-                                   const int C, const int in_h, const int in_w, const int K, const int out_h,
-                                   const int out_w, const int pad_h, const int pad_w, const int x_h, const int x_w,
-                                   const int dy_h, const int dy_w, const int splits, const long x_n,
-                                   const long dy_n EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int item = get_global_id(0), items = get_global_size(0);
   const int blocks_c = (C + CB - 1) / CB, blocks_k = (K + KB - 1) / KB;
   const int tiles_h = (out_h + 1) / 2, tiles_w = (out_w + 1) / 2, tiles = batch * tiles_h * tiles_w,

@@ -1,6 +1,7 @@
 // fft, groups 1 x 1 x 1, local [480, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_ba7103c3f82e
+#define KERNEL_NAME fft_6f997b07fc31
+#define KERNEL_PARAMETERS __global const REAL* re, const ulong re_offset, const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p, const long x_q
 #define VW 2
 #define STEPS(S) S(5, 1) S(3, 5) S(2, 15) 
 #define LINES 32
@@ -29,7 +30,7 @@ OCL_INLINE void epilogue_v(const float2 acc, const int i0, const int i1 EPILOGUE
 
 #include "kernels/fft/butterfly.cl"  // sha256 a77d1dda376038ef
 
-#include "kernels/fft/group.cl"  // sha256 d8cbab1721118fb7
+#include "kernels/fft/group.cl"  // sha256 bcfa3fa41ff8fe11
 
 // batch, groups 2 x 1 x 1, local [256, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF

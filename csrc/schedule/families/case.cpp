@@ -232,6 +232,7 @@ CheckCase launch_case(const TemplateLaunch& launch, const Offer& offer, int offs
   CheckCase check;
   check.kernel = launch.kernel;
   check.variant = launch.variant;
+  check.given = launch.given();
   for (const auto& [name, value] : launch.defines) check.defines.push_back(name + " " + value);
   for (const TemplateLaunch::Int& value : launch.ints)
     check.arguments.push_back(value.wide ? CheckCase::Integer(value.value.constant())

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -25,6 +26,7 @@ struct CheckCase {
   KernelId kernel{};
   std::string variant;               // The parameters in words: "128x64 bf16".
   std::vector<std::string> defines;  // Macros with their values, such as "TILE_M 128".
+  std::set<std::string> given;       // The names of the arguments, from the kernel's row.
   std::vector<Input> inputs;
   int offset = 0;                  // Elements in front of the data of each of the graph's inputs.
   std::vector<Integer> arguments;  // Integer arguments of the kernel, after the inputs.

@@ -48,17 +48,20 @@ void TemplateLaunch::args(std::initializer_list<std::pair<const char*, ir::Index
   for (const auto& [name, value] : given) arg(name, value);
 }
 
+std::set<std::string> TemplateLaunch::given() const {
+  const std::vector<KernelArgument>& arguments = kernel_row(kernel).arguments;
+  std::set<std::string> names;
+  for (const Input& input : inputs) names.insert(arguments[static_cast<size_t>(input.position)].name);
+  for (const Int& value : ints) names.insert(arguments[static_cast<size_t>(value.position)].name);
+  if (scratch_elements > 0) names.insert("scratch");
+  return names;
+}
+
 void TemplateLaunch::check_arguments() const {
-  const KernelRow& row = kernel_row(kernel);
-  for (size_t i = 0; i < row.arguments.size(); ++i) {
-    const auto here = [&](const auto& argument) { return argument.position == static_cast<int>(i); };
-    const KernelArgument& argument = row.arguments[i];
-    const bool given = argument.name == "scratch" ? scratch_elements > 0
-                       : argument.is_buffer       ? std::any_of(inputs.begin(), inputs.end(), here)
-                                                  : std::any_of(ints.begin(), ints.end(), here);
-    OCL_ASSERT(given || argument.optional,
-               std::string("kernel ") + row.name + " was not given argument '" + argument.name + "'");
-  }
+  const std::set<std::string> names = given();
+  for (const KernelArgument& argument : kernel_row(kernel).arguments)
+    OCL_ASSERT(names.contains(argument.name) || argument.optional,
+               std::string("kernel ") + kernel_row(kernel).name + " was not given argument '" + argument.name + "'");
 }
 
 }  // namespace ocl::schedule

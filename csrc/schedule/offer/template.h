@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,8 @@ struct TemplateLaunch {
   void buffer(const std::string& name, Input input);
   void args(std::initializer_list<std::pair<const char*, ir::IndexExpr>> given);
   void arg(const std::string& name, const ir::IndexExpr& value);
+  /// The names of the arguments that were set.
+  std::set<std::string> given() const;
   /// InternalError if an argument is missing that every variant of the kernel has.
   void check_arguments() const;
   std::array<ir::IndexExpr, 3> groups;  // Work-groups in each dimension.

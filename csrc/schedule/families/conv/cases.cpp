@@ -199,7 +199,9 @@ CheckCase statistics_case(const CheckSubject& subject, const Convolution& of, co
   check.defines.emplace_back("STATISTICS 1");
   if (how.biased) check.defines.emplace_back("BIAS 1");
   if (how.biased) check.inputs.emplace_back();
+  if (how.biased) check.given.insert("bias");
   check.arguments.emplace_back(how.slices);  // The last argument.
+  check.given.insert("slices");
   if (how.groups > 0) check.groups[0] = how.groups;
   const auto channels = static_cast<size_t>(of.groups * of.K), slices = static_cast<size_t>(how.slices);
   check.fill = [=, fill = check.fill](CheckCase& c) {
