@@ -138,7 +138,9 @@ class Replacement:
             return [bias, shown if seen is None else seen & shown]
 
         bias, seen = self.insert(masks, [*self.operands[:2], *captured])
-        hides = constant_masks.kind_of(seen, self.node)
+        # A mask of many scores, or of an unknown number, is not computed to find out what it hides.
+        plain = kind.seen is None and self.mask_mod.is_causal
+        hides = "causal" if plain else constant_masks.kind_of(seen, self.node)
         words = ["a soft cap"] if kind.cap > 0 else []
         if bias is not None:
             given = [n.meta.get("example_value") for n in self.score_captured if isinstance(n, Node)]

@@ -229,6 +229,14 @@ class ScalarFunction:
         nodes = list(self.graph.graph.nodes)
         return nodes[-1].args[0] is nodes[0]
 
+    @property
+    def is_causal(self) -> bool:
+        """True for a mask_mod that is written as q_idx >= kv_idx or kv_idx <= q_idx, whatever the sizes are."""
+        _, _, query, key = self.indices
+        seen = list(self.graph.graph.nodes)[-1].args[0]
+        ways = {aten.ge.Tensor: (query, key), aten.le.Tensor: (key, query)}
+        return isinstance(seen, Node) and seen.args == ways.get(seen.target)  # type: ignore[call-overload]
+
 
 def trace(function: Any, score: Tensor | None, captured: Sequence[Any], device: torch.device) -> ScalarFunction:
     """Traces a score_mod, or a mask_mod if `score` is None. Call it in the fake mode of the graph."""
