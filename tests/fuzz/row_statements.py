@@ -125,14 +125,14 @@ class RowMaker(Maker):
         return (
             x in self.names[0]
             and self.floating(x)
-            and any(bool(names[x].double().isnan().any()) for names in self.names)
+            and any(bool(names[x].detach().double().isnan().any()) for names in self.names)
         )
 
     def _has_infinity(self, x: str) -> bool:
         return (
             x in self.names[0]
             and self.floating(x)
-            and any(bool(names[x].double().isinf().any()) for names in self.names)
+            and any(bool(names[x].detach().double().isinf().any()) for names in self.names)
         )
 
     def _wild(self, x: str) -> bool:
