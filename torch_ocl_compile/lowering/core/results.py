@@ -109,8 +109,9 @@ class PlanOutputs:
         c = self.context
         fake = node.meta["val"]
         sizes, strides, _ = memory_layout(fake)
-        offset = (first_element(node) - first_element(whole)) * (2 if fake.dtype.is_complex else 1)
-        c.builder.output_window(base, c.shape(sizes), c.shape(strides), c.size(offset))
+        c.builder.output_window(
+            base, c.shape(sizes), c.shape(strides), c.size(_first_number(node) - _first_number(whole))
+        )
 
 
 def _seen_twice(nodes: Iterable[Node]) -> set[Node]:
@@ -152,16 +153,22 @@ def _viewed(node: Node) -> Node | None:
 
 
 def first_element(node: Node) -> Any:
-    """Returns the position of a value's first element in its memory. Fake tensors do not show it where functionalization
+    """Returns the position of a value's first element in its memory."""
+    return _first_number(node) // 2 if node.meta["val"].dtype.is_complex else _first_number(node)
+
+
+def _first_number(node: Node) -> Any:
+    """Returns the position in numbers, of which a complex element has two. Fake tensors do not show it where functionalization
     put the result of a write in place of the memory."""
     if node.target in WRITTEN and isinstance(node.args[0], Node):
-        return first_element(node.args[0])
+        return _first_number(node.args[0])
     fake, base = node.meta["val"], _viewed(node)
     while base is not None and not isinstance(base.meta.get("val"), torch.Tensor):
         base = _viewed(base)
+    own = memory_layout(fake)[2]
     if base is None or (node.target is aten.as_strided.default and len(node.args) > 3):
-        return fake.storage_offset()
-    return first_element(base) + fake.storage_offset() - base.meta["val"].storage_offset()
+        return own
+    return _first_number(base) + own - memory_layout(base.meta["val"])[2]
 
 
 def _writes(user: Node, root: Node) -> bool:
