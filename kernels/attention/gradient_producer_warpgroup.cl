@@ -26,11 +26,6 @@ typedef struct {
   __local const uint* seen;
 #endif
 } ColumnOperands;
-#if BLOCKS
-#define SEEN_OF(o) , (o).seen
-#else
-#define SEEN_OF(o)
-#endif
 #if PASS == 2
 // Returns (lse, delta) of the query that this producer loads for a step; zeros if it loads none.
 ALWAYS_INLINE float2 statistics_at(const ColumnOperands o, const Place at) {

@@ -11,6 +11,7 @@ typedef struct {
 #define STEPS_MARKED 4096  // Later steps are all taken.
 #define SEEN_PARAMS , __local const uint* seen
 #define SEEN_PASS , seen
+#define SEEN_OF(o) , (o).seen  // of a struct that keeps it
 #define IS_SEEN(step) ((step) >= STEPS_MARKED || seen[(step) >> 5] >> ((step) & 31) & 1)
 
 // Returns the first step from `step` on that is taken, or at least `steps` if there is none.
@@ -53,6 +54,7 @@ ALWAYS_INLINE void mark_seen(__local uint* seen, __global const uchar* blocks, c
 #else
 #define SEEN_PARAMS
 #define SEEN_PASS
+#define SEEN_OF(o)
 #define IS_SEEN(step) 1
 #define MARK_SEEN(q_head, rows, columns, begin, steps, heads)
 ALWAYS_INLINE int seen_from(const int step, const int steps) {

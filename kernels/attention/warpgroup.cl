@@ -37,11 +37,6 @@ typedef struct {
   __local const uint* seen;
 #endif
 } KeyValues;
-#if BLOCKS
-#define SEEN_OF(o) , (o).seen
-#else
-#define SEEN_OF(o)
-#endif
 
 #if HALVES
 ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int direct) {

@@ -35,19 +35,8 @@
 //   16), X_VEC4 (1: C and all strides of x are multiples of 4 (not with FLAT)), W_VEC4 (1: K is a multiple of 4).
 // FILTER_R, FILTER_S, FILTER_C: if defined, constants that replace the arguments R, S, C: FLAT then divides by
 // constants.
-#ifndef FILTER_R
-#define FILTER_R R
-#endif
-#ifndef FILTER_S
-#define FILTER_S S
-#endif
 #ifndef FILTER_C
 #define FILTER_C C
-#endif
-#if SUM_STEPS
-#define SUM_OF(i) (total[i] + acc[i])
-#else
-#define SUM_OF(i) acc[i]
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC

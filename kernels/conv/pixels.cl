@@ -1,5 +1,18 @@
-// kernels/conv/pixels.cl: pixels of a batch of images, counted over images, rows and columns. Comes before conv/group.cl,
-// conv/weight_group.cl and conv/weight_subgroup_matrix.cl.
+// kernels/conv/pixels.cl: pixels of a batch of images, counted over images, rows and columns, and macros of the portable
+// kernels. Comes before conv/group.cl, conv/weight_group.cl and conv/weight_subgroup_matrix.cl.
+// FILTER_R, FILTER_S: if defined, constants that replace the arguments R, S.
+#ifndef FILTER_R
+#define FILTER_R R
+#endif
+#ifndef FILTER_S
+#define FILTER_S S
+#endif
+// SUM_OF: the sum of a result, with SUM_STEPS the total and what was added since.
+#if SUM_STEPS
+#define SUM_OF(i) (total[i] + acc[i])
+#else
+#define SUM_OF(i) acc[i]
+#endif
 typedef struct {
   int n, h, w;  // image, row and column
 } Pixel;

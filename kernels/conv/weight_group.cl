@@ -26,18 +26,6 @@
 //   step, 8 or 16), SUM_STEPS (steps after which the running sum is added to the total; 0: one running sum), ITEM_M
 //   (filters per work-item, 4 or 8), ITEM_N (columns per work-item, 4 or 8), DY_VEC4 (1: dy_c is 1; K and the other
 //   strides of dy are multiples of 4), X_VEC4 (1: x_c is 1; C and the other strides of x are multiples of 4).
-// FILTER_R, FILTER_S: if defined, constants that replace the arguments R, S.
-#ifndef FILTER_R
-#define FILTER_R R
-#endif
-#ifndef FILTER_S
-#define FILTER_S S
-#endif
-#if SUM_STEPS
-#define SUM_OF(i) (total[i] + acc[i])
-#else
-#define SUM_OF(i) acc[i]
-#endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
 #define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))

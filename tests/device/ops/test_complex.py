@@ -156,7 +156,7 @@ def test_results_keep_what_is_overwritten_later(function: Any, base: torch.Tenso
 
 
 def test_the_numbers_of_a_later_part(ocl_device: str) -> None:
-    """The offset of the argument counts complex elements, that of the result their parts."""
+    """PyTorch counts the storage offset of a complex tensor in complex elements, and that of its real view in real numbers."""
     z = Z.to(ocl_device)[1:]
     numbers = torch.compile(lambda z: torch.view_as_real(z), backend="ocl")(z)
     assert same(numbers, torch.view_as_real(Z[1:])) and numbers.data_ptr() == z.data_ptr()
