@@ -82,7 +82,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
        ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
     NEXT_KV_TILE(2 * n)
     if (step < visible_steps) {
-      multiply_scores(s, q_tile + warp_row0 * TILE_K, KV_TILE(2 * step), DEPTH);
+      multiply_scores(s, q_tile + warp_row0 * TILE_K, KV_TILE(2 * n), DEPTH);
       OCL_UNROLL
       for (int i = 0; i < ROW_BLOCKS; ++i) {
         float *of = s + i * (TILE_C / 2), rescale[2];

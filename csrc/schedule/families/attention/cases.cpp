@@ -97,11 +97,11 @@ struct AttentionData {
     mask = subject.values(static_cast<size_t>(p.heads) * p.queries * p.keys, 4);
     if (!hides(p.mask)) return;
     for (float& m : mask) m = m > -0.5f ? 1.0f : 0.0f;
-    // Whole steps are hidden, some from all rows, some from some. With a causal mask these are not the first, since few keys
-    // would be left to the first queries.
+    // Whole steps are hidden, of 64 columns three at a time, some from all rows, some from some. With a causal mask these are
+    // not the first, since few keys would be left to the first queries.
     for (size_t i = 0; p.mask == Mask::kBlocks && i < mask.size(); ++i) {
-      const size_t part = i % p.keys / 128, query = i / p.keys % p.queries;
-      if (part % 2 == p.causal && (part < 2 || query < 256 || query >= 320)) mask[i] = 0;
+      const size_t part = i % p.keys / 64, query = i / p.keys % p.queries;
+      if (part % 4 != (p.causal ? 0 : 3) && (part < 4 || query < 256 || query >= 320)) mask[i] = 0;
     }
     // The second query of the first head sees no key.
     if (p.queries > 1) std::fill_n(mask.begin() + p.keys, p.keys, 0.0f);
