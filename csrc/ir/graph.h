@@ -157,13 +157,14 @@ enum class AttentionKind : uint8_t {
 /// masked has zeros.
 ///
 /// Three optional operands follow the operands of the kind. The mask [b, h, lq, lk] is bool (false: masked) or floating point
-/// (added to s). The random state is i64 [2] = (seed, offset) of Philox. The blocks, bool [b, h, ceil(lq / kMaskBlock),
-/// ceil(lk / kMaskBlock)], are false where the mask hides all scores of a block, so that kernels may skip them.
+/// (added to s). The random state is i64 [2] = (seed, offset) of Philox. The blocks, bool or u8 [b, h, ceil(lq / n), ceil(lk /
+/// n)] with n = AttentionAttrs::blocks, say of n x n scores each: 0, the mask hides all, so that kernels may skip them; 1, it
+/// may hide some; 2 or 3, it is bool and hides none.
 ///
 /// Element (b, h, i, j) of p is dropped if its random number is below `dropout`; the other elements are divided by 1 - dropout.
 /// The number is word j % 4 of philox(seed, offset, ((b * heads + h) * lq + i) * ceil(lk / 4) + j / 4), scaled to [0,
 /// 1).
-constexpr int kMaskBlock = 16;
+constexpr int kMaskBlock = 16;  // n is a multiple of it.
 struct AttentionAttrs {
   AttentionKind kind = AttentionKind::kForward;
   double scale = 1;
@@ -171,7 +172,7 @@ struct AttentionAttrs {
   double cap = 0;         // Soft cap: s becomes cap * tanh(s / cap) before the mask is added. 0: none.
   bool causal = false;    // Row i uses only columns j <= i.
   bool masked = false;    // The operands include a mask.
-  bool blocks = false;    // The operands include the blocks of the mask.
+  int64_t blocks = 0;     // Above 0, the operands include the blocks of the mask, of so many queries and keys.
   bool nan_rows = false;  // A row whose keys are all masked gives nan instead of 0.
 };
 

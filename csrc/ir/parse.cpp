@@ -302,7 +302,7 @@ class GraphParser {
       if (in.take("cap")) a.cap = in.real();
       a.causal = in.take("causal");
       a.masked = in.take("masked");
-      a.blocks = in.take("blocks");
+      if (in.take("blocks")) a.blocks = in.integer();
       a.nan_rows = in.take("nan_rows");
     } else if (in.take("fft")) {
       n.kind = NodeKind::kFft;

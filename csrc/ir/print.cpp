@@ -20,7 +20,7 @@
 //     operand b0 [1, s0, 64] at [i1, i2]
 //     output b3
 //   node convolve forward stride 1 1 padding 0 0 dilation 1 1 groups 1 [..] over []
-//   node attention forward scale 0.125 dropout 0.0 cap 20.0 causal masked blocks nan_rows [..] over []
+//   node attention forward scale 0.125 dropout 0.0 cap 20.0 causal masked blocks 16 nan_rows [..] over []
 //   node fft inverse scale 0.25 root 64 [..] over []
 //   node sort count block 4096 keep 0 shift 8 digits 1 signed [..] over []
 //   node call 3 [] over []
@@ -110,9 +110,10 @@ void print_node(std::string& out, const Node& node, bool origins) {
     out += std::string(" ") + kAttentions[static_cast<int>(a.kind)];
     out += " scale " + number({true, a.scale, 0}) + " dropout " + number({true, a.dropout, 0});
     if (a.cap > 0) out += " cap " + number({true, a.cap, 0});
-    for (const auto& [label, set] : {std::pair("causal", a.causal), std::pair("masked", a.masked),
-                                     std::pair("blocks", a.blocks), std::pair("nan_rows", a.nan_rows)})
-      if (set) out += std::string(" ") + label;
+    if (a.causal) out += " causal";
+    if (a.masked) out += " masked";
+    if (a.blocks > 0) out += " blocks " + std::to_string(a.blocks);
+    if (a.nan_rows) out += " nan_rows";
   }
   if (node.kind == NodeKind::kFft) {
     if (node.fft.inverse) out += " inverse";

@@ -228,8 +228,7 @@ constexpr NodeRule kNodeRules[] = {
        const AttentionAttrs& a = n.attention;
        const bool forward = a.kind == AttentionKind::kForward;
        const size_t fixed = forward ? 3 : 6;
-       if (n.operands.size() != fixed + a.masked + (a.dropout > 0) + a.blocks || (a.blocks && !a.masked && n.body.ops.empty()))
-         return false;
+       if (n.operands.size() != fixed + a.masked + (a.dropout > 0) + (a.blocks > 0) || a.blocks % kMaskBlock != 0) return false;
        for (size_t i = 0; i < n.operands.size(); ++i) {
          const bool state = a.dropout > 0 && i == fixed + a.masked, rows = i == 5;
          if (n.operands[i].sizes.size() != (state ? 1 : !forward && rows ? 3 : 4)) return false;

@@ -6,13 +6,14 @@
 // n                number of the step, counted over all heads
 // c0               first query of the step
 // seen             1 if a query of the step sees a key of the warpgroup (causal mask); its keys begin at `first`
+// shown            1 if the mask hides no score of the step
 // step_statistics  statistics of the step's queries in local memory, from the lane's first column on
 #if PASS == 2
 #if HALVES
 ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __local const OPERAND_T* a_tile,
                                 __local const OPERAND_T* a2_tile, __local const float2* step_statistics, const int n,
-                                const int c0, const int seen, const int row, const int first, const int queries,
-                                const int keys MASK_PARAMS DRAW_PARAMS) {
+                                const int c0, const int seen, const int shown, const int row, const int first,
+                                const int queries, const int keys MASK_PARAMS DRAW_PARAMS) {
   __local const OPERAND_T *dout_tile = consumer_wait(line, 2 * n), *q_tile = consumer_wait(line, 2 * n + 1);
   if (seen) {
     float s[TILE_C / 2], grad[TILE_C / 2];
@@ -22,7 +23,7 @@ ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __
     begin_scores(grad, a2_tile, dout_tile);
     DRAW(keep_bits, row, c0);
     WAIT_SUMS(s, TILE_C / 2, "1");
-    MASK_SCORES(s, row, first, c0);
+    MASK_SCORES(s, row, first, c0, shown);
     softmax_weights(s, step_statistics, 0);
 #if DROPOUT
     float dropped[TILE_C / 2];
@@ -49,8 +50,8 @@ ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __
 #else
 ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __local const OPERAND_T* a_tile,
                                 __local const OPERAND_T* a2_tile, __local const float2* step_statistics, const int n,
-                                const int c0, const int seen, const int row, const int first, const int queries,
-                                const int keys MASK_PARAMS DRAW_PARAMS) {
+                                const int c0, const int seen, const int shown, const int row, const int first,
+                                const int queries, const int keys MASK_PARAMS DRAW_PARAMS) {
   if (!seen) {
     skip_stages(line, TILES * n, TILES * (n + 1));
     return;
@@ -60,7 +61,7 @@ ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __
   DRAW(keep_bits, row, c0);
   multiply_scores(s, a_tile, consumer_wait(line, TILES * n));
   consumer_release(line, TILES * n);
-  MASK_SCORES(s, row, first, c0);
+  MASK_SCORES(s, row, first, c0, shown);
   softmax_weights(s, step_statistics, 0);
   multiply_scores(grad, a2_tile, consumer_wait(line, TILES * n + 2));
   consumer_release(line, TILES * n + 2);
@@ -84,8 +85,8 @@ ALWAYS_INLINE void consume_columns(float* out, float* out2, const Pipeline line,
   for (int n = 0; at.head < heads; ++n) {
     const int c0 = begin + at.step * TILE_C, head = at.head;
     __local const float2* step_statistics = (__local const float2*)(statistics + STATISTICS(n)) + (get_local_id(0) & 3);
-    consume_step(out, out2, line, a_tile, a2_tile, step_statistics, n, c0, !CAUSAL || c0 + TILE_C > first, row, first,
-                 queries, keys MASK_PASS DRAW_PASS);
+    consume_step(out, out2, line, a_tile, a2_tile, step_statistics, n, c0, !CAUSAL || c0 + TILE_C > first,
+                 IS_SHOWN(at.step), row, first, queries, keys MASK_PASS DRAW_PASS);
     at = next_place(at, steps SEEN_PASS);
     if (at.head == head) continue;
     NEXT_MASK_HEAD;

@@ -17,7 +17,7 @@ ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const
     DRAW(keep_bits, row, step * TILE_C);
     multiply_scores(s, a_tile, consumer_wait(line, TILES * n));
     consumer_release(line, TILES * n);
-    MASK_SCORES(s, row, first, step * TILE_C);
+    MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
     softmax_weights(s, 0, row_statistics);
     multiply_scores(grad, a2_tile, consumer_wait(line, TILES * n + 2));
     consumer_release(line, TILES * n + 2);
@@ -45,7 +45,7 @@ ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const
   begin_scores(grad, a2_tile, v_tile);
   DRAW(keep_bits, row, step * TILE_C);
   WAIT_SUMS(s, TILE_C / 2, "1");
-  MASK_SCORES(s, row, first, step * TILE_C);
+  MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
   softmax_weights(s, 0, row_statistics);
   WAIT_SUMS(grad, TILE_C / 2, "0");
   consumer_release(line, 0);
@@ -60,7 +60,7 @@ ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const
     begin_values(out, held, k_before);
     DRAW(keep_bits, row, step * TILE_C);
     WAIT_SUMS(s, TILE_C / 2, "2");
-    MASK_SCORES(s, row, first, step * TILE_C);
+    MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
     softmax_weights(s, 0, row_statistics);
     WAIT_SUMS(grad, TILE_C / 2, "1");
     consumer_release(line, 2 * n);
@@ -91,7 +91,7 @@ ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const
     begin_scores(grad, a2_tile, v_tile);
     DRAW(keep_bits, row, step * TILE_C);
     WAIT_SUMS(s, TILE_C / 2, "1");
-    MASK_SCORES(s, row, first, step * TILE_C);
+    MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
     softmax_weights(s, 0, row_statistics);
     WAIT_SUMS(grad, TILE_C / 2, "0");
     consumer_release(line, 2 * n);

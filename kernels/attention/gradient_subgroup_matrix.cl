@@ -112,7 +112,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
           float *p = (float*)(s + r * COLUMN_FRAGS), *ds = (float*)(grad + r * COLUMN_FRAGS);
           const int row = first + r * FRAG_N + fragment_column();
           DRAW(keep_bits, row, c);
-          MASK_SCORES(p, row, first, c);
+          MASK_SCORES(p, row, first, c, IS_SHOWN((c0 - begin) / TILE_C));
           DROP_SCORES(ds, keep_bits);
           OCL_UNROLL
           for (int i = 0; i < SCORES; ++i) {

@@ -135,7 +135,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       __local const OPERAND_T *b_tile = STEP_TILES(n), *b2_tile = STEP_TILES(n) + TILE_ELEMENTS;
       multiply_scores(s, a_tile + warp_row0 * TILE_K, b_tile, DEPTH);
       DRAW(keep_bits, row, c0);
-      MASK_SCORES(s, row, first, c0);
+      MASK_SCORES(s, row, first, c0, IS_SHOWN(of.step));
 #if PASS == 2
       __local const float2* step_statistics = (__local const float2*)STATISTICS(n) + (lane & 3);
       softmax_weights(s, step_statistics, 0);

@@ -25,9 +25,15 @@
 #define MASK 0
 #endif
 #define STORED_MASK (MASK && MASK != 4)  // 1: the mask is in memory
+#ifndef MASK_HIDES
+#define MASK_HIDES (MASK == 1)  // 1: the mask hides scores and adds nothing to others
+#endif
+#ifndef MASK_ADDS
+#define MASK_ADDS (MASK == 2 || MASK == 3)  // 1: the mask is only added, which hides nothing that is not finite
+#endif
 #ifndef BLOCKS
-#define BLOCKS \
-  0  // rows and columns of the blocks of the mask of which `blocks` says whether it hides them. 0: not given
+// Rows and columns of the blocks of which `blocks` says what the mask hides: all (0), some (1), nothing (2 or 3). 0: not given
+#define BLOCKS 0
 #endif
 // CAP: if it is defined, scores become CAP tanh(score / CAP) before the mask
 #ifndef NAN_ROWS
@@ -51,7 +57,7 @@
 
 #if MASK == 4
 // Returns x, score or scores, plus its computed mask. A hidden score is -inf even if x is not finite.
-#define ADD_MASK(x, mask) ((mask) == -INFINITY ? (mask) : (x) + (mask))
+#define ADD_MASK(x, mask) (!MASK_ADDS && (mask) == -INFINITY ? (mask) : (x) + (mask))
 #endif
 
 // Returns 1 / row_sum. For a query that sees no key it returns 0, or nan with NAN_ROWS.

@@ -8,8 +8,9 @@
 // Rows are queries and columns are keys. In the gradient of keys and values (PASS 2) it is the other way round.
 
 // Adds the mask to the scores s of columns c0 .. c0 + TILE_C - 1. A score whose query does not see its key becomes
-// -inf. row: the row of s[0].
-ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, const int keys MASK_PARAMS) {
+// -inf. row: the row of s[0]. inside: 1 if all scores are those of a query and a key, which CAUSAL does not hide.
+ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int inside, const int queries,
+                               const int keys MASK_PARAMS) {
 #if PASS && !HALVES
   RECOMPUTE_FROM(row);  // addresses of the mask
   RECOMPUTE_FROM(c0);
@@ -25,14 +26,19 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
   for (int i = 0; i < TILE_C / 2; ++i) {
     const int r = row + (i >> 1 & 1) * 8, c = c0 + (i >> 2) * 8 + (get_local_id(0) & 3) * 2 + (i & 1);
     const int query = ROWS_ARE_KEYS ? c : r, key = ROWS_ARE_KEYS ? r : c;
-    const int seen = query < queries && key < keys && !(CAUSAL && key > query);
+    int seen = inside || (query < queries && key < keys && !(CAUSAL && key > query));
 #if MASK == 4
-    const float added = MASK_VALUE(batch, mask_head, min(query, queries - 1), min(key, keys - 1));
+    const float added =
+        MASK_VALUE(batch, mask_head, inside ? query : min(query, queries - 1), inside ? key : min(key, keys - 1));
+#if MASK_HIDES
+    seen = seen && added == 0.0f;
+#else
     s[i] = ADD_MASK(s[i] * SCALE, added);
+#endif
 #elif MASK
     __global const MASK_T* m = rows[i >> 1 & 1] + min(c, last_column) * along;
 #if MASK == 1
-    s[i] = *m ? s[i] * SCALE : -INFINITY;
+    seen = seen && *m;
 #elif MASK == 2
     s[i] = s[i] * SCALE + LOAD((__global const IN_T*)m, 0);
 #else
@@ -43,15 +49,16 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int queries, con
   }
 }
 // Masks the scores s, unless the tile has no score that may be hidden. row: the row of s[0]; first: the first of the
-// (at most 64) rows for which the work-items decide this together.
-#if MASK
-#define MASK_SCORES(s, row, first, c0) mask_scores(s, c0, row, queries, keys MASK_PASS)
-#else
-#define MASK_SCORES(s, row, first, c0)                                                 \
-  if ((c0) + TILE_C > (ROWS_ARE_KEYS ? queries : keys) ||                              \
-      (CAUSAL && (ROWS_ARE_KEYS ? (first) + 63 > (c0) : (c0) + TILE_C - 1 > (first)))) \
-  mask_scores(s, c0, row, queries, keys)
-#endif
+// (at most 64) rows for which the work-items decide this together; shown: 1 if the mask hides no score of the tile.
+#define MASK_SCORES(s, row, first, c0, shown)                                            \
+  {                                                                                      \
+    if ((c0) + TILE_C > (ROWS_ARE_KEYS ? queries : keys) ||                              \
+        (MASK == 4 && (first) + 64 > (ROWS_ARE_KEYS ? keys : queries)) ||                \
+        (CAUSAL && (ROWS_ARE_KEYS ? (first) + 63 > (c0) : (c0) + TILE_C - 1 > (first)))) \
+      mask_scores(s, c0, row, 0, queries, keys MASK_PASS);                               \
+    else if (MASK && !(shown))                                                           \
+      mask_scores(s, c0, row, MASK == 4, queries, keys MASK_PASS);                       \
+  }
 
 #if DROPOUT
 // Returns x of the lane whose number differs from this lane's in the bit `bit`: 1, 4 or 8.

@@ -158,20 +158,26 @@ ALWAYS_INLINE void share_weights(__local OPERAND_T* to, const FragmentC* weights
 }
 #endif
 // Adds the mask to the scores of a row with columns c0 .. c0 + SCORE_COLUMNS - 1. A score whose query does not see its key
-// becomes -inf.
-ALWAYS_INLINE void mask_scores(float* s, const int c0, const int row, const int queries, const int keys MASK_PARAMS) {
+// becomes -inf. inside: 1 if all scores are those of a query and a key, which CAUSAL does not hide.
+ALWAYS_INLINE void mask_scores(float* s, const int c0, const int row, const int inside, const int queries,
+                               const int keys MASK_PARAMS) {
   OCL_UNROLL
   for (int i = 0; i < SCORES; ++i) {
     const int c = c0 + score_column(i), query = ROWS_ARE_KEYS ? c : row, key = ROWS_ARE_KEYS ? row : c;
-    const int seen = query < queries && key < keys && !(CAUSAL && key > query);
+    int seen = inside || (query < queries && key < keys && !(CAUSAL && key > query));
     // Positions outside the scores get the mask of the last row or column.
 #if MASK == 4
-    const float added = MASK_VALUE(batch, mask_head, min(query, queries - 1), min(key, keys - 1));
+    const float added =
+        MASK_VALUE(batch, mask_head, inside ? query : min(query, queries - 1), inside ? key : min(key, keys - 1));
+#if MASK_HIDES
+    seen = seen && added == 0.0f;
+#else
     s[i] = ADD_MASK(s[i] * SCALE, added);
+#endif
 #elif MASK
     __global const MASK_T* m = mask + min(query, queries - 1) * mask_query + min(key, keys - 1) * mask_key;
 #if MASK == 1
-    s[i] = *m ? s[i] * SCALE : -INFINITY;
+    seen = seen && *m;
 #elif MASK == 2
     s[i] = s[i] * SCALE + LOAD((__global const IN_T*)m, 0);
 #else
@@ -181,15 +187,17 @@ ALWAYS_INLINE void mask_scores(float* s, const int c0, const int row, const int 
     s[i] = seen ? s[i] : -INFINITY;
   }
 }
-// Masks the scores s, unless the tile has no score that may be hidden. first: the subgroup's first row.
-#if MASK
-#define MASK_SCORES(s, row, first, c0) mask_scores(s, c0, row, queries, keys MASK_PASS)
-#else
-#define MASK_SCORES(s, row, first, c0)                                                               \
-  if ((c0) + SCORE_COLUMNS > (ROWS_ARE_KEYS ? queries : keys) ||                                     \
-      (CAUSAL && (ROWS_ARE_KEYS ? (first) + SUB_M - 1 > (c0) : (c0) + SCORE_COLUMNS - 1 > (first)))) \
-  mask_scores(s, c0, row, queries, keys)
-#endif
+// Masks the scores s, unless the tile has no score that may be hidden. first: the subgroup's first row. shown: 1 if the mask
+// hides no score of the tile.
+#define MASK_SCORES(s, row, first, c0, shown)                                                          \
+  {                                                                                                    \
+    if ((c0) + SCORE_COLUMNS > (ROWS_ARE_KEYS ? queries : keys) ||                                     \
+        (MASK == 4 && (first) + SUB_M > (ROWS_ARE_KEYS ? keys : queries)) ||                           \
+        (CAUSAL && (ROWS_ARE_KEYS ? (first) + SUB_M - 1 > (c0) : (c0) + SCORE_COLUMNS - 1 > (first)))) \
+      mask_scores(s, c0, row, 0, queries, keys MASK_PASS);                                             \
+    else if (MASK && !(shown))                                                                         \
+      mask_scores(s, c0, row, MASK == 4, queries, keys MASK_PASS);                                     \
+  }
 
 #if DROPOUT
 // Writes to keep_bits which scores of a row are kept: bit i % 32 of keep_bits[i / 32] is 1 if s[i] is.

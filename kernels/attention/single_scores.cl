@@ -5,7 +5,7 @@
 #define DIRECT 0  // 1: all sizes and strides of rows are multiples of 16 bytes
 #endif
 #define LOG2E 1.44269504f
-#if MASK
+#if MASK && !MASK_HIDES
 #define SCORE_SCALE 1.0f  // scale still to be applied to the scores: none, since a mask is added to scaled scores
 #else
 #define SCORE_SCALE SCALE

@@ -58,7 +58,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
       float* of = (float*)(s + i * COLUMN_FRAGS);
       const int row = first + i * FRAG_N + fragment_column();
       DRAW(keep_bits, row, key);
-      MASK_SCORES(of, row, first, key);
+      MASK_SCORES(of, row, first, key, IS_SHOWN(step));
       const float rescale = softmax_step(of, row_max + i, row_sum + i);
       DROP_SCORES(of, keep_bits);
       OCL_UNROLL

@@ -88,7 +88,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         float *of = s + i * (TILE_C / 2), rescale[2];
         const int row = first + 16 * i + (lane >> 2);
         DRAW(keep_bits, row, step * TILE_C);
-        MASK_SCORES(of, row, first + 16 * i, step * TILE_C);
+        MASK_SCORES(of, row, first + 16 * i, step * TILE_C, IS_SHOWN(step));
         softmax_step(of, row_max + 2 * i, row_sum + 2 * i, rescale);
         DROP_SCORES(of, keep_bits);
         rescale_rows(out + i * (DEPTH_TILE / 2), rescale);

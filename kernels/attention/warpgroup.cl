@@ -167,7 +167,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     begin_scores(s, q_tile, consumer_wait(line, 0));
     DRAW(keep_bits, row, step * TILE_C);
     WAIT_SCORES("0", 0);
-    MASK_SCORES(s, row, first, step * TILE_C);
+    MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
     softmax_step(s, row_max, row_sum, rescale);
     DROP_SCORES(s, keep_bits);
     to_operands(p, s);
@@ -178,7 +178,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       begin_values(out, p, v_tile);
       DRAW(keep_bits, row, step * TILE_C);
       WAIT_SCORES("1", n);
-      MASK_SCORES(s, row, first, step * TILE_C);
+      MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
       softmax_step(s, row_max, row_sum, rescale);
       DROP_SCORES(s, keep_bits);
       WAIT_VALUES(n - 1);
@@ -200,7 +200,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     multiply_scores(s, q_tile, k_tile);
     consumer_release(line, 2 * n);
 #endif
-    MASK_SCORES(s, row, first, step * TILE_C);
+    MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
     softmax_step(s, row_max, row_sum, rescale);
     DROP_SCORES(s, keep_bits);
     rescale_rows(out, rescale);

@@ -173,7 +173,7 @@ class AttentionAttrs:
     dropout: float
     causal: bool
     masked: bool
-    blocks: bool
+    blocks: int
     cap: float
     nan_rows: bool
     def __init__(self) -> None: ...

@@ -150,9 +150,9 @@ class Replacement:
             words.append("the causal mask")
         elif hides != "whole":
             words.append("a mask")
-        mask, blocks = bias, None
+        mask, blocks, block_size = bias, None, blocks_of.MASK_BLOCK
         if hides is None:
-            blocks = self._blocks(kind, seen)
+            blocks, block_size = self._blocks(kind, seen)
             mask = seen
             if bias is not None:
                 (mask,) = self.insert(lambda b, s: [torch.where(s, b, -math.inf)], [bias, seen])
@@ -161,7 +161,7 @@ class Replacement:
         def attention(q: Tensor, k: Tensor, v: Tensor, *masks: Tensor) -> list[Tensor | None]:
             k, v = (x.expand(q.shape[0], *x.shape[1:]) for x in (k, v))
             whole, parts = (*masks, None, None)[:2]
-            settings = {"causal": causal, "scale": scale, "cap": kind.cap}
+            settings = {"causal": causal, "scale": scale, "cap": kind.cap, "block_size": block_size}
             out, sums, _ = torch.ops.ocl.attention(q, k, v, whole, None, parts, **settings)
             largest, total = sums.unbind(0)
             lse = (largest + total.log()) / math.log(2) if 1 in self.parts else None
@@ -171,21 +171,22 @@ class Replacement:
         found = self.insert(attention, [*self.operands, *(x for x in (mask, blocks) if x is not None)])
         return Results(*found), f"one attention{' with ' if words else ''}{' and '.join(words)}"
 
-    def _blocks(self, kind: Score, seen: Node) -> Node:
-        """Returns the node of the blocks of scores that are not hidden: from the lists of the BlockMask, or from the mask."""
+    def _blocks(self, kind: Score, seen: Node) -> tuple[Node, int]:
+        """Returns the node of what is hidden of blocks, and their size: from the lists of the BlockMask, or from the mask."""
         _, _, *lists = self.block_mask[:6]
         block_sizes = self.block_mask[-3:-1]
         q, k = (value(x) for x in self.operands[:2])
         assert q is not None and k is not None
         read = [len(index.users) > 0 for index in self.mask_mod.indices]
+        whole = kind.bias is None
         if kind.seen is None and blocks_of.use_lists(block_sizes, q.shape[2], k.shape[2], any(read[:2])):
             given = [x for x in lists if x is not None]
 
             def listed(q: Tensor, k: Tensor, *lists: Tensor) -> list[Tensor | None]:
-                return [blocks_of.listed(lists, block_sizes, q.shape[2], k.shape[2])]
+                return [blocks_of.listed(lists, block_sizes, q.shape[2], k.shape[2], whole)]
 
-            return self.insert(listed, [*self.operands[:2], *given])[0]  # type: ignore[no-any-return]
-        return self.insert(lambda s: [blocks_of.seen(s)], [seen])[0]  # type: ignore[no-any-return]
+            return self.insert(listed, [*self.operands[:2], *given])[0], math.gcd(*block_sizes)
+        return self.insert(lambda s: [blocks_of.seen(s, whole)], [seen])[0], blocks_of.MASK_BLOCK
 
     # As single ops
 

@@ -19,10 +19,10 @@ from torch_ocl_compile.reference.attention import attention_score_gradient
 Tensor = torch.Tensor
 
 # Attention of any rank. Returns (out, sums, state); sums is described in csrc/ir/graph.h. A mask is bool (false: masked) or
-# added to the scores. If dropout is on and `state` is missing, the op draws a state, which is its third result. blocks:
-# false where the mask hides a whole block of scores; csrc/ir/graph.h. It is a hint. The gradient takes the largest scores
-# for constants: what is computed of the sums must not depend on them, as a logsumexp does not.
-SETTINGS = "float p=0.0, bool causal=False, bool nan_rows=False, float? scale=None, float cap=0.0"
+# added to the scores. If dropout is on and `state` is missing, the op draws a state, which is its third result. blocks: what
+# the mask hides of blocks of block_size x block_size scores; csrc/ir/graph.h. It is a hint. The gradient takes the largest
+# scores for constants: what is computed of the sums must not depend on them, as a logsumexp does not.
+SETTINGS = "float p=0.0, bool causal=False, bool nan_rows=False, float? scale=None, float cap=0.0, int block_size=16"
 LIBRARY.define(
     "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? state, Tensor? blocks=None, *, "
     f"{SETTINGS}) -> (Tensor, Tensor, Tensor)"
@@ -43,6 +43,7 @@ class Settings:
     nan_rows: bool = False  # A query whose keys are all masked gives nan, as in a spelled-out softmax, instead of 0.
     scale: float | None = None  # None: 1 / sqrt(head size).
     cap: float = 0.0  # Above 0, scores become cap * tanh(score / cap) before the mask.
+    block_size: int = ir.MASK_BLOCK
 
     def for_heads(self, size: int) -> Settings:
         """Returns the settings with their scale."""
@@ -52,7 +53,7 @@ class Settings:
         """Returns the attributes of a node of the IR."""
         assert self.scale is not None
         attrs = ir.AttentionAttrs()
-        attrs.kind, attrs.masked, attrs.blocks = kind, masked, blocks
+        attrs.kind, attrs.masked, attrs.blocks = kind, masked, self.block_size if blocks else 0
         attrs.scale, attrs.cap, attrs.dropout = self.scale, self.cap, self.p
         attrs.causal, attrs.nan_rows = self.causal, self.nan_rows
         return attrs

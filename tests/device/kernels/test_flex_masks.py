@@ -27,6 +27,7 @@ def mods_of(device: str, dtype: torch.dtype, learned: bool = False) -> dict[str,
         "window": lambda b, h, i, j: (i - j < 40) & (j < 9 * i) & (i % 8 != 3),  # Some queries see no key.
         "documents": lambda b, h, i, j: document[b, i] == document[b, j],
         "of_heads": lambda b, h, i, j: i + 20 * h >= j,
+        "wide": lambda b, h, i, j: (i - j < 90) & (j - i < 70),  # It hides nothing of some blocks.
     }
 
 
@@ -35,6 +36,8 @@ CASES = {
     "relative": ("relative", "window"),
     "documents": (None, "documents"),
     "of heads": ("alibi", "of_heads"),
+    "wide": (None, "wide"),
+    "wide with a bias": ("alibi", "wide"),
 }
 
 

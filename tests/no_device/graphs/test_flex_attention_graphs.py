@@ -1,6 +1,7 @@
 # tests/no_device/graphs/test_flex_attention_graphs.py: what compiled FlexAttention becomes, against PyTorch's definition in fp64.
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import torch.nn.attention.flex_attention as flex
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import sdpa_dense
 
-from torch_ocl_compile.compile import debug, flex_attention
+from torch_ocl_compile.compile import blocks_of, debug, flex_attention
 
 BATCH, HEADS, QUERIES, KEYS = 2, 4, 9, 11
 Mod = Callable[..., Tensor]
@@ -112,3 +113,27 @@ def test_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.choices[0].source.startswith("test_flex_attention_graphs.py")
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_blocks_hide(whole: bool) -> None:
+    """Blocks from a mask and from lists, against the mask itself; the last block of each dimension is cut."""
+
+    def shown(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return (i - j < 90) & (j - i < 70)
+
+    queries, keys = 250, 300
+    mask = shown(0, 0, torch.arange(queries)[:, None], torch.arange(keys))[None, None]
+    for sizes in ((16, 16), (32, 64)):
+        lists = flex.create_block_mask(shown, None, None, queries, keys, device="cpu", BLOCK_SIZE=sizes)
+        given = [lists.kv_num_blocks, lists.kv_indices, lists.full_kv_num_blocks, lists.full_kv_indices]
+        found = blocks_of.listed(given, sizes, queries, keys, whole)  # type: ignore[arg-type]
+        if sizes == (16, 16):
+            assert ((found > 0) == (blocks_of.seen(mask, whole) > 0)).all()
+            found = blocks_of.seen(mask, whole)
+        size = min(sizes)
+        for r, c in itertools.product(range(found.shape[2]), range(found.shape[3])):
+            part = mask[0, 0, r * size : (r + 1) * size, c * size : (c + 1) * size]
+            assert found[0, 0, r, c] > 0 or not part.any()
+            assert found[0, 0, r, c] < 2 or (whole and part.all())
+        assert (found == 0).any() and (not whole or (found >= 2).any())

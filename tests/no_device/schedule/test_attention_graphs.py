@@ -64,7 +64,7 @@ def test_soft_cap_and_blocks_of_the_mask() -> None:
 
     q, k, v = qkv()[0], torch.randn(2, 3, 18, 8), torch.randn(2, 3, 18, 8)
     nodes = attentions(attend, q, k, v)
-    assert [(n.attention.cap, n.attention.blocks) for n in nodes] == [(1.5, True)] * 3
+    assert [(n.attention.cap, n.attention.blocks) for n in nodes] == [(1.5, 16)] * 3
 
 
 def other_dim(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

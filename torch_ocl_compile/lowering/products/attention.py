@@ -209,7 +209,7 @@ def _attention(
         mask = as_4d(c, c.builder.expand(mask, [*q.sizes[:-1], k.sizes[-2]]))
     q, k, v = as_4d(c, q), as_4d(c, c.cast(k, q.dtype)), as_4d(c, c.cast(v, q.dtype))
     if blocks is not None:
-        sizes = [*q.sizes[:2], *(ir.ceildiv(x.sizes[2], ir.MASK_BLOCK) for x in (q, k))]
+        sizes = [*q.sizes[:2], *(ir.ceildiv(x.sizes[2], settings.block_size) for x in (q, k))]
         blocks = as_4d(c, blocks)
         blocks = c.builder.expand(blocks, [n if b.is_const(1) else b for b, n in zip(blocks.sizes, sizes, strict=True)])
     return Attention(c, q, k, v, mask, state if settings.p > 0 else None, blocks, settings)

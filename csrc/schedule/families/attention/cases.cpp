@@ -1,4 +1,5 @@
 // csrc/schedule/families/attention/cases.cpp: check cases of attention on tensor cores, and of its gradients.
+#include <functional>
 #include <set>
 
 #include "csrc/ir/builder.h"
@@ -8,14 +9,24 @@
 namespace ocl::schedule {
 namespace {
 
-// kSame: in the type of the operands. kBlocks: as kBool, with the blocks that hide all. kComputed: by the macro kMaskValue.
-enum class Mask : uint8_t { kNone, kBool, kSame, kFloat, kBlocks, kComputed };
+// kSame: in the type of the operands. kBlocks: as kBool, with what it hides of blocks. kComputed, kAdded, kWindow: by the macro
+// mask_text(); kWindow with blocks.
+enum class Mask : uint8_t { kNone, kBool, kSame, kFloat, kBlocks, kComputed, kAdded, kWindow };
 constexpr bool hides(Mask mask) { return mask == Mask::kBool || mask == Mask::kBlocks; }
+constexpr bool is_computed(Mask mask) { return mask >= Mask::kComputed; }
+constexpr int block_size(Mask mask) { return mask == Mask::kBlocks ? ir::kMaskBlock : mask == Mask::kWindow ? 128 : 0; }
 
-/// What MASK_VALUE of a case returns, and the same in the text of a kernel: a window of keys with a bias for each head.
-constexpr const char* kMaskValue =
-    "MASK_VALUE(b, h, q, k) ((k) + 40 < (q) || (k) > (q) + 3 ? -INFINITY : 0.5f * (h) - 0.25f * ((k) & 3))";
-double mask_value(int head, int query, int key) {
+/// What MASK_VALUE of a case returns, and the same in the text of a kernel: a window of keys with a bias for each head, a bias
+/// by the distance, a wide window.
+std::vector<std::string> mask_text(Mask mask) {
+  const std::string value = "MASK_VALUE(b, h, q, k) ";
+  if (mask == Mask::kAdded) return {value + "(0.03125f * ((k) - (q)))", "MASK_ADDS 1"};
+  if (mask == Mask::kWindow) return {value + "((k) + 250 > (q) && (k) < (q) + 140 ? 0.0f : -INFINITY)", "MASK_HIDES 1"};
+  return {value + "((k) + 40 < (q) || (k) > (q) + 3 ? -INFINITY : 0.5f * (h) - 0.25f * ((k) & 3))"};
+}
+double mask_value(Mask mask, int head, int query, int key) {
+  if (mask == Mask::kAdded) return 0.03125 * (key - query);
+  if (mask == Mask::kWindow) return key + 250 > query && key < query + 140 ? 0 : -HUGE_VAL;
   return key + 40 < query || key > query + 3 ? -HUGE_VAL : 0.5 * head - 0.25 * (key & 3);
 }
 
@@ -29,8 +40,6 @@ struct Problem {
   int offset = 0;  // See CheckCase.
   double scale = 0.125;
 };
-
-int in_blocks(int length) { return (length + ir::kMaskBlock - 1) / ir::kMaskBlock; }
 
 constexpr int64_t kState[] = {0x123456789ABCDEF, 0x7000000012};
 constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
@@ -56,7 +65,11 @@ constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
                               {1, 2, 2, 140, 200, 64, 64, true, Mask::kComputed},
                               {1, 2, 2, 450, 300, 64, 64, false, Mask::kBlocks},
                               {2, 2, 1, 300, 430, 64, 64, true, Mask::kBlocks},
-                              {1, 1, 1, 200, 300, 128, 96, false, Mask::kBlocks}};
+                              {1, 1, 1, 200, 300, 128, 96, false, Mask::kBlocks},
+                              {1, 2, 2, 450, 300, 64, 64, false, Mask::kWindow},
+                              {1, 2, 1, 400, 320, 64, 64, true, Mask::kWindow},
+                              {1, 2, 2, 200, 260, 64, 64, true, Mask::kAdded},
+                              {1, 1, 1, 300, 200, 96, 128, false, Mask::kAdded}};
 
 /// More sizes for portable kernels: one query, few queries, heads that are no multiples of four, large heads.
 constexpr Problem kMore[] = {{1, 2, 2, 1, 66, 33, 31, false},
@@ -93,14 +106,15 @@ struct AttentionData {
         k(subject, p, p.heads / p.heads_per_kv, p.keys, p.depth, 7),
         v(subject, p, p.heads / p.heads_per_kv, p.keys, p.width, 8),
         dout(subject, p, p.heads, p.queries, p.width, 9) {
-    if (p.mask == Mask::kNone || p.mask == Mask::kComputed) return;
+    if (p.mask == Mask::kNone || is_computed(p.mask)) return;
     mask = subject.values(static_cast<size_t>(p.heads) * p.queries * p.keys, 4);
     if (!hides(p.mask)) return;
     for (float& m : mask) m = m > -0.5f ? 1.0f : 0.0f;
     // Whole steps are hidden, of 64 columns three at a time, some from all rows, some from some. With a causal mask these are
-    // not the first, since few keys would be left to the first queries.
+    // not the first, since few keys would be left to the first queries. Others are shown to rows from 128 on.
     for (size_t i = 0; p.mask == Mask::kBlocks && i < mask.size(); ++i) {
       const size_t part = i % p.keys / 64, query = i / p.keys % p.queries;
+      if (query >= 128) mask[i] = 1;
       if (part % 4 != (p.causal ? 0 : 3) && (part < 4 || query < 256 || query >= 320)) mask[i] = 0;
     }
     // The second query of the first head sees no key.
@@ -110,14 +124,17 @@ struct AttentionData {
   std::vector<float> mask;  // [heads, queries, keys]
 };
 
-/// The blocks of scores of which the mask shows one, [heads, queries, keys] in blocks.
-std::vector<unsigned char> blocks_of(const std::vector<float>& mask, const Problem& p) {
-  const int down = in_blocks(p.queries), along = in_blocks(p.keys);
-  std::vector<unsigned char> blocks(static_cast<size_t>(p.heads) * down * along);
-  for (size_t i = 0; i < mask.size(); ++i)
-    if (mask[i] != 0)
-      blocks[(i / p.keys / p.queries * down + i / p.keys % p.queries / ir::kMaskBlock) * along + i % p.keys / ir::kMaskBlock] =
-          1;
+/// What the mask hides of the blocks of scores, [heads, queries, keys] in blocks: all (0), some (1) or nothing (2).
+std::vector<unsigned char> blocks_of(const Problem& p, const std::function<double(int, int, int)>& bias) {
+  const int size = block_size(p.mask), down = (p.queries + size - 1) / size, along = (p.keys + size - 1) / size;
+  std::vector<unsigned char> blocks;
+  for (int b = 0; b < p.heads * down * along; ++b) {
+    const int r0 = b / along % down * size, c0 = b % along * size;
+    int seen = 0, hidden = 0;
+    for (int i = r0; i < std::min(r0 + size, p.queries); ++i)
+      for (int j = c0; j < std::min(c0 + size, p.keys); ++j) ++(bias(b / along / down, i, j) == 0 ? seen : hidden);
+    blocks.push_back(seen == 0 ? 0 : hidden == 0 ? 2 : 1);
+  }
   return blocks;
 }
 
@@ -128,7 +145,7 @@ CaseData data_of(const CheckSubject& subject, ir::AttentionKind kind, const Prob
   const auto rows_of = [](const Rows& x) { return [&x](size_t r) { return x.row(r); }; };
   const auto bias = [&](int head, int i, int j) {
     if (p.mask == Mask::kNone) return 0.0;
-    if (p.mask == Mask::kComputed) return mask_value(head, i, j);
+    if (is_computed(p.mask)) return mask_value(p.mask, head, i, j);
     const double m = o.mask[(static_cast<size_t>(head) * p.queries + i) * p.keys + j];
     return !hides(p.mask) ? m : m != 0 ? 0.0 : -HUGE_VAL;
   };
@@ -160,7 +177,7 @@ CaseData data_of(const CheckSubject& subject, ir::AttentionKind kind, const Prob
     const auto* bytes = reinterpret_cast<const unsigned char*>(kState);
     data.inputs.emplace_back(bytes, bytes + sizeof kState);
   }
-  if (p.mask == Mask::kBlocks) data.inputs.push_back(blocks_of(o.mask, p));
+  if (block_size(p.mask) > 0) data.inputs.push_back(blocks_of(p, bias));
   return data;
 }
 
@@ -186,7 +203,7 @@ CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, co
   attrs.kind = kind;
   attrs.scale = p.scale;
   attrs.causal = p.causal;
-  if (p.mask != Mask::kNone && p.mask != Mask::kComputed) {
+  if (p.mask != Mask::kNone && !is_computed(p.mask)) {
     attrs.masked = true;
     operands.push_back(input(hides(p.mask)           ? ir::DType::kBool
                              : p.mask == Mask::kSame ? type
@@ -197,18 +214,18 @@ CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, co
     attrs.dropout = 0.5;
     operands.push_back(input(ir::DType::kI64, {2}));
   }
-  if (p.mask == Mask::kBlocks) {
-    attrs.blocks = true;
-    const int64_t down = in_blocks(p.queries), along = in_blocks(p.keys);
-    operands.push_back(input(ir::DType::kBool, {p.batch, p.heads, down, along}, ir::Shape{0, down * along, along, 1}));
+  attrs.blocks = block_size(p.mask);
+  if (attrs.blocks > 0) {
+    const int64_t down = (p.queries + attrs.blocks - 1) / attrs.blocks, along = (p.keys + attrs.blocks - 1) / attrs.blocks;
+    operands.push_back(input(ir::DType::kU8, {p.batch, p.heads, down, along}, ir::Shape{0, down * along, along, 1}));
   }
   for (const ir::Value& result : builder.attention(operands, attrs))
     builder.output(result, ir::contiguous_strides(result.sizes));
   const ir::Graph graph = builder.finish();
   CheckCase check = case_of(subject.offer(graph, choice), graph, p.offset, [=] { return data_of(subject, kind, p); });
-  if (p.mask == Mask::kComputed) {
+  if (is_computed(p.mask)) {
     check.defines.emplace_back("MASK 4");
-    check.defines.emplace_back(kMaskValue);
+    for (const std::string& line : mask_text(p.mask)) check.defines.push_back(line);
   }
   return check;
 }

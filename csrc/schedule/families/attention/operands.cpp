@@ -2,7 +2,9 @@
 // memory, and common parameters.
 #include "csrc/schedule/families/attention/operands.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 
 namespace ocl::schedule {
 
@@ -44,7 +46,7 @@ AttentionParts attention_parts(const Draft& draft) {
   }
   if (attrs.masked) parts.mask = &operands[next++];
   if (attrs.dropout > 0) parts.state = &operands[next++];
-  if (attrs.blocks) parts.blocks = &operands[next];
+  if (attrs.blocks > 0) parts.blocks = &operands[next];
   return parts;
 }
 
@@ -122,6 +124,25 @@ void add_statistics_arguments(Draft& draft, const AttentionParts& parts) {
   }
 }
 
+namespace {
+
+bool is_constant(const ir::Op& op, double number) {
+  return op.code == ir::OpCode::kConstant && op.constant.is_float && op.constant.f == number;
+}
+
+/// Tells the kernel if the value of a computed mask is 0 or -inf, or if the mask hides no score by -inf itself.
+void define_computed(TemplateLaunch& launch, const ir::Body& body) {
+  const double hidden = -std::numeric_limits<double>::infinity();
+  const ir::Op& value = body.ops.back();
+  if (value.code == ir::OpCode::k_where && is_constant(body.ops[value.args[1]], 0) &&
+      is_constant(body.ops[value.args[2]], hidden))
+    define(launch, "MASK_HIDES", 1);
+  else if (std::ranges::none_of(body.ops, [&](const ir::Op& op) { return is_constant(op, hidden); }))
+    define(launch, "MASK_ADDS", 1);
+}
+
+}  // namespace
+
 void add_mask_arguments(Draft& draft, const AttentionParts& parts) {
   TemplateLaunch& launch = draft.launch();
   ir::Node& node = draft.node();
@@ -129,6 +150,7 @@ void add_mask_arguments(Draft& draft, const AttentionParts& parts) {
     node.attention.masked = false;
     node.operands.erase(node.operands.begin() + (parts.pass == 0 ? 3 : 6));
     define(launch, "MASK", 4);
+    define_computed(launch, node.body);
   } else if (parts.mask) {
     const ir::DType type = draft.buffer(parts.mask->buffer).dtype;
     const bool same = type == draft.buffer(parts.a->buffer).dtype;
@@ -148,7 +170,7 @@ void add_mask_arguments(Draft& draft, const AttentionParts& parts) {
 void add_blocks_arguments(Draft& draft, const AttentionParts& parts) {
   if (!parts.blocks) return;
   TemplateLaunch& launch = draft.launch();
-  define(launch, "BLOCKS", ir::kMaskBlock);
+  define(launch, "BLOCKS", draft.node().attention.blocks);
   auto operand = strided_operand(draft, *parts.blocks, {0, 1, 2, 3});
   if (!operand) operand = dense_copy(draft, *parts.blocks, {0, 1, 2, 3});
   launch.buffer("blocks", operand->input);
