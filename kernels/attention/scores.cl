@@ -121,9 +121,9 @@ ALWAYS_INLINE void drop(float* s, const uint* keep_bits) {
 ALWAYS_INLINE float across_row(float x, const int is_max) {
   float y;
   OTHER_LANE(y, x, 1);
-  x = is_max ? (y > x ? y : x) : x + y;
+  x = is_max ? fmax(x, y) : x + y;
   OTHER_LANE(y, x, 2);
-  return is_max ? (y > x ? y : x) : x + y;
+  return is_max ? fmax(x, y) : x + y;
 }
 
 // Does one step of the running softmax for the lane's two rows. It updates row_max, replaces s by exp(s - row_max), and
@@ -136,7 +136,7 @@ ALWAYS_INLINE void softmax_step(float* s, float* row_max, float* row_sum, float*
     OCL_UNROLL
     for (int i = 0; i < TILE_C / 4; ++i) {
       const float x = s[i / 2 * 4 + 2 * half_ + i % 2];
-      largest = x > largest ? x : largest;
+      largest = fmax(x, largest);
     }
     largest = across_row(largest, 1);
     const float shift = largest == -INFINITY ? 0.0f : -largest * TO_LOG2;

@@ -231,7 +231,7 @@ ALWAYS_INLINE float across_row(const float x, const int is_max) {
   return x;
 #else
   const float y = as_float(other_half(as_uint(x)));
-  return is_max ? (y > x ? y : x) : x + y;
+  return is_max ? fmax(x, y) : x + y;
 #endif
 }
 // Does one step of the running softmax of a row. It updates row_max, replaces s by exp(s - row_max), and updates
@@ -239,7 +239,7 @@ ALWAYS_INLINE float across_row(const float x, const int is_max) {
 ALWAYS_INLINE float softmax_step(float* s, float* row_max, float* row_sum) {
   float largest = *row_max, sum = 0.0f;
   OCL_UNROLL
-  for (int i = 0; i < SCORES; ++i) largest = s[i] > largest ? s[i] : largest;
+  for (int i = 0; i < SCORES; ++i) largest = fmax(s[i], largest);
   largest = across_row(largest, 1);
   const float shift = largest == -INFINITY ? 0.0f : -largest * TO_LOG2,
               rescale = exp2_of(fma(*row_max, TO_LOG2, shift));
