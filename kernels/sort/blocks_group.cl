@@ -1,15 +1,18 @@
 // kernels/sort/blocks_group.cl: sorts each block of a row, and stores its first KEEP keys. Group kernel: one work-group = one block.
 //
 // A bitonic sort in local memory. Keys are compared together with their places in the block, so that equal keys keep their order.
-// LOCAL_KEYS 0: local memory has room for the places only, and each comparison reads its keys from the row.
+// SELECTS 1: first the keys to keep are selected, and only these are sorted. The last of them is found by its digits, the highest
+// first: the keys that have the digits found so far are counted by their next digit.
 //
 // Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_POSITIONS 1: positions[row][i] at row * positions_row + i.
 // Arguments: keys, keys_offset, positions, positions_offset (HAS_POSITIONS), int n, long keys_row, positions_row,
 //   EPILOGUE_PARAMS. Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
 // Epilogue macros: STORE(key, row, block * KEEP + i), STORE1(position, row, block * KEEP + i). Past the end of the row, keys are the
 //   greatest ones, with any position.
-// Macros of a launch: KEEP (keys of a block that are stored), SIZE (a power of two, at least BLOCK), ITEMS (work-items
-//   of a group), LOCAL_KEYS (see above).
+// Macros of a launch: KEEP (keys of a block that are stored), SELECTS (see above), SIZE (keys that are sorted: a power of two,
+//   at least KEEP or, without SELECTS, BLOCK), ITEMS (work-items of a group), LOCAL_KEYS (0: local memory has no room for
+//   the block's keys, which are read from the row each time), SHIFT (the lowest bit in which keys differ), DIGITS_SORTED
+//   (digits from this bit on), SIGNED (1: the highest digit has the sign).
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
 #define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset
@@ -18,26 +21,122 @@
 #define STORE1(acc, row, place) (out[out_offset + (row) * PLACES + (place)] = (acc))
 #endif
 
-#if LOCAL_KEYS
+#if LOCAL_KEYS && !SELECTS
+#define BLOCK_KEY(i) sorted[i]
+#elif LOCAL_KEYS
+#define BLOCK_KEY(i) block_keys[i]
+#else
+#define BLOCK_KEY(i) ((i) < count ? x[i] : GREATEST_KEY)
+#endif
+#if LOCAL_KEYS || SELECTS
 #define KEY(i) sorted[i]
 #else
-#define KEY(i) (places[i] < count ? x[places[i]] : GREATEST_KEY)
+#define KEY(i) BLOCK_KEY(places[i])
+#endif
+
+#if SELECTS
+#ifdef LONG_KEYS
+typedef ulong Order;
+#else
+typedef uint Order;
+#endif
+#define ORDER_BITS (8 * DIGITS_SORTED)
+#define GROUPS 16  // of digits, with a sum of counts each
+#define PLACE_DIGITS 2  // A place in a block has 16 bits.
+
+// Returns the digits of a key as a number that has its order.
+OCL_INLINE Order order_of(const Key key) {
+  const Order all =
+      (Order)(key >> SHIFT) & ((Order)-1 >> (8 * sizeof(Order) - min(ORDER_BITS, (int)(8 * sizeof(Order)))));
+  return SIGNED ? all ^ (Order)1 << (ORDER_BITS - 1) : all;
+}
+// Returns the first digit at which the sum of the counts reaches *rest. *rest becomes the number of keys that are left for
+// this digit. Inlined, because PoCL 3.1 miscompiles barriers in a function that is called.
+ALWAYS_INLINE int next_digit(__local const int* counts, __local int* sums, int* rest, const int lane) {
+  for (int g = lane; g < GROUPS; g += ITEMS) {
+    int sum = 0;
+    for (int d = 0; d < DIGITS / GROUPS; ++d) sum += counts[g * (DIGITS / GROUPS) + d];
+    sums[g] = sum;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // The sums are there.
+  int before = 0, digit = 0, goes_on = 1;
+  OCL_UNROLL
+  for (int g = 0; g < GROUPS - 1; ++g) {
+    goes_on = goes_on && before + sums[g] < *rest;
+    before += goes_on ? sums[g] : 0;
+    digit += goes_on ? DIGITS / GROUPS : 0;
+  }
+  __local const int* from = counts + digit;
+  goes_on = 1;
+  OCL_UNROLL
+  for (int d = 0; d < DIGITS / GROUPS - 1; ++d) {
+    goes_on = goes_on && before + from[d] < *rest;
+    before += goes_on ? from[d] : 0;
+    digit += goes_on;
+  }
+  *rest -= before;
+  return digit;
+}
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
-#if LOCAL_KEYS
+#if LOCAL_KEYS || SELECTS
   __local Key sorted[SIZE];
 #endif
   __local ushort places[SIZE];
   const int lane = get_local_id(0), block = get_group_id(0), row = get_group_id(1), begin = block * BLOCK;
   const int count = min(BLOCK, n - begin);
   __global const Key* x = keys + keys_offset + row * keys_row + begin;
+#if SELECTS
+#if LOCAL_KEYS
+  __local Key block_keys[BLOCK];
+  for (int i = lane; i < BLOCK; i += ITEMS) block_keys[i] = i < count ? x[i] : GREATEST_KEY;
+#endif
+  __local int counts[DIGITS], sums[GROUPS], taken;
+  // The last key to keep, and its place; how many of the keys that have its digits so far are kept, and how many there are.
+  Order last = 0;
+  int last_place = 0, rest = KEEP, equal = BLOCK;
+  for (int d = DIGITS_SORTED - 1; d >= -PLACE_DIGITS; --d) {
+    if (d < 0 && equal == rest) {  // All of the equal keys with these digits of their places are kept.
+      last_place |= (1 << 8 * (d + PLACE_DIGITS + 1)) - 1;
+      break;
+    }
+    for (int i = lane; i < DIGITS; i += ITEMS) counts[i] = 0;
+    if (lane == 0) taken = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);  // All counts are 0.
+    const int shift = 8 * (d < 0 ? d + PLACE_DIGITS : d);
+    for (int i = lane; i < BLOCK; i += ITEMS) {
+      const Order order = order_of(BLOCK_KEY(i));
+      if (d >= 0 ? d == DIGITS_SORTED - 1 || order >> shift >> 8 == last >> shift >> 8
+                 : order == last && i >> shift >> 8 == last_place >> shift >> 8)
+        atomic_inc(counts + ((d < 0 ? i : (int)(order >> shift)) >> (d < 0 ? shift : 0) & (DIGITS - 1)));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // All keys are counted.
+    const int digit = next_digit(counts, sums, &rest, lane);
+    equal = counts[digit];
+    if (d < 0)
+      last_place |= digit << shift;
+    else
+      last |= (Order)digit << shift;
+    barrier(CLK_LOCAL_MEM_FENCE);  // The counts have been read.
+  }
+  for (int i = lane; i < BLOCK; i += ITEMS) {
+    const Key key = BLOCK_KEY(i);
+    const Order order = order_of(key);
+    if (order > last || (order == last && i > last_place)) continue;
+    const int at = atomic_inc(&taken);
+    sorted[at] = key;
+    places[at] = i;
+  }
+  for (int i = KEEP + lane; i < SIZE; i += ITEMS) sorted[i] = GREATEST_KEY, places[i] = USHRT_MAX;
+#else
   for (int i = lane; i < SIZE; i += ITEMS) {
     places[i] = i;
 #if LOCAL_KEYS
     sorted[i] = i < count ? x[i] : GREATEST_KEY;
 #endif
   }
+#endif
   for (int run = 2; run <= SIZE; run *= 2)
     for (int step = run / 2; step > 0; step /= 2) {
       barrier(CLK_LOCAL_MEM_FENCE);  // The keys of the step before are in their places.

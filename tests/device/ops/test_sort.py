@@ -82,6 +82,9 @@ def test_steps(ocl_device, family, dtype, n):
         if n >= many or keep <= n:
             run_node(ocl_device, family, whole[:1], sort)
             run_node(ocl_device, family, whole, sort)
+    for keep in (1, min(n, 20)):  # Many keys are equal to the last one to keep.
+        sort = ir.SortAttrs(ir.SortStep.kBlocks, max(n, 128), keep, 0, 1, False)
+        run_node(ocl_device, family, [keys & 1 | 254], sort)
 
 
 @pytest.mark.sampled(first=4, every=5)
