@@ -49,13 +49,24 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const QueryStatistics head_statistics = {sums + sums_offset + batch * sums_batch + q_head * sums_head,
                                            delta + delta_offset + batch * delta_batch + q_head * delta_head, sums_which,
                                            queries};
+  const int produces = get_local_id(0) >= CONSUMERS * 128;
+  const int direct = DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
+                     CHUNK_ALIGNED(b2_offset);
+  a += a_offset + batch * a_batch + head * a_head + r0 * a_row;
+  a2 += a2_offset + batch * a2_batch + head * a2_head + r0 * a2_row;
+  // These copies are published with the first columns, so the consumers' first wait covers both.
+  if (produces && direct) {
+    stage_rows(a_tile, a, a_row, rows - r0, DEPTH, TILE_M, 1);
+    stage_rows(a2_tile, a2, a2_row, rows - r0, DEPTH2, TILE_M, 1);
+  } else if (produces) {
+    stage_rows(a_tile, a, a_row, rows - r0, DEPTH, TILE_M, 0);
+    stage_rows(a2_tile, a2, a2_row, rows - r0, DEPTH2, TILE_M, 0);
+  }
   MARK_SEEN(q_head, rows, columns, begin, steps, column_heads);
-  if (get_local_id(0) >= CONSUMERS * 128) {
+  if (produces) {
 #if CONSUMER_REGISTERS
     SHRINK_REGISTERS(PRODUCER_REGISTERS);
 #endif
-    a += a_offset + batch * a_batch + head * a_head + r0 * a_row;
-    a2 += a2_offset + batch * a2_batch + head * a2_head + r0 * a2_row;
     const ColumnOperands o = {b + b_offset + batch * b_batch + column_head * b_head,
                               b2 + b2_offset + batch * b2_batch + column_head * b2_head,
                               b_head,
@@ -69,17 +80,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
                               columns,
                               steps,
                               column_heads SEEN_PASS};
-    // These copies are published with the first columns, so the consumers' first wait covers both.
-    if (DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
-        CHUNK_ALIGNED(b2_offset)) {
-      stage_rows(a_tile, a, a_row, rows - r0, DEPTH, TILE_M, 1);
-      stage_rows(a2_tile, a2, a2_row, rows - r0, DEPTH2, TILE_M, 1);
+    if (direct)
       produce(line, o, statistics, 1);
-    } else {
-      stage_rows(a_tile, a, a_row, rows - r0, DEPTH, TILE_M, 0);
-      stage_rows(a2_tile, a2, a2_row, rows - r0, DEPTH2, TILE_M, 0);
+    else
       produce(line, o, statistics, 0);
-    }
     return;
   }
 #if CONSUMER_REGISTERS

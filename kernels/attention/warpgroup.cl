@@ -119,23 +119,26 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   const int tile = CAUSAL ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
   const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2);
   const int end = CAUSAL ? min(keys, r0 + TILE_M) : keys, steps = (end + TILE_C - 1) / TILE_C;
+  const int produces = get_local_id(0) >= CONSUMERS * 128;
+  const int direct = DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset);
+  // The copies of q are published with the first keys, so the consumers' first wait covers both.
+  q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
+  if (produces && direct)
+    stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 1);
+  else if (produces)
+    stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 0);
   MARK_SEEN(head, queries, keys, 0, steps, 1);
-  if (get_local_id(0) >= CONSUMERS * 128) {
-    q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
+  if (produces) {
     const KeyValues o = {k + k_offset + batch * k_batch + head / heads_per_kv * k_head,
                          v + v_offset + batch * v_batch + head / heads_per_kv * v_head,
                          k_row,
                          v_row,
                          keys,
                          steps SEEN_PASS};
-    // The copies of q are published with the first keys, so the consumers' first wait covers both.
-    if (DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset)) {
-      stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 1);
+    if (direct)
       produce(line, o, 1);
-    } else {
-      stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 0);
+    else
       produce(line, o, 0);
-    }
     return;
   }
 
