@@ -18,6 +18,7 @@ from torch_ocl_compile._C import ir
 
 MASK_BLOCK: int = ir.MASK_BLOCK
 MOST_ASKED = 1 << 26  # Scores of which mask_mod is asked.
+MOST_COMPARED = 1 << 22  # Comparisons of listed columns with columns.
 
 
 def seen(mask: Tensor, whole: bool = True) -> Tensor:
@@ -72,5 +73,7 @@ def _dense(counts: Tensor, indices: Tensor, keys: Any, size: int, value: int) ->
     slots = torch.arange(indices.shape[-1], device=indices.device)
     # Slots that are not used may have any index. They go to a column of their own.
     at = torch.where(slots < counts.unsqueeze(-1), indices, columns).to(torch.int64)
+    if statically_known_true(counts.shape[-1] * indices.shape[-1] * columns <= MOST_COMPARED):  # one kernel
+        return (at.unsqueeze(-1) == torch.arange(columns, device=at.device)).any(-2).to(torch.uint8) * value
     empty = torch.zeros([*counts.shape, columns + 1], dtype=torch.uint8, device=counts.device)
     return empty.scatter(-1, at, value).narrow(-1, 0, columns)
