@@ -198,7 +198,7 @@ enum class SortStep : uint8_t {
   // i32
   // [rows, 256, ceil(n / block)]: how many keys of each block have each digit.
   kCount,
-  // Operands keys, their positions i32 [rows, n], and ends i32 [rows, 256 * ceil(n / block)], the running sum of the counts.
+  // Operands keys, their positions i32 [rows, n], and the counts, or ends i32 [rows, 256 * ceil(n / block)], their running sum.
   // Results keys and positions in the order of the digit. Without positions, they are 0, 1, ...
   kMove,
   // Operands keys and perhaps their positions. Results [rows, ceil(n / block) * keep]: the first `keep` keys of each block in

@@ -73,6 +73,11 @@ def test_steps(ocl_device, family, dtype, n):
         move = ir.SortAttrs(ir.SortStep.kMove, block, shift=shift, is_signed=signed)
         run_node(ocl_device, family, [keys, ends], move)
         run_node(ocl_device, family, [keys, positions, ends], move)
+        move = ir.SortAttrs(ir.SortStep.kMove, 256, shift=shift, is_signed=signed)
+        padding = -n % 256
+        hot = torch.nn.functional.one_hot(torch.nn.functional.pad(digits.long(), [0, padding], value=256), 257)
+        counts = hot.view(3, -1, 256, 257).sum(2)[..., :256].transpose(1, 2).int().contiguous()
+        run_node(ocl_device, family, [keys, positions, counts], move)
     chosen = keys[:, 0].contiguous()
     run_node(ocl_device, family, [keys, chosen], ir.SortAttrs(ir.SortStep.kCount, block))
     for keep, many in ((1, 128), (7, 128), (128, 128), (70, 100)):

@@ -13,6 +13,8 @@ A digit takes three steps (SortStep in csrc/ir/graph.h):
     counts   [256, blocks]          how many keys of each block have each digit
     ends     [256, blocks]          the running sum: each block knows where its keys with each digit go
     keys     in the order of this digit
+
+Of up to MOST_SUMMED blocks, each sums the counts itself, which saves a launch for each digit.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from torch_ocl_compile.lowering.reductions import scan
 
 RANKED = 64
 BLOCK = {ir.DType.kI32: 4096, ir.DType.kI64: 2048}  # Keys and their places take less than 32 KB of local memory.
+MOST_SUMMED = 32
 FEW = 128  # Of each block, up to this many keys are selected without sorting the block.
 I32, I64 = ir.DType.kI32, ir.DType.kI64
 
@@ -160,14 +163,17 @@ def _by_blocks(c: Context, keys: Keys, block: int, keep: int) -> Sorted:
 def _by_digits(c: Context, keys: Keys) -> Sorted:
     operands, block = _operands(c, keys), BLOCK[keys.values.dtype]
     for shift, signed in keys.digits.each():
-        ends = _running_counts(c, operands[0], block, shift, signed)
+        ends = _counts(c, operands[0], block, shift, signed)
         move = ir.SortAttrs(ir.SortStep.kMove, block, shift=shift, is_signed=signed)
         operands = c.builder.sort([*operands, ends], move)
     return _sorted(c, keys, operands)
 
 
-def _running_counts(c: Context, keys: ir.Value, block: int, shift: int, signed: bool) -> ir.Value:
-    """Returns the running sum [rows, 256 * blocks] of how many keys of each block have each digit."""
-    counts = c.builder.sort([keys], ir.SortAttrs(ir.SortStep.kCount, block, shift=shift, is_signed=signed))[0]
+def _counts(c: Context, keys: ir.Value, block: int, shift: int, signed: bool) -> ir.Value:
+    """Returns how many keys of each block have each digit: of few blocks [rows, 256, blocks], else the running sum
+    [rows, 256 * blocks]."""
+    counts: ir.Value = c.builder.sort([keys], ir.SortAttrs(ir.SortStep.kCount, block, shift=shift, is_signed=signed))[0]
     rows, digits, blocks = counts.sizes
+    if blocks.is_const() and blocks.constant() <= MOST_SUMMED:
+        return counts
     return scan.along(c, scan.sum_row(I32), c.builder.reshape(counts, [rows, digits * blocks]), 1, [I32])[0]

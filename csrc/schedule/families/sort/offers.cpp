@@ -11,13 +11,16 @@ namespace {
 
 constexpr int kMostItems = 256;
 
-/// Returns an operand [rows, columns] whose columns are neighbours in memory.
+/// Returns an operand [rows, ..] of which each row is contiguous in memory.
 Operand rows_of(Draft& draft, size_t number) {
   const ir::View view = draft.node().operands[number];
   std::vector<int> order(view.sizes.size());
   for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int>(d);
   const std::optional<Operand> given = strided_operand(draft, view, order);
-  return given && given->strides.back().is_const(1) ? *given : dense_copy(draft, view, order);
+  bool dense = given && given->strides.back().is_const(1);
+  for (size_t d = 2; dense && d < order.size(); ++d)
+    dense = given->strides[d - 1] == ir::simplify(given->strides[d] * view.sizes[d], draft.graph.ranges());
+  return dense ? *given : dense_copy(draft, view, order);
 }
 
 /// Passes what all steps have, and one work-item or work-group for each block. `items`: the work-items of a group on a GPU.
@@ -69,11 +72,12 @@ void offer_sort_count(Draft& draft) {
 }
 
 void offer_sort_move(Draft& draft) {
-  // Local memory has a digit and a place of each key, and of each work-item 17 counts.
-  const int64_t room = draft.caps.local_bytes - 4 * ir::kDigits - 3 * draft.node().sort.block;
+  // Local memory has a digit and a place of each key, three numbers of each digit, and of each work-item 17 counts.
+  const int64_t room = draft.caps.local_bytes - 13 * ir::kDigits - 3 * draft.node().sort.block;
   pass_keys(draft, granted_items(draft, room / 34));
   const bool moved = draft.node().operands.size() > 2;
   pass_positions(draft, moved);
+  define(draft.launch(), "SUMS", draft.node().operands.back().sizes.size() == 3);
   draft.launch().buffer("ends", rows_of(draft, moved ? 2 : 1).input);
   draft.launch().arg("blocks", draft.launch().groups[0]);
   draft.launch().variant = "move";
