@@ -123,9 +123,10 @@ docs: tests_setup build
 
 # The versions are those of pyproject.toml: another version formats otherwise.
 LINTERS := $(shell grep -oE '"(ruff|mypy|clang-format)==[^"]+"' pyproject.toml)
-lint: tests_setup
+# mypy reads the types of the extension from what is built.
+lint: tests_setup build
 	$(BIN)/pip install -q --disable-pip-version-check $(LINTERS)
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python scripts/stubs.py && $(BIN)/mypy
 	find csrc tests kernels -name '*.h' -o -name '*.cpp' -o -path 'kernels/*.cl' | xargs -P 2 -n 40 $(BIN)/clang-format --dry-run -Werror
 	$(BIN)/python scripts/rooms.py
 

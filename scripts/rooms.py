@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "scripts" / "rooms.txt"
 TESTS, PRODUCT = "tests", ("csrc", "kernels", "torch_ocl_compile", "ocl_run", "cmake", "scripts")
-SUFFIXES = {".c", ".cl", ".cmake", ".cpp", ".def", ".h", ".in", ".py", ".pyi", ".sh", ".html", ".css", ".js", ".txt"}
+SUFFIXES = {".c", ".cl", ".cmake", ".cpp", ".def", ".h", ".in", ".py", ".sh", ".html", ".css", ".js", ".txt"}
 SLACK = 50  # A number of the table is a multiple of it, so that not every commit changes the table.
 
 

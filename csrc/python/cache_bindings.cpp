@@ -1,4 +1,6 @@
 // csrc/python/cache_bindings.cpp: _C.exec functions of the kernel cache: its path, its contents and its settings.
+#include <pybind11/typing.h>
+
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -125,8 +127,8 @@ void bind_cache(py::module_& e) {
       py::arg("table"), py::arg("key"));
   e.def(
       "cache_store",
-      [](const std::string& table, const std::string& key, const std::string& value) {
-        with_cache([&](KernelCache& cache) { cache.store(table.c_str(), key, value); });
+      [](const std::string& table, const std::string& key, const py::typing::Union<py::bytes, py::str>& value) {
+        with_cache([&](KernelCache& cache) { cache.store(table.c_str(), key, value.cast<std::string>()); });
       },
       py::arg("table"), py::arg("key"), py::arg("value"));
   e.def(

@@ -221,10 +221,10 @@ checks::CheckedKernel checked_kernel(const runtime::Device& device, const std::s
 }
 
 /// Returns (kernel, level, type) of each check.
-std::vector<std::array<std::string, 3>> kernels_to_check(int device) {
-  std::vector<std::array<std::string, 3>> list;
+std::vector<std::tuple<std::string, std::string, std::string>> kernels_to_check(int device) {
+  std::vector<std::tuple<std::string, std::string, std::string>> list;
   for (const checks::CheckedKernel& found : checks::kernels_to_check(aten::device_at(device)))
-    list.push_back({kernel_row(found.id).name, name(kernel_row(found.id).level), name(found.type)});
+    list.emplace_back(kernel_row(found.id).name, name(kernel_row(found.id).level), name(found.type));
   return list;
 }
 

@@ -214,6 +214,8 @@ schedule::Measured measured_from(const std::map<std::string, std::string>& choic
   return measured;
 }
 
+/// Returns (problem, its node as a graph, its candidates). A candidate is (choice, what differs from the first choice of its
+/// kernel).
 py::list cases_of(const std::vector<exec::TuningCase>& cases) {
   py::list result;
   for (const exec::TuningCase& c : cases) {
@@ -339,6 +341,17 @@ std::string disable_fault(const std::string& value) {
 
 void bind_exec(py::module_& m) {
   py::module_ e = m.def_submodule("exec", "Plans: compiled graphs and what they did.");
+  py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")
+      .def("run", &run, py::arg("args"))
+      .def("keep", &keep, py::arg("graph_key"))
+      .def("describe", &describe)
+      .def("report", [](PyPlan& self) { return plan_report(*self.executor); })
+      .def("timings", &timings)
+      .def("output_strides", [](PyPlan& self) { return strides_of(self.plan().schedule.graph); })
+      .def("schedule", [](PyPlan& self) { return schedule::str(self.whole().schedule); })
+      .def_property_readonly("log", [](PyPlan& self) { return self.whole().schedule.log; })
+      .def_property_readonly("arena_bytes", [](PyPlan& self) { return self.executor->state.memory.arena_bytes; })
+      .def_property_readonly("launch_count", [](PyPlan& self) { return self.plan().launches.size(); });
   e.def(
       "configure_builds",
       [](int workers, int64_t longest_ms, const std::string& places, const std::string& worker) {
@@ -385,17 +398,6 @@ void bind_exec(py::module_& m) {
       py::arg("device_index"), py::arg("choices"), py::arg("disabled"));
   e.def("begin_recording", &runtime::begin_recording, py::arg("timing"), py::arg("all_commands") = false);
   e.def("end_recording", &end_recording, py::arg("recording"));
-  py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")
-      .def("run", &run, py::arg("args"))
-      .def("keep", &keep, py::arg("graph_key"))
-      .def("describe", &describe)
-      .def("report", [](PyPlan& self) { return plan_report(*self.executor); })
-      .def("timings", &timings)
-      .def("output_strides", [](PyPlan& self) { return strides_of(self.plan().schedule.graph); })
-      .def("schedule", [](PyPlan& self) { return schedule::str(self.whole().schedule); })
-      .def_property_readonly("log", [](PyPlan& self) { return self.whole().schedule.log; })
-      .def_property_readonly("arena_bytes", [](PyPlan& self) { return self.executor->state.memory.arena_bytes; })
-      .def_property_readonly("launch_count", [](PyPlan& self) { return self.plan().launches.size(); });
 }
 
 }  // namespace ocl::python

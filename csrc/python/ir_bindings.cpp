@@ -1,5 +1,4 @@
-// csrc/python/ir_bindings.cpp: _C.ir, the IR in Python. Names and fields are as in csrc/ir/*.h. ir.pyi has the
-// types.
+// csrc/python/ir_bindings.cpp: _C.ir, the IR in Python. Names and fields are as in csrc/ir/*.h.
 #include <pybind11/operators.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>

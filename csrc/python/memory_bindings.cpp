@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,14 +30,13 @@ namespace {
 
 using runtime::CallSite;
 
-py::dict memory_stats(int index) {
+std::map<std::string, int64_t> memory_stats(int index) {
   const runtime::MemoryStats stats = aten::device_at(index).allocator().stats();
-  py::dict d;
-  d["allocated"] = stats.allocated_bytes.all().current;
-  d["allocated_peak"] = stats.allocated_bytes.all().peak;
-  d["reserved"] = stats.reserved_bytes.all().current;
-  d["reserved_peak"] = stats.reserved_bytes.all().peak;
-  return d;
+  const auto allocated = stats.allocated_bytes.all(), reserved = stats.reserved_bytes.all();
+  return {{"allocated", allocated.current},
+          {"allocated_peak", allocated.peak},
+          {"reserved", reserved.current},
+          {"reserved_peak", reserved.peak}};
 }
 
 CallSite python_call_site() { return torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false); }

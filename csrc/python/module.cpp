@@ -1,4 +1,5 @@
-// csrc/python/module.cpp: the extension module _C. Each *_bindings.cpp file binds its own part.
+// csrc/python/module.cpp: the extension module _C. Each *_bindings.cpp file binds its own part: types before the functions that
+// have them as arguments, so that scripts/stubs.py finds their names.
 #include <pybind11/pybind11.h>
 
 namespace py = pybind11;
@@ -25,9 +26,9 @@ PYBIND11_MODULE(_C, m) {
   ocl::python::bind_device(m);
   ocl::python::bind_memory(m);
   ocl::python::bind_cuda(m);
+  ocl::python::bind_ir(m);
   ocl::python::bind_eager(m);
   ocl::python::bind_recipe(m);
-  ocl::python::bind_ir(m);
   ocl::python::bind_exec(m);
   ocl::python::bind_cache(m);
   ocl::python::bind_distributed(m);

@@ -44,7 +44,7 @@ FOREIGN = {
     "train.py": "a user's script",
     "model.py": "a user's script",
 }
-ENDINGS = "py|pyi|cpp|h|cl|def|md|json|sh|toml|txt|csv|sqlite|png"
+ENDINGS = "py|cpp|h|cl|def|md|json|sh|toml|txt|csv|sqlite|png"
 # Environment variables that are not options.
 OTHER_VARIABLES = {
     "TORCH_OCL_": "how the names begin",
