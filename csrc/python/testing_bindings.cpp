@@ -30,12 +30,6 @@ void bind_testing(py::module_& m) {
       },
       py::arg("table"));
   t.def(
-      "store_cache_entry",  // Stores an entry with a right checksum.
-      [](const std::string& table, const std::string& key, const std::string& value) {
-        if (const auto cache = settings().cache) cache->store(table.c_str(), key, value);
-      },
-      py::arg("table"), py::arg("key"), py::arg("value"));
-  t.def(
       "plant",  // Changes the texts of kernels of plans that are made from now on: (kernel, part of its text, what replaces
                 // it).
       [](const std::vector<std::tuple<std::string, std::string, std::string>>& faults) {

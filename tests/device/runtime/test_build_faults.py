@@ -113,7 +113,7 @@ def test_forks_while_workers_build(ocl_device: str, tmp_path: Path) -> None:
 # Faults that make the cache unwritable, after the first graph is stored and before the second one is.
 HINDRANCES = {
     "no room": """
-_C.testing.store_cache_entry("other", "large", "a" * 3_000_000)
+_C.exec.cache_store("other", "large", "a" * 3_000_000)
 size = os.path.getsize(os.path.join(folder, "cache.sqlite-wal"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 """,

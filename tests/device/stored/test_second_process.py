@@ -150,7 +150,7 @@ print(json.dumps({**_C.eager_counters(), "problem": _C.exec.cache_stats()["probl
 HINDRANCES = {
     # A limit on file sizes simulates a full disk. Files that the runtime writes are smaller than this limit.
     "no room": """
-_C.testing.store_cache_entry("other", "large", "a" * 3_000_000)
+_C.exec.cache_store("other", "large", "a" * 3_000_000)
 size = os.path.getsize(os.path.join(os.environ["TORCH_OCL_CACHE_DIR"], "cache.sqlite-wal"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 """,

@@ -39,7 +39,7 @@ def test_entries_that_end_too_early(ocl_device: str, own_cache: Path) -> None:
     longest = max(len(entry) for entry in whole.values())
     for size in [*range(0, longest, 97), longest - 1, longest + 1]:
         for key, entry in whole.items():
-            _C.testing.store_cache_entry("eager", key, (entry + b"!")[:size] or b"?")
+            _C.exec.cache_store("eager", key, (entry + b"!")[:size] or b"?")
         result, counters = asked_anew(lambda: x * 2.5 + 1)
         torch.testing.assert_close(result.cpu(), expected)
         assert counters["rejected"] == counters["compiled"] > 0, (size, counters)
