@@ -33,10 +33,9 @@
 //   MASK:       mask by mask_batch, mask_head, mask_query, mask_key
 //   DROPOUT:    state long[2] = (seed, offset)
 //   BLOCKS:     blocks uchar by blocks_batch, blocks_head, blocks_query, blocks_key: 0 where the mask hides a whole block
-// Arguments: inputs, int heads (of q), heads_per_kv (heads of q per head of k and v), queries, keys, long strides
-// (batch, head, row) of a, b, w, ... Global size: (ceil(rows / TILE_R) * GROUP_SIZE, heads of the rows, batches), local
-// size (GROUP_SIZE, 1, 1). Epilogue macros: STORE(acc, b, h, row, d), STOREV (4 along d); PASS 0: STORE1(sum, which, b,
-// h, row); PASS 2: STORE1, STORE1V for dv.
+// heads: of q. heads_per_kv: heads of q per head of k and v. Global size: (ceil(rows / TILE_R) * GROUP_SIZE, heads of the
+// rows, batches), local size (GROUP_SIZE, 1, 1). Epilogue macros: STORE(acc, b, h, row, d), STOREV (4 along d); PASS 0:
+// STORE1(sum, which, b, h, row); PASS 2: STORE1, STORE1V for dv.
 
 // The matrix of scores of a head, and the tile of it that a step computes.
 typedef struct {

@@ -35,8 +35,8 @@
 //   MASK:       mask by mask_batch, mask_head, mask_query, mask_key
 //   DROPOUT:    state long[2] = (seed, offset)
 //   BLOCKS:     blocks uchar by blocks_batch, blocks_head, blocks_query, blocks_key: 0 where the mask hides a whole block
-// Arguments: inputs, int heads (of q), heads_per_kv (heads of q per head of k and v), queries, keys, long strides as
-// above, EPILOGUE_PARAMS. Global size: (ceil(rows / (MR*MT)), heads of the rows, batches), local size (1, 1, 1).
+// heads: of q. heads_per_kv: heads of q per head of k and v. Global size: (ceil(rows / (MR*MT)), heads of the rows,
+//   batches), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, b, h, row, d), STOREV; PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1, STORE1V for
 //   dv.
 #define Y_VSTORE(v, p) VSTORE(v, p)

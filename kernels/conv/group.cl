@@ -18,10 +18,7 @@
 //   |         |       stride_w). All pixels of a phase use the same taps. One grid dimension runs over the phases. So
 //   +---------+       no zeros are multiplied, and every pixel has one owner.
 //
-// Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S,
-//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (strides of x in elements;
-//   one image has less than 2^31 elements), epilogue.
-//   The channel stride of x is 1 (x_c is not read) unless FLAT. w packed [R][S][C][groups * K]: forward from weight
+// The channel stride of x is 1 (x_c is not read) unless FLAT. w packed [R][S][C][groups * K]: forward from weight
 //   [groups*K, C, R, S] by permute(2, 3, 1, 0); gradient from weight [groups*C, K, R, S] by view(groups, C, K, R,
 //   S).permute(3, 4, 1, 0, 2), without groups by permute(2, 3, 0, 1).
 // Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP_SIZE, groups, phases), local (GROUP_SIZE, 1, 1).

@@ -31,9 +31,6 @@
 //   w packed and padded with zeros, element (g, k, c, r, s) at ((((g*ceil(K/PANEL) + k/PANEL)*R + r)*S + s)*C +
 //     c)*PANEL + k % PANEL (k, c within the group);
 //   zeros: C zeros (RUN 0; unused otherwise).
-// Arguments: x, x_offset, w, w_offset, zeros, zeros_offset, with BIAS bias, bias_offset, int batch, C, in_h, in_w, K,
-//   out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, x_h, x_w, x_c, tap_block,
-//   long x_n, EPILOGUE_PARAMS. C, K: channels of ONE group.
 // Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
 //   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT. With CHANNELS_FIRST 1 the first two sizes are
 //   exchanged, so that all channels of a pixel are written one after the other. Good if w stays in the L2 cache.

@@ -1,14 +1,12 @@
 // kernels/conv/subgroup_matrix.cl: 2-D convolution by matrix instructions of a subgroup as an implicit GEMM, forward and
 // (DATA_GRADIENT) gradient with respect to the input.
 //
-// Formulas, arguments and the phases of a strided gradient are those of conv/group.cl. The instructions, the loop and
+// Formulas and the phases of a strided gradient are those of conv/group.cl. The instructions, the loop and
 // the slabs of the stores are in tensor_core/subgroup_matrix.cl, the taps are in conv/taps.cl. GEMM with M = pixels of
 // y, N = produced channels k, depth = the used taps (r, s), and for each tap its channels c. A chunk of the depth (16
 // bytes) has channels of one tap. So C is a multiple of CHUNK, and a step may include several taps.
 //
-// Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S,
-//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other
-//   strides are multiples of CHUNK), epilogue.
+// x_c is 1; C and the other strides are multiples of CHUNK.
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
 // Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP_SIZE, groups, phases), local (GROUP_SIZE, 1, 1). Pixels
 //   and phases as for conv/group.cl.

@@ -15,9 +15,6 @@
 //   | dy^T    |       | dw                    |  TILE_M filters
 //   +---------+       +-----------------------+
 //
-// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of dy), R, S,
-//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split), long dy_n, int dy_h,
-//   dy_w, dy_c, long x_n, int x_h, x_w, x_c (strides in elements; one image has less than 2^31 elements), epilogue.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1), splits =
 //   ceil(batch*out_h*out_w / split_pixels).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s), the sum of one split. k counts over all groups, `filters`

@@ -16,9 +16,6 @@
 //
 // Inputs (any strides, in elements; dy_c == 1 is the fast case, x_c == 1 reads whole cache lines):
 //   x[n*x_n + h*x_h + w*x_w + c*x_c], dy[n*dy_n + oh*dy_h + ow*dy_w + k*dy_c], channels of all groups in one tensor
-// Arguments: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, K, out_h, out_w, groups, R, S, stride_h, stride_w,
-//   pad_h, pad_w, dilation_h, dilation_w, x_h, x_w, x_c, dy_h, dy_w, dy_c, long x_n, dy_n, EPILOGUE_PARAMS. C, K:
-//   channels of ONE group.
 // Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). The blocks of pixels are shared out
 //   evenly among the splits.
 // Epilogue macros: STORE(acc, k, c, r, s), STOREV(acc, k, c, r, s); store dimension k = split*groups*K + g*K + channel

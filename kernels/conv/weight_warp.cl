@@ -14,10 +14,8 @@
 // A work-item copies one chunk of filters and one chunk of columns for some pixels of each step. The tap of its columns
 // never changes. The pixels that it copies are A_PIXEL_STEP pixels apart for dy, and B_PIXEL_STEP for x.
 //
-// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of dy), R, S,
-//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K),
-//   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (the channel strides are 1; C, K and the other strides
-//   are multiples of CHUNK; one image has less than 2^31 elements), epilogue.
+// split_pixels (pixels of a split) is a multiple of TILE_K. The channel strides are 1; C, K and the other strides are
+//   multiples of CHUNK.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
 //   VW 2 or as many elements as 16 bytes have.

@@ -6,10 +6,8 @@
 // fastest (B = x), depth = pixels of dy. A chunk of x (16 bytes) has channels of one tap, so C is a multiple of CHUNK.
 // A producer of x copies the same columns, and so the same tap, for all pixels.
 //
-// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of dy), R, S,
-//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K),
-//   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (the channel strides are 1; C, K and the other strides
-//   are multiples of CHUNK), epilogue.
+// split_pixels (pixels of a split) is a multiple of TILE_K. The channel strides are 1; C, K and the other strides are
+//   multiples of CHUNK.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
 //   VW 2 or as many elements as 16 bytes have.

@@ -9,8 +9,7 @@
 //
 // Inputs: a  A[b][m][k] at a_batch(b) + m*a_row + k;   b  B[b][k][n] at b_batch(b) + n*b_col + k; batches as in
 //   gemm/item.cl
-// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, int a_row, long b_outer, b_inner,
-//   int b_col, EPILOGUE_PARAMS. Global size: (ceil(N / (NR*MT)), batches, 1), local size (1, 1, 1).
+// Global size: (ceil(N / (NR*MT)), batches, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n) only.
 // Macros of a launch: MR (rows of A in a register tile: M, if that is at most 8), NR (rows of B in a register tile;
 //   MR*NR <= 24 of 32 registers (12 of 16)), MT (column tiles per work-item).

@@ -18,8 +18,7 @@
 //  +---+      +-----+-----+
 //    A           C
 //
-// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner,
-//   b_row, b_col, epilogue. Strides are in elements: A[b,m,k] is at a_offset + b/inner*a_outer + b%inner*a_inner +
+// Strides are in elements: A[b,m,k] is at a_offset + b/inner*a_outer + b%inner*a_inner +
 //   m*a_row + k*a_col, B[b,k,n] at b_offset + b/inner*b_outer + b%inner*b_inner + k*b_row + n*b_col. inner: extent of
 //   the inner batch dimension, such as heads; 1 if the batch is one dimension. Any strides work, and 0 broadcasts.
 //   A_K_MAJOR and B_K_MAJOR choose the loads; a wrong value is only slow. A wrong *_VEC4 gives wrong results.

@@ -26,9 +26,7 @@
 //      B_IN_PLACE 3:  as 1, but without a copy. Used either if there is one tile of rows (M <= MR), which would use a
 //                     copy once, or if all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
-// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, int a_row, a_col, long b_outer,
-//   b_inner, int b_row, b_col, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1,
-//   1, 1).
+// Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
 // Macros of a launch: MR (rows of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32; 4x2
 //   of 16)), NV (vectors (of VW floats) in a row of a register tile), MT (tiles (of MR rows) per work-item; 16 when

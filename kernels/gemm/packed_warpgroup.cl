@@ -17,8 +17,8 @@
 // low parts' products is divided by 2^11 before the others are added to it: a second sum would need more registers than
 // there are.
 //
-// Arguments: a, a_offset, b, b_offset: [batch][panels][steps][STEP_FLOATS], offsets in floats, multiples of 4; int M, N,
-//   K; long a_batch, b_batch: floats from one matrix to the next, 0 if there is only one; epilogue.
+// a, b: [batch][panels][steps][STEP_FLOATS], offsets in floats, multiples of 4. a_batch, b_batch: floats from one matrix
+//   to the next, 0 if there is only one.
 // Grid: global (any number of work-groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, batch), local
 //   (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have. Needs PACKED 1.

@@ -14,8 +14,7 @@
 // the matrix are zeros. With PAIRS, the scale of a line is the power of two that brings its largest element to 2^14 or
 // above, below 2^15: high is fp16(scale x), and low is fp16((scale x - high) * 2^11).
 //
-// Arguments: x, x_offset, int width, depth, inner, long outer, inner_stride, along_width, along_depth, epilogue.
-//   Element (b, w, k) of the operand is at x_offset + (b / inner)*outer + (b % inner)*inner_stride + w*along_width +
+// Element (b, w, k) of the operand is at x_offset + (b / inner)*outer + (b % inner)*inner_stride + w*along_width +
 //   k*along_depth.
 // Grid: (ceil(steps / 2), panels, batch) work-groups if the depth is contiguous (MAJOR 1), otherwise with the first two
 //   exchanged: work-groups that are neighbours in memory run at the same time. Local size (256, 1, 1): 128 work-items a

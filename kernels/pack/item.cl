@@ -8,7 +8,6 @@
 //       +---------+----------+---+
 // Inputs (strides in elements of IN_T): B[b][k][n] is at b_batch(b) + k*b_row + n with B_LAYOUT 0, at b_batch(b) + k +
 //   n*b_col with 1, at b_batch(b) + k*b_row + n*b_col with 2. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
-// Arguments: b, b_offset, int N, K, inner, long b_outer, b_inner, int b_row, b_col, EPILOGUE_PARAMS
 // Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
 // Epilogue macros: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
 // Macros of a launch: TN (columns of a panel; a multiple of VW), K_RUN (rows per work-item), B_LAYOUT (see above).

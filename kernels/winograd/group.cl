@@ -13,8 +13,7 @@
 //   Then for 16 channels at a time: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels a
 //   work-item.
 //
-// Arguments: x, x_offset, u, u_offset, int batch, C, K, in_h, in_w (of x), out_h, out_w (of y),
-//   pad_h, pad_w, long x_n, int x_h, x_w, epilogue. The channel stride of x is 1; u is [16][C][K]. The gradient is the
+// The channel stride of x is 1; u is [16][C][K]. The gradient is the
 //   same with x = dy and pad = 2 - pad.
 //   Grid: global (ceil(batch*ceil(out_h/2)*ceil(out_w/2) / 32) * ceil(K/CHANNELS) * 256, 1, 1), local (256, 1, 1).
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.

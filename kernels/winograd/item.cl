@@ -18,8 +18,6 @@
 //   u        the transformed filters U[16][ceil(K/TN)][C][TN], zeros where k >= K
 //   zeros    C zeros
 //   scratch  float, 16*tile_block*(Cv + TN) elements for each work-item (global size 0 * global size 1)
-//   Arguments: x, x_offset, u, u_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
-//     out_h, out_w, pad_h, pad_w, x_h, x_w, tile_block, panels_per_item, long x_n, EPILOGUE_PARAMS
 //   Global size: (items, ceil(ceil(K/TN) / panels_per_item), 1), local (1, 1, 1). items: enough to keep all cores busy,
 //     at most ceil(tiles / tile_block) with tiles = batch*ceil(out_h/2)*ceil(out_w/2). Good values: tile_block 24 with
 //     16*tile_block*(C + TN)*4 bytes <= 1 MB. For few tiles and many channels: a block of all tiles, and one panel.

@@ -14,8 +14,6 @@
 //
 // Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*dy_n + h*dy_h + w*dy_w + k]; C % VW == 0, K % VW == 0, K % MR == 0;
 //   zeros: max(C, K) zeros; scratch: float, 16*(TILE_BLOCK*(CB + KB) + CB*KB) elements for each work-item
-// Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
-//   out_h, out_w, pad_h, pad_w, x_h, x_w, dy_h, dy_w, splits, long x_n, dy_n, EPILOGUE_PARAMS
 // Global size: (items, 1, 1), local (1, 1, 1).
 // Epilogue macros: STORE unused, STOREV(acc, k, c, r, s) along c; k = split*K + channel. With splits > 1 an
 //   ordinary reduction adds the splits in order.

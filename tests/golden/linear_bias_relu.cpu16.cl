@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_7f23468ae64a
+#define KERNEL_NAME pack_a45f236c7c10
 #define KERNEL_PARAMETERS __global const IN_T* restrict b, const ulong b_offset, const int N, const int K, const int inner, const long b_outer, const long b_inner, const int b_row, const int b_col
 #define VW 16
 #define TN 64
@@ -21,11 +21,11 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2, i3) epilogue_v(acc, i0, i1, i2, i3 EPILOGUE_PASS)
 
-#include "kernels/pack/item.cl"  // sha256 1fb3a05699975fbd
+#include "kernels/pack/item.cl"  // sha256 4229d800f79f3419
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_5e7f31b6f2fa
+#define KERNEL_NAME gemm_790bdb1650a8
 #define KERNEL_PARAMETERS __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset, const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const int a_row, const int a_col, const long b_outer, const long b_inner, const int b_row, const int b_col
 #define VW 16
 #define MR 6
@@ -67,4 +67,4 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-#include "kernels/gemm/item.cl"  // sha256 74263e893a93115d
+#include "kernels/gemm/item.cl"  // sha256 28c21a69126397d6
