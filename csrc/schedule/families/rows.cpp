@@ -50,8 +50,18 @@ bool computes(const KernelRow& row, const ir::Node& node) {
   return false;
 }
 
+/// Returns those of `matrix` that a row uses. ConfigError if it cannot multiply the type with them.
+static MatrixInstructions used_by(const KernelRow& row, KernelType type, MatrixInstructions matrix) {
+  const bool narrow = matrix == MatrixInstructions::kMma8;
+  if (row.level == KernelLevel::k_warp) return narrow ? matrix : MatrixInstructions::kNone;
+  if (row.level != KernelLevel::k_subgroup_matrix) return MatrixInstructions::kNone;
+  if (matrix == MatrixInstructions::kNone || narrow || (type == KernelType::kFp32 && !matrix_row(matrix).floats))
+    fail(ErrorKind::kConfig, std::string(row.name) + " does not multiply " + name(type) + " with these instructions");
+  return matrix;
+}
+
 std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix, CaseSet set) {
-  const CheckSubject subject{row, type, matrix, set};
+  const CheckSubject subject{row, type, used_by(row, type, matrix), set};
   std::vector<CheckCase> cases;
   switch (row.operation) {
 #define OCL_OPERATION(name, nodes, cases_) \

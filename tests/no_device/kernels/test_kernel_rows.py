@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_ocl_compile import _C
+from torch_ocl_compile.errors import ConfigError
 
 KERNELS = Path(__file__).resolve().parents[3] / "kernels"
 ROWS = {row["name"]: row for row in _C.exec.kernels()}
@@ -155,3 +156,10 @@ def test_every_checked_kernel_has_cases() -> None:
             if tolerance > 0:
                 [case] = _C.exec.check_cases(row["name"], kind, only=0)
                 assert max(case["sizes"]) > 0, row["name"]
+
+
+@pytest.mark.parametrize("kind, matrix", [("fp32", "dpas8"), ("bf16", "mma8"), ("fp16", "none")])
+def test_instructions_that_a_row_lacks_are_refused(kind: str, matrix: str) -> None:
+    with pytest.raises(ConfigError, match=f"conv_subgroup_matrix does not multiply {kind} with these instructions"):
+        _C.exec.check_cases("conv_subgroup_matrix", kind, matrix=matrix)
+    assert _C.exec.check_cases("conv_warp", "bf16", matrix="dpas8", only=0)  # Its level has one kind of instructions.
