@@ -80,10 +80,10 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 /// because torch 2.11, for integer exponents, looks for kernels only among its own, and conj_physical_ because every version
 /// does.
 /// linalg_pinv is among them because it needs no singular vectors, for which torch would ask.
-/// cat is among them because torch would call cat.out with a new tensor, and a plan for all sizes cannot know that this
-/// tensor has the size of the result.
+/// cat and those after it are among them because torch would call their out= overload with a tensor without elements. A plan
+/// for all sizes cannot resize it, so that each size would be compiled.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 10> kWhole = {"aten::native_layer_norm",
+  constexpr std::array<std::string_view, 20> kWhole = {"aten::native_layer_norm",
                                                        "aten::native_group_norm",
                                                        "aten::embedding",
                                                        "aten::mish_backward",
@@ -92,7 +92,17 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
                                                        "aten::ldexp",
                                                        "aten::ldexp_",
                                                        "aten::conj_physical_",
-                                                       "aten::cat"};
+                                                       "aten::cat",
+                                                       "aten::abs",
+                                                       "aten::median",
+                                                       "aten::nanmedian",
+                                                       "aten::kthvalue",
+                                                       "aten::logical_and",
+                                                       "aten::logical_or",
+                                                       "aten::logical_xor",
+                                                       "aten::logical_not",
+                                                       "aten::logsumexp",
+                                                       "aten::soft_margin_loss"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const std::string name = c10::toString(op);
     const bool whole = op.name.rfind("aten::_foreach_", 0) == 0 || name == "aten::linalg_pinv.atol_rtol_tensor" ||

@@ -74,7 +74,7 @@ def numbers_of_runs(rows: Any) -> Any:
     differs = rows[1:] != rows[:-1]
     if rows.dim() > 1:
         differs = differs.any(1)
-    return _numbered(torch.nn.functional.pad(differs, (1, 0), value=True))
+    return _numbered(torch.cat([differs.new_ones(1), differs]))
 
 
 def _into_two(op: Any) -> Callable[..., Any]:

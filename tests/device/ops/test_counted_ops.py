@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
+from torch_ocl_compile.eager import compile as eager
+
 
 def numbers(*shape: int) -> torch.Tensor:
     """Returns a tensor of whole numbers from -2 to 2."""
@@ -88,6 +90,37 @@ def test_a_new_mask_each_time(ocl_device: Any) -> None:
     for k in range(12):
         mask = torch.arange(40) % (k + 2) == 0
         torch.testing.assert_close(x.to(ocl_device)[mask.to(ocl_device)].cpu(), x[mask])
+
+
+SIZED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "unique": lambda x: torch.unique(x, return_inverse=True),
+    "unique_consecutive": torch.unique_consecutive,
+    "bincount": lambda x: x.abs().long().bincount(),
+    "kthvalue": lambda x: x.kthvalue(2, 0).values,
+    "median": lambda x: (x.median(0).values, x.nanmedian(0).values),
+    "conditions": lambda x: (x > 1).logical_and(x < 9).logical_or(x == 3).logical_xor(x != 5).logical_not(),
+    "sums": lambda x: (x.logsumexp(0), torch.nn.functional.soft_margin_loss(x, x.sign())),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_new_size_each_time(ocl_device: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a few sizes, nothing is compiled any more."""
+    made, original = list[str](), eager._recipe
+
+    def spy(name: str, *rest: Any, **named: Any) -> Any:
+        made.append(name)
+        return original(name, *rest, **named)
+
+    monkeypatch.setattr(eager, "_recipe", spy)
+    for k in range(16):
+        x = (torch.arange(20 + 6 * k) % (7 + 2 * k)).float()
+        torch.testing.assert_close(
+            [t.cpu() for t in tree_leaves(SIZED[name](x.to(ocl_device)))], tree_leaves(SIZED[name](x))
+        )
+        if k == 10:
+            made.clear()
+    assert not made, made
 
 
 def test_gradient_through_a_mask(ocl_device: Any) -> None:
