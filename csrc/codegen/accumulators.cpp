@@ -12,8 +12,25 @@ namespace ocl::codegen {
 using ir::DType;
 using ir::ReductionStage;
 
+namespace {
+
+/// Where doubles are as fast as three operations with floats, a sum in two parts is a sum of doubles.
+ir::ReductionCode printed_reduction(const ir::Node& node, const Dialect& dialect) {
+  const bool in_doubles = dialect.is_cpu && dialect.fp64 && node.stage == ReductionStage::kWhole;
+  return in_doubles && node.reduction == ir::ReductionCode::k_twosum ? ir::ReductionCode::k_sum : node.reduction;
+}
+
+}  // namespace
+
 Accumulators::Accumulators(BodyPrinter& body, ir::NodeId node)
-    : body_(body), node_(node), n_(body.kernel().graph().nodes[node]), facts_(ir::facts(n_.reduction)) {
+    : body_(body),
+      node_(node),
+      n_(body.kernel().graph().nodes[node]),
+      facts_(ir::facts(printed_reduction(n_, body.kernel().dialect()))) {
+  if (facts_.accumulators != ir::facts(n_.reduction).accumulators) {
+    types_ = {DType::kF64};
+    return;
+  }
   const DType input = n_.body.ops.at(static_cast<size_t>(n_.reduced.at(0))).dtype;
   for (int i = 0; i < facts_.accumulators; ++i) types_.push_back(ir::accumulator_dtype(n_.reduction, i, input));
 }

@@ -1,7 +1,7 @@
 # torch_ocl_compile/lowering/reductions/scan.py: running sums, products and extremes along one dimension.
 """A Scan node steps through its row in order. Long rows are cut into chunks, so that enough work-items are busy:
 
-totals[chunk]    the last result of the scan of each chunk alone
+totals[chunk]    the last result of the scan of each whole chunk alone. The rest of the row is behind all of them
 carry[chunk]     the scan of the totals
 result           the scan of each chunk, whose first element is merged with the carry of the previous chunk
 """
@@ -46,8 +46,8 @@ class Row:
     dtypes: tuple[ir.DType, ...]
     # Merges the results so far with the values of an element.
     merge: Callable[[Terms, Terms], Terms]
-    # What leaves a result as it is. If it is given, a row without restarts is reduced to the totals of its chunks, in vectors.
-    identity: int | None = None
+    # True if a row without restarts is reduced to the totals of its chunks, in vectors.
+    in_vectors: bool = False
 
 
 def run(
@@ -69,9 +69,11 @@ def run(
         nest.end()
         return
     carry = _carry(c, row, rows, length, element, fresh)
-    chunks = ir.ceildiv(length, CHUNK)
-    nest = Nest(c.builder, [*rows, chunks], [ir.IndexExpr(CHUNK)])
-    at, position, inside, values, reset = _chunk_element(nest, element, length)
+    nest = Nest(c.builder, [*rows, ir.ceildiv(length, CHUNK)], [ir.IndexExpr(CHUNK)])
+    at, begin = nest.i[:-1], nest.i[-1] * CHUNK + nest.r[0]
+    inside = nest.index(begin) < nest.index(length)
+    position = ir.min(begin, length - 1)
+    values, reset = element(nest, at, position)
     first = nest.index(nest.r[0]).eq(0) & (nest.index(nest.i[-1]) > 0)
     if reset is not None:
         first = first & ~reset
@@ -90,43 +92,29 @@ def _is_long(rows: Sequence[ir.IndexExpr], length: ir.IndexExpr) -> bool:
     return few and (not length.is_const() or length.constant() >= LONG)
 
 
-def _chunk_element(nest: Nest, element: Element, length: ir.IndexExpr) -> Any:
-    """Returns the element of loop r0 in chunk i[-1] as (row, position, inside, values, restart).
-
-    Past the end of the row the position stays at the last element and `inside` is false.
-    """
-    position = nest.i[-1] * CHUNK + nest.r[0]
-    inside = nest.index(position) < nest.index(length)
-    clamped = ir.min(position, length - 1)
-    values, reset = element(nest, nest.i[:-1], clamped)
-    return nest.i[:-1], clamped, inside, values, reset
-
-
 def _carry(
     c: Context, row: Row, rows: Sequence[ir.IndexExpr], length: ir.IndexExpr, element: Element, fresh: Fresh | None
 ) -> list[ir.Value]:
-    """Returns, for each result of the scan, its values at the ends of all chunks."""
-    chunks = ir.ceildiv(length, CHUNK)
+    """Returns, for each result of the scan, its values at the ends of all whole chunks."""
+    chunks = ir.floordiv(length, CHUNK)
     sizes = [*rows, chunks]
     nest = Nest(c.builder, sizes, [ir.IndexExpr(CHUNK)])
-    *_, inside, values, reset = _chunk_element(nest, element, length)
-    if row.identity is not None and reset is None:
-        known = [t.where(inside, v, row.identity) for v in values]
-        totals = nest.reduce(row.name, known, row.dtypes)
+    values, reset = element(nest, nest.i[:-1], nest.i[-1] * CHUNK + nest.r[0])
+    if row.in_vectors and reset is None:
+        totals = nest.reduce(row.name, values, row.dtypes)
     else:
         totals = [c.builder.buffer(d, sizes) for d in row.dtypes]
-        position = nest.i[-1] * CHUNK + nest.r[0]
-        is_last = nest.index(position).eq(nest.index(ir.min((nest.i[-1] + 1) * CHUNK, length) - 1))
+        is_last = nest.index(nest.r[0]).eq(CHUNK - 1)
         nest.scan(row.name, values, row.dtypes[0], reset)
         for number, total in enumerate(totals):
-            nest.add_store(total, nest.i, number, is_last & inside)
+            nest.add_store(total, nest.i, number, is_last)
         nest.end()
 
     def total_of(n: Nest, at: list[ir.IndexExpr], chunk: ir.IndexExpr) -> tuple[Terms, Term | None]:
         loaded = tuple(n.load(total, [*at, chunk]) for total in totals)
         if fresh is None:
             return loaded, None
-        return loaded, fresh(n, at, chunk * CHUNK, ir.min((chunk + 1) * CHUNK, length) - 1)
+        return loaded, fresh(n, at, chunk * CHUNK, (chunk + 1) * CHUNK - 1)
 
     carry = [c.builder.buffer(d, sizes) for d in row.dtypes]
     chunked_fresh = None
@@ -134,7 +122,7 @@ def _carry(
 
         def chunked_fresh(n: Nest, at: list[ir.IndexExpr], first: ir.IndexExpr, last: ir.IndexExpr) -> Term:
             assert fresh is not None
-            return fresh(n, at, first * CHUNK, ir.min((last + 1) * CHUNK, length) - 1)
+            return fresh(n, at, first * CHUNK, (last + 1) * CHUNK - 1)
 
     # For a symbolic length the recursion would not end, so one work-item scans the totals of all chunks.
     def store(n: Nest, at: list[ir.IndexExpr], chunk: ir.IndexExpr) -> Any:
@@ -175,11 +163,11 @@ def along(c: Context, row: Row, x: ir.Value, dim: int, dtypes: Sequence[ir.DType
 def sum_row(dtype: ir.DType) -> Row:
     """Returns the Row of a running sum in the accumulator's dtype. float32 has two parts: a sum and its rounding error."""
     name = "twosum" if dtype == ir.DType.kF32 else "sum"
-    return Row(name, (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] + b[0],), 0)
+    return Row(name, (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] + b[0],), True)
 
 
 def prod_row(dtype: ir.DType) -> Row:
-    return Row("prod", (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] * b[0],), 1)
+    return Row("prod", (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] * b[0],), True)
 
 
 def _accumulate(c: Context, make: Callable[[ir.DType], Row], x: ir.Value, dim: int) -> ir.Value:
