@@ -52,3 +52,64 @@ ALWAYS_INLINE TapPosition advance(TapPosition at, const int channels, const int 
 }
 // The tap of a position as an index in the filter R x S. `down` and `across` are the Taps of both dimensions.
 #define TAP(at) ((down.first + at.r * down.increment) * S + across.first + at.s * across.increment)
+
+// What follows is for kernels with pixels of y in the rows of a tile. They have A_CHUNKS chunks of pixels and B_CHUNKS
+// chunks of filters a work-item, ROWS_APART apart, from `row` of the tile on.
+//
+// Declares the phase of a work-group (conv/group.cl), the size of its part of y and its pixels in the batch, its tiles,
+// and its taps.
+#define DECLARE_PHASE                                                                                               \
+  const int step_h = DATA_GRADIENT ? stride_h : 1, step_w = DATA_GRADIENT ? stride_w : 1;                           \
+  const int phase_h = DATA_GRADIENT ? (int)get_group_id(2) / stride_w : 0,                                          \
+            phase_w = DATA_GRADIENT ? (int)get_group_id(2) % stride_w : 0;                                          \
+  const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w,                          \
+            pixels = batch * rows * columns;                                                                        \
+  const int m_tiles = (pixels + TILE_M - 1) / TILE_M, k_tiles = (K + TILE_N - 1) / TILE_N, group = get_group_id(1); \
+  const Taps down = taps_of(R, phase_h, pad_h, stride_h, dilation_h),                                               \
+             across = taps_of(S, phase_w, pad_w, stride_w, dilation_w);                                             \
+  const int depth = down.count * across.count * C;
+
+// Declares where in x the pixels of this work-item are read at shift 0: from[i], and places[i] with the row and the
+// column, 16 bits each.
+#define DECLARE_PLACES                                                                                      \
+  __global const OPERAND_T* from[A_CHUNKS];                                                                 \
+  int places[A_CHUNKS];                                                                                     \
+  OCL_UNROLL                                                                                                \
+  for (int i = 0; i < A_CHUNKS; ++i) {                                                                      \
+    const int m = tile.x * TILE_M + row + i * ROWS_APART, column = m % columns, y_row = m / columns % rows, \
+              n = m / columns / rows;                                                                       \
+    const int h = m < pixels ? DATA_GRADIENT ? y_row : y_row * stride_h - pad_h : OUTSIDE;                  \
+    const int v = DATA_GRADIENT ? column : column * stride_w - pad_w;                                       \
+    from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);   \
+    places[i] = (h << 16) | (v & 0xffff);                                                                   \
+  }
+
+// Declares the shift of position `at` of the depth, and calls TAKE(i, address, elements) for each chunk of x there: 0
+// elements lie in the image, or CHUNK.
+#define DECLARE_SHIFT(at)                                                                                   \
+  const int over_h = down.shift - at.r * down.pixel_step, over_w = across.shift - at.s * across.pixel_step; \
+  const int shift = over_h * x_h + over_w * x_w + at.c, used = at.r < down.count;
+#define FOR_PIXELS(TAKE)                                                                \
+  OCL_UNROLL                                                                            \
+  for (int i = 0; i < A_CHUNKS; ++i) {                                                  \
+    const int h = (places[i] >> 16) + over_h, v = (short)(places[i] & 0xffff) + over_w; \
+    const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;            \
+    TAKE(i, inside ? from[i] + shift : x, inside ? CHUNK : 0);                          \
+  }
+// The same for the chunks of w, whose filter is `k0 + row` on.
+#define FOR_FILTERS(at, TAKE)                                                                \
+  OCL_UNROLL                                                                                 \
+  for (int i = 0; i < B_CHUNKS; ++i) {                                                       \
+    const int inside = used && k0 + row + i * ROWS_APART < K;                                \
+    TAKE(i, inside ? filters + (i * w_rows + (TAP(at) * C + at.c)) : w, inside ? CHUNK : 0); \
+  }
+
+// 1 if no element of the work-group's tile lies outside of y. If the strides do not divide the sizes, the last row or
+// column of a phase may lie outside.
+#define WHOLE_TILE                                                                                              \
+  (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K && rows * step_h == out_h && \
+   columns * step_w == out_w)
+// Declares image, row and column of y.
+#define DECLARE_PIXEL(pixel)                                                               \
+  const int n = (pixel) / columns / rows, h = (pixel) / columns % rows * step_h + phase_h, \
+            v = (pixel) % columns * step_w + phase_w;

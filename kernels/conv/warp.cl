@@ -28,25 +28,18 @@
 #define ROWS_APART (GROUP_SIZE / 8)  // pixels or filters from one chunk of a work-item to the next
 #define A_CHUNKS (TILE_M / ROWS_APART)
 #define B_CHUNKS (TILE_N / ROWS_APART)
-// Copies this work-item's chunk of a step, at position `at` of the depth, for its A_CHUNKS pixels and B_CHUNKS filters.
-#define STAGE_TAPS(to)                                                                                                \
-  {                                                                                                                   \
-    const int over_h = down.shift - at.r * down.pixel_step, over_w = across.shift - at.s * across.pixel_step;         \
-    const int shift = over_h * x_h + over_w * x_w + at.c, used = at.r < down.count, of_filter = TAP(at) * C + at.c;   \
-    OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < A_CHUNKS; ++i) {                                                                              \
-      const int h = (places[i] >> 16) + over_h, v = (short)(places[i] & 0xffff) + over_w;                             \
-      const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                        \
-      stage_chunk((to) + row_chunk(row + i * ROWS_APART, chunk), inside ? from[i] + shift : x, 1, inside ? CHUNK : 0, \
-                  aligned);                                                                                           \
-    }                                                                                                                 \
-    OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < B_CHUNKS; ++i) {                                                                              \
-      const int inside = used && k0 + row + i * ROWS_APART < K;                                                       \
-      stage_chunk((to) + A_ELEMENTS + row_chunk(row + i * ROWS_APART, chunk),                                         \
-                  inside ? filters + (i * w_rows + of_filter) : w, 1, inside ? CHUNK : 0, 1);                         \
-    }                                                                                                                 \
-    at = advance(at, TILE_K, C, across.count);                                                                        \
+// Copies this work-item's chunks of a step, at position `at` of the depth.
+#define STAGE_PIXEL(i, source, count) \
+  stage_chunk(held + row_chunk(row + i * ROWS_APART, chunk), source, 1, count, aligned)
+#define STAGE_FILTER(i, source, count) \
+  stage_chunk(held + A_ELEMENTS + row_chunk(row + i * ROWS_APART, chunk), source, 1, count, 1)
+#define STAGE_TAPS(to)                         \
+  {                                            \
+    __local OPERAND_T* held = to;              \
+    DECLARE_SHIFT(at)                          \
+    FOR_PIXELS(STAGE_PIXEL)                    \
+    FOR_FILTERS(at, STAGE_FILTER)              \
+    at = advance(at, TILE_K, C, across.count); \
   }
 
 // x: [batch, groups * C, in_h, in_w] by strides; w: [groups * K][R][S][C]; bias: [groups * K]
@@ -56,35 +49,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   LOCAL_STATISTICS(statistics);
   int rows_seen = 0;  // rows of the current slice that this warp has seen
 #endif
-#if DATA_GRADIENT
-  const int step_h = stride_h, step_w = stride_w;
-  const int phase_h = (int)get_group_id(2) / stride_w, phase_w = (int)get_group_id(2) % stride_w;
-#else
-  const int step_h = 1, step_w = 1, phase_h = 0, phase_w = 0;
-#endif
-  const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w,
-            pixels = batch * rows * columns;
-  const int group = get_group_id(1), p = get_local_id(0), chunk = p & 7, row = p >> 3,
-            aligned = CHUNK_ALIGNED(x_offset);
-  const Taps down = taps_of(R, phase_h, pad_h, stride_h, dilation_h),
-             across = taps_of(S, phase_w, pad_w, stride_w, dilation_w);
-  const int m_tiles = (pixels + TILE_M - 1) / TILE_M, k_tiles = (K + TILE_N - 1) / TILE_N;
+  DECLARE_PHASE
+  const int p = get_local_id(0), chunk = p & 7, row = p >> 3, aligned = CHUNK_ALIGNED(x_offset);
   FOR_OWN_TILES(g) {
     const int2 tile = OWN_TILE(g);
     const int k0 = tile.y * TILE_N;
-    __global const OPERAND_T* from[A_CHUNKS];
-    int places[A_CHUNKS];  // row and column of x that the pixel reads at shift 0, 16 bits each
-    OCL_UNROLL
-    for (int i = 0; i < A_CHUNKS; ++i) {
-      const int m = tile.x * TILE_M + row + i * ROWS_APART, column = m % columns, line = m / columns % rows,
-                n = m / columns / rows;
-      const int h = m < pixels ? DATA_GRADIENT ? line : line * stride_h - pad_h : OUTSIDE;
-      const int v = DATA_GRADIENT ? column : column * stride_w - pad_w;
-      from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
-      places[i] = (h << 16) | (v & 0xffff);
-    }
+    DECLARE_PLACES
     __global const OPERAND_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
-    const int w_rows = ROWS_APART * R * S * C, depth = down.count * across.count * C;
+    const int w_rows = ROWS_APART * R * S * C;
     const TapPosition begin = {0, 0, 0};
     TapPosition at = advance(begin, chunk * CHUNK, C, across.count);
     float total[SUMS];
@@ -102,18 +74,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #endif
 
     const int m0 = tile.x * TILE_M + warp_row(), n0 = k0 + warp_column();
-    // whole: 1 if no element of the work-group's tile lies outside. If the strides do not divide the sizes, the last
-    // row or column of a phase may lie outside.
-    const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K &&
-                      rows * step_h == out_h && columns * step_w == out_w;
+    const int whole = WHOLE_TILE;
     UNROLL_STORES
     for (int step = 0; step < WARP_M / 16; ++step) {
       RowVector vectors[2 * LANE_VECTORS];
       next_warp_rows(vectors, total);
       OCL_UNROLL
       for (int i = 0; i < 2; ++i) {
-        const int pixel = m0 + step * 16 + i * 8, n = pixel / columns / rows;
-        const int h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w;
+        const int pixel = m0 + step * 16 + i * 8;
+        DECLARE_PIXEL(pixel)
         if (whole) {
           OCL_UNROLL
           for (int j = 0; j < LANE_VECTORS; ++j)

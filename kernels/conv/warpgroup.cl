@@ -31,18 +31,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   int rows_seen = 0, finished_slices = 0;  // rows of the current slice that this warp has seen
 #endif
   PIPELINE(line);
-#if DATA_GRADIENT
-  const int step_h = stride_h, step_w = stride_w;
-  const int phase_h = (int)get_group_id(2) / stride_w, phase_w = (int)get_group_id(2) % stride_w;
-#else
-  const int step_h = 1, step_w = 1, phase_h = 0, phase_w = 0;
-#endif
-  const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w,
-            pixels = batch * rows * columns;
-  const int m_tiles = (pixels + TILE_M - 1) / TILE_M, k_tiles = (K + TILE_N - 1) / TILE_N, group = get_group_id(1);
-  const Taps down = taps_of(R, phase_h, pad_h, stride_h, dilation_h),
-             across = taps_of(S, phase_w, pad_w, stride_w, dilation_w);
-  const int depth = down.count * across.count * C, steps = (depth + TILE_K - 1) / TILE_K;
+  DECLARE_PHASE
+  const int steps = (depth + TILE_K - 1) / TILE_K;
 
   int begin = 0;  // first step of the tile, counted over all tiles of the work-group
 
@@ -52,18 +42,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const int aligned = CHUNK_ALIGNED(x_offset);
     FOR_OWN_TILES(g) {
       const int2 tile = OWN_TILE(g);
-      const int m0 = tile.x * TILE_M, k0 = tile.y * TILE_N;
-      __global const OPERAND_T* from[A_CHUNKS];
-      int at[A_CHUNKS];  // row and column of x that the pixel reads at shift 0, 16 bits each
-      OCL_UNROLL
-      for (int i = 0; i < A_CHUNKS; ++i) {
-        const int m = m0 + row + i * ROWS_APART, column = m % columns, line_of = m / columns % rows,
-                  n = m / columns / rows;
-        const int h = m < pixels ? DATA_GRADIENT ? line_of : line_of * stride_h - pad_h : OUTSIDE;
-        const int v = DATA_GRADIENT ? column : column * stride_w - pad_w;
-        from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
-        at[i] = (h << 16) | (v & 0xffff);
-      }
+      const int k0 = tile.y * TILE_N;
+      DECLARE_PLACES
       TapPosition a_at = {0, 0, 0};
       a_at = advance(a_at, chunk * CHUNK, C, across.count);
 #if B_PACKED
@@ -82,13 +62,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       __global const OPERAND_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
       const int w_rows = ROWS_APART * R * S * C;
 #if HALVES
-#define STAGE_FILTERS(held, step)                                                                        \
-  OCL_UNROLL                                                                                             \
-  for (int i = 0; i < B_CHUNKS; ++i) {                                                                   \
-    const int inside = used && k0 + row + i * ROWS_APART < K;                                            \
-    stage_chunk(stage + A_ELEMENTS + row_chunk(row + i * ROWS_APART, chunk),                             \
-                inside ? filters + (i * w_rows + TAP(a_at) * C + a_at.c) : w, 1, inside ? CHUNK : 0, 1); \
-  }
+#define STAGE_FILTER(i, source, count) \
+  stage_chunk(stage + A_ELEMENTS + row_chunk(row + i * ROWS_APART, chunk), source, 1, count, 1)
+#define STAGE_FILTERS(held, step) FOR_FILTERS(a_at, STAGE_FILTER)
 #else
 #define FETCH(held)                                                                          \
   {                                                                                          \
@@ -104,21 +80,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   for (int i = 0; i < B_CHUNKS; ++i) store_row_quad(stage + A_ELEMENTS, row + i * ROWS_APART, chunk, held[i]);
 #endif
 #endif
-#define STAGE_OPERANDS(held, step)                                                                                     \
-  {                                                                                                                    \
-    const int over_h = down.shift - a_at.r * down.pixel_step, over_w = across.shift - a_at.s * across.pixel_step;      \
-    const int shift = over_h * x_h + over_w * x_w + a_at.c, used = a_at.r < down.count;                                \
-    __local OPERAND_T* stage = producer_acquire(line, begin + step);                                                   \
-    OCL_UNROLL                                                                                                         \
-    for (int i = 0; i < A_CHUNKS; ++i) {                                                                               \
-      const int h = (at[i] >> 16) + over_h, v = (short)(at[i] & 0xffff) + over_w;                                      \
-      const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                         \
-      stage_chunk(stage + row_chunk(row + i * ROWS_APART, chunk), inside ? from[i] + shift : x, 1, inside ? CHUNK : 0, \
-                  aligned);                                                                                            \
-    }                                                                                                                  \
-    STAGE_FILTERS(held, begin + step)                                                                                  \
-    producer_commit(line, begin + step);                                                                               \
-    a_at = advance(a_at, TILE_K, C, across.count);                                                                     \
+#define STAGE_PIXEL(i, source, count) \
+  stage_chunk(stage + row_chunk(row + i * ROWS_APART, chunk), source, 1, count, aligned)
+#define STAGE_OPERANDS(held, step)                                   \
+  {                                                                  \
+    DECLARE_SHIFT(a_at)                                              \
+    __local OPERAND_T* stage = producer_acquire(line, begin + step); \
+    FOR_PIXELS(STAGE_PIXEL)                                          \
+    STAGE_FILTERS(held, begin + step)                                \
+    producer_commit(line, begin + step);                             \
+    a_at = advance(a_at, TILE_K, C, across.count);                   \
   }
 #if HALVES || B_PACKED
       for (int step = 0; step < steps; ++step) STAGE_OPERANDS(none, step)
@@ -166,13 +137,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       next_rows(sums, total);
       OCL_UNROLL
       for (int i = 0; i < 2; ++i) {
-        const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h,
-                  v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
-        const int first = tile.y * TILE_N;
-        // true for the whole work-group if no element of its tile lies outside. If the strides do not divide the sizes,
-        // the last row or column of a phase may lie outside.
-        if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && first + TILE_N <= K && rows * step_h == out_h &&
-            columns * step_w == out_w) {
+        const int pixel = m + i * 8, first = tile.y * TILE_N;
+        DECLARE_PIXEL(pixel)
+        if (WHOLE_TILE) {
           OCL_UNROLL
           for (int j = 0; j < STORE_VECTORS; ++j)
             STOREA(sums[2 * j + i], n, group * K + first + vector_column(step * STORE_VECTORS + j), h, v);
