@@ -1,9 +1,7 @@
 // kernels/gemm/warp.cl: batched matrix product on warp tensor cores, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]. The
 // loop is in tensor_core/warp.cl, the stores use the vectors of tensor_core/store.cl.
 //
-// Arguments, strides and epilogue macros are those of gemm/group.cl:
-//   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col,
-//   epilogue.
+// Strides are those of gemm/group.cl.
 // Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP_SIZE, 1, batch), local (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
 #define STAGE_BOTH(to)                                               \

@@ -1,9 +1,7 @@
 // kernels/gemm/warpgroup.cl: batched matrix product on warpgroup tensor cores, C[b,m,n] = sum over k of A[b,m,k] *
 // B[b,k,n]. The pipeline is in tensor_core/warpgroup.cl, the stores are in tensor_core/store.cl.
 //
-// Arguments, strides and epilogue macros are those of gemm/group.cl:
-//   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col,
-//   epilogue.
+// Strides are those of gemm/group.cl.
 // Grid: global (any number of work-groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, batch), local
 //   (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
