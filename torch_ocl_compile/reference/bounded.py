@@ -80,31 +80,13 @@ class _BoundedNest(Nest):
         return found
 
     def load(self, number: int, index: Sequence[Any], mask: Tensor | None) -> tuple[Tensor, Error]:
-        known = self.run.known[number]
-        values = to_wide(known.value)
-        ones = [1] * len(self.ranges)
-        coords = [self.index(e) for e in index]
-        if mask is not None:
-            coords = [torch.where(mask, c, 0) for c in coords]
-        unsure = self.uncertain_index(index)
+        known, coords, unsure = self.run.known[number], self.coordinates(index, mask), self.uncertain_index(index)
         if unsure is not None:
-            coords = [c.clamp(0, max(size - 1, 0)) for c, size in zip(coords, values.shape, strict=True)]
-        if not coords:
-            loaded, error = values.view(ones), None if known.error is None else known.error.view(ones)
-        elif values.numel() == 0:
-            space = torch.broadcast_shapes(*(c.shape for c in coords), () if mask is None else mask.shape)
-            loaded, error = torch.zeros(space, dtype=values.dtype), None
-        else:
-            where = tuple(torch.broadcast_tensors(*coords))
-            loaded = values[where]
-            error = None if known.error is None else known.error[where]
+            coords = [c.clamp(0, max(size - 1, 0)) for c, size in zip(coords, known.value.shape, strict=True)]
+        loaded = self.elements(to_wide(known.value), coords, mask)
+        error = None if known.error is None else self.elements(known.error, coords, mask)
         if unsure is not None:
-            error = torch.where(
-                unsure, math.inf, torch.zeros(loaded.shape, dtype=torch.float64) if error is None else error
-            )
-        if mask is not None:
-            loaded = torch.where(mask, loaded, torch.zeros((), dtype=loaded.dtype))
-            error = None if error is None else torch.where(mask, error, 0.0)
+            error = unknown_where(unsure if mask is None else unsure & mask, error)
         return loaded, normalized_bound(error)
 
     def evaluate(self, ops: Sequence[Any]) -> None:
@@ -146,10 +128,7 @@ class _BoundedNest(Nest):
         if unsure is not None and bool(unsure.any()):
             self.run.forget(store.buffer)
             return
-        coords = [self.index(e) for e in store.index]
-        coords = [c.reshape(c.shape[: len(space)]) if c.dim() > len(space) else c for c in coords]
-        where = tuple(c.expand(space) for c in coords)
-        value = value.expand(space)
+        where, value = self.places(store), value.expand(space)
         full = torch.zeros(space, dtype=torch.float64) if error is None else error.expand(space)
         if store.mask >= 0:
             unsure = self.errors[store.mask]

@@ -66,23 +66,29 @@ class Nest:
             result = INDEX_OPS[kind](result, a)
         return result
 
-    def gather(self, number: int, index: Sequence[Any], mask: Tensor | None) -> Tensor:
-        """Loads elements of a buffer. 0 where the mask is false. IndexError if an index is outside of the buffer."""
-        buffer = self.run.buffers[number]
+    def coordinates(self, index: Sequence[Any], mask: Tensor | None) -> list[Tensor]:
+        """Returns the coordinates of a load: 0 where the mask is false."""
         coords = [self.index(e) for e in index]
-        if mask is not None:
-            coords = [torch.where(mask, c, 0) for c in coords]
+        return coords if mask is None else [torch.where(mask, c, 0) for c in coords]
+
+    def elements(self, buffer: Tensor, coords: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+        """Returns elements of a buffer; 0 where the mask is false."""
         if not coords:
             loaded = buffer.view([1] * (len(self.shape) + len(self.reduced)))
         elif buffer.numel() == 0:
             space = torch.broadcast_shapes(*(c.shape for c in coords), () if mask is None else mask.shape)
             loaded = torch.zeros(space, dtype=buffer.dtype)
         else:
-            for c, size in zip(coords, buffer.shape, strict=True):
-                if c.numel() and (int(c.min()) < 0 or int(c.max()) >= size):
-                    raise IndexError(f"load of {index} from {self.run.name(number)} {list(buffer.shape)} is outside")
             loaded = buffer[tuple(torch.broadcast_tensors(*coords))]
         return loaded if mask is None else torch.where(mask, loaded, torch.zeros((), dtype=loaded.dtype))
+
+    def gather(self, number: int, index: Sequence[Any], mask: Tensor | None) -> Tensor:
+        """Loads elements of a buffer. IndexError if an index is outside of the buffer."""
+        buffer, coords = self.run.buffers[number], self.coordinates(index, mask)
+        for c, size in zip(coords, buffer.shape, strict=True) if buffer.numel() else ():
+            if c.numel() and (int(c.min()) < 0 or int(c.max()) >= size):
+                raise IndexError(f"load of {index} from {self.run.name(number)} {list(buffer.shape)} is outside")
+        return self.elements(buffer, coords, mask)
 
     def evaluate(self, ops: Sequence[Any]) -> None:
         for name, ir_dtype, args, detail in ops:
@@ -103,18 +109,20 @@ class Nest:
     def full(self, value: Tensor) -> Tensor:
         return value.expand([*self.shape, *self.reduced])
 
+    def places(self, store: Any) -> tuple[Tensor, ...]:
+        """Returns the coordinates of a store, over the nest's space."""
+        space = [*self.shape, *self.reduced]
+        coords = [self.index(e) for e in store.index]
+        return tuple((c.reshape(c.shape[: len(space)]) if c.dim() > len(space) else c).expand(space) for c in coords)
+
     def store(self, store: Any, value: Tensor) -> None:
         """Stores `value`, which has the nest's space. After a reduction, the space has only the loops i*."""
         if store.mask >= 0 or store.mode == "maximum":
             self.store_partly(store, value)
             return
-        target = self.run.buffers[store.buffer]
-        space = [*self.shape, *self.reduced]
-        if not math.prod(space):
+        if not math.prod([*self.shape, *self.reduced]):
             return
-        coords = [self.index(e) for e in store.index]
-        coords = [c.reshape(c.shape[: len(space)]) if c.dim() > len(space) else c for c in coords]
-        where = tuple(c.expand(space) for c in coords)
+        target, where = self.run.buffers[store.buffer], self.places(store)
         if where:
             target[where] = value.to(target.dtype)
         else:
