@@ -37,11 +37,29 @@ def gradient(rows: int, count: int, width: int) -> Operands:
     return [torch.zeros(rows, width), torch.sparse_coo_tensor(words, values, (rows, width), check_invariants=False)]
 
 
+def coalesced(rows: int, count: int, _: int) -> Operands:
+    """Returns a square COO matrix of about `count` elements."""
+    draw = torch.Generator().manual_seed(1)
+    places = torch.randint(rows, (2, count), generator=draw)
+    values = torch.randn(count, generator=draw)
+    return [torch.sparse_coo_tensor(places, values, (rows, rows), check_invariants=False).coalesce()]
+
+
+def blocks(rows: int, size: int, width: int) -> Operands:
+    """Returns a square BSR matrix, of which a tenth of the blocks is not 0, and a dense matrix."""
+    draw = torch.Generator().manual_seed(1)
+    chosen = (torch.rand(rows // size, rows // size, generator=draw) < 0.1).float().kron(torch.ones(size, size))
+    sparse = (torch.randn(rows, rows, generator=draw) * chosen).to_sparse_bsr((size, size))
+    return [sparse, torch.randn(rows, width, generator=draw)]
+
+
 PRODUCT = "product"
 CASES: list[tuple[str, Callable[..., Operands], tuple[int, int, int], Function]] = [
     *((PRODUCT, matrix, (10000, 20, width), torch.matmul) for width in (1, 8, 64, 256)),
     *((PRODUCT, matrix, (100000, per_row, 64), torch.matmul) for per_row in (5, 50)),
     ("coalesce", gradient, (100000, 8192, 64), lambda table, grad: grad.coalesce().values()),
+    ("blocks times dense", blocks, (1024, 16, 64), torch.matmul),
+    ("to dense", coalesced, (1000, 20000, 1), torch.Tensor.to_dense),
     ("add to dense", gradient, (100000, 8192, 64), lambda table, grad: table.add_(grad, alpha=-0.0)),
 ]
 

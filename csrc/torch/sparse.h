@@ -18,6 +18,9 @@ void run_sparse_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack, 
 
 /// Returns the position of each element among the sparse dimensions, as one number: [nnz].
 at::Tensor flat_indices(const at::Tensor& indices, at::IntArrayRef sizes);
+/// Sorts numbers from 0 to `end`. The numbers come back in a narrower type if there is one, because each of their bytes is a
+/// pass.
+std::tuple<at::Tensor, at::Tensor> sorted_below(const at::Tensor& numbers, int64_t end);
 at::Tensor coo_tensor(const at::Tensor& indices, const at::Tensor& values, at::IntArrayRef sizes, bool coalesced);
 /// Makes `out` refer to these indices and values, converted to the dtype of `out`.
 void set_coo(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& values, at::IntArrayRef sizes, bool coalesced);

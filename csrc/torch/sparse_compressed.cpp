@@ -78,9 +78,10 @@ void flip(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (self.dim() - self.dense_dim() != 2) return run_sparse_on_cpu(op, stack, "the tensor is a batch of matrices");
   const at::Tensor rows = to_columns ? self.crow_indices() : self.ccol_indices();
   const at::Tensor columns = to_columns ? self.col_indices() : self.row_indices();
-  const auto [sorted, order] = at::sort(columns, /*stable=*/true, 0, /*descending=*/false);
+  const int64_t size = self.size(to_columns ? 1 : 0);
+  const auto [sorted, order] = sorted_below(columns, size);
   const at::Tensor row = expanded(rows, columns.size(0)).index_select(0, order).to(columns.scalar_type());
-  const at::Tensor begins = compressed(sorted, self.size(to_columns ? 1 : 0)).to(columns.scalar_type());
+  const at::Tensor begins = compressed(sorted, size).to(columns.scalar_type());
   const at::Layout layout = to_columns ? at::kSparseCsc : at::kSparseCsr;
   const at::Tensor values = self.values().index_select(0, order);
   const at::Tensor made =

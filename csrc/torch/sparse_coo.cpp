@@ -5,6 +5,7 @@
 #include <ATen/native/SparseTensorUtils.h>
 #include <torch/library.h>
 
+#include <limits>
 #include <tuple>
 #include <vector>
 
@@ -33,7 +34,7 @@ at::Tensor coalesce(const at::Tensor& self) {
   const int64_t n = self._nnz();
   if (self.is_coalesced()) return self;
   if (n < 2) return coo_tensor(indices.clone(), values.clone(), self.sizes(), true);
-  const auto [keys, order] = at::sort(flat_indices(self), /*stable=*/true, 0, /*descending=*/false);
+  const auto [keys, order] = sorted_below(flat_indices(self), c10::multiply_integers(self.sizes().slice(0, self.sparse_dim())));
   const at::Tensor differs = keys.narrow(0, 1, n - 1).ne(keys.narrow(0, 0, n - 1));
   const at::Tensor starts = at::cat({at::ones({1}, differs.options()), differs});
   const at::Tensor first = starts.nonzero().reshape({-1});
@@ -53,6 +54,15 @@ at::Tensor coalesce(const at::Tensor& self) {
   return coo_tensor(indices.index_select(1, places), sums, self.sizes(), true);
 }
 
+/// Stores rows at places of which no two are equal.
+void put_distinct(const at::Tensor& rows, const at::Tensor& place, const at::Tensor& values) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("ocl::put_distinct_", "")
+                             .typed<void(const at::Tensor&, const at::Tensor&, const at::Tensor&)>();
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  op.call(rows, place, values);
+}
+
 /// Adds alpha * sparse to `dense`, which it writes.
 void add_to_dense(const at::Tensor& dense, const at::Tensor& sparse, const at::Scalar& alpha) {
   if (sparse._nnz() == 0 || dense.numel() == 0) return;
@@ -70,7 +80,7 @@ void add_to_dense(const at::Tensor& dense, const at::Tensor& sparse, const at::S
   } else {
     const at::Tensor sums = coalesce(coo_tensor(sparse._indices(), terms, sparse.sizes(), sparse.is_coalesced()));
     const at::Tensor place = flat_indices(sums), old = rows.index_select(0, place);
-    rows.index_copy_(0, place, dense.scalar_type() == at::kBool ? old.logical_or(sums._values()) : old.add(sums._values()));
+    put_distinct(rows, place, dense.scalar_type() == at::kBool ? old.logical_or(sums._values()) : old.add(sums._values()));
   }
   if (!whole.is_same(dense)) dense.copy_(whole);
 }
@@ -230,8 +240,8 @@ at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
     return coo_tensor(self._indices().clone(), self._values().index_select(d - self.sparse_dim() + 1, index), sizes,
                       self.is_coalesced());
   // Elements sorted by this dimension; each index chooses a range of them.
-  const auto [keys, order] = at::sort(self._indices().select(0, d), /*stable=*/true, 0, /*descending=*/false);
-  const at::Tensor wrapped = at::where(index < 0, index + self.size(d), index).to(at::kLong);
+  const auto [keys, order] = sorted_below(self._indices().select(0, d), self.size(d));
+  const at::Tensor wrapped = at::where(index < 0, index + self.size(d), index).to(keys.scalar_type());
   const at::Tensor begins = at::searchsorted(keys, wrapped);
   const at::Tensor counts = at::searchsorted(keys, wrapped, /*out_int32=*/false, /*right=*/true) - begins;
   const auto [number, within] = ranges(counts);
@@ -271,6 +281,13 @@ at::Tensor flat_indices(const at::Tensor& indices, at::IntArrayRef sizes) {
   return flat.defined() ? flat : at::zeros({indices.size(1)}, indices.options());
 }
 
+std::tuple<at::Tensor, at::Tensor> sorted_below(const at::Tensor& numbers, int64_t end) {
+  const at::ScalarType type = end <= std::numeric_limits<int16_t>::max()   ? at::kShort
+                              : end <= std::numeric_limits<int32_t>::max() ? at::kInt
+                                                                           : numbers.scalar_type();
+  return at::sort(numbers.to(type), /*stable=*/true, 0, /*descending=*/false);
+}
+
 at::Tensor sums_at(const at::Tensor& place, const at::Tensor& values, int64_t places) {
   const at::ScalarType type = values.scalar_type();
   const bool is_half = type == at::kHalf || type == at::kBFloat16;
@@ -291,6 +308,12 @@ void set_coo(const at::Tensor& out, const at::Tensor& indices, const at::Tensor&
   get_sparse_impl(out)->raw_resize_(sparse_dim, static_cast<int64_t>(sizes.size()) - sparse_dim, sizes);
   get_sparse_impl(out)->set_indices_and_values_unsafe(indices, values.to(out.scalar_type()));
   out._coalesced_(coalesced);
+}
+
+// eager/forms.py computes it.
+TORCH_LIBRARY_FRAGMENT(ocl, m) {
+  m.def("put_distinct_(Tensor(a!) rows, Tensor place, Tensor values) -> ()");
+  m.def("put_distinct(Tensor rows, Tensor place, Tensor values) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {

@@ -23,7 +23,7 @@ Rows rows_of(const at::Tensor& matrix) {
   const at::Tensor coo = matrix.layout() == at::kSparse ? matrix : matrix.to_sparse();
   const at::Tensor row = coo._indices().select(0, 0), column = coo._indices().select(0, 1);
   if (coo.is_coalesced()) return {compressed(row, coo.size(0)), column, coo._values()};
-  const auto [sorted, order] = at::sort(row, /*stable=*/true, 0, /*descending=*/false);
+  const auto [sorted, order] = sorted_below(row, coo.size(0));
   return {compressed(sorted, coo.size(0)), column.index_select(0, order), coo._values().index_select(0, order)};
 }
 

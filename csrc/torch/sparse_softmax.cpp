@@ -31,8 +31,7 @@ class Rows {
     }
     // Rows are numbered by the sorted place among the other dimensions. That there are fewer rows than elements is not read
     // back.
-    const auto [keys, order] =
-        at::sort(ocl::aten::flat_indices(at::stack(others), sizes), /*stable=*/true, 0, /*descending=*/false);
+    const auto [keys, order] = sorted_below(ocl::aten::flat_indices(at::stack(others), sizes), c10::multiply_integers(sizes));
     const at::Tensor differs = keys.narrow(0, 1, count_ - 1).ne(keys.narrow(0, 0, count_ - 1));
     const at::Tensor number = at::cat({at::zeros({1}, order.options()), differs.cumsum(0, at::kLong)});
     row_ = at::empty_like(order).index_copy_(0, order, number);

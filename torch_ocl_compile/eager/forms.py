@@ -58,6 +58,11 @@ def ramp(out: Any, start: Any, step: Any) -> Any:
     return out.copy_((positions * step + start).view(out.shape))
 
 
+@form("ocl.put_distinct_.default")
+def put_distinct(rows: Any, place: Any, values: Any) -> None:
+    rows.copy_(torch.ops.ocl.put_distinct(rows, place, values))
+
+
 def _numbered(starts: Any) -> Any:
     return starts.cumsum(0, dtype=torch.int32 if starts.numel() < 2**31 else torch.int64)
 

@@ -130,6 +130,7 @@ def _fake_max_pool_backward(grad: torch.Tensor, offsets: torch.Tensor, size: Seq
 
 
 torch.library.register_fake("ocl::places", lambda numbers, like: torch.empty_like(like), lib=LIBRARY)
+torch.library.register_fake("ocl::put_distinct", lambda rows, *_: torch.empty_like(rows), lib=LIBRARY)
 LIBRARY.impl("rng_reserve", reserve, "BackendSelect")
 torch.library.register_fake("ocl::rng_reserve", fake_reserve, lib=LIBRARY)
 for _name, _eager, _fake in (

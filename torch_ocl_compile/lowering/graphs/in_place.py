@@ -26,6 +26,7 @@ SCATTERS = {
         *("aten.index_put.default", "aten._unsafe_index_put.default", "aten.index_copy.default"),
         *("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default", "aten.index_add.default"),
         *("aten.masked_scatter.default", "aten.scatter_reduce.two", "aten.index_fill.int_Scalar"),
+        "ocl.put_distinct.default",
     )
 } - {None}
 # Scatter -> the view op that reads what it writes. The source of such a scatter may itself be a scatter into that view.
@@ -34,6 +35,7 @@ INVERSES: dict[Any, Any] = {
     aten.slice_scatter.default: aten.slice.Tensor,
     aten.diagonal_scatter.default: aten.diagonal.default,
 }
+COPIES = {aten.copy_.default, aten.copy.default}
 SAME = {aten.alias.default, aten.detach.default}
 
 
@@ -42,7 +44,7 @@ def scatters_into_inputs(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     found: set[torch.fx.Node] = set()
     for node in graph.nodes:
         if node.target is aten.copy_.default and node.args[0].op == "placeholder":
-            found |= _chain(node.args[1], node.args[0]) or set()
+            found |= _chain(_copied(node.args[1]), node.args[0]) or set()
     return found
 
 
@@ -62,6 +64,16 @@ def _chain(node: torch.fx.Node, start: torch.fx.Node) -> set[torch.fx.Node] | No
             return None
         node = node.args[0]
     return found
+
+
+def _copied(node: torch.fx.Node) -> torch.fx.Node:
+    """Returns the scatter of a copy of it into the tensor that it has changed."""
+    if node.target is not aten.copy.default:
+        return node
+    target, source = node.args[:2]
+    return (
+        source if isinstance(source, torch.fx.Node) and source.target in SCATTERS and source.args[0] is target else node
+    )
 
 
 def _inner(outer: torch.fx.Node) -> set[torch.fx.Node]:
@@ -92,7 +104,7 @@ def may_overwrite(
         return False
     for reader, source in later_reads(node):
         scatter = reader in scatters
-        if (scatter or reader.target is aten.copy_.default) and source is reader.args[0]:
+        if (scatter or reader.target in COPIES) and source is reader.args[0]:
             continue  # This reader writes into the same memory: the elements that it keeps are in their places already.
         if scatter and source in scatters:
             continue  # The part that the scatter replaces is in its place already.

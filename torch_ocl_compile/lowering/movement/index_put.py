@@ -160,6 +160,15 @@ def index_put(
     return nest.store((t.where(chosen >= 0, new, old), x.dtype))[0]
 
 
+@lower(torch.ops.ocl.put_distinct.default)
+def put_distinct(c: Context, x: ir.Value, place: ir.Value, values: ir.Value) -> Any:
+    """Returns x with rows replaced, at places of which no two are equal. So there are no winners to find."""
+    if not c.in_place:
+        return index_put(c, x, [place], values)
+    put = _put(c, x, [place], values)
+    return store_winners(c, x, put.problem, None, lambda _, place, inner: _coords(x, put, place, inner))
+
+
 def _rows_problem(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ScatterSpec:
     """Returns the scatter x[.., index[s], ..] = src[.., s, ..] along dimension `dim`."""
     inner = [s for d, s in enumerate(x.sizes) if d != dim]
