@@ -16,6 +16,12 @@ int64_t typical(const ir::IndexExpr& e, int64_t otherwise);
 bool constants(const std::vector<ir::IndexExpr>& sizes);
 /// True if a work-item lacks the registers for the operands of several depths of a staged tile, besides all else.
 bool few_registers(const Caps& caps);
+/// Rows of a register tile with two vectors of columns, on a CPU: AVX2 (8 floats) has 16 vector registers, others have 32.
+inline int rows_of_two_vectors(const Caps& caps) { return caps.vector_floats == 8 ? 4 : 8; }
+/// True if such tiles, with filters in rows and channels in columns, need no checks.
+inline bool in_whole_tiles(const Caps& caps, int64_t filters, int64_t channels) {
+  return channels % caps.vector_floats == 0 && filters % std::max(rows_of_two_vectors(caps), caps.vector_floats) == 0;
+}
 /// " in 4 slices"; "" for one slice.
 std::string in_slices(int64_t splits);
 

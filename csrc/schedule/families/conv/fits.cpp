@@ -80,8 +80,7 @@ Refused why_not_conv_weight_packed_item(const Draft& draft) {
                              kConstantWindow,
                              {[](const Draft& d) {
                                 const Window w(d.node());
-                                const int vw = d.caps.vector_floats, rows = vw == 8 ? 4 : 8;
-                                return w.C.constant() % vw == 0 && w.K.constant() % rows == 0 && w.K.constant() % vw == 0;
+                                return in_whole_tiles(d.caps, w.K.constant(), w.C.constant());
                               },
                               [](const Draft& d) {
                                 const Window w(d.node());

@@ -17,8 +17,7 @@ void offer_conv_weight_item(Draft& draft) {
 
   const Operand input = any_image(draft, x), gradient = any_image(draft, dy);
 
-  // 8 rows, because 8 pointers fit into scalar registers.
-  const int mr = vw == 8 ? 4 : 8, nv = vw == 4 ? 3 : K <= vw ? 1 : 2, width = nv * vw;
+  const int mr = rows_of_two_vectors(caps), nv = vw == 4 ? 3 : K <= vw ? 1 : 2, width = nv * vw;
   const int64_t row_tiles = (R * S * C + mr - 1) / mr, panels = (K + width - 1) / width * conv.groups;
   const int64_t pixels = typical(dy.sizes[0], 8) * typical(dy.sizes[2], 28) * typical(dy.sizes[3], 28),
                 blocks = (pixels + 223) / 224;
@@ -52,7 +51,7 @@ void offer_conv_weight_packed_item(Draft& draft) {
   const Window window(node);
   const int64_t C = window.C.constant(), K = window.K.constant(), R = window.R.constant(), S = window.S.constant();
   const Caps& caps = draft.caps;
-  const int vw = caps.vector_floats, mr = vw == 8 ? 4 : 8, nv = 2;
+  const int vw = caps.vector_floats, mr = rows_of_two_vectors(caps), nv = 2;
   const Operand input = channels_last_image(draft, x), gradient = channels_last_image(draft, dy);
 
   // A task computes cb x kb sums of one tap. The more sums it has, the less often pixels are copied. 128 KB of sums

@@ -101,8 +101,7 @@ Refused why_not_winograd_weight_item(const Draft& draft) {
       kFp32,
       {[](const Draft& d) {
          const auto [C, K] = winograd_channels(d.node());
-         const int vw = d.caps.vector_floats, rows = vw == 8 ? 4 : 8;
-         return enough(d, 16, 16) && C.constant() % vw == 0 && K.constant() % rows == 0 && K.constant() % vw == 0;
+         return enough(d, 16, 16) && in_whole_tiles(d.caps, K.constant(), C.constant());
        },
        [](const Draft& d) {
          return channels(d) + ": it needs at least 16 channels, in whole vectors of " + std::to_string(d.caps.vector_floats);

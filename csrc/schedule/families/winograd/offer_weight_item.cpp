@@ -10,7 +10,7 @@ void offer_winograd_weight_item(Draft& draft) {
   const ir::View &x = node.operands[0], &dy = node.operands[1];
   const int64_t K = node.sizes[0].constant(), C = node.sizes[1].constant(), tiles = winograd_weight_patches(node);
   const Caps& caps = draft.caps;
-  const int vw = caps.vector_floats, mr = vw == 8 ? 4 : 8, nv = 2;
+  const int vw = caps.vector_floats, mr = rows_of_two_vectors(caps), nv = 2;
   const Operand input = channels_last_image(draft, x), gradient = channels_last_image(draft, dy);
 
   // 16 * cb * kb sums and a block of transformed tiles must fit into the L2 cache. Long blocks load and store the sums
