@@ -262,8 +262,7 @@ double bytes_read(const ir::Graph& graph, const Node& node) {
   for (const Op& op : node.body.ops) {
     if (op.code != OpCode::kLoad) continue;
     double touched = 1;
-    bool gather = false;
-    for (const IndexExpr& e : op.index) gather |= uses_value(e);
+    const bool gather = gathers(op.index);
     for (size_t i = 0; i < symbols.size(); ++i)
       if (gather || std::any_of(op.index.begin(), op.index.end(), [&](const IndexExpr& e) { return e.uses(symbols[i]); }))
         touched *= typical(graph, extents[i]);
@@ -274,6 +273,10 @@ double bytes_read(const ir::Graph& graph, const Node& node) {
   double bytes = 0;
   for (const auto& [buffer, count] : elements) bytes += count * size_bytes(graph.buffers[buffer].dtype);
   return bytes;
+}
+
+bool gathers(const std::vector<IndexExpr>& coords) {
+  return std::ranges::any_of(coords, [](const IndexExpr& e) { return e.uses(SymbolKind::kValue); });
 }
 
 std::vector<Access> accesses(const Node& node) {

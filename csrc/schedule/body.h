@@ -55,5 +55,7 @@ struct Access {
   bool partial = false;
 };
 std::vector<Access> accesses(const ir::Node& node);
+/// True if the coordinates depend on the value of an op, as in x[i[r], c].
+bool gathers(const std::vector<ir::IndexExpr>& coords);
 
 }  // namespace ocl::schedule

@@ -63,11 +63,6 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId id, const Caps& caps) {
 
 namespace {
 
-// True if the coordinates depend on the value of an op.
-bool local(const Coords& coords) {
-  return std::any_of(coords.begin(), coords.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kValue); });
-}
-
 /// Returns candidate maps from the loops of `mover` to the loops of `fixed`.
 std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const Cluster& mover) {
   std::vector<LoopMap> result;
@@ -87,7 +82,8 @@ std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const C
   for (const bool stores : {true, false})
     for (const ClusterAccess& m : mover.accesses)
       for (const ClusterAccess& f : fixed.accesses) {
-        if (m.buffer != f.buffer || (m.store || f.store) != stores || local(m.coords) || local(f.coords) || result.size() >= 6)
+        if (m.buffer != f.buffer || (m.store || f.store) != stores || gathers(m.coords) || gathers(f.coords) ||
+            result.size() >= 6)
           continue;
         auto map = solve(mover.loops, m.coords, f.coords, ranges);
         if (map && map->size() == from.size() && std::find(result.begin(), result.end(), *map) == result.end())
@@ -104,7 +100,7 @@ bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vec
   const auto contains = [](const std::vector<BufferId>& list, BufferId buffer) {
     return std::find(list.begin(), list.end(), buffer) != list.end();
   };
-  const auto elsewhere = [](const ClusterAccess& x) { return x.partial || local(x.coords); };
+  const auto elsewhere = [](const ClusterAccess& x) { return x.partial || gathers(x.coords); };
   for (const ClusterAccess& y : b) {
     if ((y.store && contains(a.opaque, y.buffer)) || contains(a.extra_outputs, y.buffer)) return false;
     const auto it = by_buffer.find(y.buffer);

@@ -351,10 +351,8 @@ bool unpacks(const Graph& graph, const Node& node) {
   const bool packed = std::any_of(node.body.ops.begin(), node.body.ops.end(), [&](const Op& op) {
     return op.code == OpCode::kLoad && is_packed(graph.buffers[op.buffer].dtype);
   });
-  const bool gathers = std::any_of(node.body.ops.begin(), node.body.ops.end(), [](const Op& op) {
-    return std::any_of(op.index.begin(), op.index.end(), [](const IndexExpr& e) { return e.uses(ir::SymbolKind::kValue); });
-  });
-  return packed && !gathers && is_floating(result.dtype) &&
+  const bool by_loaded = std::ranges::any_of(node.body.ops, [](const Op& op) { return gathers(op.index); });
+  return packed && !by_loaded && is_floating(result.dtype) &&
          bytes_read(graph, node) <= kFewerBytes * typical_bytes(graph, node.stores[0].buffer);
 }
 

@@ -176,10 +176,9 @@ class GroupLoops {
         AccessStrides found{strides.of(access), access, 0, size_bytes(graph_.buffers[access.buffer].dtype), access.store};
         found.bytes = static_cast<double>(found.element_bytes);
         // An index that was loaded may differ in each iteration.
-        const bool gathers =
-            std::ranges::any_of(access.coords, [](const IndexExpr& at) { return at.uses(SymbolKind::kValue); });
+        const bool by_loaded = gathers(access.coords);
         for (size_t i = 0; i < symbols.size(); ++i)
-          if (gathers || !found.strides[i] || !found.strides[i]->is_const(0)) found.bytes *= typical(graph_, extents[i]);
+          if (by_loaded || !found.strides[i] || !found.strides[i]->is_const(0)) found.bytes *= typical(graph_, extents[i]);
         accesses_.push_back(std::move(found));
       }
   }

@@ -112,7 +112,7 @@ class Placer {
           return (a.buffer == in.buffer && &a > &out) ||
                  ((a.buffer == in.buffer || a.buffer == out.buffer) && !(a.coords == out.coords));
         };
-        if (std::any_of(all.begin(), all.end(), elsewhere) || out.partial || gathers(out)) continue;
+        if (std::any_of(all.begin(), all.end(), elsewhere) || out.partial || gathers(out.coords)) continue;
         taken.insert(in.buffer);
         schedule_.placements[out.buffer] = {Placement::Kind::kAlias, in.buffer};
         break;
@@ -120,10 +120,6 @@ class Placer {
     }
   }
 
-  static bool gathers(const Access& access) {
-    return std::any_of(access.coords.begin(), access.coords.end(),
-                       [](const IndexExpr& e) { return e.uses(ir::SymbolKind::kValue); });
-  }
   bool arena(BufferId b) const { return schedule_.placements[b].kind == Placement::Kind::kNowhere && spans_[b].memory; }
   bool dies(BufferId b, int position) const {
     if (spans_[b].last != position) return false;
