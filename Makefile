@@ -131,7 +131,7 @@ lint: tests_setup build
 	$(BIN)/python scripts/rooms.py
 
 bench: tests_setup build
-	$(BIN)/python -m torch_ocl_compile bench models --models alexnet,resnet18 --compile-times
+	$(BIN)/python -m benchmarks models --models alexnet,resnet18 --compile-times
 
 setup: $(VENV)/.setup
 build: $(VENV)/.build

@@ -1,5 +1,5 @@
 # benchmarks/builds.py: times networks with two or more builds of this project, in one interleaved run.
-"""python benchmarks/builds.py before=OTHER/.venv/bin/python after=.venv/bin/python --models resnet18,gpt
+"""python -m benchmarks.builds before=OTHER/.venv/bin/python after=.venv/bin/python --models resnet18,gpt
 
 A build is NAME=PYTHON, or NAME=PYTHON:FOLDER to put FOLDER in front of PYTHONPATH. Every build runs the networks of this
 checkout in a process of its own, with caches of its own. The builds run in turn, round by round. A line has the median time
@@ -14,10 +14,9 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
-import turns
-
-from torch_ocl_compile.bench.models import NetworkSettings, compare
-from torch_ocl_compile.bench.process import SideProcess
+from benchmarks import turns
+from benchmarks.harness.models import NetworkSettings, compare
+from benchmarks.harness.process import SideProcess
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # benchmarks/ddp.py: training with DistributedDataParallel and FSDP2: one bare rank, one wrapped rank, two ranks; ocl, CUDA, CPU.
-"""`python benchmarks/ddp.py --network resnet50 gpt2 --save ddp.json` starts the processes itself. Where torch has CUDA devices, the same
+"""`python -m benchmarks.ddp --network resnet50 gpt2 --save ddp.json` starts the processes itself. Where torch has CUDA devices, the same
 runs are made with CUDA and NCCL. `--sides ocl cpu` compares with torch's tensors on the CPU and gloo: then each rank has one core, and ocl
 must be a CPU device. With --repeat, the sides take turns, and the run with the median time counts.
 
@@ -29,7 +29,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-BENCH = Path(__file__).resolve().parents[1] / "torch_ocl_compile" / "bench"
+from benchmarks.harness import networks
+from benchmarks.harness.side import settings_in_effect
+
 RUNS = (("bare", 1), ("ddp", 1), ("ddp", 2), ("fsdp", 2))
 BUCKET_BYTES = 25 << 20  # DistributedDataParallel's
 # Side -> device, backend of torch.compile, name in the results.
@@ -61,17 +63,14 @@ class Trainer:
     """One rank. `step` trains on one batch."""
 
     def __init__(self, given: argparse.Namespace) -> None:
-        # The side of CUDA must not import the package, which registers its device as torch's accelerator.
-        sys.path.insert(0, str(BENCH))
         self.given = given
         self.kind, backend, _ = SIDES[given.side]
         if given.one_core:
             cores = sorted(os.sched_getaffinity(0))
             os.sched_setaffinity(0, {cores[int(os.environ["LOCAL_RANK"]) % len(cores)]})
             torch.set_num_threads(1)
-        if self.kind == "ocl":
+        if self.kind == "ocl":  # On CUDA's side it would register its device as torch's accelerator.
             import torch_ocl_compile  # noqa: F401
-        import networks
 
         self.module = torch.get_device_module(self.kind)
         number = 0 if given.one_core else int(os.environ["LOCAL_RANK"]) % self.module.device_count()
@@ -174,8 +173,6 @@ def rank(given: argparse.Namespace) -> None:
         row |= {"idle_ms": trainer.idle_ms(), "communication_ms": trainer.communication_ms()}
     row["loss"] = trainer.step().item()
     if dist.get_rank() == 0:
-        from side import settings_in_effect
-
         settings = settings_in_effect(SIDES[given.side][2], trainer.device, PRECISIONS[given.precision])
         items = dist.get_world_size() * given.batch * (trainer.x.shape[1] if given.name == "gpt2" else 1)
         print("row " + json.dumps(row | {"items": items / row["ms"] * 1e3, "settings": settings}), flush=True)
@@ -201,7 +198,16 @@ def started(
     words = ["--name", name, "--side", side, "--precision", precision, "--how", how, "--batch", str(batch)]
     words += ["--size", str(given.size), "--steps", str(given.steps), "--rounds", str(given.rounds)]
     words += ["--one-core"] if given.one_core else []
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), __file__]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(ranks),
+        "-m",
+        "benchmarks.ddp",
+    ]
     environment = os.environ | {"PYTHONFAULTHANDLER": "1"}
     environment |= {} if side == "ocl" else {"TORCH_OCL_AUTOLOAD": "never"}
     run = f"{side} {name} {precision} {how} {ranks}"
@@ -257,8 +263,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.rank:
         return rank(given)
-    from torch_ocl_compile.bench import results
-    from torch_ocl_compile.bench.origin import origin
+    from benchmarks.harness import results
+    from benchmarks.harness.origin import origin
 
     source, rows = origin(), []
     sides = given.sides or (

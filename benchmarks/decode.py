@@ -1,6 +1,6 @@
 # benchmarks/decode.py: tokens per second of a Llama-like model with weights of 4, 8, 16 and 32 bits, and the share of the memory bandwidth.
-"""python benchmarks/decode.py --device ocl:0
-python benchmarks/decode.py --device ocl:0 --model 1b --formats int4,int8,fp8,bf16,fp32 --save decode_h100.json
+"""python -m benchmarks.decode --device ocl:0
+python -m benchmarks.decode --device ocl:0 --model 1b --formats int4,int8,fp8,bf16,fp32 --save decode_h100.json
 
 One sequence grows by a token at a time, so each token reads all weights. The model is written in plain PyTorch, with random weights and a
 static cache of keys and values; one compiled graph computes a token. The share is that of the bytes of weights and cache, divided by the
@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-import turns
 from torch import nn
 
 import torch_ocl_compile  # noqa: F401  registers the device
-from torch_ocl_compile.bench.side import settings_in_effect
-from torch_ocl_compile.bench.timing import seconds_of
+from benchmarks import turns
+from benchmarks.harness.side import settings_in_effect
+from benchmarks.harness.timing import seconds_of
 
 GROUP = 128
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}

@@ -1,5 +1,5 @@
 # benchmarks/device_copies.py: rates of copies between two devices of one process: ocl, and CUDA where torch has it.
-"""`python benchmarks/device_copies.py [--devices 0 1] [--save FILE]` prints one table. A row has a size and the GB/s of each side: of one
+"""`python -m benchmarks.device_copies [--devices 0 1] [--save FILE]` prints one table. A row has a size and the GB/s of each side: of one
 copy, from the call until both devices are done, and of eight copies in a row, whose streams are waited for at the end. The sides take
 turns, and the medians count. `kernel` is one copy after a kernel on the source and before a kernel on the target: its time is that of
 all three."""
@@ -10,10 +10,10 @@ import functools
 from collections.abc import Callable
 
 import torch
-import turns
 
-from torch_ocl_compile.bench.side import device_facts, settings_in_effect
-from torch_ocl_compile.bench.timing import seconds_of, wait
+from benchmarks import turns
+from benchmarks.harness.side import device_facts, settings_in_effect
+from benchmarks.harness.timing import seconds_of, wait
 
 IN_A_ROW = 8
 

@@ -1,5 +1,5 @@
 # benchmarks/distributed.py: bus bandwidth of collectives: ocl tensors, gloo on CPU tensors, and NCCL.
-"""torchrun --nproc-per-node 2 benchmarks/distributed.py [--max-bytes N] prints one table.
+"""torchrun --nproc-per-node 2 -m benchmarks.distributed [--max-bytes N] prints one table.
 
 All sides run in turn for each size, so that a change of the machine's speed affects all of them. Bus bandwidth is the
 bytes that a link must carry, divided by the median time. With n ranks these are 2 (n - 1) / n of the tensor's bytes for
@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import turns
 
-from torch_ocl_compile.bench.side import device_facts, settings_in_effect
-from torch_ocl_compile.bench.timing import seconds_of
+from benchmarks import turns
+from benchmarks.harness.side import device_facts, settings_in_effect
+from benchmarks.harness.timing import seconds_of
 
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter")
 # Newer versions of torch rename these functions, and deprecate the old names.

@@ -1,5 +1,5 @@
 # benchmarks/eager.py: the time of ops called eagerly, as a training loop calls them around a compiled model, beside torch's.
-"""python benchmarks/eager.py --elements 1048576 --save eager.json
+"""python -m benchmarks.eager --elements 1048576 --save eager.json
 
 Sides: eager (torch on CUDA, or on the CPU) and ocl. Each has a process (eager_side.py), and they take turns.
 """
@@ -14,10 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import eager_side
-import turns
-
-from torch_ocl_compile.bench.process import SideProcess
+from benchmarks import eager_side, turns
+from benchmarks.harness.process import SideProcess
 
 Sides = dict[str, SideProcess]
 

@@ -17,6 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.harness.side import device_of, set_up, settings_in_effect
+from benchmarks.harness.timing import seconds_of
+
 WORDS = 50257  # Of GPT-2's vocabulary: rows at no multiple of a vector's bytes.
 # Kind of an input -> its shape for n elements.
 SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
@@ -122,14 +127,10 @@ def call_of(name: str, way: str, elements: int, dtype: torch.dtype, device: torc
 
 class Worker:
     def __init__(self, given: dict[str, Any]) -> None:
-        # main() has put torch_ocl_compile/bench into sys.path: an import of the package would register the device.
-        import side
-        import timing
-
-        self.given, self.device = given, side.device_of(given["side"], given["ocl_device"])
-        self.seconds_of = timing.seconds_of
-        self.settings = functools.partial(side.settings_in_effect, given["side"], self.device, "highest")
-        side.set_up(given["side"], given["threads"], "highest", freezing=False)
+        self.given, self.device = given, device_of(given["side"], given["ocl_device"])
+        self.seconds_of = seconds_of
+        self.settings = functools.partial(settings_in_effect, given["side"], self.device, "highest")
+        set_up(given["side"], given["threads"], "highest", freezing=False)
 
     def prepare(self, name: str, way: str, dtype: str) -> None:
         self.call = call_of(name, way, self.given["elements"], getattr(torch, dtype), self.device)
@@ -142,7 +143,6 @@ class Worker:
 
 def main() -> None:
     sys.stdout, answers = sys.stderr, sys.stdout  # Output of libraries must not mix with the answers.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "torch_ocl_compile/bench"))
     worker = Worker(json.loads(sys.argv[1]))
     commands: dict[str, Callable[..., Any]] = {
         "prepare": worker.prepare,

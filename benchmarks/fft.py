@@ -1,6 +1,6 @@
 # benchmarks/fft.py: the time and the error of Fourier transforms, beside torch's on the CPU (MKL or pocketfft) and on CUDA (cuFFT).
-"""python benchmarks/fft.py --sides cpu,ocl --threads 1
-python benchmarks/fft.py --sides cuda,ocl --save h100_fft.json
+"""python -m benchmarks.fft --sides cpu,ocl --threads 1
+python -m benchmarks.fft --sides cuda,ocl --save h100_fft.json
 
 Sides (cpu, cuda, ocl) take turns (turns.py), and errors are relative to the transform in float64.
 """
@@ -12,9 +12,9 @@ import functools
 from collections.abc import Callable
 
 import torch
-import turns
 
 import torch_ocl_compile  # noqa: F401  registers the device
+from benchmarks import turns
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 FUNCTIONS: dict[str, tuple[Function, torch.dtype]] = {

@@ -1,6 +1,6 @@
 # benchmarks/flex_attention.py: the time and the error of compiled FlexAttention, beside Inductor's on the CPU or on CUDA.
-"""taskset -c 0 python benchmarks/flex_attention.py --sides inductor,ocl --threads 1
-python benchmarks/flex_attention.py --sides inductor,ocl --device cuda --save h100_flex_attention.json
+"""taskset -c 0 python -m benchmarks.flex_attention --sides inductor,ocl --threads 1
+python -m benchmarks.flex_attention --sides inductor,ocl --device cuda --save h100_flex_attention.json
 
 Sides (inductor, ocl) take turns (turns.py). Errors are those of the last 1024 queries, relative to PyTorch's definition in
 float64. Block masks are made before.
@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import turns
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import sdpa_dense
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import torch_ocl_compile  # noqa: F401  registers the device
+from benchmarks import turns
 
 BATCH, HEADS, DEPTH = 1, 8, 64
 DOCUMENTS, CAP = 6, 20.0

@@ -1,7 +1,7 @@
 # benchmarks/layers.py: the time of a network by kind of layer, for eager PyTorch (oneDNN, cuDNN) and ocl in the same run.
-"""python benchmarks/layers.py --models resnet50,vgg16 --modes inference,training
+"""python -m benchmarks.layers --models resnet50,vgg16 --modes inference,training
 
-Each side runs in a process of its own, as in `torch-ocl bench models`, and each records one step per round. The table
+Each side runs in a process of its own, as in `python -m benchmarks models`, and each records one step per round. The table
 has the fastest of --rounds for each side. Its rows are convolutions by filter size, matrix products, the rest (norms,
 activations, pools, loss, optimizer, packing), and the host: the time in which no operation runs. For both sides, the
 rows add up to `all`, the time of the recorded step on the clock of the host. `without recording` is the time of a
@@ -14,11 +14,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-import turns
-
-from torch_ocl_compile.bench.layer_times import HOST
-from torch_ocl_compile.bench.models import NetworkSettings
-from torch_ocl_compile.bench.results import settings_text, way_of
+from benchmarks import turns
+from benchmarks.harness.layer_times import HOST
+from benchmarks.harness.models import NetworkSettings
+from benchmarks.harness.results import settings_text, way_of
 
 SIDES = ["eager", "ocl"]
 

@@ -1,5 +1,5 @@
 # benchmarks/order.py: the time of sorts, selections, searches and running sums, by length, beside torch's on the CPU and on CUDA.
-"""taskset -c 0 python benchmarks/order.py --sides cpu,ocl --threads 1 --save cpu_intel_order.json
+"""taskset -c 0 python -m benchmarks.order --sides cpu,ocl --threads 1 --save cpu_intel_order.json
 
 Sides (cpu, cuda, ocl) take turns (turns.py). Errors are relative to the result in float64.
 """
@@ -11,9 +11,9 @@ import functools
 from collections.abc import Callable
 
 import torch
-import turns
 
 import torch_ocl_compile  # noqa: F401  registers the device
+from benchmarks import turns
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 FUNCTIONS: dict[str, Function] = {

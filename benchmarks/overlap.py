@@ -1,5 +1,5 @@
 # benchmarks/overlap.py: measures whether two compiled graphs on two streams run at the same time.
-"""`python benchmarks/overlap.py --device ocl:0`
+"""`python -m benchmarks.overlap --device ocl:0`
 
 Each graph is a chain of scans over few rows, which leaves most of a GPU idle. The program prints times by the
 device's clock: of each graph alone, of both graphs on one stream, and of both graphs on two streams.
@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 
 import torch
-import turns
 
-from torch_ocl_compile.bench.side import settings_in_effect
+from benchmarks import turns
+from benchmarks.harness.side import settings_in_effect
 
 
 def chain(x: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,5 @@
 # benchmarks/packages.py: packages beside AOTInductor's: size of the file, start of a new process, time of a call.
-"""python benchmarks/packages.py --models resnet50,mobilenet_v2,gpt2 --rounds 3 --write
+"""python -m benchmarks.packages --models resnet50,mobilenet_v2,gpt2 --rounds 3 --write
 
 Both sides run inference on the CPU: ours on OpenCL device 0, AOTInductor with frozen weights. The columns:
   MiB       size of the package: ours with the built kernels of the device, AOTInductor's with compiled code and weights
@@ -23,16 +23,16 @@ from typing import Any
 
 import torch
 
+from benchmarks.harness import networks
+from benchmarks.harness.origin import origin
+from benchmarks.harness.results import text_of
 from torch_ocl_compile import package
-from torch_ocl_compile.bench import networks
-from torch_ocl_compile.bench.origin import origin
-from torch_ocl_compile.bench.results import text_of
 
 SIDES = ("ocl", "aoti")
 TITLES = {"ocl": "this project", "aoti": "AOTInductor"}
 RESULTS = Path(__file__).resolve().parent / "packages.json"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "packages.md"
-BEGIN, END = "<!-- python benchmarks/packages.py --write -->\n", "<!-- end -->"
+BEGIN, END = "<!-- python -m benchmarks.packages --write -->\n", "<!-- end -->"
 PROGRAM = """
 import json, sys, time
 side, path, data = sys.argv[1:]

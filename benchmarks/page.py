@@ -1,9 +1,9 @@
 # benchmarks/page.py: writes docs/performance.md and the means in README.md from benchmarks/results/*.json; the site has more pages.
-"""python benchmarks/page.py            writes the page, and what other pages quote of it
-python benchmarks/page.py --check    exits with 1 if they differ from what would be written (tests/no_device/measuring/test_figures.py)
+"""python -m benchmarks.page            writes the page, and what other pages quote of it
+python -m benchmarks.page --check    exits with 1 if they differ from what would be written (tests/no_device/measuring/test_figures.py)
 
 `make docs` builds the pages behind docs/performance.md: mkdocs.yml names this file as a hook. They are not stored.
-A result file is what `--save` of `torch-ocl bench` and of the programs of this folder writes; `title`, `notes` and
+A result file is what `--save` of `python -m benchmarks` and of the programs of this folder writes; `title`, `notes` and
 `device`, a better name of the device, may be added by hand. A file without date, commit, device, driver, torch or the
 settings of a side is refused. Where something else was typed or changed by hand, `by_hand` says what; the pages show it.
 """
@@ -16,7 +16,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from page_tables import (
+from benchmarks.harness.origin import missing
+from benchmarks.harness.results import FORMAT, expanded
+from benchmarks.harness.sides import PRECISIONS, is_ours
+from benchmarks.page_tables import (
     KINDS,
     Comparison,
     Row,
@@ -32,10 +35,6 @@ from page_tables import (
     title_of_side,
 )
 
-from torch_ocl_compile.bench.origin import missing
-from torch_ocl_compile.bench.results import FORMAT, expanded
-from torch_ocl_compile.bench.sides import PRECISIONS, is_ours
-
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
@@ -45,9 +44,9 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 # Pages that quote the means, and how they link to the page.
 QUOTES = {ROOT / "README.md": "docs/performance.md", ROOT / "docs" / "comparison.md": "performance.md"}
-BEGIN, END = "<!-- python benchmarks/page.py -->\n", "<!-- end -->\n"
+BEGIN, END = "<!-- python -m benchmarks.page -->\n", "<!-- end -->\n"
 WRITTEN = """\
-<!-- Written by `python benchmarks/page.py` from benchmarks/results/*.json. Change those, not this page. -->
+<!-- Written by `python -m benchmarks.page` from benchmarks/results/*.json. Change those, not this page. -->
 """
 
 HEAD = f"""\
@@ -104,7 +103,7 @@ def read(path: Path) -> Row:
     content: Row = json.loads(path.read_text(encoding="utf-8"))
     if content.get("format") != FORMAT:
         raise SystemExit(
-            f"{path}: format {content.get('format')!r}, expected {FORMAT}; write it with `torch-ocl bench models --save`"
+            f"{path}: format {content.get('format')!r}, expected {FORMAT}; write it with `python -m benchmarks models --save`"
         )
     content = expanded(content)
     lacking = missing(content)
@@ -364,7 +363,7 @@ def main() -> None:
         if not args.check:
             path.write_text(text, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != text:
-            sys.exit(f"{path} is out of date: python benchmarks/page.py")
+            sys.exit(f"{path} is out of date: python -m benchmarks.page")
 
 
 if __name__ == "__main__":

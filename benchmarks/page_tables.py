@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from torch_ocl_compile.bench.results import sides_of, way_of
-from torch_ocl_compile.bench.sides import PRECISIONS, SIDES, is_ours
+from benchmarks.harness.results import sides_of, way_of
+from benchmarks.harness.sides import PRECISIONS, SIDES, is_ours
 
 Row = dict[str, Any]
 MIB = 2**20

@@ -1,5 +1,5 @@
 # benchmarks/sparse.py: the time and the error of sparse times dense (CSR), and of a step on a sparse gradient, beside torch's on the CPU.
-"""python benchmarks/sparse.py --sides cpu,ocl --threads 1
+"""python -m benchmarks.sparse --sides cpu,ocl --threads 1
 
 Sides (cpu, ocl) take turns (turns.py), and errors are relative to the result in float64.
 """
@@ -11,9 +11,9 @@ import functools
 from collections.abc import Callable
 
 import torch
-import turns
 
 import torch_ocl_compile  # noqa: F401  registers the device
+from benchmarks import turns
 
 Operands = list[torch.Tensor]
 Function = Callable[..., torch.Tensor]

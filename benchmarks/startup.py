@@ -1,5 +1,5 @@
 # benchmarks/startup.py: seconds until the first step is done, with empty caches and in a second process.
-"""python benchmarks/startup.py --models first_op,resnet18,resnet50 --modes training --sides inductor,ocl --rounds 3
+"""python -m benchmarks.startup --models first_op,resnet18,resnet50 --modes training --sides inductor,ocl --rounds 3
 
 Each figure is the time of the first step of a new process minus that of a normal step. It covers tracing, compiling,
 building kernels and reading caches, but not the import of torch. Each side runs alone, with separate caches. Inductor
@@ -23,10 +23,10 @@ import tempfile
 from typing import Any
 
 import torch
-import turns
 
-from torch_ocl_compile.bench.models import NetworkSettings
-from torch_ocl_compile.bench.side import settings_in_effect
+from benchmarks import turns
+from benchmarks.harness.models import NetworkSettings
+from benchmarks.harness.side import settings_in_effect
 
 SIDES = ["inductor", "ocl"]
 FIRST_OP = "first_op"

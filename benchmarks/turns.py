@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.models import NetworkSettings
-from torch_ocl_compile.bench.origin import origin
-from torch_ocl_compile.bench.side import settings_in_effect
-from torch_ocl_compile.bench.sides import PRECISIONS, SIDES
-from torch_ocl_compile.bench.timing import relative_error, seconds_of
+from benchmarks.harness import results
+from benchmarks.harness.models import NetworkSettings
+from benchmarks.harness.origin import origin
+from benchmarks.harness.side import settings_in_effect
+from benchmarks.harness.sides import PRECISIONS, SIDES
+from benchmarks.harness.timing import relative_error, seconds_of
 
 Row = dict[str, Any]
 Settings = TypeVar("Settings", bound=NetworkSettings)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "scripts" / "rooms.txt"
-TESTS, PRODUCT = "tests", ("csrc", "kernels", "torch_ocl_compile", "ocl_run", "cmake", "scripts")
+OTHERS = ("tests", "benchmarks")
+PRODUCT = ("csrc", "kernels", "torch_ocl_compile", "ocl_run", "cmake", "scripts")
 SUFFIXES = {".c", ".cl", ".cmake", ".cpp", ".def", ".h", ".in", ".py", ".sh", ".html", ".css", ".js", ".txt"}
 SLACK = 50  # A number of the table is a multiple of it, so that not every commit changes the table.
 
@@ -19,7 +20,7 @@ SLACK = 50  # A number of the table is a multiple of it, so that not every commi
 def lines_of_rooms(rooms: list[str], root: Path = ROOT) -> dict[str, int]:
     """Counts each file for the longest room that it is in."""
     lines = dict.fromkeys(rooms, 0)
-    for folder in (*PRODUCT, TESTS):
+    for folder in (*PRODUCT, *OTHERS):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix not in SUFFIXES or not path.is_file():
                 continue
@@ -44,8 +45,9 @@ def main(arguments: list[str]) -> int:
     lines = lines_of_rooms(list(allowed))
     for room, most in allowed.items():
         print(f"{room:40} {lines[room]:7,} of {most:7,}")
-    tests = sum(n for room, n in lines.items() if room.split("/")[0] == TESTS)
-    print(f"product {sum(lines.values()) - tests:,} lines, tests {tests:,} lines")
+    others = {name: sum(n for room, n in lines.items() if room.split("/")[0] == name) for name in OTHERS}
+    counted = {"product": sum(lines.values()) - sum(others.values())} | others
+    print(", ".join(f"{name} {n:,} lines" for name, n in counted.items()))
     if arguments == ["--write"]:
         fewer = {room: min(most, -(-lines[room] // SLACK) * SLACK) for room, most in allowed.items()}
         TABLE.write_text(

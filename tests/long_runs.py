@@ -80,7 +80,7 @@ class Run:
             return
         import torch
 
-        from torch_ocl_compile.bench.origin import commit
+        from benchmarks.harness.origin import commit
 
         row = {"what": self.what, "device": self.device, "when": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())}
         row |= {"commit": commit() or "unknown", "torch": torch.__version__}
@@ -146,7 +146,7 @@ def merged(rows: list[Row], more: list[Row]) -> list[Row]:
 
 def add(path: Path, more: list[Row]) -> None:
     """Writes rows into a file, and the page if it is the file of the repository. Several runs may end together."""
-    from torch_ocl_compile.bench.results import text_of
+    from benchmarks.harness.results import text_of
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:

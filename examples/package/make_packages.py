@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from torch_ocl_compile import package
-from torch_ocl_compile.bench.networks import import_torchvision
 
 SIDE = 224  # Pixels of an image for the network.
 
@@ -38,7 +37,8 @@ class Classifier(nn.Module):
 
 
 def classify(folder, pretrained):
-    torchvision = import_torchvision()
+    import torchvision
+
     network = torchvision.models.resnet18(weights="DEFAULT" if pretrained else None)
     image = torch.zeros(256, 320, 3, dtype=torch.uint8)
     sides = {0: torch.export.Dim("height", min=16, max=16384), 1: torch.export.Dim("width", min=16, max=16384)}

@@ -86,7 +86,7 @@ def newest_source() -> float:
 def run(options: argparse.Namespace) -> int:
     import torch
 
-    from torch_ocl_compile.bench.origin import commit
+    from benchmarks.harness.origin import commit
 
     found = runtime_of(options.device)
     chosen = tasks(options.match, options.dtypes, options.directions, found.has_fp64)

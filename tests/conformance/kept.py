@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.results import text_of
 from tests.conformance.expected import failure_of, op_name, where
-from torch_ocl_compile.bench.results import text_of
 
 FOLDER = Path(__file__).parent / "results"
 FIELDS = ("when", "commit", "torch", "runtime", "driver", "opencl")

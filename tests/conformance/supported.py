@@ -22,7 +22,7 @@ FAMILIES = {
     "torch.signal": "signal.",
     "torch, Tensor": "",
 }
-OWN = {"mlp", "lenet"}  # Networks of test_models.py that are from torch_ocl_compile/bench, not from torchvision.
+OWN = {"mlp", "lenet"}  # Networks of test_models.py that are from benchmarks/harness, not from torchvision.
 FOOT = """
 ## Results that differ from the CPU's
 

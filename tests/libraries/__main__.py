@@ -41,8 +41,8 @@ def programs() -> dict[str, Any]:
 
 def one(name: str, device: str) -> dict[str, Any]:
     import torch_ocl_compile  # noqa: F401
+    from benchmarks.harness.networks import import_torchvision
     from tests.libraries.harness import row_of
-    from torch_ocl_compile.bench.networks import import_torchvision
 
     with contextlib.suppress(Exception, SystemExit):  # Beside a torch for the CPU, torchvision needs a hand.
         import_torchvision()
@@ -70,8 +70,8 @@ def run(parts: list[str], device: str, jobs: int) -> bool:
     """Runs programs and writes their rows. Returns whether all are right."""
     import torch
 
-    from torch_ocl_compile.bench.origin import commit
-    from torch_ocl_compile.bench.results import text_of
+    from benchmarks.harness.origin import commit
+    from benchmarks.harness.results import text_of
 
     chosen = [name for name in programs() if not parts or any(part in name for part in parts)]
     kept = rows_of_file() if RESULTS.exists() and parts else []

@@ -7,9 +7,9 @@ from multiprocessing import get_context
 
 import torch
 
+from benchmarks.harness import networks
 from tests.offline.rendering import TYPES, Kernel, kernels, trace
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.bench import networks
 
 NETWORKS = (
     "resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "alexnet", "vgg11", "densenet121", "squeezenet1_0", "vit_b_16", "gpt",

@@ -31,7 +31,7 @@ COMMANDS = {
     "demo": "Train a small CNN on handwritten digits.",
     "explain": "Show the graphs and kernels that a program compiles.",
     "trace": "Write a Chrome trace of the kernels that a program runs.",
-    "bench": "Time networks and operations beside eager PyTorch and Inductor.",
+    "bench": "Time a model beside eager PyTorch and Inductor.",
     "tune": "Measure which kernel variant is fastest on a device.",
     "warm": "Fill the cache for a program, without computing anything.",
     "cache": "Look after the kernel cache.",
@@ -75,9 +75,9 @@ def top() -> None:
     `torch-ocl COMMAND --help` shows the options of a command, with examples."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, group: click.Group = top, name: str = "torch-ocl") -> int:
     """Runs a command and returns the exit status. An error is one line on stderr; --debug adds a traceback."""
-    session = Session()
+    session = Session(group, name)
     try:
         return _run(session, list(sys.argv[1:] if argv is None else argv))
     except BrokenPipeError:
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         click.echo(error.format_message(), err=True)
         return WRONG_USE
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "torch-ocl"
+        where = error.ctx.command_path if error.ctx else name
         return _fail(session, WRONG_USE, f"{_one_line(error.format_message())} See `{where} --help`.")
     except click.ClickException as error:
         return _fail(session, error.exit_code, _one_line(error.format_message()))
@@ -105,12 +105,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(session: Session, arguments: list[str]) -> int:
-    # top.main() is not used, because it ends the process with a status of its own when a pipe is closed.
+    # click's main() is not used, because it ends the process with a status of its own when a pipe is closed.
     try:
         for problem in environment.unknown():
-            print(f"torch-ocl: warning: {problem}", file=sys.stderr)
-        with top.make_context("torch-ocl", arguments, obj=session) as context:
-            status = top.invoke(context)
+            print(f"{session.name}: warning: {problem}", file=sys.stderr)
+        with session.group.make_context(session.name, arguments, obj=session) as context:
+            status = session.group.invoke(context)
     except click.exceptions.Exit as end:  # Raised by --help and --version.
         status = end.exit_code
     sys.stdout.flush()
@@ -131,7 +131,7 @@ def _fail(session: Session, status: int, message: str) -> int:
     with contextlib.suppress(OSError, ValueError):
         if session.debug:
             traceback.print_exc()
-        print(f"torch-ocl: {message}", file=sys.stderr, flush=True)
+        print(f"{session.name}: {message}", file=sys.stderr, flush=True)
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_ocl_compile import _C, config
-from torch_ocl_compile.bench.results import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -26,14 +25,16 @@ UNLIMITED = 10_000
 
 @dataclass
 class Session:
-    """One run of the command line."""
+    """One run of a command line."""
 
+    group: click.Group
+    name: str
     debug: bool = False  # If true, errors show a traceback.
 
 
 def _set_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
-        ctx.ensure_object(Session).debug = True
+        ctx.obj.debug = True
 
 
 class Command(click.Command):
@@ -163,6 +164,15 @@ def _escaped(cell: object) -> str:
 def print_json(value: object) -> None:
     """Prints JSON. NaN becomes null, because JSON has no NaN."""
     click.echo(json.dumps(plain(value), indent=1, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """Replaces NaN by None, because JSON has no NaN."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and value != value else value
 
 
 def number(value: float, form: str) -> str:

@@ -298,12 +298,11 @@ def _register_artifacts(module: ModuleType) -> None:
 
 def _keep_dynamo_out(module: ModuleType) -> None:
     """Keeps Dynamo from compiling frames of this package. It may compile only device/current.py, device/flex_attention.py,
-    the tools, the code of user kernels, and the networks and operations of bench."""
+    the tools and the code of user kernels."""
     device = Path(__file__).parent
     for part in pkgutil.iter_modules([str(device.parent)], "torch_ocl_compile."):
         if part.name not in (
             "torch_ocl_compile._C",
-            "torch_ocl_compile.bench",
             "torch_ocl_compile.device",
             "torch_ocl_compile.tools",
             "torch_ocl_compile.user_kernel",

@@ -40,7 +40,7 @@ TRAINER = """
 import importlib.util
 import torch
 import torch_ocl_compile
-from torch_ocl_compile.bench.networks import import_torchvision
+from benchmarks.harness.networks import import_torchvision
 
 if importlib.util.find_spec("torchvision"):
     import_torchvision()  # transformers imports it, which fails with a CPU-only torch.

@@ -76,7 +76,7 @@ def test_gpt(tmp_path):
 # timm and transformers import torchvision, which fails to import with a CPU-only torch; import_torchvision() avoids
 # this.
 PRELUDE = (
-    "import importlib.util, runpy, sys; from torch_ocl_compile.bench import networks\n"
+    "import importlib.util, runpy, sys; from benchmarks.harness import networks\n"
     "if importlib.util.find_spec('torchvision'): networks.import_torchvision()\n"
     "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 )

@@ -12,10 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.harness import networks
 from tests import fork_server
 from tests.device.networks.draws import behind_a_jump, check_draws
 from tests.device.networks.gradients import forward_and_gradients, loss_of
-from torch_ocl_compile.bench import networks
 
 pytestmark = pytest.mark.sampled(keep="lenet-train|dropout")
 ROOT = Path(__file__).resolve().parents[3]
@@ -229,7 +229,7 @@ def test_optimizer_steps(ocl_device, make, compiled):
 PROCESS = """
     import torch
     from torch_ocl_compile import _C
-    from torch_ocl_compile.bench import networks
+    from benchmarks.harness import networks
     torch.manual_seed(0)
     model, x, _ = networks.make("lenet", 2)
     model, x = model.to({device!r}), x.to({device!r})

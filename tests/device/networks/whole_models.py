@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from benchmarks.harness import networks
 from tests.device.networks.draws import behind_a_jump, check_draws
-from torch_ocl_compile.bench import networks
 
 ULP = 2.0**-23
 

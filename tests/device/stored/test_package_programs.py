@@ -9,6 +9,7 @@ import torch
 
 import ocl_run
 import torch_ocl_compile
+from benchmarks.harness.networks import import_torchvision
 from ocl_run.library import folder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("gcc") is None or shutil.which("g++
 
 @pytest.fixture(scope="module")
 def makers():
+    import_torchvision()  # A plain import fails with a CPU-only torch.
     spec = importlib.util.spec_from_file_location("make_packages", EXAMPLES / "make_packages.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

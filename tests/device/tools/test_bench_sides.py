@@ -4,10 +4,10 @@ import os
 import pytest
 import torch
 
+from benchmarks.harness import networks
+from benchmarks.harness.memory import measure_side
+from benchmarks.harness.models import NetworkSettings
 from tests import fork_server
-from torch_ocl_compile.bench import networks
-from torch_ocl_compile.bench.memory import measure_side
-from torch_ocl_compile.bench.models import NetworkSettings
 
 pytestmark = pytest.mark.sampled()
 
@@ -53,7 +53,7 @@ def test_a_side_runs_compiled_graphs_alone(ocl_device, mode):
 
 OPERATIONS = """
 import sys, torch
-from torch_ocl_compile.bench import op_side
+from benchmarks.harness import op_side
 worker = op_side.Worker({"side": "ocl", "threads": 1, "tf32": False, "calls": 1, "batch": 8, "groups": ["memory"],
                          "parts": ["softmax", "adam"], "ocl_device": sys.argv[1]})
 for index in range(len(worker.cases)):

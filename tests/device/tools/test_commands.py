@@ -1,16 +1,19 @@
 # tests/device/tools/test_commands.py: commands that use a device: what they print, write and return (others: test_cli.py).
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import sys
 import zipfile
+from typing import Any
 
 import pytest
 import torch
 
+from benchmarks import __main__ as benchmarks
+from benchmarks.harness import results, sides
 from torch_ocl_compile import _C, cache_file, config
-from torch_ocl_compile.bench import results, sides
 from torch_ocl_compile.cli import main
 from torch_ocl_compile.tuning import table
 
@@ -33,6 +36,8 @@ def pair():
     return torch.nn.Linear(6, 3).to("ocl"), torch.ones(2, 6, device="ocl")
 def nothing():
     return 7
+def on_the_host():
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()), torch.randn(4, 8)
 """
 
 
@@ -54,13 +59,19 @@ def own_cache(tmp_path, monkeypatch):
 def run(capsys):
     """Runs a command in this process; returns (status, stdout, stderr)."""
 
-    def run(*arguments: object) -> tuple[int, str, str]:
+    def run(*arguments: object, **group: Any) -> tuple[int, str, str]:
         torch._dynamo.reset()
         capsys.readouterr()
-        status = main(list(map(str, arguments)))
+        status = main(list(map(str, arguments)), **group)
         return status, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def bench(run):
+    """Runs `python -m benchmarks` in this process."""
+    return functools.partial(run, group=benchmarks.command, name="python -m benchmarks")
 
 
 def test_devices(ocl_device, run):
@@ -296,10 +307,10 @@ def test_a_file_that_is_damaged(content, filled, run, tmp_path):
 # Benchmarks
 
 
-def test_bench_models(ocl_device, run, tmp_path):
+def test_bench_models(ocl_device, bench, tmp_path):
     given = ("--models", "mlp", "--rounds", 1, "--calls", 1, "--threads", 1, "--ocl-device", ocl_device)
     given += ("--modes", "inference", "--sides", "eager,ocl")
-    status, out, err = run("bench", "models", *given, "--save", "run.json", "--flops", "1e12", "--json")
+    status, out, err = bench("models", *given, "--save", "run.json", "--flops", "1e12", "--json")
     assert status == 0, err
     found, saved = json.loads(out), results.read(tmp_path / "run.json")
     rows = {(row["mode"], row["side"]): row for row in found["networks"]}
@@ -312,41 +323,55 @@ def test_bench_models(ocl_device, run, tmp_path):
     assert all(row["settings"]["threads"] == 1 for row in saved["networks"])
     assert len(found["means"]) == 2
     (tmp_path / "again.json").write_bytes((tmp_path / "run.json").read_bytes())
-    status, out, _ = run("bench", "plot", "run.json", "again.json", "--output", "chart.png")
+    status, out, _ = bench("plot", "run.json", "again.json", "--output", "chart.png")
     assert status == 0 and out.count("mlp") == 4 and "again.json: " in out and "chart in chart.png" in out
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bench_of_a_network_that_is_none(ocl_device, run):
-    status, out, err = run("bench", "models", "--models", "nonesuch", "--sides", "ocl", "--modes", "inference")
+def test_bench_of_a_network_that_is_none(ocl_device, bench):
+    status, out, err = bench("models", "--models", "nonesuch", "--sides", "ocl", "--modes", "inference")
     assert status == 2 and "no network is called 'nonesuch'" in err and err.count("\n") == 1 and not out
 
 
-def test_bench_ops(ocl_device, run):
+def test_bench_ops(ocl_device, bench):
     given = ("--groups", "memory", "--cases", "copy", "--batch", 8, "--rounds", 1, "--calls", 1, "--threads", 1)
-    status, out, err = run("bench", "ops", *given, "--sides", "ocl", "--ocl-device", ocl_device, "--json")
+    status, out, err = bench("ops", *given, "--sides", "ocl", "--ocl-device", ocl_device, "--json")
     assert status == 0, err
     (row,) = json.loads(out)["operations"]
     assert row["side"] == "ocl" and row["ms"] > 0 and row["error"] < 1e-6
-    status, _, err = run("bench", "ops", "--groups", "nonesuch", "--sides", "ocl")
+    status, _, err = bench("ops", "--groups", "nonesuch", "--sides", "ocl")
     assert status == 1 and "no operation matches" in err and err.count("\n") == 1
 
 
-def test_bench_sides(ocl_device, run):
-    found = [side["side"] for side in json.loads(run("bench", "sides", "--json")[1])]
+def test_bench_sides(ocl_device, bench):
+    found = [side["side"] for side in json.loads(bench("sides", "--json")[1])]
     assert list(dict.fromkeys(found)) == list(sides.SIDES)
     assert found.count("eager") == 1 and found.count("ocl") == torch.ocl.device_count()
 
 
-def test_bench_memory(ocl_device, run, tmp_path):
+def test_bench_memory(ocl_device, bench, tmp_path):
     given = ("--models", "mlp", "--threads", 1, "--ocl-device", ocl_device)
-    status, out, err = run("bench", "memory", *given, "--modes", "training", "--save", "run.json")
+    status, out, err = bench("memory", *given, "--modes", "training", "--save", "run.json")
     assert status == 0 and "optimizer state" in out and "2.weight, exp_avg" in out, err
     (row,) = results.read(tmp_path / "run.json")["memory"]
     assert sum(row["parts"].values()) == row["peak_bytes"] > 0
     if not torch.cuda.is_available():
-        status, _, err = run("bench", "memory", *given, "--sides", "eager")
+        status, _, err = bench("memory", *given, "--sides", "eager")
         assert status == 1 and "PyTorch does not count memory" in err
+
+
+@pytest.mark.parametrize("mode, precision", [("inference", "bf16"), ("training", "fp32")])
+def test_bench_of_a_model(ocl_device, run, mode, precision):
+    given = ("--sides", "eager,ocl", "--rounds", 2, "--calls", 1, "--device", ocl_device)
+    status, out, err = run(
+        "bench", "functions_of_test_commands:on_the_host", *given, "--mode", mode, "--precision", precision, "--json"
+    )
+    assert status == 0, err
+    eager, ocl = json.loads(out)
+    assert (eager["side"], ocl["side"]) == ("eager", "ocl") and ocl["device"] == torch.ocl.get_device_name(ocl_device)
+    assert eager["ratio"] == 1 and ocl["ratio"] == pytest.approx(eager["ms"] / ocl["ms"]) and ocl["spread"] >= 0
+    status, out, err = run("bench", "functions_of_test_commands:nothing", *given)
+    assert status == 1 and not out and "the side eager ended with status 1: TypeError: " in err
 
 
 @pytest.mark.needs("sweep")

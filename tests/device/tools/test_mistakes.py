@@ -208,7 +208,6 @@ def test_the_command_line_says_what_is_wrong(
         (["devicess"], "No such command 'devicess'. Did you mean 'devices'?"),
         (["explain", "train.py:make"], "a target is a script, train.py, or a function of a module, train:make."),
         (["explain", "nowhere.py"], "there is no file 'nowhere.py'"),
-        (["bench", "models", "--models", "mpl"], "no network is called 'mpl'; did you mean mlp"),
     ):
         assert main(arguments) == 2
         shown = capsys.readouterr()

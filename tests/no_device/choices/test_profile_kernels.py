@@ -16,13 +16,13 @@ import torch
 from torch._prims_common import get_computation_dtype
 from torch.utils._pytree import tree_flatten
 
+from benchmarks.harness import networks
 from tests.no_device.graphs.test_lowering import with_gradients
 from tests.offline import rendering
 from tests.offline.rows import PROBLEMS
 from tests.op_table import INTERPRETED
 from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.bench import networks
 
 PROFILES = {row["name"]: row for row in _C.profiles()}
 BYTES = {

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from torch_ocl_compile.bench import models, ops, plot, results
-from torch_ocl_compile.bench.models import NetworkSettings
+from benchmarks.harness import models, ops, plot, results
+from benchmarks.harness.models import NetworkSettings
 from torch_ocl_compile.errors import ToolError
 
 
@@ -52,7 +52,7 @@ def test_files_are_plain_json(rows, tmp_path):
     back = results.read(path)
     assert [r["ms"] for r in back["networks"]] == [r["ms"] for r in rows] and math.isnan(back["networks"][0]["error"])
     path.write_text('{"rows": []}')
-    with pytest.raises(ToolError, match="no result of `bench models --save`"):
+    with pytest.raises(ToolError, match="no result of `python -m benchmarks models --save`"):
         results.read(path)
     path.write_text("[")
     with pytest.raises(ToolError, match="cannot be read"):

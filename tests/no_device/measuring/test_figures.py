@@ -69,13 +69,10 @@ def test_no_new_figure_is_without_a_result_file():
 
 
 def test_packages_table():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import packages
-    finally:
-        sys.path.pop(0)
+    from benchmarks import packages
+
     found = json.loads(packages.RESULTS.read_text(encoding="utf-8"))
-    assert packages.on_page() == packages.block(found), "python benchmarks/packages.py --write"
+    assert packages.on_page() == packages.block(found), "python -m benchmarks.packages --write"
     assert all(found[name] for name in ("when", "commit", "torch", "cpu", "threads"))
 
 
@@ -91,7 +88,7 @@ def test_conformance_pages():
 
 
 def test_results_pages():
-    subprocess.run([sys.executable, ROOT / "benchmarks" / "page.py", "--check"], check=True)
+    subprocess.run([sys.executable, "-m", "benchmarks.page", "--check"], cwd=ROOT, check=True)
 
 
 def outcome(case: str, direction: str, status: str = "pass", **more: object) -> dict:

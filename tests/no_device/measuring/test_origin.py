@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.collector import Collector
+from benchmarks.harness import origin, results, side
+from benchmarks.harness.process import SideStopped
 from torch_ocl_compile import config
-from torch_ocl_compile.bench import origin, results, side
-from torch_ocl_compile.bench.process import SideStopped
-from torch_ocl_compile.cli.bench_rows import Collector
 from torch_ocl_compile.errors import ToolError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,10 +20,9 @@ BENCHMARKS = ROOT / "benchmarks"
 
 
 @pytest.fixture
-def page(monkeypatch):
+def page():
     """The program benchmarks/page.py, as a module."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import page
+    from benchmarks import page
 
     return page
 
@@ -166,7 +165,7 @@ def test_the_commit(monkeypatch, tmp_path):
     if known:
         assert origin.commit() == known
     # Outside of a checkout, the build's file counts.
-    monkeypatch.setattr(origin, "__file__", str(tmp_path / "torch_ocl_compile" / "bench" / "origin.py"))
+    monkeypatch.setattr(origin, "__file__", str(tmp_path / "benchmarks" / "harness" / "origin.py"))
     monkeypatch.setattr(origin._C, "__file__", str(tmp_path / "_C.so"), raising=False)
     assert origin.commit() is None
     (tmp_path / "commit.txt").write_text("built12\n")
@@ -176,12 +175,12 @@ def test_the_commit(monkeypatch, tmp_path):
 
 
 def test_a_command_has_no_paths_of_the_machine(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/a/bin/torch-ocl", "bench", "models", "--save", "/home/someone/run.json"])
+    monkeypatch.setattr(sys, "argv", ["/a/benchmarks/__main__.py", "models", "--save", "/home/someone/run.json"])
     monkeypatch.setenv("TORCH_OCL_DISABLE", "warp")
     monkeypatch.setenv("TORCH_OCL_CACHE_DIR", "/home/someone/cache")
-    assert origin.command() == "TORCH_OCL_DISABLE=warp torch-ocl bench models --save run.json"
+    assert origin.command() == "TORCH_OCL_DISABLE=warp python -m benchmarks models --save run.json"
     monkeypatch.setattr(sys, "argv", ["benchmarks/startup.py", "--runs", "3"])
-    assert origin.command() == "TORCH_OCL_DISABLE=warp python benchmarks/startup.py --runs 3"
+    assert origin.command() == "TORCH_OCL_DISABLE=warp python -m benchmarks.startup --runs 3"
 
 
 def collector(path: Path, minutes: float = float("inf"), resume: bool = False, **settings: object) -> Collector:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from torch_ocl_compile.bench import memory_peak, process, results
-from torch_ocl_compile.bench.models import NetworkSettings
-from torch_ocl_compile.bench.sides import ADAM, DEFAULT_SIDES, HEAP, SIDES
+from benchmarks.harness import memory_peak, process, results
+from benchmarks.harness.models import NetworkSettings
+from benchmarks.harness.sides import ADAM, DEFAULT_SIDES, HEAP, SIDES
 from torch_ocl_compile.errors import ToolError
 
 BENCH = Path(process.__file__).parent

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.harness import networks
 from tests.no_device.scheduling import CAPS, Seen, collecting, copied, launch_order, render
 from tests.op_row import Op
 from tests.op_table import INTERPRETED
 from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.bench import networks
 from torch_ocl_compile.reference.interpreter import run_graph
 
 

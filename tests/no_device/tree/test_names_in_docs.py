@@ -28,9 +28,9 @@ FOREIGN = {
     "cache.sqlite": "the cache",
     "demo.png": "the demo writes it",
     "trace.json": "`torch-ocl trace` writes it",
-    "bench.png": "`torch-ocl bench plot` writes it",
-    "run.png": "`torch-ocl bench plot` writes it",
-    "run.json": "`torch-ocl bench models` writes it",
+    "bench.png": "`python -m benchmarks plot` writes it",
+    "run.png": "`python -m benchmarks plot` writes it",
+    "run.json": "`python -m benchmarks models` writes it",
     "a.json": "a result file",
     "b.json": "a result file",
     "NAME.json": "a result file",
@@ -115,7 +115,7 @@ def commands() -> dict[tuple[str, ...], click.Command]:
 
 
 def missing_commands(text: str) -> set[str]:
-    """Returns missing commands, and options that a command lacks, as in `torch-ocl bench models --nonsense`."""
+    """Returns missing commands, and options that a command lacks, as in `torch-ocl cache stats --nonsense`."""
     wrong = set()
     for line in re.findall(r"(?:torch-ocl|-m torch_ocl_compile) +([^\n`|>#]*)", text.replace("\\\n", " ")):
         words = [word.strip("(),.;:\"'") for word in line.split()]

@@ -60,10 +60,9 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture
-def results_page(monkeypatch):
+def results_page():
     """The program benchmarks/page.py, as a module."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import page
+    from benchmarks import page
 
     return page
 

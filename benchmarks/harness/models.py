@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/models.py: times whole networks on several sides, in one interleaved run.
+# benchmarks/harness/models.py: times whole networks on several sides, in one interleaved run.
 """Every side runs the same network on the same input, in a process of its own. The sides run in turn, round by round.
 Each timed call ends with a wait for the device. A training step is forward, cross entropy, backward and a step of
 Adam.
@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile.bench import networks
-from torch_ocl_compile.bench.process import SideProcess, SideStopped
-from torch_ocl_compile.bench.results import NAN, add_best
-from torch_ocl_compile.bench.sides import SIDES
+from benchmarks.harness import networks
+from benchmarks.harness.process import SideProcess, SideStopped
+from benchmarks.harness.results import NAN, add_best
+from benchmarks.harness.sides import SIDES
 from torch_ocl_compile.errors import ToolError
 
 MODES = ("inference", "training")

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/network_side.py: runs one network on one side, in a process of its own.
+# benchmarks/harness/network_side.py: runs one network on one side, in a process of its own.
 """Reads commands from standard input, one word per line, and answers each with a line of JSON. process.py starts this
 program."""
 
@@ -7,16 +7,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-if __package__:
-    from torch_ocl_compile.bench import layer_times, memory_peak
-    from torch_ocl_compile.bench.side import Settings, Side
-else:
-    # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
-    import layer_times  # type: ignore[no-redef]
-    import memory_peak  # type: ignore[no-redef]
-    from side import Settings, Side  # type: ignore[no-redef]
+# Behind what is installed: another build of torch_ocl_compile may be the side.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.harness import layer_times, memory_peak
+from benchmarks.harness.side import Settings, Side
 
 
 def main() -> None:

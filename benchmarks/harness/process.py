@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/process.py: starts one side of a comparison as a process that answers commands.
+# benchmarks/harness/process.py: starts one side of a comparison as a process that answers commands.
 """Each side has a process of its own, because torch has one accelerator per process: after `ocl` is registered, CUDA
 tensors have no backward. Separate processes also keep caches, thread pools and peak memory apart. A process that waits
 for a command uses no core.
@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.harness.sides import HEAP, POCL_THREADS, SIDES, is_ours
 from torch_ocl_compile import _C
-from torch_ocl_compile.bench.sides import HEAP, POCL_THREADS, SIDES, is_ours
 from torch_ocl_compile.errors import ToolError
 
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -96,7 +96,7 @@ class SideProcess:
         if runs_on_cpu(self.side, settings["ocl_device"]):
             self.cores = cores_for(settings["threads"])
             environment |= dict.fromkeys(POCL_THREADS, str(settings["threads"]))
-        # Start it by its path: `-m` would import torch_ocl_compile, which registers the device on every side.
+        # By its path, because the folder of the caller need not be this checkout's.
         command = [python, str(Path(__file__).parent / program), json.dumps(dict(settings))]
         self.log = None if verbose else tempfile.TemporaryFile("w+")  # noqa: SIM115  (a pipe nobody reads would fill up)
         with on_cores(self.cores):

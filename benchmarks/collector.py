@@ -1,4 +1,4 @@
-# torch_ocl_compile/cli/bench_rows.py: collects the rows of `torch-ocl bench`: progress, result file, time limit, resume.
+# benchmarks/collector.py: collects the rows of `python -m benchmarks`: progress, result file, time limit, resume.
 from __future__ import annotations
 
 import sys
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.origin import origin
-from torch_ocl_compile.bench.results import Rows
+from benchmarks.harness import results
+from benchmarks.harness.origin import origin
+from benchmarks.harness.results import Rows
 from torch_ocl_compile.cli.parts import progress
 from torch_ocl_compile.errors import ToolError
 

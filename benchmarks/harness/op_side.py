@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/op_side.py: runs single operations on one side, in a process of its own.
+# benchmarks/harness/op_side.py: runs single operations on one side, in a process of its own.
 """Reads commands, one per line, and answers each with a line of JSON: "i N PRECISION" prepares case N, "t" times it, "e"
 gives its error, "p" gives the device's peak, "s" the settings of the side. ops.py starts this program."""
 
@@ -8,22 +8,17 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
-if __package__:
-    from torch_ocl_compile.bench import cases
-    from torch_ocl_compile.bench.side import device_of, set_up, settings_in_effect
-    from torch_ocl_compile.bench.sides import CHANNELS_LAST, SIDES
-    from torch_ocl_compile.bench.timing import relative_error, seconds_of
-else:
-    # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
-    import cases  # type: ignore[no-redef]
-    from side import device_of, set_up, settings_in_effect  # type: ignore[no-redef]
-    from sides import CHANNELS_LAST, SIDES  # type: ignore[no-redef]
-    from timing import relative_error, seconds_of  # type: ignore[no-redef]
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.harness import cases
+from benchmarks.harness.side import device_of, set_up, settings_in_effect
+from benchmarks.harness.sides import CHANNELS_LAST, SIDES
+from benchmarks.harness.timing import relative_error, seconds_of
 
 # What PyTorch says if the allowed kernels of attention cannot run a case: on CUDA, on the CPU.
 NO_KERNEL = ("No available kernel", "No viable backend")

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/layer_times.py: the time of one step of a side by kind of layer.
+# benchmarks/harness/layer_times.py: the time of one step of a side by kind of layer.
 """The rows are convolutions by filter size, matrix products, the rest of the operations (norms, activations, pools, loss,
 optimizer, packing), and the host: the time of the step in which no operation runs. Together they are the time of the step.
 
@@ -17,7 +17,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 if TYPE_CHECKING:
-    from torch_ocl_compile.bench.side import Side
+    from benchmarks.harness.side import Side
 
 REST, PRODUCTS, HOST = "the rest", "matrix products", "host"
 Times = dict[str, float]  # Row of the table -> milliseconds of one step.

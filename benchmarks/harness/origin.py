@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/origin.py: what a result file says about the run that made it, and what is missing in a file.
+# benchmarks/harness/origin.py: what a result file says about the run that made it, and what is missing in a file.
 """A number is worth nothing without its date, commit, device, driver and settings. benchmarks/page.py and
 tests/conformance refuse files that lack them."""
 
@@ -59,11 +59,15 @@ def command() -> str:
     program = Path(sys.argv[0])
     words = [f"{name}={os.environ[name]}" for name in shown_variables()]
     if "RANK" in os.environ:
-        words += ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", "1"), f"benchmarks/{program.name}"]
-    elif program.name in ("torch-ocl", "__main__.py"):
-        words += ["torch-ocl"]
+        words += [
+            "torchrun",
+            "--nproc-per-node",
+            os.environ.get("LOCAL_WORLD_SIZE", "1"),
+            "-m",
+            f"benchmarks.{program.stem}",
+        ]
     else:
-        words += ["python", f"benchmarks/{program.name}"]
+        words += ["python", "-m", "benchmarks" if program.stem == "__main__" else f"benchmarks.{program.stem}"]
     return shlex.join([*words, *(Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])])
 
 

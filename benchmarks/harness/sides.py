@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/sides.py: the sides of a comparison, one row per side: how each one runs.
+# benchmarks/harness/sides.py: the sides of a comparison, one row per side: how each one runs.
 """Every side runs at its strongest. A row lists what differs between sides; `HEAP` and the limit of threads in process.py
 are the same for all. A side with several memory formats or optimizers measures them and keeps the fastest.
 

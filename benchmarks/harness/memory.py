@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/memory.py: the peak memory of networks on several sides, and what it consists of.
+# benchmarks/harness/memory.py: the peak memory of networks on several sides, and what it consists of.
 """memory_peak.py measures it in the process of each side."""
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from torch_ocl_compile.bench.models import NetworkSettings
-from torch_ocl_compile.bench.process import runs_on_cpu
-from torch_ocl_compile.bench.sides import is_ours
+from benchmarks.harness.models import NetworkSettings
+from benchmarks.harness.process import runs_on_cpu
+from benchmarks.harness.sides import is_ours
 from torch_ocl_compile.errors import ToolError
 
 

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/timing.py: the time of calls and the error of a result, as all programs that time something take them.
+# benchmarks/harness/timing.py: the time of calls and the error of a result, as all programs that time something take them.
 """The processes of all sides read this file, so it does not import torch_ocl_compile."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/networks.py: the networks that benchmarks and tests use, by name.
+# benchmarks/harness/networks.py: the networks that benchmarks and tests use, by name.
 from __future__ import annotations
 
 import difflib

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/cases.py: the single operations to time: inputs, call, floating-point operations, bytes.
+# benchmarks/harness/cases.py: the single operations to time: inputs, call, floating-point operations, bytes.
 """op_side.py runs the cases. Inputs are made on the CPU from a fixed seed. `call(*inputs)` runs the operation."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/side.py: one network on one side: how it runs, and what is known of it afterwards.
+# benchmarks/harness/side.py: one network on one side: how it runs, and what is known of it afterwards.
 """sides.py says how each side runs. network_side.py is the program of its process."""
 
 from __future__ import annotations
@@ -20,14 +20,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-if __package__:
-    from torch_ocl_compile.bench import networks, sides
-    from torch_ocl_compile.bench.timing import seconds_of, wait
-else:
-    # Programs of sides import this file by its path: an import of torch_ocl_compile would register the device.
-    import networks  # type: ignore[no-redef]
-    import sides  # type: ignore[no-redef]
-    from timing import seconds_of, wait  # type: ignore[no-redef]
+from benchmarks.harness import networks, sides
+from benchmarks.harness.timing import seconds_of, wait
 
 NAN = float("nan")
 
@@ -94,7 +88,7 @@ def settings_in_effect(side: str, device: torch.device, precision: str) -> dict[
     kind, on_cuda = sides.SIDES[side], device.type == "cuda"
     variables = [*kind.environment, *sides.HEAP]
     if sides.is_ours(side):
-        from torch_ocl_compile.bench.origin import shown_variables
+        from benchmarks.harness.origin import shown_variables
 
         variables += [*(name for name in sides.POCL_THREADS if name in os.environ), *shown_variables()]
     found: dict[str, Any] = device_facts(device) | {

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/ops.py: times single operations on several sides, in one interleaved run.
+# benchmarks/harness/ops.py: times single operations on several sides, in one interleaved run.
 """Every side is a process of its own. A round begins with a pause and one call that is not timed. Then it times calls
 and one wait for the device. An operation of less than some milliseconds is timed as several independent operations
 per call, so that the time is not that of the host.
@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch_ocl_compile.bench import cases
-from torch_ocl_compile.bench.process import SideProcess
-from torch_ocl_compile.bench.results import NAN, add_best
-from torch_ocl_compile.bench.sides import is_ours
+from benchmarks.harness import cases
+from benchmarks.harness.process import SideProcess
+from benchmarks.harness.results import NAN, add_best
+from benchmarks.harness.sides import is_ours
 from torch_ocl_compile.errors import ToolError
 
 

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/plot.py: draws the results of networks as a bar chart.
+# benchmarks/harness/plot.py: draws the results of networks as a bar chart.
 from __future__ import annotations
 
 from pathlib import Path

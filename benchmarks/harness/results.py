@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/results.py: result files of `bench models`: reads and writes them, and computes means.
+# benchmarks/harness/results.py: result files of `python -m benchmarks models`: reads and writes them, and computes means.
 """A result file has the rows of one run of one build, and what is needed to trust and repeat them."""
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from torch_ocl_compile.bench.origin import SECTIONS
-from torch_ocl_compile.bench.sides import HEAP, is_ours
+from benchmarks.harness.origin import SECTIONS
+from benchmarks.harness.sides import HEAP, is_ours
+from torch_ocl_compile.cli.parts import plain
 from torch_ocl_compile.errors import ToolError
 
 Rows = list[dict[str, Any]]
@@ -116,20 +117,13 @@ def read(path: Path) -> dict[str, Any]:
         raise ToolError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = repr(content.get("format")) if isinstance(content, dict) else "none"
-        raise ToolError(f"{path} is no result of `bench models --save` (format {found}, expected {FORMAT})")
+        raise ToolError(
+            f"{path} is no result of `python -m benchmarks models --save` (format {found}, expected {FORMAT})"
+        )
     content = expanded(content)
     for section in ("networks", "operations"):
         content[section] = [{k: NAN if v is None else v for k, v in row.items()} for row in content[section]]
     return content
-
-
-def plain(value: Any) -> Any:
-    """Replaces NaN by None, because JSON has no NaN."""
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    return None if isinstance(value, float) and value != value else value
 
 
 def shared(content: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/memory_peak.py: what the peak memory of one step of a side consists of.
+# benchmarks/harness/memory_peak.py: what the peak memory of one step of a side consists of.
 """One step runs while the allocator records every block. Replaying the record finds the moment of the peak, and the blocks
 that were held at this moment. The parts of the peak:
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from torch_ocl_compile.bench.side import Side
+    from benchmarks.harness.side import Side
 
 HOLDERS = 12  # Number of the largest holders that are reported.
 # Beginning of the purpose that ocl records -> part of the peak.

@@ -1,0 +1,1 @@
+# benchmarks/harness/__init__.py: times this backend beside eager PyTorch and Inductor.

@@ -1,1 +1,0 @@
-# torch_ocl_compile/bench/__init__.py: times this backend beside eager PyTorch and Inductor.
