@@ -22,7 +22,7 @@ RECORDED = $(if $(RECORD),--record $(RECORD))
 .PHONY: setup build tests_setup
 
 demo: build
-	$(BIN)/python -m torch_ocl_compile demo
+	$(BIN)/python examples/demo.py
 
 test: tests_setup build $(VENV)/.cpp_tests
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j 2

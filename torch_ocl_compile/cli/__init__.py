@@ -28,7 +28,6 @@ FINE, FAULT, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 COMMANDS = {
     "devices": "List the OpenCL devices, in the order of ocl:0, ocl:1, ...",
     "doctor": "Compile and check small networks on every device.",
-    "demo": "Train a small CNN on handwritten digits.",
     "explain": "Show the graphs and kernels that a program compiles.",
     "trace": "Write a Chrome trace of the kernels that a program runs.",
     "bench": "Time a model beside eager PyTorch and Inductor.",

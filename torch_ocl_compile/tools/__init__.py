@@ -1,1 +1,1 @@
-# torch_ocl_compile/tools/__init__.py: programs for users: demo, doctor, traces, programs that rerun failures.
+# torch_ocl_compile/tools/__init__.py: programs for users: doctor, traces, programs that rerun failures.

@@ -2,6 +2,7 @@
 # other examples have the same losses, tokens and pictures as on the CPU.
 import gzip
 import importlib.util
+import json
 import os
 import re
 import struct
@@ -188,3 +189,16 @@ def test_another_file_is_refused(tmp_path):
     path.write_bytes(struct.pack(">II", 0x0D01, 0))
     with pytest.raises(ValueError, match="no MNIST idx file"):
         mnist.read_idx(path)
+
+
+@pytest.mark.needs("sweep")
+def test_demo(ocl_device, tmp_path):
+    """The status is 1 if the accuracy is too low, which it may be after two epochs."""
+    skip_without("sklearn")
+    command = [str(ROOT / "examples/demo.py"), "--device", ocl_device, "--epochs", "2", "--output", "own.png", "--json"]
+    result = fork_server.run(command, cwd=tmp_path, timeout=400)
+    found = json.loads(result.stdout)
+    assert result.returncode == int(not found["good"]), result.stderr
+    assert found["accuracy"] > 0.5 and found["steps"] == 2 * (1437 // 64) and not found["fallbacks"]
+    assert list(found["kernels"]) == ["forward", "backward", "optimizer"] and all(found["kernels"].values())
+    assert (tmp_path / "own.png").read_bytes().startswith(b"\x89PNG")

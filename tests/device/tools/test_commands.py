@@ -372,15 +372,3 @@ def test_bench_of_a_model(ocl_device, run, mode, precision):
     assert eager["ratio"] == 1 and ocl["ratio"] == pytest.approx(eager["ms"] / ocl["ms"]) and ocl["spread"] >= 0
     status, out, err = run("bench", "functions_of_test_commands:nothing", *given)
     assert status == 1 and not out and "the side eager ended with status 1: TypeError: " in err
-
-
-@pytest.mark.needs("sweep")
-def test_demo(ocl_device, run, tmp_path):
-    """The status is 1 if the accuracy is too low, which it may be after two epochs."""
-    pytest.importorskip("sklearn")
-    status, out, err = run("demo", "--device", ocl_device, "--epochs", 2, "--output", "own.png", "--json")
-    found = json.loads(out)
-    assert status == int(not found["good"]), err
-    assert found["accuracy"] > 0.5 and found["steps"] == 2 * (1437 // 64) and not found["fallbacks"]
-    assert list(found["kernels"]) == ["forward", "backward", "optimizer"] and all(found["kernels"].values())
-    assert (tmp_path / "own.png").read_bytes().startswith(b"\x89PNG")

@@ -109,7 +109,6 @@ def test_the_page_is_what_the_help_says():
         (["tune"], "Nothing to do"),
         (["tune", "--device", "cuda", "gemm:1x1x1"], "'cuda' is no OpenCL device"),
         (["tune", "--device", "table", "gemm:1x1x1"], "'table' is no device"),
-        (["demo", "--epochs", "0"], "--epochs"),
         (["bench"], "Missing argument"),
         (["bench", "model.py"], "as MODULE:FUNCTION"),
         (["bench", "a:b", "--sides", "eager,magic"], "'magic' is none of eager, inductor, ocl"),
@@ -264,7 +263,7 @@ json.dump(results, sys.stdout)
 def test_no_device(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("print('it ran')\n")
-    fails = [["doctor"], ["demo"], ["explain", str(program)], ["trace", str(program)], ["tune", "gemm:8x8x8"],
+    fails = [["doctor"], ["explain", str(program)], ["trace", str(program)], ["tune", "gemm:8x8x8"],
              ["tune", str(program)], ["bench", "json:loads"],
              ["cache", "export", str(tmp_path / "x.zip")], ["cache", "import", str(program)], ["devices"]]  # fmt: skip
     works = [["cache", "stats"], ["cache", "clear"], ["--help"], ["tune", "--forget"]]

@@ -1,13 +1,20 @@
-# torch_ocl_compile/tools/demo.py: the demo: trains a small CNN on handwritten digits with torch.compile(..., backend="ocl").
-"""It trains on scikit-learn's digits, compares with eager PyTorch on the CPU, and plots loss and kernels."""
+# examples/demo.py: the demo: trains a small CNN on handwritten digits with torch.compile(..., backend="ocl").
+"""python examples/demo.py [--device ocl] [--epochs 20] [--output demo.png] [--json]
+
+It trains on scikit-learn's digits, compares with eager PyTorch on the CPU, and plots loss and kernels. It needs scikit-learn and
+matplotlib: `pip install torch-ocl-compile[demo]`. Ends with status 1 if the accuracy on the test images stays below 97 %. `--device cpu`
+trains without OpenCL."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import logging
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -321,3 +328,23 @@ def run_demo(device: str = "ocl", epochs: int = 20, output: str = "demo.png", co
     plot([loss.item() for loss in losses], parts, test, predicted, title, output)
     say("plot", output)
     return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="ocl")
+    parser.add_argument("--epochs", type=int, default=20, help="how often each digit is seen")
+    parser.add_argument("--output", default="demo.png", help="where the plot goes")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    given = parser.parse_args()
+    from rich.console import Console
+
+    result = run_demo(given.device, given.epochs, given.output, Console(quiet=given.json, highlight=False))
+    if given.json:
+        found = asdict(result) | {"good": result.good}
+        print(json.dumps({k: None if v != v else v for k, v in found.items()}))
+    return 0 if result.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
