@@ -389,59 +389,6 @@ def core_settings() -> tuple[int | str, ...] | None:
     return _configured
 
 
-def table() -> str:
-    """Returns the options as a Markdown table, for docs/options.md."""
-    lines = ["| option | environment variable | values | default | meaning |", "|---|---|---|---|---|"]
-    for row in _OPTIONS.values():
-        where = f"`{row.name}`" + _SCOPE_WORDS[row.scope]
-        default = "" if row.default == "" else f"`{int(row.default) if row.kind is bool else row.default}`"
-        lines.append(f"| {where} | `{row.variable}` | {row.values()} | {default} | {row.help} |")
-    return "\n".join(lines) + "\n"
-
-
-def kernel_table() -> str:
-    """Returns the hand-written kernels as a Markdown table, for docs/options.md."""
-    from torch_ocl_compile import _C
-
-    lines = ["| kernel | execution level | operation | types | checked on the device |", "|---|---|---|---|---|"]
-    for row in _C.exec.kernels():
-        checked = "yes" if any(row["types"].values()) else "no"
-        types = ", ".join(row["types"])
-        lines.append(f"| `{row['name']}` | `{row['level']}` | `{row['operation']}` | {types} | {checked} |")
-    return "\n".join(lines) + "\n"
-
-
-def profile_table() -> str:
-    """Returns the device profiles as a Markdown table, for docs/profiles.md."""
-    from torch_ocl_compile import _C
-
-    lines = [
-        "| profile | device | units | work-group | granted | local memory (KiB) | subgroup | fp64 | fp16 "
-        "| memory (MiB) | largest buffer (MiB) | arguments | source |",
-        "|---|---|" + "--:|" * 4 + "---|---|---|" + "--:|" * 3 + "---|",
-    ]
-    for row in _C.profiles():
-        local = str(row["local_bytes"] >> 10) + (" (in global memory)" if row["local_is_global"] else "")
-        subgroups = ", ".join(str(1 << bit) for bit in range(10) if row["subgroup_sizes"] >> bit & 1) or "none"
-        precision = ["yes" if row[key] else "no" for key in ("has_fp64", "has_fp16")]
-        memory = [str(row[key] >> 20) for key in ("total_memory", "max_alloc_bytes")]
-        numbers = [row[key] for key in ("multi_processor_count", "max_group_size", "least_granted")]
-        cells = [f"`{row['name']}`", row["device"], *numbers, local, subgroups]
-        lines.append(
-            "| "
-            + " | ".join(map(str, [*cells, *precision, *memory, row["max_kernel_arg_bytes"], row["source"]]))
-            + " |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-_SCOPE_WORDS = {
-    "start": " (before the first use of a device)",
-    "process": "",
-    "compile": " (also in `torch.compile(options=...)`)",
-}
-
-
 def _row(name: str) -> Option:
     if name not in _OPTIONS:
         raise unknown("option", name, _OPTIONS)

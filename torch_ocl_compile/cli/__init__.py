@@ -1,6 +1,6 @@
 # torch_ocl_compile/cli/__init__.py: the command line. Lists the commands, and sets their exit status and messages.
 """`torch-ocl COMMAND` or `python -m torch_ocl_compile COMMAND`. Each command is a module of this folder, which is
-imported when the command is used. page.py writes docs/command_line.md."""
+imported when the command is used. tests/written_pages.py writes docs/command_line.md."""
 
 from __future__ import annotations
 

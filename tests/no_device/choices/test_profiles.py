@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import written_pages
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.errors import ConfigError
 
@@ -9,7 +10,7 @@ ROWS = {row["name"]: row for row in _C.profiles()}
 
 
 def test_the_page_has_the_rows(on_page):
-    on_page("profiles.md", config.profile_table())
+    on_page("profiles.md", written_pages.profile_table())
 
 
 def test_sources():

@@ -12,8 +12,9 @@ import click
 import pytest
 import torch
 
+from tests import written_pages
 from torch_ocl_compile import cli, config
-from torch_ocl_compile.cli import COMMANDS, main, page, parts
+from torch_ocl_compile.cli import COMMANDS, main, parts
 from torch_ocl_compile.errors import ConfigError, InternalError, ToolError
 from torch_ocl_compile.tools import script
 
@@ -48,7 +49,9 @@ def is_one_line(text: str) -> bool:
 # Help
 
 
-@pytest.mark.parametrize("names, command", page.commands(), ids=[" ".join(names) for names, _ in page.commands()])
+@pytest.mark.parametrize(
+    "names, command", written_pages.commands(), ids=[" ".join(names) for names, _ in written_pages.commands()]
+)
 def test_help(names, command, run):
     """Every command's help says what it does, what each option means, and shows examples that the command accepts."""
     status, out, err = run(*names, "--help")
@@ -84,7 +87,7 @@ def test_the_commands_are_listed_and_versions_shown(run):
 
 
 def test_the_page_is_what_the_help_says():
-    assert (ROOT / "docs" / "command_line.md").read_text() == page.page(), "python -m torch_ocl_compile.cli.page"
+    assert (ROOT / "docs" / "command_line.md").read_text() == written_pages.page(), "python -m tests.written_pages"
 
 
 # Wrong use: status 2

@@ -2,11 +2,14 @@
 
 import pytest
 
+from tests import written_pages
 from torch_ocl_compile import config
 from torch_ocl_compile.errors import ConfigError
 
 
-@pytest.mark.parametrize("table", [config.table, config.kernel_table], ids=lambda table: table.__name__)
+@pytest.mark.parametrize(
+    "table", [written_pages.option_table, written_pages.kernel_table], ids=lambda table: table.__name__
+)
 def test_the_page_is_the_registry(table, on_page):
     on_page("options.md", table())
 

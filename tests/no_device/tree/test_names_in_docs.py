@@ -15,8 +15,8 @@ import click
 import pytest
 import torch
 
+from tests import written_pages
 from torch_ocl_compile import config
-from torch_ocl_compile.cli import page
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -111,7 +111,7 @@ def missing_options(text: str) -> set[str]:
 
 @cache
 def commands() -> dict[tuple[str, ...], click.Command]:
-    return dict(page.commands())
+    return dict(written_pages.commands())
 
 
 def missing_commands(text: str) -> set[str]:

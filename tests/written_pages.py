@@ -1,4 +1,6 @@
-# torch_ocl_compile/cli/page.py: writes docs/command_line.md, when run as `python -m torch_ocl_compile.cli.page`.
+# tests/written_pages.py: the texts of docs/command_line.md, and of the tables of docs/options.md and docs/profiles.md.
+"""`python -m tests.written_pages` writes the first. Tests compare all; pytest --update-golden writes the tables."""
+
 from __future__ import annotations
 
 import inspect
@@ -8,14 +10,20 @@ from pathlib import Path
 
 import click
 
+from torch_ocl_compile import _C, config
 from torch_ocl_compile.cli import top
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "command_line.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+SCOPES = {
+    "start": " (before the first use of a device)",
+    "process": "",
+    "compile": " (also in `torch.compile(options=...)`)",
+}
 
 HEAD = """\
 # Command line
 
-<!-- Written by `python -m torch_ocl_compile.cli.page` from the help of the commands. -->
+<!-- Written by `python -m tests.written_pages` from the help of the commands. -->
 <!-- no-run all: the examples need scripts and files of the reader; tests/device/tools/test_commands.py runs the commands -->
 
 `torch-ocl COMMAND` and `python -m torch_ocl_compile COMMAND` are the same. `--help` shows this text for each command.
@@ -97,5 +105,47 @@ def _row(option: click.Option) -> str:
     return f"| `{'/'.join([*option.opts, *option.secondary_opts])}{form}` | {shown} | {meaning} |"
 
 
+def option_table() -> str:
+    """Returns the options as a Markdown table, for docs/options.md."""
+    lines = ["| option | environment variable | values | default | meaning |", "|---|---|---|---|---|"]
+    for row in config.options().values():
+        where = f"`{row.name}`" + SCOPES[row.scope]
+        default = "" if row.default == "" else f"`{int(row.default) if row.kind is bool else row.default}`"
+        lines.append(f"| {where} | `{row.variable}` | {row.values()} | {default} | {row.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def kernel_table() -> str:
+    """Returns the hand-written kernels as a Markdown table, for docs/options.md."""
+    lines = ["| kernel | execution level | operation | types | checked on the device |", "|---|---|---|---|---|"]
+    for row in _C.exec.kernels():
+        checked = "yes" if any(row["types"].values()) else "no"
+        types = ", ".join(row["types"])
+        lines.append(f"| `{row['name']}` | `{row['level']}` | `{row['operation']}` | {types} | {checked} |")
+    return "\n".join(lines) + "\n"
+
+
+def profile_table() -> str:
+    """Returns the device profiles as a Markdown table, for docs/profiles.md."""
+    lines = [
+        "| profile | device | units | work-group | granted | local memory (KiB) | subgroup | fp64 | fp16 "
+        "| memory (MiB) | largest buffer (MiB) | arguments | source |",
+        "|---|---|" + "--:|" * 4 + "---|---|---|" + "--:|" * 3 + "---|",
+    ]
+    for row in _C.profiles():
+        local = str(row["local_bytes"] >> 10) + (" (in global memory)" if row["local_is_global"] else "")
+        subgroups = ", ".join(str(1 << bit) for bit in range(10) if row["subgroup_sizes"] >> bit & 1) or "none"
+        precision = ["yes" if row[key] else "no" for key in ("has_fp64", "has_fp16")]
+        memory = [str(row[key] >> 20) for key in ("total_memory", "max_alloc_bytes")]
+        numbers = [row[key] for key in ("multi_processor_count", "max_group_size", "least_granted")]
+        cells = [f"`{row['name']}`", row["device"], *numbers, local, subgroups]
+        lines.append(
+            "| "
+            + " | ".join(map(str, [*cells, *precision, *memory, row["max_kernel_arg_bytes"], row["source"]]))
+            + " |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    (DOCS / "command_line.md").write_text(page(), encoding="utf-8")
