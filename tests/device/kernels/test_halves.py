@@ -86,3 +86,18 @@ def test_gradients_are_rounded_once(ocl_device: str, name: str, compiled: bool) 
     exact = gradient(x.double(), function).bfloat16()
     found = gradient(x.to(ocl_device, torch.bfloat16), run)
     assert (found != exact).sum() <= 2  # The fp32 result may round to another bf16 number than the exact one.
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_product_is_not_rounded_before_a_matrix_is_added(ocl_device: str, dtype: torch.dtype) -> None:
+    def both(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        batched = torch.baddbmm(x[None], a[None], b[None], beta=-4.75, alpha=2.03)
+        return [torch.addmm(x, a, b, beta=3.44), batched[0], torch.nn.functional.linear(a, b.t(), x[0])]
+
+    torch.manual_seed(0)
+    given = [torch.randn(65, 65).to(dtype) for _ in range(3)]
+    exact = both(*(x.double() for x in given))
+    for call in (both, torch.compile(both, backend="ocl", dynamic=False)):
+        for found, y in zip(call(*(x.to(ocl_device) for x in given)), exact, strict=True):
+            least = (y.to(dtype).double() - y).norm()  # The error of the nearest numbers of this type.
+            assert (found.cpu().double() - y).norm() < 1.05 * least

@@ -1,6 +1,7 @@
 # torch_ocl_compile/lowering/products/contraction.py: matrix products: mm, bmm, addmm, mv, dot.
 """Operands are views, because for the GEMM kernels a transposed matrix differs only in its strides. Scales and added
-matrices are pointwise nodes, which are fused into the kernel as its epilogue.
+matrices are pointwise nodes, which are fused into the kernel as its epilogue. A product to which a matrix is added is not
+rounded to 16 bits before.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ def mm(c: Context, a: ir.Value, b: ir.Value) -> ir.Value:
 
 @lower(aten.addmm.default)
 def addmm(c: Context, x: ir.Value, a: ir.Value, b: ir.Value, *, beta: Any = 1, alpha: Any = 1) -> ir.Value:
-    return add_scaled(c, x, product(c, a, b, c.dtype), beta, alpha)
+    return add_scaled(c, x, product(c, a, b, ir.compute_type(c.dtype), c.dtype), beta, alpha)
 
 
-def products(c: Context, a: ir.Value, b: ir.Value, index: int) -> ir.Value:
-    """Returns the batched product a b, where b is argument `index` of the node.
+def products(c: Context, a: ir.Value, b: ir.Value, index: int, dtype: ir.DType) -> ir.Value:
+    """Returns the batched product a b in `dtype`, where b is argument `index` of the node.
 
     If b is one matrix expanded over the batch, such as a layer's weight, all rows of the batch are multiplied at
     once, so that tiles need not end where a batch element does.
@@ -75,22 +76,22 @@ def products(c: Context, a: ir.Value, b: ir.Value, index: int) -> ir.Value:
     given: Any = c.node.args[index]
     stride = given.meta["val"].stride(0)
     if not isinstance(stride, int) or stride != 0:
-        return contract(c, a, b, c.dtype)
+        return contract(c, a, b, dtype, c.dtype)
     batch, rows, depth = a.sizes
     # A view of the matrix before it was expanded.
     one = c.builder.slice(b, 0, 0, 1, 1)
     merged = c.builder.reshape(a, [1, batch * rows, depth])
-    return c.builder.reshape(contract(c, merged, one, c.dtype), [batch, rows, b.sizes[2]])
+    return c.builder.reshape(contract(c, merged, one, dtype, c.dtype), [batch, rows, b.sizes[2]])
 
 
 @lower(aten.bmm.default)
 def bmm(c: Context, a: ir.Value, b: ir.Value) -> ir.Value:
-    return products(c, a, b, 1)
+    return products(c, a, b, 1, c.dtype)
 
 
 @lower(aten.baddbmm.default)
 def baddbmm(c: Context, x: ir.Value, a: ir.Value, b: ir.Value, *, beta: Any = 1, alpha: Any = 1) -> ir.Value:
-    return add_scaled(c, x, products(c, a, b, 2), beta, alpha)
+    return add_scaled(c, x, products(c, a, b, 2, ir.compute_type(c.dtype)), beta, alpha)
 
 
 @lower(aten.mv.default)
