@@ -82,8 +82,9 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 /// linalg_pinv is among them because it needs no singular vectors, for which torch would ask.
 /// cat and those after it are among them because torch would call their out= overload with a tensor without elements. A plan
 /// for all sizes cannot resize it, so that each size would be compiled.
+/// The last five run on the CPU: torch's own kernels, which it has for all devices, read the memory of the tensors on the host.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 20> kWhole = {"aten::native_layer_norm",
+  constexpr std::array<std::string_view, 25> kWhole = {"aten::native_layer_norm",
                                                        "aten::native_group_norm",
                                                        "aten::embedding",
                                                        "aten::mish_backward",
@@ -102,7 +103,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
                                                        "aten::logical_xor",
                                                        "aten::logical_not",
                                                        "aten::logsumexp",
-                                                       "aten::soft_margin_loss"};
+                                                       "aten::soft_margin_loss",
+                                                       "aten::_rowwise_prune",
+                                                       "aten::_sobol_engine_draw",
+                                                       "aten::_sobol_engine_ff_",
+                                                       "aten::_sobol_engine_scramble_",
+                                                       "aten::_sobol_engine_initialize_state_"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const std::string name = c10::toString(op);
     const bool whole = op.name.rfind("aten::_foreach_", 0) == 0 || name == "aten::linalg_pinv.atol_rtol_tensor" ||

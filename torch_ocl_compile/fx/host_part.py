@@ -78,6 +78,8 @@ def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node,
         )
         if not tensors and node.op == "call_function" and node.meta.get("val") is not None:
             parts[node] = Part.SIZE
+        elif on_host and _casts_for_device(node):
+            parts[node] = Part.DEVICE
         elif on_host and Part.DEVICE in sources:
             parts[node] = Part.AFTER
         elif (on_host or transfer) and device.type != "cpu":
@@ -91,6 +93,18 @@ def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node,
         if node.target is operator.getitem and not on_host:
             parts[node] = parts[node.args[0]]
     return parts
+
+
+def _casts_for_device(node: torch.fx.Node) -> bool:
+    """Returns whether the node casts a given integer on the CPU that only results on the device need."""
+    values = [node.meta["val"], *(source.meta.get("val") for source in node.all_input_nodes)]
+    return (
+        node.target is torch.ops.prims.convert_element_type.default
+        and not any(source.all_input_nodes for source in node.all_input_nodes)
+        and all(t.dim() == 0 and not t.is_floating_point() and not t.is_complex() for t in values)
+        and all(t.device.type != "cpu" for user in node.users for t in tensors_of(user.meta.get("val")))
+        and not any(user.op == "output" for user in node.users)
+    )
 
 
 def _part_of_input(tensors: Sequence[torch.Tensor], device: torch.device) -> Part:

@@ -97,6 +97,37 @@ def test_a_plan_is_found_again(ocl_device: str, compiled: list[tuple[str, str]])
     assert [name for name, _ in compiled if "hypot" in name] == ["aten::hypot.out"]
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.bool])
+def test_a_number_is_cast_on_the_device(ocl_device: str, dtype: torch.dtype) -> None:
+    """torch gives masked_fill an integer as a CPU tensor of int64."""
+    x, mask = torch.arange(6).to(dtype), torch.tensor([True, False, True, False, False, True])
+    fill = torch.compile(torch.masked_fill, backend="ocl", dynamic=False)
+    torch.ocl.reset_fallback_counts()
+    for value in (0, 1, 100):
+        found = [
+            x.to(ocl_device).masked_fill_(mask.to(ocl_device), value),
+            fill(x.to(ocl_device), mask.to(ocl_device), torch.tensor(value)),
+        ]
+        assert all(torch.equal(y.cpu(), x.masked_fill(mask, value)) for y in found)
+    assert not torch.ocl.fallback_counts()
+
+
+# torch's own kernels of these ops read the memory of their tensors on the host.
+HOST_OPS = {
+    "rowwise_prune": lambda x, n: torch._rowwise_prune(x, n > 0, torch.int32),
+    "sobol ff": lambda x, n: (torch._sobol_engine_ff_(n[0].clone(), 5, n, 3, 0),),
+    "sobol draw": lambda x, n: torch._sobol_engine_draw(n[0].clone(), 5, n, 3, 0, torch.float32),
+}
+
+
+@pytest.mark.parametrize("name", HOST_OPS)
+def test_ops_that_read_memory_on_the_host(ocl_device: str, name: str) -> None:
+    x, n = torch.randn(3, 30), torch.quasirandom.SobolEngine(3, scramble=True, seed=1).sobolstate
+    given = (x, n[:, 0]) if name == "rowwise_prune" else (x, n.t().contiguous().t())
+    for found, y in zip(HOST_OPS[name](*(t.to(ocl_device) for t in given)), HOST_OPS[name](*given), strict=True):
+        torch.testing.assert_close(found.cpu(), y)
+
+
 def _at(x: torch.Tensor) -> torch.Tensor:
     return torch.tensor([0, 2], device=x.device)
 
