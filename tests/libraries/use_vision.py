@@ -76,22 +76,22 @@ def yolo(configuration: str, side: Side) -> Tensors:
         if isinstance(module, nn.SiLU):
             module.inplace = False
     boxes = torch.tensor([[0.5, 0.5, 0.4, 0.3], [0.3, 0.6, 0.2, 0.2]])
+    images = torch.rand(2, 3, 64, 64)
     batch = {
-        "img": torch.rand(2, 3, 64, 64),
         "cls": torch.tensor([[0.0], [2.0]]),
         "bboxes": boxes,
         "batch_idx": torch.tensor([0.0, 1.0]),
     }
-    model = model.to(side.device)
-    call, given = side.compiled(model), side.moved(batch)
+    model = model.to(side.device, side.dtype)
+    call, x, given = side.compiled(model), side.moved(images), {key: y.to(side.device) for key, y in batch.items()}
     model.eval()
     with torch.no_grad():
-        results = [call(given["img"])[0]]
+        results = [call(x)[0]]
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss = model.loss(given, call(given["img"]))[0].sum()
+        loss = model.loss(given, call(x))[0].sum()
         loss.backward()
         optimizer.step()
         results.append(loss.detach())
