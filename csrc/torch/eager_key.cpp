@@ -49,7 +49,7 @@ class KeyWriter {
       for (const int64_t stride : t.strides()) raw(stride);
       return;
     }
-    for (const int64_t size : t.sizes()) size_class(size);
+    for (const int64_t size : t.sizes()) number_class(size, sizes_);
     stride_class(t);
   }
 
@@ -83,21 +83,21 @@ class KeyWriter {
       raw(t.item<int64_t>());
   }
 
-  /// Writes sizes 0 and 1 as they are. Other sizes are numbered by their first occurrence, so equal sizes stay equal.
-  void size_class(int64_t size) {
-    if (size <= 1) return tag(size == 0 ? '0' : '1');
-    const auto found = std::find(seen_.begin(), seen_.end(), size);
+  /// Writes 0 and 1 as they are. Other sizes or strides are numbered by their first occurrence, so equal ones stay equal.
+  void number_class(int64_t number, std::vector<int64_t>& seen) {
+    if (number <= 1) return tag(number == 0 ? '0' : '1');
+    const auto found = std::find(seen.begin(), seen.end(), number);
     tag('s');
-    raw(static_cast<uint16_t>(found - seen_.begin()));
-    if (found == seen_.end()) seen_.push_back(size);
+    raw(static_cast<uint16_t>(found - seen.begin()));
+    if (found == seen.end()) seen.push_back(number);
   }
 
-  /// Writes the order of dimensions of a dense tensor. Writes the strides of a tensor that is not dense.
+  /// Writes the order of dimensions of a dense tensor. Writes which strides of another tensor are equal.
   void stride_class(const at::Tensor& t) {
     if (t.is_contiguous()) return tag('c');
     if (!t.is_non_overlapping_and_dense()) {
-      tag('x');
-      for (const int64_t stride : t.strides()) raw(stride);
+      tag('y');
+      for (const int64_t stride : t.strides()) number_class(stride, strides_);
       return;
     }
     std::vector<uint8_t> order(t.dim());
@@ -111,7 +111,7 @@ class KeyWriter {
   const std::optional<int> device_;
   bool elsewhere_ = false;
   std::string key_;
-  std::vector<int64_t> seen_;
+  std::vector<int64_t> sizes_, strides_;  // Those so far that number_class has numbered.
 };
 
 /// True if two arguments are the same tensor, or views of exactly the same elements.

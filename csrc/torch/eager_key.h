@@ -15,7 +15,7 @@ enum class KeyLevel : uint8_t {
   // Floats, and integers that a tensor is combined with, are arguments of the plan. In optimizers, this holds only for the
   // learning rate.
   kAnyNumbers,
-  // Sizes are arguments too. The key still has ranks, sizes of 1, and which sizes are equal.
+  // Sizes and strides are arguments too. The key still has ranks, sizes of 1, and which sizes and which strides are equal.
   kAnySizes,
 };
 

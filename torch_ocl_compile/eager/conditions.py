@@ -23,16 +23,16 @@ from torch_ocl_compile.lowering.core.symbolic import Symbols, as_quotient
 
 def conditions_of(
     env: Any,
-    sizes: Mapping[sympy.Symbol, tuple[int, int]],
+    places: Mapping[sympy.Symbol, tuple[int, int, bool]],
     floats: Mapping[int, float],
     varying: Mapping[sympy.Symbol, int] = MappingProxyType({}),
 ) -> Recipe.Conditions:
     """Returns conditions under which all guards of `env` hold. UnsupportedError for a guard that has no such form.
 
-    `sizes`: symbol -> (leaf, dimension). `floats`: leaf -> the constant that the trace has for it. `varying`: symbol of a
-    float -> leaf.
+    `places`: symbol -> (leaf, dimension, whether it is a stride). `floats`: leaf -> the constant that the trace has for it.
+    `varying`: symbol of a float -> leaf.
     """
-    symbols = Symbols(builder=None, exprs={symbol: ir.IndexExpr.size(i) for i, symbol in enumerate(sizes)})  # type: ignore[arg-type]
+    symbols = Symbols(builder=None, exprs={symbol: ir.IndexExpr.size(i) for i, symbol in enumerate(places)})  # type: ignore[arg-type]
     made, conditions = Recipe.Conditions(), []
     made.floats = list(floats.items())
     if any(map(math.isnan, floats.values())):
@@ -45,7 +45,7 @@ def conditions_of(
             conditions.append(at_least_zero(guard, symbols))
         except UnsupportedError as error:
             raise UnsupportedError(f"its graph holds only if {guard}: {error}") from error
-    made.sizes, made.symbols = conditions, [Recipe.Symbol(*place) for place in sizes.values()] if conditions else []
+    made.sizes, made.symbols = conditions, [Recipe.Symbol(*place) for place in places.values()] if conditions else []
     return made
 
 
@@ -87,6 +87,6 @@ def _integer_difference(a: Any, b: Any, symbols: Symbols) -> ir.IndexExpr:
 
 
 def _is_positive(e: Any) -> bool:
-    """True if an expression is positive for all sizes. Symbols stand for sizes of at least 2."""
+    """True if an expression is positive for all sizes. Symbols stand for sizes and strides of at least 2."""
     bounds = bound_sympy(e, dict.fromkeys(e.free_symbols, ValueRanges(2, int_oo)))
     return bool(bounds.lower > 0)

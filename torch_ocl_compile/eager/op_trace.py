@@ -92,8 +92,8 @@ class OpTrace:
         self.tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
         self.has_dims = any(t.dim() > 0 for t in self.tensors)
         self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
-        self.symbols: dict[int, Any] = {}  # Size -> SymInt.
-        self.size_places: dict[Any, tuple[int, int]] = {}  # sympy symbol -> (leaf, dimension).
+        self.symbols: dict[tuple[int, bool], Any] = {}  # (size or stride, is it a stride) -> SymInt.
+        self.places: dict[Any, tuple[int, int, bool]] = {}  # sympy symbol -> (leaf, dimension, is it a stride).
         self.float_places: dict[Any, int] = {}  # sympy symbol -> leaf.
         self.fixed = fixed
         self.constants: dict[int, float] = {}  # Leaf -> a float that the key ignores but the graph has as a constant.
@@ -130,7 +130,7 @@ class OpTrace:
 
     def conditions(self) -> Recipe.Conditions:
         """Returns the calls that the graph serves. Call it after lowering, which may decide something by a size too."""
-        return conditions_of(self.env, self.size_places, self.constants, self.float_places)
+        return conditions_of(self.env, self.places, self.constants, self.float_places)
 
     def _check_out(self) -> None:
         """Checks the arguments that the op writes to, by calling the op itself, because its functional form does not
@@ -223,10 +223,10 @@ class OpTrace:
         return self.env.create_symfloatnode(symbol, hint=value, source=source)
 
     def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
-        """Returns sizes as symbols, where equal sizes have the same symbol, and strides. The strides of a dense tensor
-        follow from the sizes.
+        """Returns sizes and strides as symbols, where equal sizes have the same symbol, and equal strides. The strides of a
+        dense tensor follow from the sizes.
         """
-        sizes = [self._symbolic_size(i, d, size) for d, size in enumerate(leaf.shape)]
+        sizes = [self._symbol(i, d, size) for d, size in enumerate(leaf.shape)]
         given = list(leaf.stride())
         order = list(range(leaf.dim())) if leaf.is_contiguous() else sorted(range(leaf.dim()), key=lambda d: -given[d])
         strides: list[Any] = [1] * leaf.dim()
@@ -234,24 +234,25 @@ class OpTrace:
         numel = 1
         for d in reversed(order):
             if leaf.shape[d] > 1 and given[d] != numel:
-                return sizes, given
+                return sizes, [self._symbol(i, d, stride, True) for d, stride in enumerate(given)]
             strides[d] = step
             step = step * (sizes[d] if leaf.shape[d] > 1 else 1)
             numel *= max(leaf.shape[d], 1)
         return sizes, strides
 
-    def _symbolic_size(self, i: int, d: int, size: int) -> Any:
+    def _symbol(self, i: int, d: int, value: int, is_stride: bool = False) -> Any:
+        """Returns the symbol of a size or a stride of dimension d of leaf i. 0 and 1 are constants."""
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
-        if size <= 1:
-            return size
-        if size not in self.symbols:
-            source = ConstantSource(f"size_{i}_{d}")
-            symbol = self.env.create_symbol(size, source=source, dynamic_dim=DimDynamic.DYNAMIC)
-            self.size_places[symbol] = (i, d)
-            self.symbols[size] = self.env.create_symintnode(symbol, hint=size, source=source)
-        return self.symbols[size]
+        if value <= 1:
+            return value
+        if (value, is_stride) not in self.symbols:
+            source = ConstantSource(f"{'stride' if is_stride else 'size'}_{i}_{d}")
+            symbol = self.env.create_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+            self.places[symbol] = (i, d, is_stride)
+            self.symbols[value, is_stride] = self.env.create_symintnode(symbol, hint=value, source=source)
+        return self.symbols[value, is_stride]
 
     def _call(self, *given: Any) -> list[torch.Tensor]:
         """Calls the op on its leaves. Returns a list of the results that are not arguments."""

@@ -47,6 +47,13 @@ OPS: dict[str, tuple[Callable[..., Any], Callable[[int], torch.Tensor], int]] = 
     "masked_fill_": (lambda x: x.clone().masked_fill_(x > 0, -float("inf")), matrix, 12),
     "glu": (F.glu, lambda n: torch.randn(n + 2, 2 * n + 6), 14),
     "max_pool1d of a length of one window": (lambda x: F.max_pool1d(x, 2), lambda n: torch.randn(2, 3, n + 1), 12),
+    # Parts of tensors of which only the strides change, as masks in text generation.
+    "columns": (lambda x: x[:, :2] + x[:, 1:3], lambda n: torch.randn(3, n + 4), 6),
+    "columns of different tensors": (lambda x: x[:2, :2] * x.t().contiguous()[1:3, :2], lambda n: torch.randn(n + 4, 30), 7),
+    "the last row of each batch": (lambda x: x[:, -1] @ torch.ones(4, 2).to(x.device), lambda n: torch.randn(3, n + 4, 4), 6),
+    "written columns": (lambda x: x.clone()[:, 1:3].mul_(x[:, :2]), lambda n: torch.randn(3, n + 4), 6),
+    "rows and columns": (lambda x: x.transpose(0, 2)[:, :2].softmax(0), lambda n: torch.randn(n + 2, 3, n + 4), 7),
+    "windows that overlap": (lambda x: x.as_strided((3, 90), (len(x) // 3 - 32, 1)) * 2, lambda n: torch.randn(3 * n + 100), 6),
 }  # fmt: skip
 
 
