@@ -76,6 +76,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ocl_seed": (_Status, c_void_p, c_uint64),
     "ocl_synchronize": (_Status, c_void_p),
     "ocl_tensor_create": (_Status, c_void_p, c_int, c_int, POINTER(c_int64), c_void_p, POINTER(c_void_p)),
+    "ocl_tensor_write": (_Status, c_void_p, c_void_p, c_size_t),
     "ocl_tensor_dtype": (c_int, c_void_p),
     "ocl_tensor_dims": (c_int, c_void_p),
     "ocl_tensor_sizes": (POINTER(c_int64), c_void_p),

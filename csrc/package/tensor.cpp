@@ -60,12 +60,16 @@ DeviceTensor make_tensor(runtime::Device& device, ir::DType dtype, std::vector<i
   for (size_t d = tensor.sizes.size(); d-- > 1;)
     tensor.strides[d - 1] = tensor.strides[d] * std::max<int64_t>(tensor.sizes[d], 1);
   tensor.memory = std::make_shared<Memory>(device, tensor.bytes());
-  if (data && tensor.bytes() > 0) {
-    const runtime::Location at = device.allocator().use(tensor.address(), kStream);
-    device.queue(kStream).write(at.mem, at.offset_bytes, data, tensor.bytes(), /*blocking=*/true);
-    device.allocator().wrote(tensor.address(), kStream);
-  }
+  if (data) write_tensor(tensor, data);
   return tensor;
+}
+
+void write_tensor(const DeviceTensor& tensor, const void* data) {
+  if (tensor.bytes() == 0) return;
+  runtime::Device& device = tensor.memory->device();
+  const runtime::Location at = device.allocator().use(tensor.address(), kStream);
+  device.queue(kStream).write(at.mem, at.offset_bytes, data, tensor.bytes(), /*blocking=*/true);
+  device.allocator().wrote(tensor.address(), kStream);
 }
 
 void read_tensor(const DeviceTensor& tensor, void* data) {

@@ -45,6 +45,9 @@ struct DeviceTensor {
 /// Makes a dense tensor. `data` are its elements in row-major order; null leaves them undefined. Returns when `data` may
 /// change.
 DeviceTensor make_tensor(runtime::Device& device, ir::DType dtype, std::vector<int64_t> sizes, const void* data);
+/// Copies elements in row-major order into a dense tensor that has its memory for itself, after the work that is already
+/// enqueued. Returns when `data` may change.
+void write_tensor(const DeviceTensor& tensor, const void* data);
 /// Waits for the work that computes the tensor, and copies its elements to `data` in row-major order.
 void read_tensor(const DeviceTensor& tensor, void* data);
 

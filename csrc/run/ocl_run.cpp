@@ -101,6 +101,15 @@ void expect(bool condition, const char* problem) {
   if (!condition) ocl::fail(ocl::ErrorKind::kConfig, problem);
 }
 
+/// Checks what `function` got for a copy of all elements of a tensor.
+void expect_bytes(const std::string& function, const ocl_tensor* tensor, const void* data, size_t bytes) {
+  if (!tensor || (!data && bytes > 0)) ocl::fail(ocl::ErrorKind::kConfig, function + ": a pointer is NULL");
+  const size_t own = tensor->tensor.bytes();
+  if (bytes != own)
+    ocl::fail(ocl::ErrorKind::kConfig,
+              function + ": the tensor has " + std::to_string(own) + " bytes, not " + std::to_string(bytes));
+}
+
 Described described(const Argument& argument) {
   Described d;
   d.name = argument.name;
@@ -382,12 +391,18 @@ int ocl_tensor_dims(const ocl_tensor* tensor) { return tensor ? static_cast<int>
 const int64_t* ocl_tensor_sizes(const ocl_tensor* tensor) { return tensor ? tensor->tensor.sizes.data() : nullptr; }
 size_t ocl_tensor_bytes(const ocl_tensor* tensor) { return tensor ? tensor->tensor.bytes() : 0; }
 
+ocl_status ocl_tensor_write(ocl_tensor* tensor, const void* data, size_t bytes) {
+  return guarded([&] {
+    expect_bytes("ocl_tensor_write", tensor, data, bytes);
+    if (bytes > 0 && !(tensor->tensor.is_dense() && tensor->tensor.memory.use_count() == 1))
+      ocl::fail(ocl::ErrorKind::kConfig, "ocl_tensor_write: the tensor shares its memory; make one with ocl_tensor_create");
+    ocl::package::write_tensor(tensor->tensor, data);
+  });
+}
+
 ocl_status ocl_tensor_read(const ocl_tensor* tensor, void* data, size_t bytes) {
   return guarded([&] {
-    expect(tensor && (data || bytes == 0), "ocl_tensor_read: a pointer is NULL");
-    if (bytes != tensor->tensor.bytes())
-      ocl::fail(ocl::ErrorKind::kConfig, "ocl_tensor_read: the tensor has " + std::to_string(tensor->tensor.bytes()) +
-                                             " bytes, not " + std::to_string(bytes));
+    expect_bytes("ocl_tensor_read", tensor, data, bytes);
     ocl::package::read_tensor(tensor->tensor, data);
   });
 }

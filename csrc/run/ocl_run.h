@@ -113,6 +113,10 @@ OCL_API ocl_status ocl_synchronize(ocl_model* model);
    values do not matter. It may change as soon as the function returns. */
 OCL_API ocl_status ocl_tensor_create(ocl_model* model, ocl_dtype dtype, int dims, const int64_t* sizes, const void* data,
                                      ocl_tensor** tensor);
+/* Copies `data`, in row-major order, into a tensor after the work that is already enqueued. It may change as soon as the
+   function returns. OCL_BAD_INPUT if `bytes` is not the tensor's size, or if the tensor is a result that shares memory with
+   another tensor. */
+OCL_API ocl_status ocl_tensor_write(ocl_tensor* tensor, const void* data, size_t bytes);
 /* For NULL, these return OCL_BOOL, -1, NULL and 0. */
 OCL_API ocl_dtype ocl_tensor_dtype(const ocl_tensor* tensor);
 OCL_API int ocl_tensor_dims(const ocl_tensor* tensor);

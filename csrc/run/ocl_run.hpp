@@ -61,6 +61,14 @@ class Tensor {
     const int64_t* first = ocl_tensor_sizes(get());
     return {first, first + ocl_tensor_dims(get())};
   }
+  /// Copies elements into the tensor, after the work that is already enqueued.
+  template <class T>
+  void write(const std::vector<T>& data) {
+    static_assert(!std::is_same_v<T, bool>, "give std::vector<uint8_t>: the elements of vector<bool> are no array");
+    if (!holds<T>(dtype()) && !(dtype() == OCL_BOOL && std::is_same_v<T, uint8_t>))
+      throw std::logic_error("write<T>(): the tensor has elements of another type, see dtype()");
+    check(ocl_tensor_write(get(), data.data(), data.size() * sizeof(T)));
+  }
   /// Waits for the tensor and returns its elements in row-major order. std::logic_error if they have another type; uint16_t
   /// takes the bits of 16-bit floats.
   template <class T>

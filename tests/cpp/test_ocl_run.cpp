@@ -102,6 +102,31 @@ TEST_CASE_FIXTURE(Fixture, "wrong files and arguments are errors with a message"
   });
 }
 
+TEST_CASE_FIXTURE(Fixture, "a tensor is written again between calls") {
+  for_each_model([](ocl_model* model) {
+    const std::vector<float> ones(16, 1.0f), twos(16, 2.0f);
+    const ocl_value x = tensor(model, 2, ones);
+    ocl_value first[4], second[4];
+    REQUIRE(ocl_call(model, 0, &x, 1, first, 4) == OCL_OK);                               // The write must wait for this call.
+    CHECK(ocl_tensor_write(x.tensor, twos.data(), 16 * sizeof(float)) == OCL_BAD_INPUT);  // A result is the argument.
+    CHECK(std::string(ocl_error()).find("shares its memory") != std::string::npos);
+    ocl_tensor_release(first[3].tensor);
+    first[3] = {};
+    REQUIRE_MESSAGE(ocl_tensor_write(x.tensor, twos.data(), 16 * sizeof(float)) == OCL_OK, ocl_error());
+    REQUIRE(ocl_call(model, 0, &x, 1, second, 4) == OCL_OK);
+    float y[8];
+    REQUIRE(ocl_tensor_read(first[0].tensor, y, sizeof y) == OCL_OK);
+    for (const float sum : y) CHECK(sum == 9.0f);
+    REQUIRE(ocl_tensor_read(second[0].tensor, y, sizeof y) == OCL_OK);
+    for (const float sum : y) CHECK(sum == 17.0f);
+    CHECK(ocl_tensor_write(x.tensor, twos.data(), 8 * sizeof(float)) == OCL_BAD_INPUT);
+    CHECK(std::string(ocl_error()).find("64 bytes, not 32") != std::string::npos);
+    ocl_tensor_release(x.tensor);
+    for (const ocl_value* results : {first, second})
+      for (int i = 0; i < 4; ++i) ocl_tensor_release(results[i].kind == OCL_TENSOR ? results[i].tensor : nullptr);
+  });
+}
+
 TEST_CASE_FIXTURE(Fixture, "several threads call one model") {
   for_each_model([](ocl_model* model) {
     std::vector<int> right(4, 0);
