@@ -398,7 +398,7 @@ int set_byte_lock(intptr_t file, short type, uint64_t position) noexcept {
   struct flock lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
-  lock.l_start = static_cast<off_t>(position & static_cast<uint64_t>(std::numeric_limits<int64_t>::max() - 1));
+  lock.l_start = static_cast<off_t>(position % static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
   lock.l_len = 1;
   // A lock of the open file, not of the process: other code of the process may open and close the file.
   return fcntl(static_cast<int>(file), F_OFD_SETLK, &lock) == 0 ? 0 : errno;

@@ -39,7 +39,7 @@ intptr_t open_lock_file(const std::string& path) noexcept {
 
 HANDLE handle_of(intptr_t handle) { return reinterpret_cast<HANDLE>(handle); }
 
-uint64_t in_file(uint64_t position) { return position & static_cast<uint64_t>(std::numeric_limits<int64_t>::max() - 1); }
+uint64_t in_file(uint64_t position) { return position % static_cast<uint64_t>(std::numeric_limits<int64_t>::max()); }
 
 }  // namespace
 

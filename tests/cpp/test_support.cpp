@@ -155,6 +155,7 @@ TEST_CASE("locks on bytes exclude other processes, byte by byte, and end with th
     CHECK(other_process::next(*child) == Message{"held"});
     CHECK(locks.take(5) == Taken::kNo);
     CHECK(locks.take(~uint64_t{0}) == Taken::kNo);
+    CHECK(locks.take(4) == Taken::kYes);
     CHECK(locks.take(6) == Taken::kYes);
     CHECK(locks.take(6) == Taken::kYes);
     CHECK(locks.take(7) == Taken::kYes);
