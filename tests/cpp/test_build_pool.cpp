@@ -185,57 +185,6 @@ TEST_CASE("a kernel is built while the background waits for its workers") {
     });
 }
 
-// Two objects with one file exclude each other as two processes do.
-TEST_CASE("processes together have a place a core, and each has at least one worker") {
-  const std::string folder = new_folder("places"), file = folder + "/places";
-  const auto never = [] { return false; };
-  const auto at_once = [] { return true; };
-  constexpr std::chrono::milliseconds kLong{600'000}, kShort{100};
-  const size_t cores = os::usable_cores().size();
-  REQUIRE(cores > 0);
-  BuildPlaces one(file, kLong), other(file, kShort);
-  std::vector<std::unique_ptr<BuildPlaces::Taken>> all;
-  for (size_t i = 0; i < cores; ++i) all.push_back(std::make_unique<BuildPlaces::Taken>(one, SIZE_MAX));
-  CHECK(std::ranges::all_of(all, [](const auto& place) { return bool(*place); }));  // one process alone gets all
-  CHECK(!BuildPlaces::Taken(one, SIZE_MAX));
-  CHECK(!BuildPlaces::Taken(other, SIZE_MAX));
-  CHECK(!BuildPlaces::Taken(one, SIZE_MAX, at_once));
-  {
-    const BuildPlaces::Taken alone(other, SIZE_MAX, never);  // after its patience
-    CHECK(bool(alone));
-    const auto end = std::chrono::steady_clock::now() + 3 * kShort;
-    CHECK(!BuildPlaces::Taken(other, SIZE_MAX, [&] { return std::chrono::steady_clock::now() > end; }));
-  }
-  all.pop_back();
-  CHECK(bool(BuildPlaces::Taken(other, SIZE_MAX)));
-  BuildPlaces without_locks(folder, kShort);  // a folder in place of the file
-  CHECK(bool(BuildPlaces::Taken(without_locks, 0)));
-  CHECK(bool(BuildPlaces::Taken(without_locks, 1)));
-  CHECK(bool(BuildPlaces::Taken(without_locks, 1)));
-}
-
-TEST_CASE("no more than the places are taken at the same time") {
-  const std::string file = new_folder("places") + "/places";
-  constexpr size_t kMost = 2;
-  std::atomic<size_t> now{0}, highest{0};
-  std::vector<std::unique_ptr<BuildPlaces>> processes;
-  std::vector<std::thread> threads;
-  for (int p = 0; p < 4; ++p) processes.push_back(std::make_unique<BuildPlaces>(file, std::chrono::minutes(10)));
-  for (int t = 0; t < 12; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 10; ++i) {
-        const BuildPlaces::Taken place(*processes[static_cast<size_t>(t) % 4], kMost, [] { return false; });
-        const size_t mine = ++now;
-        for (size_t seen = highest; seen < mine && !highest.compare_exchange_weak(seen, mine);) {
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        --now;
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  CHECK(highest == std::min(kMost, os::usable_cores().size()));
-}
-
 const other_process::Role hold_places("hold places", [](os::Channel& parent, const os::Message& file) {
   static BuildPlaces places(file[0], std::chrono::minutes(10));
   static std::vector<std::unique_ptr<BuildPlaces::Taken>> all;

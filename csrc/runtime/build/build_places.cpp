@@ -12,9 +12,10 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr std::chrono::milliseconds kPlacePollTime{20};  // The system does not tell that another process gave a place back.
+constexpr std::chrono::milliseconds kPlacePollTime{5};  // The system does not tell that another process gave a place back.
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kBeside = kNoLimit - 1;  // The worker without a place.
+constexpr uint64_t kBeside = kNoLimit - 1;     // The worker without a place.
+constexpr uint64_t kNext = uint64_t{1} << 32;  // The byte of the process whose turn is next, behind those of all cores.
 
 /// Returns `file` in a folder that only this user can change, which is made if it is missing; "" if others can change it.
 std::string private_file(const std::string& file) {
@@ -29,6 +30,11 @@ std::string private_file(const std::string& file) {
 
 BuildPlaces::BuildPlaces(const std::string& file, std::chrono::milliseconds patience)
     : locks_(private_file(file)), cores_(os::usable_cores()), patience_(patience) {}
+
+bool BuildPlaces::take_turn() {
+  const std::lock_guard lock(mutex_);
+  return !taken_.contains(kNext) && locks_.take(kNext) != os::ByteLocks::Taken::kNo && taken_.insert(kNext).second;
+}
 
 std::optional<uint64_t> BuildPlaces::take(size_t most, bool impatient) {
   const std::lock_guard lock(mutex_);
@@ -45,7 +51,7 @@ std::optional<uint64_t> BuildPlaces::take(size_t most, bool impatient) {
     taken_.insert(core);
     return core;
   }
-  if (!impatient || !taken_.empty()) return std::nullopt;
+  if (!impatient || taken_.size() > taken_.count(kNext)) return std::nullopt;
   taken_.insert(kBeside);
   return kBeside;
 }
@@ -55,16 +61,24 @@ void BuildPlaces::release(uint64_t place) {
   if (taken_.erase(place) > 0 && place != kBeside) locks_.release(place);
 }
 
-BuildPlaces::Taken::Taken(BuildPlaces& all, size_t most) : all_(all), place_(all.take(most, false)) {}
+BuildPlaces::Taken::Taken(BuildPlaces& all, size_t most) : all_(all) {
+  // A process that gives a place back and asks again at once would always be the first to find it free.
+  if (!all.take_turn()) return;
+  place_ = all.take(most, false);
+  all.release(kNext);
+}
 
 BuildPlaces::Taken::Taken(BuildPlaces& all, size_t most, const std::function<bool()>& gives_up) : Taken(all, most) {
   if (place_) return;
   const auto end = std::chrono::steady_clock::now() + all.patience_;
   const std::lock_guard turn(all.turn_);
-  for (;;) {
-    place_ = all.take(most, std::chrono::steady_clock::now() >= end);
-    if (place_ || gives_up()) return;
-    std::this_thread::sleep_for(kPlacePollTime);
+  for (bool is_next = false;; std::this_thread::sleep_for(kPlacePollTime)) {
+    is_next = is_next || all.take_turn();
+    const bool impatient = std::chrono::steady_clock::now() >= end;
+    if (is_next || impatient) place_ = all.take(most, impatient);
+    if (!place_ && !gives_up()) continue;
+    if (is_next) all.release(kNext);
+    return;
   }
 }
 

@@ -15,8 +15,8 @@
 namespace ocl::runtime {
 
 /// A place for each core that this process may use: a lock on a byte of a file. Processes with the same file share the places
-/// of the cores that they share. The system frees the places of a process that has ended. Where files have no locks, there is
-/// no limit.
+/// of the cores that they share. Of the processes that wait, one is next; none takes a place before it. The system frees the
+/// places of a process that has ended. Where files have no locks, there is no limit.
 class BuildPlaces {
  public:
   BuildPlaces(const std::string& file, std::chrono::milliseconds patience);
@@ -27,7 +27,7 @@ class BuildPlaces {
     /// Waits for one of the first `most` places, until `gives_up` returns true. A process that has none in spite of its
     /// patience goes on with one worker without a place, so that none stands still.
     Taken(BuildPlaces& all, size_t most, const std::function<bool()>& gives_up);
-    /// Takes a free place, if there is one. Check with `operator bool`.
+    /// Takes a free place, if there is one for which nobody waits. Check with `operator bool`.
     Taken(BuildPlaces& all, size_t most);
     ~Taken();
     Taken(const Taken&) = delete;
@@ -40,6 +40,7 @@ class BuildPlaces {
   };
 
  private:
+  bool take_turn();  // False if another thread or process is the next that gets a place. Ends with release(kNext).
   std::optional<uint64_t> take(size_t most, bool impatient);
   void release(uint64_t place);
 

@@ -265,18 +265,17 @@ void serve_all(const Device& device, size_t count, size_t workers, const std::fu
   const auto work = [&] {
     try {
       const Place place(device, urgent);
-      std::optional<Worker> worker;
       for (;;) {
         std::optional<BuildPlaces::Taken> shared;  // For one request, so that other processes take turns.
         if (places) shared.emplace(*places, places_for(device), [&] { return next >= count || is_ending(); });
         const size_t i = next++;
         if (i >= count) break;
+        std::optional<Worker> worker;  // Not kept while this thread waits for its next place: a process has few at work then.
         Reply reply;
         if (!serve(device, worker, make(i), reply)) return;
-        if (worker && is_last(reply)) worker.reset();
+        if (worker && !is_last(reply)) give_back(device, std::move(*worker));
         done(i, std::move(reply));
       }
-      if (worker) give_back(device, std::move(*worker));
     } catch (const std::exception& error) {
       // Memory ran out. Requests without a reply are done in this process.
       log_message(LogLevel::kWarning, "runtime", std::string("a build worker is given up: ") + error.what());
