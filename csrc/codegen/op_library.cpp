@@ -362,8 +362,13 @@ class Collector {
       if (found == table.end()) found = table.find(name);
       OCL_ASSERT(found != table.end(),
                  "kernels/base/ops.cl, floats8.cl, special.cl and maths.cl have no function for " + words[i]);
-      const std::string instance = Instance(through_half(name, found->second), type, dialect_.is_cpu).text();
+      std::string instance = Instance(through_half(name, found->second), type, dialect_.is_cpu).text();
       scan(instance);
+      if (name == "op_philox_lane" && type.width % 4 == 0) {  // Four lanes share a counter (base/philox_lanes.cl).
+        instance.replace(instance.find(name), name.size(), "op_philox_each");
+        instance += "\n\nPHILOX_LANES(" + std::to_string(type.width) + ", " +
+                    (type.width > 4 ? std::to_string(type.width / 4) : "") + ")";
+      }
       result_ += instance + "\n\n";
     }
   }
@@ -406,7 +411,9 @@ std::string called_functions(const std::string& text, const Dialect& dialect) {
   collector.scan(text);
   const std::string functions = collector.take();
   if (functions.find("PHILOX_ROUNDS") == std::string::npos) return functions;
-  return without_comments(kernel_file("base/philox")) + "\n" + functions;
+  std::string macros = kernel_file("base/philox");
+  if (functions.find("PHILOX_LANES") != std::string::npos) macros += kernel_file("base/philox_lanes");
+  return without_comments(macros) + "\n" + functions;
 }
 
 }  // namespace ocl::codegen

@@ -277,12 +277,8 @@ OCL_INLINE ulong op_philox(long seed, long offset, long index) {
   return op_philox_pair(seed, offset, index, (long)(0));
 }
 
-OCL_INLINE float op_philox_uniform(long seed, long offset, long index) {
-  return convert_float(convert_uint(op_philox(seed, offset, index) & (ulong)(0xffffffff)) >> (uint)(8)) *
-         (float)(0x1p-24f);
-}
-
 // Returns the uniform random number of an index. Four neighbouring indices share a counter, which gives four words.
+// codegen/op_library.cpp has vectors of this, which compute a counter once.
 OCL_INLINE float op_philox_lane(long seed, long offset, long index) {
   const ulong words = op_philox_pair(seed, offset, index >> (long)(2), index & (long)(2));
   const ulong word = (index & (long)(1)) == (long)(0) ? words & (ulong)(0xffffffff) : words >> (ulong)(32);

@@ -1,6 +1,7 @@
 # torch_ocl_compile/reference/philox.py: Philox 4x32-10 with torch ops. This defines our random numbers.
 """Random bits are a function of (seed, offset, element). Source: Salmon, Moraes, Dror, Shaw 2011. The key is the seed,
-the counter is {offset, element} as 64-bit halves. Kernels compute the same in kernels/base/ops.cl."""
+the counter is {offset, element} as 64-bit halves, for uniform numbers {offset, element // 4}. Kernels compute the same in
+kernels/base/ops.cl."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def _elements(size: Sequence[int]) -> torch.Tensor:
 
 
 def philox_uniform(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
-    return uniform_of(philox(torch.tensor(seed), torch.tensor(offset), _elements(size)))
+    element = _elements(size)
+    return lane_of(philox(torch.tensor(seed), torch.tensor(offset), element // 4), element % 4)
 
 
 def philox_normal(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:

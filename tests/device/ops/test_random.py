@@ -14,6 +14,7 @@ from torch._functorch import config as functorch_config
 from torch.utils.checkpoint import checkpoint
 
 from torch_ocl_compile import config
+from torch_ocl_compile.reference.philox import philox_uniform
 
 N = 40_000
 SHAPE = (200, 200)
@@ -310,3 +311,19 @@ def test_wrong_weights_and_probabilities(ocl_device: str, name: str, compiles: b
     for weights in wrong:
         with pytest.raises(IndexError, match=name.partition(",")[0] + " expects"):
             run(torch.tensor(weights, device=ocl_device)).cpu()
+
+
+# Vectors of whole and of broken blocks of four numbers, and parts of them. 16-bit copies take wider vectors.
+@pytest.mark.parametrize("shape", [(1024,), (1023,), (7, 13), (3, 50257), (2, 12, 30)])
+def test_uniform_numbers_are_those_of_the_definition(ocl_device: str, shape: tuple[int, ...]) -> None:
+    def draw() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        x = torch.rand(shape, device=ocl_device)
+        return x, (x > 0.25).to(torch.uint8), x.mT.contiguous() if x.dim() > 1 else x.bfloat16()
+
+    exact = philox_uniform(11, 0, shape)
+    for run in (draw, torch.compile(draw, backend="ocl")):
+        torch.ocl.manual_seed_all(11)
+        x, drawn, other = (result.cpu() for result in run())
+        assert torch.equal(x, exact)
+        assert torch.equal(drawn, (exact > 0.25).to(torch.uint8))
+        assert torch.equal(other, exact.mT if exact.dim() > 1 else exact.bfloat16())

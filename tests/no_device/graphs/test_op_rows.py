@@ -75,7 +75,6 @@ FORMULAS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "philox_bits": (draw(torch.ops.ocl.randint, 0, 9), [state()]),
     "philox_lane": (unfused_attention, [numbers(1, 2, 5, 8).double(), state()]),
     "philox_normal": (draw(torch.ops.ocl.normal), [state()]),
-    "philox_uniform": (draw(torch.ops.ocl.uniform), [state()]),
     "silu": (aten.silu.default, [numbers()]),
     "sub": (torch.sub, [numbers(), numbers()]),
     "softplus": (aten.mish.default, [numbers()]),

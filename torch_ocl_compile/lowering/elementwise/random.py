@@ -3,7 +3,7 @@
 them by the following ops, before the graph is split into forward and backward:
 
     ocl::rng_reserve(device, count) -> state  int64 [seed, offset]; it advances the device's generator, its only effect
-    ocl::uniform(state, size, stream, ...)    Philox of (seed, offset + stream, element): pure, so it can be recomputed
+    ocl::uniform(state, size, stream, ...)    Philox of (seed, offset + stream, element / 4): pure, so it can be recomputed
 
 ocl::normal and ocl::randint are like ocl::uniform. Only the state, 16 bytes, is saved for backward. Other
 distributions are formulas of these three (decompositions/random.py).
@@ -207,7 +207,7 @@ def _stored(c: Context, nest: Nest, drawn: list[Term]) -> Any:
 @lower_complex("ocl.uniform.default")
 def uniform(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> Any:
     """Draws uniform numbers in [0, 1). In 16-bit types they have only so many bits that none rounds up to 1."""
-    nest, drawn = _draw(c, "philox_uniform", state, stream)
+    nest, drawn = _draw(c, "philox_lane", state, stream)
     steps = UNIFORM_STEPS.get(real_dtype(dtype))
     if steps is not None:
         drawn = [t.call("floor", term * float(steps)) * (1 / steps) for term in drawn]
