@@ -2,10 +2,11 @@
 #include "csrc/torch/device_copy.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "csrc/runtime/device/peer_link.h"
-#include "csrc/runtime/memory/slab_memory.h"
 #include "csrc/runtime/queues/event.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/host_allocator.h"
@@ -14,13 +15,14 @@
 namespace ocl::aten {
 namespace {
 
+constexpr size_t kPieceBytes = 64 << 20;  // Of copies by CUDA from or to memory that it cannot use.
 constexpr size_t kStagedBytes = 1 << 20;  // Pageable host data up to this many bytes is staged, so the caller need not wait.
 
 runtime::PeerLink* link_between(const at::Tensor& src, const at::Tensor& dst) {
   return runtime::PeerLink::between(device_at(src.device().index()), device_at(dst.device().index()));
 }
 
-/// One end of a copy: memory of a tensor, or a block that CUDA can use and that stands for a piece of the tensor.
+/// One end of a copy: memory of a tensor, or two blocks that CUDA can use and that stand for pieces of the tensor in turn.
 class End {
  public:
   explicit End(const at::Tensor& tensor)
@@ -29,27 +31,34 @@ class End {
         memory_(location(tensor)),
         own_(allocator_.cuda_address(static_cast<const char*>(tensor.storage().data()) +
                                      tensor.storage_offset() * tensor.element_size())) {}
-  ~End() { allocator_.free(block_); }
+  ~End() {
+    for (void* block : blocks_) allocator_.free(block);
+  }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
 
   bool is_in_place() const { return own_ != 0; }
-  /// Returns CUDA's address of the piece that begins at `offset`.
-  uint64_t address(size_t offset) const { return is_in_place() ? own_ + offset : allocator_.cuda_address(block_); }
-  /// Allocates the block, for pieces of up to `bytes` bytes. The queue orders its uses, so one block serves all pieces.
-  void reserve(size_t bytes) {
-    if (!is_in_place()) block_ = allocator_.allocate(bytes, queue.stream(), runtime::Sharing::kCuda);
+  /// Returns CUDA's address of piece `number`, which begins at `offset`.
+  uint64_t address(size_t number, size_t offset) const {
+    return is_in_place() ? own_ + offset : allocator_.cuda_address(blocks_[number % 2]);
   }
-  void copy_to_block(size_t offset, size_t bytes) {
+  /// Allocates the blocks, for pieces of up to `bytes` bytes.
+  void reserve(size_t bytes, size_t pieces) {
+    for (size_t i = 0; !is_in_place() && i < std::min<size_t>(pieces, 2); ++i)
+      blocks_[i] = allocator_.allocate(bytes, queue.stream(), runtime::Sharing::kCuda);
+  }
+  void copy_to_block(size_t number, size_t offset, size_t bytes) {
     if (is_in_place()) return;
-    const runtime::Location block = allocator_.resolve(block_);
+    const runtime::Location block = allocator_.resolve(blocks_[number % 2]);
     queue.copy(memory_.mem, memory_.offset_bytes + offset, block.mem, block.offset_bytes, bytes);
   }
-  void copy_from_block(size_t offset, size_t bytes) {
+  void copy_from_block(size_t number, size_t offset, size_t bytes) {
     if (is_in_place()) return;
-    const runtime::Location block = allocator_.resolve(block_);
+    const runtime::Location block = allocator_.resolve(blocks_[number % 2]);
     queue.copy(block.mem, block.offset_bytes, memory_.mem, memory_.offset_bytes + offset, bytes);
   }
+  /// Returns an event that is complete after the work so far, and null if there is none.
+  runtime::EventHandle work_so_far() const { return queue.has_work() ? queue.last_work() : runtime::EventHandle(); }
 
   runtime::Queue& queue;
 
@@ -57,26 +66,35 @@ class End {
   runtime::Allocator& allocator_;
   runtime::Location memory_;
   uint64_t own_;  // CUDA's address of the tensor's memory; 0 if CUDA cannot use it.
-  void* block_ = nullptr;
+  std::array<void*, 2> blocks_{};
 };
 
-/// Copies by a link. Memory that CUDA cannot use is copied on its device, piece by piece.
+/// Copies by a link. Memory that CUDA cannot use is copied on its device, piece by piece: while the link copies one piece, the
+/// source copies the next one into the other block, and the target copies the last one out of it.
 bool send_by(runtime::PeerLink& link, const at::Tensor& src, const at::Tensor& dst) {
   link.open();
   End from(src), to(dst);
   const size_t bytes = dst.nbytes();
-  const size_t most = from.is_in_place() && to.is_in_place() ? bytes : runtime::SlabMemory::kMostShared;
+  if (bytes == 0) return true;
+  const size_t most = from.is_in_place() && to.is_in_place() ? bytes : kPieceBytes;
+  const size_t pieces = (bytes + most - 1) / most;
+  const auto bytes_of = [&](size_t number) { return std::min(most, bytes - number * most); };
   try {
-    from.reserve(std::min(bytes, most));
-    to.reserve(std::min(bytes, most));
+    from.reserve(bytes_of(0), pieces);
+    to.reserve(bytes_of(0), pieces);
   } catch (const Error&) {
     return false;  // The host's memory serves, too.
   }
-  for (size_t done = 0; done < bytes; done += most) {
-    const size_t piece = std::min(most, bytes - done);
-    from.copy_to_block(done, piece);
-    link.copy(from.queue, from.address(done), to.queue, to.address(done), piece);
-    to.copy_from_block(done, piece);
+  from.copy_to_block(0, 0, bytes_of(0));
+  runtime::EventHandle block_is_free = to.work_so_far();
+  for (size_t i = 0; i < pieces; ++i) {
+    runtime::EventHandle block_is_full = from.work_so_far();
+    if (i + 1 < pieces) from.copy_to_block(i + 1, (i + 1) * most, bytes_of(i + 1));
+    runtime::EventHandle target_ready = std::move(block_is_free);
+    block_is_free = to.work_so_far();
+    link.copy(from.queue, std::move(block_is_full), from.address(i, i * most), to.queue, std::move(target_ready),
+              to.address(i, i * most), bytes_of(i));
+    to.copy_from_block(i, i * most, bytes_of(i));
   }
   return true;
 }

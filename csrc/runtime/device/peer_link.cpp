@@ -133,10 +133,11 @@ void PeerLink::open() {
   });
 }
 
-void PeerLink::copy(Queue& source, uint64_t from, Queue& target, uint64_t to, size_t bytes) {
+void PeerLink::copy(Queue& source, EventHandle source_ready, uint64_t from, Queue& target, EventHandle target_ready,
+                    uint64_t to, size_t bytes) {
   const std::shared_ptr<Copy> copy(new Copy{*this, source, target, from, to, bytes});
-  for (Queue* queue : {&source, &target})
-    if (queue->has_work()) copy->before.emplace_back(queue->last_work(), &queue->device());
+  if (source_ready.get() != nullptr) copy->before.emplace_back(std::move(source_ready), &source.device());
+  if (target_ready.get() != nullptr) copy->before.emplace_back(std::move(target_ready), &target.device());
   const bool started = wait_for(kForEarlierWork, [&] { return copy->try_to_start(); });
   if (started && wait_for(kForTheCopy, [&] { return copy->is_done(); })) return;
   copy->of_source.emplace(source.device());

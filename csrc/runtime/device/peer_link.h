@@ -31,10 +31,11 @@ class PeerLink {
   bool is_direct() const { return direct_; }
   /// Makes new memory of both devices memory that CUDA can use, and lets the source write to that of the target.
   void open();
-  /// Copies `bytes` bytes between addresses of CUDA, after the earlier work of both queues and before their later work. Waits
-  /// up to a millisecond if nothing else is to be done first, and otherwise for some microseconds. If the copy fails, both
-  /// queues raise the error later.
-  void copy(Queue& source, uint64_t from, Queue& target, uint64_t to, size_t bytes);
+  /// Copies `bytes` bytes between addresses of CUDA, when `source_ready` and `target_ready` are complete, events of the queues
+  /// or null, and before their later work. Waits up to a millisecond if nothing else is to be done first, and otherwise for
+  /// some microseconds. If the copy fails, both queues raise the error later. Copies of a link run in the order of the calls.
+  void copy(Queue& source, EventHandle source_ready, uint64_t from, Queue& target, EventHandle target_ready, uint64_t to,
+            size_t bytes);
 
  private:
   struct Copy;

@@ -104,10 +104,16 @@ assert torch.equal(old.to("ocl:1").cpu(), old.cpu())  # Memory that CUDA cannot 
 large = torch.ones(1 << 20, device="ocl:0")
 assert _C.is_shared_with_cuda(large) and _C.is_shared_with_cuda(large.to("ocl:1"))
 before = copies()
-parts = torch.arange(210 << 20, dtype=torch.uint8, device="ocl:0")  # Too large to be shared: it is copied in two pieces.
+parts = torch.arange(210 << 20, dtype=torch.uint8, device="ocl:0")  # Too large to be shared: it is copied in four pieces.
 assert not _C.is_shared_with_cuda(parts)
 there = parts.to("ocl:1")
-assert copies() == before + 2 and torch.equal(there.cpu(), parts.cpu())
+assert copies() == before + 4 and torch.equal(there.cpu(), parts.cpu())
+for _ in range(3):  # Both streams are busy, so a piece may be copied while the blocks hold others.
+    parts.mul_(3), there.mul_(5)
+    there.copy_(parts)
+    parts.add_(1), there.add_(1)
+torch.ocl.synchronize(0), torch.ocl.synchronize(1)
+assert torch.equal(there.cpu(), parts.cpu())
 """)
 
 
