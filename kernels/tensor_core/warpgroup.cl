@@ -22,13 +22,15 @@
 // Products of 16-bit operands are exact, and one running sum serves the whole depth: truncation loses 1e-5 of a sum of
 // ten thousand, much less than rounding the result to 16 bits does.
 // Macros of a launch: TILE_M (rows of C per work-group: 64 per consumer).
+// 1: beside the rows that consumers exchange (tensor_core/store.cl), five stages do not fit into local memory.
+#define CRAMPED (VW == 2 && TILE_M == 192 && TILE_N == 128)
 #ifndef STAGES  // buffers in local memory
 #if PAIRS
 #define STAGES (TILE_M + TILE_N == 192 ? 4 : 3)
 #elif PACKED
 #define STAGES (TILE_M + TILE_N == 256 ? 6 : 4)
 #else
-#define STAGES (!HALVES || TILE_M + TILE_N > 320 ? 4 : TILE_M + TILE_N > 256 ? 5 : 6)
+#define STAGES (!HALVES || TILE_M + TILE_N > 320 || CRAMPED ? 4 : TILE_M + TILE_N > 256 ? 5 : 6)
 #endif
 #endif
 #define CONSUMERS (TILE_M / 64)
