@@ -63,7 +63,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) SUBGROUP_SIZE v
       const int pixel = m0 + slab_row(i), k = n0 + slab_column(i);
       DECLARE_PIXEL(pixel)
       __local const float* sums = slab + slab_row(i) * SLAB_ROW + slab_column(i);
-      if (pixel >= pixels || h >= out_h || v >= out_w) continue;
+      if (pixel >= pixels || h >= OUT_H || v >= OUT_W) continue;
       if (k + VW <= K) {
         STOREV(slab_vector(sums), n, group * K + k, h, v);
       } else {

@@ -1,9 +1,14 @@
 // kernels/conv/taps.cl: steps through the depth of a convolution on tensor cores, as an implicit GEMM, and the macros of
 // such kernels. The depth consists of the taps that are used, and of the channels of each tap.
-// Macros of a launch: DATA_GRADIENT (1: gradient with respect to the input).
+// Macros of a launch: DATA_GRADIENT (1: gradient with respect to the input). OUT_H, OUT_W: if defined, constants that replace
+// the arguments out_h and out_w, since the coordinates of each pixel are quotients.
+#ifndef OUT_H
+#define OUT_H out_h
+#define OUT_W out_w
+#endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * OUT_H + (h)) * OUT_W + (w)) * (get_global_size(1) * K) + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
 // the statistics follow the last element of y
@@ -62,7 +67,7 @@ ALWAYS_INLINE TapPosition advance(TapPosition at, const int channels, const int 
   const int step_h = DATA_GRADIENT ? stride_h : 1, step_w = DATA_GRADIENT ? stride_w : 1;                           \
   const int phase_h = DATA_GRADIENT ? (int)get_group_id(2) / stride_w : 0,                                          \
             phase_w = DATA_GRADIENT ? (int)get_group_id(2) % stride_w : 0;                                          \
-  const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w,                          \
+  const int rows = (OUT_H + step_h - 1) / step_h, columns = (OUT_W + step_w - 1) / step_w,                          \
             pixels = batch * rows * columns;                                                                        \
   const int m_tiles = (pixels + TILE_M - 1) / TILE_M, k_tiles = (K + TILE_N - 1) / TILE_N, group = get_group_id(1); \
   const Taps down = taps_of(R, phase_h, pad_h, stride_h, dilation_h),                                               \
@@ -107,8 +112,8 @@ ALWAYS_INLINE TapPosition advance(TapPosition at, const int channels, const int 
 // 1 if no element of the work-group's tile lies outside of y. If the strides do not divide the sizes, the last row or
 // column of a phase may lie outside.
 #define WHOLE_TILE                                                                                              \
-  (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K && rows * step_h == out_h && \
-   columns * step_w == out_w)
+  (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K && rows * step_h == OUT_H && \
+   columns * step_w == OUT_W)
 // Declares image, row and column of y.
 #define DECLARE_PIXEL(pixel)                                                               \
   const int n = (pixel) / columns / rows, h = (pixel) / columns % rows * step_h + phase_h, \

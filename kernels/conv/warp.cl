@@ -89,7 +89,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
             STOREA(vectors[i * LANE_VECTORS + j], n, group * K + n0 + vector_column(j), h, v);
           continue;
         }
-        if (pixel >= pixels || h >= out_h || v >= out_w) continue;
+        if (pixel >= pixels || h >= OUT_H || v >= OUT_W) continue;
         OCL_UNROLL
         for (int j = 0; j < LANE_VECTORS; ++j) {
           RowVector sum = vectors[i * LANE_VECTORS + j];

@@ -149,7 +149,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         for (int j = 0; j < STORE_VECTORS; ++j) {
           RowVector sum = sums[2 * j + i];
           const int k = first + vector_column(step * STORE_VECTORS + j);
-          if (pixel >= pixels || h >= out_h || v >= out_w) continue;
+          if (pixel >= pixels || h >= OUT_H || v >= OUT_W) continue;
           if (k + VW <= K) {
             STOREV(sum, n, group * K + k, h, v);
           } else {
