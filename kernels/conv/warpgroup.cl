@@ -10,6 +10,9 @@
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
 //   B_PACKED 1: w is the same matrix of each group (width K, depth R*S*C) in blocks as pack/group.cl writes them,
 //   [groups][panels][steps][blocks]. If there are several phases, TILE_K must divide C.
+// BOXES 1 (16-bit operands, and a tile of which no two fit on a compute unit): the filter is 1 x 1 with stride 1 and no
+//   padding, there is one group, and the pixels of x lie at equal distances. So x is a matrix [pixels][C], and one
+//   work-item copies both operands in boxes, unless an operand does not begin at a multiple of 16 bytes.
 // Grid: global (any number of work-groups up to ceil(pixels/TILE_M) * ceil(K/TILE_N), times GROUP_SIZE, groups,
 //   phases), local (GROUP_SIZE, 1, 1). Pixels and phases as for conv/group.cl. STATISTICS: at most ceil(K/TILE_N) *
 //   slices work-groups; slices is at most ceil(pixels/TILE_M).
@@ -30,7 +33,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   LOCAL_STATISTICS(statistics);
   int rows_seen = 0, finished_slices = 0;  // rows of the current slice that this warp has seen
 #endif
-  PIPELINE(line);
+#if BOXES
+  __local ulong map[16] __attribute__((aligned(128)));
+  const int boxes = CHUNK_ALIGNED(x_offset) && CHUNK_ALIGNED(w_offset);
+#else
+  const int boxes = 0;
+#endif
+  PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
   DECLARE_PHASE
   const int steps = (depth + TILE_K - 1) / TILE_K;
 
@@ -39,6 +48,19 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   if (get_local_id(0) >= CONSUMERS * 128) {
     PRODUCERS_BEGIN();
     const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
+#if BOXES
+    if (boxes) {
+      if (p >= 32) return;
+      const ulong x_map = tensor_map(map, 0, x + x_offset, C, pixels, x_w, TILE_M);
+      const ulong w_map = tensor_map(map, 1, w + w_offset, C, K, C, TILE_N);
+      if (p > 0) return;
+      FOR_OWN_TILES(g) {
+        stage_tile_boxes(line, begin, steps, OWN_TILE(g), x_map, w_map, 1, 1);
+        begin += steps;
+      }
+      return;
+    }
+#endif
     const int aligned = CHUNK_ALIGNED(x_offset);
     FOR_OWN_TILES(g) {
       const int2 tile = OWN_TILE(g);

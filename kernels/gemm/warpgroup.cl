@@ -53,17 +53,6 @@ ALWAYS_INLINE void stage(__local OPERAND_T* to, __global const OPERAND_T* from, 
 }
 
 #if BOXES
-// Copies an operand of a step: rows or columns `width0` to `width0` + width - 1 and TILE_K of the depth from `k` on.
-ALWAYS_INLINE void stage_boxes(__local OPERAND_T* to, const ulong map, const int width0, const int k, const int width,
-                               const int k_major, const uint bar) {
-  if (k_major) {
-    copy_box(local_address(to), map, k, width0, bar);
-    return;
-  }
-  OCL_UNROLL
-  for (int i = 0; i < width / 64; ++i) copy_box(local_address(to + i * BLOCK_ELEMENTS), map, width0 + i * 64, k, bar);
-}
-
 // Copies the operands of all tiles of the work-group. One warp calls it. steps: the number of steps of a tile.
 ALWAYS_INLINE void produce_boxes(const Pipeline line, __local ulong* map, __global const OPERAND_T* a,
                                  __global const OPERAND_T* b, const int M, const int N, const int K, const int steps,
@@ -74,16 +63,10 @@ ALWAYS_INLINE void produce_boxes(const Pipeline line, __local ulong* map, __glob
   const ulong b_map =
       B_K_MAJOR ? tensor_map(map, 1, b, K, N, b_col, TILE_N) : tensor_map(map, 1, b, N, K, b_row, TILE_K);
   if (get_local_id(0) != CONSUMERS * 128) return;
-  int step = 0;  // counted over all tiles of the work-group
+  int begin = 0;  // first step of the tile, counted over all tiles of the work-group
   FOR_TILES(g, m_tiles * n_tiles) {
-    const int2 tile = tile_at(g, m_tiles, n_tiles);
-    for (int k = 0; k < steps * TILE_K; k += TILE_K, ++step) {
-      __local OPERAND_T* to = producer_acquire(line, step);
-      const uint full = line.full + 8 * (step % STAGES);
-      barrier_expect(full, STAGE_ELEMENTS * sizeof(OPERAND_T));
-      stage_boxes(to, a_map, tile.x * TILE_M, k, TILE_M, A_K_MAJOR, full);
-      stage_boxes(to + A_ELEMENTS, b_map, tile.y * TILE_N, k, TILE_N, B_K_MAJOR, full);
-    }
+    stage_tile_boxes(line, begin, steps, tile_at(g, m_tiles, n_tiles), a_map, b_map, A_K_MAJOR, B_K_MAJOR);
+    begin += steps;
   }
 }
 #endif

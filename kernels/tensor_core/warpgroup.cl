@@ -25,7 +25,15 @@
 // 1: beside the rows that consumers exchange (tensor_core/store.cl), five stages do not fit into local memory.
 #define CRAMPED (VW == 2 && TILE_M == 192 && TILE_N == 128)
 #ifndef STAGES  // buffers in local memory
-#if PAIRS
+#ifdef AT_ONCE
+// Beside them lie the statistics of columns, or the rows that consumers exchange.
+#define STAGES ((227 * 1024 / AT_ONCE - 3072 - BESIDE_STAGES) / ((TILE_M + TILE_N) * 128))
+#if STATISTICS
+#define BESIDE_STAGES 8704
+#else
+#define BESIDE_STAGES (VW == 2 ? CONSUMERS * 10240 : 0)
+#endif
+#elif PAIRS
 #define STAGES (TILE_M + TILE_N == 192 ? 4 : 3)
 #elif PACKED
 #define STAGES (TILE_M + TILE_N == 256 ? 6 : 4)
@@ -35,13 +43,17 @@
 #endif
 #define CONSUMERS (TILE_M / 64)
 #ifndef PRODUCERS
+#ifdef AT_ONCE  // work-groups that share a compute unit, with BOXES
+#define PRODUCERS 32
+#else
 #define PRODUCERS (PACKED && TILE_M <= 128 ? 32 : 128)  // work-items that copy; their ids follow the consumers'
+#endif
 #endif
 #ifndef B_PACKED
 #define B_PACKED 0  // 1: one work-item copies B, which is packed in blocks, and all of them copy A (conv/warpgroup.cl)
 #endif
 #ifndef BOXES
-#define BOXES 0  // 1: one work-item copies both operands in boxes (gemm/warpgroup.cl)
+#define BOXES 0  // 1: one work-item copies both operands in boxes (tensor maps)
 #endif
 // The number of arrivals that make a stage full. Copies of packed blocks arrive once in all, copies of chunks once for
 // each producer. With 32-bit operands that are not packed a producer arrives twice: for its copies of A and for its
@@ -113,6 +125,7 @@ typedef struct {
 #endif
 
 ALWAYS_INLINE void pipeline_init(const Pipeline p, const int arrivals) {
+  SHARE_UNIT();
   if (get_local_id(0) == 0) {
     for (int i = 0; i < STAGES; ++i) {
       barrier_init(p.full + 8 * i, arrivals);
@@ -147,6 +160,29 @@ ALWAYS_INLINE void copy_blocks(__local OPERAND_T* to, __global const float* from
                  BLOCK_BYTES, bar);
   }
 }
+#if BOXES
+// Copies an operand of a step: rows or columns `width0` to `width0` + width - 1 and TILE_K of the depth from `k` on.
+ALWAYS_INLINE void stage_boxes(__local OPERAND_T* to, const ulong map, const int width0, const int k, const int width,
+                               const int k_major, const uint bar) {
+  if (k_major) {
+    copy_box(local_address(to), map, k, width0, bar);
+    return;
+  }
+  OCL_UNROLL
+  for (int i = 0; i < width / 64; ++i) copy_box(local_address(to + i * BLOCK_ELEMENTS), map, width0 + i * 64, k, bar);
+}
+// Copies both operands of the steps of a tile. One work-item calls it.
+ALWAYS_INLINE void stage_tile_boxes(const Pipeline line, const int begin, const int steps, const int2 tile,
+                                    const ulong a_map, const ulong b_map, const int a_k_major, const int b_k_major) {
+  for (int step = 0; step < steps; ++step) {
+    __local OPERAND_T* to = producer_acquire(line, begin + step);
+    const uint full = line.full + 8 * ((begin + step) % STAGES);
+    barrier_expect(full, STAGE_ELEMENTS * sizeof(OPERAND_T));
+    stage_boxes(to, a_map, tile.x * TILE_M, step * TILE_K, TILE_M, a_k_major, full);
+    stage_boxes(to + A_ELEMENTS, b_map, tile.y * TILE_N, step * TILE_K, TILE_N, b_k_major, full);
+  }
+}
+#endif
 #if HALVES
 // Before a producer arrives, its cp.async copies must be complete and ordered before the reads of the tensor cores. So
 // it arrives LAG steps after it has issued the copies of a step. Meanwhile the copies of LAG steps are in flight.
@@ -154,7 +190,7 @@ ALWAYS_INLINE void copy_blocks(__local OPERAND_T* to, __global const float* from
 #ifdef TILE_C
 #define LAG (STAGES - 2)
 #else
-#define LAG (STAGES - 3)  // one stage more is in use, because consume() releases a stage one step late
+#define LAG (STAGES > 3 ? STAGES - 3 : 0)  // one stage more is in use, because consume() releases a stage one step late
 #endif
 #endif
 ALWAYS_INLINE void publish_stage(const Pipeline p, const int step) {

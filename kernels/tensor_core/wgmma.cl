@@ -63,7 +63,16 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
 // ---- boxes ----
 // A tensor map describes a matrix in global memory, from which copy_box copies boxes. Maps lie in global memory too, in a
 // variable of the program. Each compute unit has two places there: no two work-groups with maps fit on a compute unit,
-// because each uses more than half of its local memory.
+// because each uses more than half of its local memory. If several share one (AT_ONCE), each of the launch's work-groups,
+// at most 1024, has two places.
+#ifdef AT_ONCE
+#define MAP_OWNER (get_group_id(0) + get_group_id(2) * get_num_groups(0))
+// The compiler gives work-items so few registers that AT_ONCE work-groups fit on a compute unit.
+#define SHARE_UNIT() asm volatile("//@@@.minnctapersm %0" ::"n"(AT_ONCE))
+#else
+#define MAP_OWNER (unit & 255)
+#define SHARE_UNIT()
+#endif
 #define SET_MAP(field, bits, value, ...)                                                      \
   asm volatile("//@tensormap.replace.tile." field ".shared::cta.b1024.b" bits " [%0], " value \
                ";" ::"r"(local_address(map))__VA_ARGS__                                       \
@@ -76,10 +85,10 @@ ALWAYS_INLINE ulong tensor_map(__local ulong* map, const int number, __global co
   const int lane = get_local_id(0) & 31;
   ulong place;
   uint unit;
-  asm volatile("//@@.global .align 128 .b8 tensor_maps[65536];");
+  asm volatile("//@@.global .align 128 .b8 tensor_maps[262144];");
   asm volatile("//@mov.u64 %0, tensor_maps;" : "=l"(place));
   asm volatile("mov.u32 %0, %%smid;" : "=r"(unit));
-  place += (unit & 255) * 256 + number * 128;
+  place += MAP_OWNER * 256 + number * 128;
   if (lane < 16) map[lane] = 0;
   warp_sync();
   if (lane == 0) {

@@ -11,11 +11,23 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr char kMark[] = "//@", kDeclaration[] = "//@@", kEndOfHead[] = ".address_size 64";
+constexpr char kMark[] = "//@", kDeclaration[] = "//@@", kDirective[] = "//@@@", kEndOfHead[] = ".address_size 64";
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
+}
+
+/// Moves directives to the head of the kernel in which they stand: behind its number of work-items.
+void move_directives(std::string& text) {
+  const std::string items = ".reqntid";
+  for (size_t at = text.find(kDirective); at != std::string::npos; at = text.find(kDirective)) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string directive = text.substr(at + std::strlen(kDirective), end - at - std::strlen(kDirective));
+    text.erase(at, end - at);
+    const size_t head = text.rfind(items, at);
+    if (head != std::string::npos) text.insert(text.find('\n', head), "\n" + directive);
+  }
 }
 
 /// Moves declarations to the head of the program.
@@ -57,6 +69,7 @@ ProgramHandle uncover_instructions(cl_context context, cl_device_id device, cl_p
     *status = CL_INVALID_BINARY;
     return {};
   }
+  move_directives(text);
   move_declarations(text);
   replace_all(text, kMark, "   ");
   if (text.compare(at + target.size(), 1, "a") != 0) text.insert(at + target.size(), "a");

@@ -3,7 +3,7 @@
 // Kernels write such instructions as inline assembly behind `//@`. For the compiler, the text behind `//@` is a comment, in
 // which it only substitutes the operands. The compiler's binary is assembler text. uncover_instructions removes the marks, sets
 // a target that has the instructions, and builds that text. A line `//@@...` declares a variable of the program. It moves to
-// the head of the program, once.
+// the head of the program, once. A line `//@@@...` is a directive of the kernel in which it stands, to whose head it moves.
 #pragma once
 
 #include <chrono>

@@ -2,6 +2,7 @@
 #include "csrc/schedule/families/case.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -21,6 +22,9 @@ TensorCoreMath CheckSubject::math() const {
   math.chunk = halves() ? 8 : 4;
   math.matrix = matrix;
   math.wide = true;
+  constexpr std::array of_boxes = {KernelOperation::k_gemm_boxes, KernelOperation::k_conv_boxes,
+                                   KernelOperation::k_conv_statistics};
+  math.boxes = halves() && row.level == KernelLevel::k_warpgroup && std::ranges::count(of_boxes, row.operation) > 0;
   return math;
 }
 

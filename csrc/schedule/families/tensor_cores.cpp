@@ -16,7 +16,7 @@ struct ProductTile {
   KernelLevel level;
   bool packed = false;
   int chunk = 0, terms = 0, lanes = 0;
-  int rows, columns, warp_rows = 0, warp_columns = 0;
+  int rows, columns, warp_rows = 0, warp_columns = 0, at_once = 1;
   double rate;
   const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
 };
@@ -74,8 +74,9 @@ std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
     TensorCoreMath math = row.math;
     if (math.level == kMatrix || (math.level == kWarp && draft.caps.matrix == MatrixInstructions::kMma8))
       math.matrix = draft.caps.matrix;
-    math.wide = allows_variant(
-        draft, math, node.kind == ir::NodeKind::kContract ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
+    const bool product = node.kind == ir::NodeKind::kContract;
+    math.wide = allows_variant(draft, math, product ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
+    math.boxes = allows_variant(draft, math, product ? KernelOperation::k_gemm_boxes : KernelOperation::k_conv_boxes);
     return math;
   }
   return std::nullopt;
@@ -103,6 +104,7 @@ bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperat
 
 std::string TensorCoreTile::name() const {
   const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
+  if (at_once > 1) return tile + "*" + std::to_string(at_once);
   return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
 
@@ -113,20 +115,36 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
     if (row.lanes != 0 && row.lanes != math.lanes()) continue;
     if ((row.chunk != 0 && row.chunk != math.chunk) || (row.terms != 0 && row.terms != math.terms)) continue;
     if (math.matrix == MatrixInstructions::kMma8 && row.rows + row.columns > kNarrowTile) continue;
-    const TensorCoreTile tile{row.rows, row.columns, row.rate, row.warp_rows, row.warp_columns};
+    if (row.at_once > 1 && !math.boxes) continue;
+    const TensorCoreTile tile{row.rows, row.columns, row.rate, row.warp_rows, row.warp_columns, row.at_once};
     if (!is_wide(tile) || math.wide || math.chunk == 4) tiles.push_back(tile);
   }
   return tiles;
 }
 
-std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math) {
+std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_t depth) {
   std::vector<TensorCoreTile> tiles = tensor_core_tiles(math, false);
-  std::erase_if(tiles, [](const TensorCoreTile& tile) { return tile.rows == 192 || tile.columns == 192; });
+  std::erase_if(tiles, [&](const TensorCoreTile& tile) {
+    return tile.rows == 192 || tile.columns == 192 || (tile.at_once > 1 && depth > kDeepestShared);
+  });
   if (math.matrix == MatrixInstructions::kDpas8 || math.matrix == MatrixInstructions::kDpas16)
     std::erase_if(tiles, [&](const TensorCoreTile& tile) {
       return tile.warp_rows * tile.warp_columns > (math.chunk == 4 ? 16 : 32) * math.lanes();
     });
   return tiles;
+}
+
+bool copies_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile) {
+  if (tile.at_once > 1) {
+    define(draft.launch(), "AT_ONCE", tile.at_once);
+    draft.launch().local = {tile.rows / 64 * 128 + 32, 1, 1};
+  } else {
+    if (!math.boxes || resident_groups(draft.caps, tile) > draft.caps.units) return false;
+    const std::vector<std::string> copies = {"boxes", "chunks"};
+    if (copies[draft.choices().pick("copies", copies)] != "boxes") return false;
+  }
+  define(draft.launch(), "BOXES", 1);
+  return true;
 }
 
 int weight_producers(int chunk, const TensorCoreTile& tile) {
@@ -140,10 +158,22 @@ ProductSizes product_sizes(const ir::Node& node) {
 
 namespace {
 
+/// tile_cost, for tiles of which several share a compute unit.
+double cost_of(const Caps& caps, const TensorCoreTile& tile, int64_t rows, int64_t columns, int64_t others) {
+  const int64_t resident = caps.units * tile.at_once, tiles = count_tiles(tile, rows, columns, others);
+  return static_cast<double>((tiles + resident - 1) / resident * tile.at_once) * tile.rows * tile.columns / tile.rate;
+}
+
 // Fewest elements of the inner dimension in a slice.
 constexpr int64_t kMinSliceDepth = 256;
 
-bool splits_into(const ProductSizes& problem, int64_t splits, int chunk) {
+/// True if the tile is for the depth of `problem`, and the launch has places for the tensor maps of all work-groups.
+bool is_for(const TensorCoreTile& tile, const ProductSizes& problem, int64_t splits) {
+  return tile.at_once == 1 || (problem.batches * splits <= kMostWithMaps && problem.depth <= kDeepestShared);
+}
+
+bool splits_into(const ProductSizes& problem, const TensorCoreTile& tile, int64_t splits, int chunk) {
+  if (!is_for(tile, problem, splits)) return false;
   if (splits == 1) return true;
   return problem.fixed && problem.depth % (splits * chunk) == 0 && problem.depth / splits >= kMinSliceDepth;
 }
@@ -152,7 +182,7 @@ bool splits_into(const ProductSizes& problem, int64_t splits, int chunk) {
 double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCoreTile& tile, const ProductSizes& p,
                   int64_t splits) {
   const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
-  const double cost = tile_cost(caps, tile, p.rows, p.columns, p.batches * splits),
+  const double cost = cost_of(caps, tile, p.rows, p.columns, p.batches * splits),
                products = cost * 2 * static_cast<double>(steps * step) / math.product + cost * tile.rate / math.stored;
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
@@ -165,9 +195,10 @@ double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCore
 std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed) {
   std::vector<TilePlan> plans;
   for (const TensorCoreTile& tile : tensor_core_tiles(math, packed)) {
+    if (!is_for(tile, problem, 1)) continue;
     TilePlan best{tile, 1, seconds_of(caps, math, tile, problem, 1)};
     for (int64_t splits = 2; splits <= 64; ++splits) {
-      if (!splits_into(problem, splits, math.chunk)) continue;
+      if (!splits_into(problem, tile, splits, math.chunk)) continue;
       const double seconds = seconds_of(caps, math, tile, problem, splits);
       if (seconds < best.seconds) best = {tile, splits, seconds};
     }
@@ -183,7 +214,7 @@ TilePlan choose_tile_plan(Draft& draft, const TensorCoreMath& math, const Produc
   TilePlan plan = pick_tile(draft.choices(), std::move(ranked));
   std::vector<int64_t> splits = {plan.splits};
   int64_t more = plan.splits + 1;
-  while (more <= 64 && !splits_into(problem, more, math.chunk)) ++more;
+  while (more <= 64 && !splits_into(problem, plan.tile, more, math.chunk)) ++more;
   if (plan.splits > 1) splits.push_back(1);
   if (more <= 64) splits.push_back(more);
   if (problem.fixed) plan.splits = draft.choices().pick("splits", splits);
@@ -193,13 +224,13 @@ TilePlan choose_tile_plan(Draft& draft, const TensorCoreMath& math, const Produc
 TensorCoreTile choose_tensor_core_tile(Draft& draft, const std::vector<TensorCoreTile>& tiles, int64_t rows, int64_t columns,
                                        int64_t others) {
   std::vector<std::pair<double, TensorCoreTile>> ranked;
-  for (const TensorCoreTile& tile : tiles) ranked.emplace_back(tile_cost(draft.caps, tile, rows, columns, others), tile);
+  for (const TensorCoreTile& tile : tiles) ranked.emplace_back(cost_of(draft.caps, tile, rows, columns, others), tile);
   return pick_tile(draft.choices(), std::move(ranked));
 }
 
 int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile) {
-  // Two of the smallest work-groups fit on a compute unit.
-  return caps.units * (tile.rows == 64 && tile.columns == 64 ? 2 : 1);
+  // Two of the smallest work-groups fit on a compute unit in any case.
+  return caps.units * (tile.at_once == 1 && tile.rows == 64 && tile.columns == 64 ? 2 : tile.at_once);
 }
 
 IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const TensorCoreTile& tile, const IndexExpr& others) {

@@ -26,6 +26,7 @@ struct TensorCoreMath {
   // measured, taken as part of `product`.
   double stored = std::numeric_limits<double>::infinity();
   bool wide = false;                                      // Tiles that are wide may be used.
+  bool boxes = false;                                     // Tensor maps may describe the operands.
   MatrixInstructions matrix = MatrixInstructions::kNone;  // At the level subgroup_matrix, or kMma8.
   /// Work-items of a warp or subgroup.
   int lanes() const { return matrix == MatrixInstructions::kNone ? 32 : matrix_row(matrix).lanes; }
@@ -43,20 +44,27 @@ struct TensorCoreTile {
   int rows, columns;
   double rate;  // Speed on a full device, relative to tiles of 128 x 128 with operands in place.
   int warp_rows = 0, warp_columns = 0;
-  std::string name() const;  // "128x128", "128x128/64x32".
+  int at_once = 1;           // Work-groups on a compute unit, whose operands come in boxes.
+  std::string name() const;  // "128x128", "128x128/64x32", "128x128*2".
 };
 
 /// True if the tile has more than 128 rows or columns.
 inline bool is_wide(const TensorCoreTile& tile) { return std::max(tile.rows, tile.columns) > 128; }
+/// The most launches side by side, and the deepest products, for which several work-groups with tensor maps share a compute
+/// unit. Small tiles load more for a product, which bounds the speed of deep ones.
+inline constexpr int64_t kMostWithMaps = 2, kDeepestShared = 256;
 /// Returns the tiles of kernels with packed operands, or with operands in place.
 std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
 /// Returns the tiles of convolutions: those whose rows and columns are powers of two, since images and channels are mostly
 /// such. Their addresses take registers too, so with DPAS a work-item has at most 32 sums, 16 of floats, whose parts take
 /// registers: Intel's compiler keeps all sums in memory otherwise.
-std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math);
+std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_t depth = kDeepestShared);
 /// Returns the number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers
 /// split and transpose them.
 int weight_producers(int chunk, const TensorCoreTile& tile);
+/// True if tensor maps describe the operands. Compute units have places for the maps of one work-group each, except for tiles
+/// of which several work-groups share a compute unit: then a launch has places for its work-groups. Knob "copies".
+bool copies_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile);
 
 /// The sizes of a batch of matrix products, for the cost model.
 struct ProductSizes {

@@ -19,6 +19,7 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
 #define fence_async_proxy() emulated_barrier(0, 3, 0)
 #define GROW_REGISTERS(n)
 #define SHRINK_REGISTERS(n)
+#define SHARE_UNIT()
 #define WGMMA_FENCE()
 #define WGMMA_COMMIT()
 #define WGMMA_WAIT(but) emulated_barrier(0, 4, 0)

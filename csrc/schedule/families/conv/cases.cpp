@@ -23,6 +23,10 @@ constexpr Convolution kEdges[] = {
     {7, 20, 72, 4, 1, 1, 1, 1, 0, 1, 1},  {1, 64, 64, 5, 5, 3, 3, 1, 1, 1, 2},  {2, 3, 16, 23, 21, 7, 7, 2, 3, 1, 1},
     {2, 40, 64, 6, 6, 1, 1, 1, 0, 1, 1},  {2, 24, 72, 6, 5, 1, 1, 1, 0, 1, 1}};
 
+/// Products of the pixels' channels with filters.
+constexpr Convolution kProducts[] = {
+    {2, 72, 200, 9, 12, 1, 1, 1, 0, 1, 1}, {7, 24, 40, 4, 1, 1, 1, 1, 0, 1, 1}, {1, 136, 264, 11, 30, 1, 1, 1, 0, 1, 1}};
+
 /// For portable kernels. Some have several blocks of taps (C * R * S > 640) or several slices of pixels.
 constexpr Convolution kMore[] = {
     {1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1},      {2, 16, 64, 7, 9, 3, 3, 1, 1, 1, 1},    {1, 33, 65, 8, 5, 3, 3, 2, 1, 1, 1},
@@ -226,18 +230,37 @@ std::vector<CheckCase> statistics_cases(const CheckSubject& subject, const std::
   constexpr Statistics kEdgeSlices[] = {{1, 1, false}, {2, 4, true}, {3, 2, false}, {4, 4, true}, {3, 1, true}, {1, 2, false}};
   std::vector<CheckCase> cases;
   for (size_t i = 0; i < tiles.size(); ++i) {
-    const bool odd = i % 2 == 1;
+    const bool odd = i % 2 == 1, shared = tiles[i].at_once > 1;
+    const std::span<const Convolution> edges = shared ? std::span<const Convolution>(kProducts) : kEdges;
     if (!subject.edges())  // One work-group of warps computes all slices.
-      cases.push_back(statistics_case(subject, kConvolution, tiles[i],
+      cases.push_back(statistics_case(subject, shared ? kProducts[0] : kConvolution, tiles[i],
                                       {tiles[i].rows == 64 && odd ? 2 : 1, subject.warps() ? size_t{1} : 0, odd}, ""));
-    for (size_t j = i % 2; subject.edges() && j < std::size(kEdges); j += 2) {
-      const Convolution& c = kEdges[j];
+    for (size_t j = shared ? 0 : i % 2; subject.edges() && j < edges.size(); j += shared ? 1 : 2) {
+      const Convolution& c = edges[j];
       if (c.groups > 1 && c.C % subject.math().chunk != 0) continue;
       Statistics how = kEdgeSlices[(i + j / 2) % std::size(kEdgeSlices)];
       how.slices = std::min(how.slices, (c.batch * c.P() * c.Q() + tiles[i].rows - 1) / tiles[i].rows);
       cases.push_back(statistics_case(subject, c, tiles[i], how, j % 3 == 0 ? " filters=packed" : " filters=in_place"));
     }
   }
+  return cases;
+}
+
+void keep_those_with(std::vector<CheckCase>& cases, const char* macro) {
+  std::erase_if(cases, [&](const CheckCase& c) { return std::ranges::count(c.defines, macro) == 0; });
+}
+
+/// Each tile with 1 x 1 convolutions, in both directions. Several small tiles are resident at the same time, which leaves no
+/// places for tensor maps.
+std::vector<CheckCase> box_cases(const CheckSubject& subject, const std::vector<TensorCoreTile>& tiles) {
+  std::vector<CheckCase> cases;
+  for (size_t i = 0; i < tiles.size(); ++i)
+    for (size_t j = 0; j < (subject.set == CaseSet::kSample ? 1 : std::size(kProducts)); ++j)
+      for (const int offset : {0, 1})
+        cases.push_back(convolution_case(subject, kProducts[j], (i + j + offset) % 2 == 0 ? Kind::kForward : Kind::kData,
+                                         "tile=" + tiles[i].name() + (tiles[i].at_once > 1 ? "" : " copies=boxes"),
+                                         {0, false, offset}));
+  keep_those_with(cases, "BOXES 1");
   return cases;
 }
 
@@ -254,8 +277,7 @@ std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector
       for (const Kind kind : {Kind::kForward, Kind::kData, Kind::kWeight})
         if ((i + j) % 2 == 0 && (kind == Kind::kWeight) == of_weight && (kEdges[j].groups == 1 || kEdges[j].C % chunk == 0))
           cases.push_back(convolution_case(subject, kEdges[j], kind, "tile=" + tiles[i].name() + rest, {j % 3 == 2 ? 1 : 0}));
-  if (packed)  // Some gradients cannot have packed filters.
-    std::erase_if(cases, [](const CheckCase& c) { return std::ranges::count(c.defines, "B_PACKED 1") == 0; });
+  if (packed) keep_those_with(cases, "B_PACKED 1");  // Some gradients cannot have packed filters.
   return cases;
 }
 
@@ -326,7 +348,7 @@ std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
       every = subject.set != CaseSet::kSample || subject.row.level == KernelLevel::k_subgroup_matrix;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : convolution_tiles(subject.math()))
-    if (operation == KernelOperation::k_conv_packed || is_wide(tile) == wide ||
+    if (operation == KernelOperation::k_conv_packed || operation == KernelOperation::k_conv_boxes || is_wide(tile) == wide ||
         (subject.edges() && operation == KernelOperation::k_conv_statistics))
       tiles.push_back(tile);
   std::vector<CheckCase> cases;
@@ -334,11 +356,12 @@ std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
     cases.push_back(convolution_case(subject, kConvolution, kind, choice));
   };
   if (operation == KernelOperation::k_conv_statistics) return statistics_cases(subject, tiles);
+  if (operation == KernelOperation::k_conv_boxes) return box_cases(subject, tiles);
   if (subject.edges())
     return edge_cases(subject, tiles,
                       operation == KernelOperation::k_conv_weight   ? " splits=3"
-                      : operation == KernelOperation::k_conv_packed ? " filters=packed"
-                                                                    : " filters=in_place");
+                      : operation == KernelOperation::k_conv_packed ? " copies=chunks filters=packed"
+                                                                    : " copies=chunks filters=in_place");
   switch (operation) {
     case KernelOperation::k_conv_weight:
       // Sizes choose the tile of warpgroups.

@@ -1,4 +1,6 @@
 // csrc/schedule/families/conv/offer_tensor_core.cpp: offers tensor core kernels for convolution and its gradients.
+#include <array>
+
 #include "csrc/schedule/families/conv/window.h"
 #include "csrc/schedule/families/tensor_cores.h"
 
@@ -92,10 +94,21 @@ TemplateLaunch::Input filter_blocks(Draft& draft, const Operand& filters, const 
       .input;
 }
 
+/// True if the pixels of the image that the convolution reads are those that it writes, and lie at equal distances. Then it is
+/// a product of matrices.
+bool is_product(const Draft& draft, const Window& window, const Operand& image) {
+  const ir::ConvolveAttrs& attrs = draft.node().convolve;
+  const ir::Shape& sizes = draft.node().operands[0].sizes;
+  constexpr std::array<int, 2> none = {0, 0}, one = {1, 1};
+  return window.R.is_const(1) && window.S.is_const(1) && window.groups.is_const(1) && attrs.stride == one &&
+         attrs.padding == none && image.strides[2] == sizes[3] * image.strides[3] &&
+         image.strides[0] == sizes[2] * image.strides[2];
+}
+
 }  // namespace
 
 void offer_conv_tensor_core(Draft& draft) {
-  const TensorCoreMath math = *tensor_core_math(draft);
+  TensorCoreMath math = *tensor_core_math(draft);
   const ir::Node& node = draft.node();
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &w = node.operands[1];
@@ -103,20 +116,23 @@ void offer_conv_tensor_core(Draft& draft) {
   const IndexExpr &C = window.C, &K = window.K;
 
   const Operand image = channels_in_chunks(draft, x, math.chunk);
+  math.boxes = math.boxes && is_product(draft, window, image);
   const IndexExpr depth = padded_channels(window, math.chunk);
   const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
   std::vector<IndexExpr> from = {k, c, r, s};
   if (window.data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
   const Operand filters = copied_operand(draft, w, {node.sizes[1], window.R, window.S, depth}, from, {{c, C}});
-  const TensorCoreTile tile = choose_tensor_core_tile(draft, convolution_tiles(math), typical(window.pixels, 50176),
-                                                      typical(K, 64), attrs.groups * window.phases);
+  const TensorCoreTile tile =
+      choose_tensor_core_tile(draft, convolution_tiles(math, typical(depth, 64)), typical(window.pixels, 50176), typical(K, 64),
+                              attrs.groups * window.phases);
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
   use_tensor_core_tile(draft, math, tile, K);
   // A step of packed filters is 8 chunks. With several phases, which each use only some of the taps, a step must not
   // contain chunks of two taps.
-  const bool packed = allows_variant(draft, math, KernelOperation::k_conv_packed) &&
+  const bool boxes = copies_boxes(draft, math, tile);
+  const bool packed = !boxes && allows_variant(draft, math, KernelOperation::k_conv_packed) &&
                       (window.phases == 1 || multiples(draft, 8 * math.chunk, {depth})) && packs_filters(draft, math);
   if (packed) {
     define(launch, "B_PACKED", 1);
@@ -129,7 +145,7 @@ void offer_conv_tensor_core(Draft& draft) {
   }
   // With fewer registers, producers that find the addresses of pixels spill at every step. On an H100, ResNet-50 in bf16
   // took 1.08 times as long with 56 registers (inference), and 1.03 times (training).
-  if (math.level == KernelLevel::k_warpgroup && math.chunk == 8) define(launch, "STAGING_REGISTERS", 104);
+  if (math.level == KernelLevel::k_warpgroup && math.chunk == 8 && !boxes) define(launch, "STAGING_REGISTERS", 104);
   launch.buffers(
       {{"x", image.input}, {"w", packed ? filter_blocks(draft, filters, window.groups, K, math.terms) : filters.input}});
   define_alignment(draft, math.chunk);

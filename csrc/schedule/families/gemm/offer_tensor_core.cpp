@@ -24,14 +24,10 @@ TensorCoreTile use_plan(Draft& draft, const TensorCoreMath& math, bool packed) {
 }  // namespace
 
 void offer_gemm_tensor_core(Draft& draft) {
-  const TensorCoreMath math = *tensor_core_math(draft);
+  TensorCoreMath math = *tensor_core_math(draft);
   const TensorCoreTile tile = use_plan(draft, math, false);
   pass_matrices(draft, math.chunk);
-  // Compute units have places for the tensor maps of one work-group each.
-  if (resident_groups(draft.caps, tile) > draft.caps.units || !allows_variant(draft, math, KernelOperation::k_gemm_boxes))
-    return;
-  const std::vector<std::string> copies = {"boxes", "chunks"};
-  if (copies[draft.choices().pick("copies", copies)] == "boxes") define(draft.launch(), "BOXES", 1);
+  copies_boxes(draft, math, tile);
 }
 
 void offer_gemm_packed_tensor_core(Draft& draft) {
