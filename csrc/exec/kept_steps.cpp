@@ -73,7 +73,9 @@ void mark_kept(Plan& plan) {
         if (!plan.interval_bytes[source.index].is_const()) return false;
         for (const size_t writer : writers[source.index])
           if (!kept.count(writer)) return false;
-        (writers[source.index].count(step) ? written : read) += plan.interval_bytes[source.index].constant();
+        const bool writes = writers[source.index].count(step) > 0;
+        (writes ? written : read) += plan.interval_bytes[source.index].constant();
+        reads_parameters |= !writes;  // What a kept step has made of them, such as a weight converted to bf16.
       } else if (source.kind == BufferSource::Kind::kOutput || !plan.interval_bytes[source.index].is_const()) {
         return false;
       }

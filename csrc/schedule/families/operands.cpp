@@ -91,9 +91,24 @@ void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv) {
   launch.args({{"dilation_h", conv.dilation[0]}, {"dilation_w", conv.dilation[1]}});
 }
 
+namespace {
+
+/// True if the buffer is a parameter, or nodes made it of parameters alone, such as a weight in another type.
+bool depends_on_parameters(const Draft& draft, ir::BufferId buffer, ir::NodeId before) {
+  if (draft.buffer(buffer).role == ir::BufferRole::kInput) return draft.buffer(buffer).is_parameter;
+  for (ir::NodeId i = before; i-- > 0;) {
+    const ir::Node& node = draft.graph.nodes[i];
+    if (std::ranges::count(ir::writes(node), buffer) == 0) continue;
+    const std::vector<ir::BufferId> read = ir::reads(node);
+    return !read.empty() && std::ranges::all_of(read, [&](ir::BufferId b) { return depends_on_parameters(draft, b, i); });
+  }
+  return false;
+}
+
+}  // namespace
+
 bool is_kept(const Draft& draft, const ir::View& view) {
-  const ir::Buffer& buffer = draft.buffer(view.buffer);
-  return draft.keeps_parameters && buffer.role == ir::BufferRole::kInput && buffer.is_parameter;
+  return draft.keeps_parameters && depends_on_parameters(draft, view.buffer, draft.id);
 }
 
 bool is_written_by_loops(const Draft& draft, ir::BufferId buffer) {

@@ -149,3 +149,27 @@ def test_filters_and_norms(ocl_device, change):
         change(model)
     again = launches()
     assert again > later == launches()
+
+
+def test_packed_once_after_a_scan(ocl_device):
+    """One launch computes a weight from a parameter. Another one, which reads no parameter, packs it."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    steps = nn.Parameter(torch.randn(130, 96).to(ocl_device))
+    x = torch.randn(ROWS, 96)
+    compiled = torch.compile(lambda x: F.linear(x, steps.cumsum(1)), backend="ocl", options={"fallback": "error"})
+
+    def prepared() -> int:
+        given = x.to(ocl_device)
+        with torch.no_grad(), torch.ocl.record() as launches:
+            result = compiled(given)
+        expected = F.linear(x.double(), steps.detach().cpu().double().cumsum(1))
+        torch.testing.assert_close(result.cpu().double(), expected, rtol=1e-4, atol=1e-3)
+        return sum(launch.kind != "gemm" for launch in launches)
+
+    assert prepared() > 0
+    assert prepared() == 0
+    with torch.no_grad():
+        steps.mul_(-2)
+    assert prepared() > 0
+    assert prepared() == 0
