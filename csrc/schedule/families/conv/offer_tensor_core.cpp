@@ -1,5 +1,6 @@
 // csrc/schedule/families/conv/offer_tensor_core.cpp: offers tensor core kernels for convolution and its gradients.
 #include <array>
+#include <utility>
 
 #include "csrc/schedule/families/conv/window.h"
 #include "csrc/schedule/families/tensor_cores.h"
@@ -27,6 +28,41 @@ Operand channels_in_chunks(Draft& draft, const ir::View& x, int chunk) {
   const Operand copy = copied_operand(draft, x, {x.sizes[0], x.sizes[2], x.sizes[3], padded},
                                       {IndexExpr::loop(0), c, IndexExpr::loop(1), IndexExpr::loop(2)}, {{c, channels}});
   return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
+}
+
+/// True if two neighbouring pixels fit into a chunk, and each step along a row of the image passes two. Then pairs of columns
+/// are the pixels of a convolution with half as many columns, stride 1 and half as many taps in a row: a filter of 7 x 7 for
+/// three channels has 28 taps with a chunk each in place of 49.
+bool pairs_columns(const Window& window, int chunk) {
+  return !window.data && window.groups.is_const(1) && window.C.is_const() && 2 * window.C.constant() <= chunk &&
+         window.S.is_const() && window.S.constant() > 1 && window.attrs.stride[1] == 2 && window.attrs.dilation[1] == 1;
+}
+
+/// Returns the image and the filters of such a convolution, and sets its sizes. An odd padding puts column -1 into the first
+/// pair.
+std::pair<Operand, Operand> paired_columns(Draft& draft, Window& window, int chunk) {
+  const ir::View &x = draft.node().operands[0], &w = draft.node().operands[1];
+  const int shift = window.attrs.padding[1] % 2;
+  const IndexExpr first = IndexExpr::loop(0), row = IndexExpr::loop(1), pair = IndexExpr::loop(2), place = IndexExpr::loop(3);
+  const IndexExpr c = ir::mod(place, chunk / 2), tap = pair * 2 + ir::floordiv(place, chunk / 2), column = tap - shift;
+  window.in_w = ir::ceildiv(window.in_w + shift, 2);
+  const Operand image = copied_operand(draft, x, {x.sizes[0], x.sizes[2], window.in_w, chunk}, {first, c, row, column},
+                                       {{c, window.C}, {0, column + 1}, {column, x.sizes[3]}});
+  const Operand filters = copied_operand(draft, w, {w.sizes[0], window.R, ir::ceildiv(window.S, 2), chunk},
+                                         {first, c, row, tap}, {{c, window.C}, {tap, window.S}});
+  window.S = ir::ceildiv(window.S, 2);
+  window.attrs.stride[1] = 1;
+  window.attrs.padding[1] = (window.attrs.padding[1] - shift) / 2;
+  return {{image.input, {image.strides[0], 1, image.strides[1], image.strides[2]}}, filters};
+}
+
+/// Returns the filters [groups * K][R][S][depth], whose channels behind the C are zeros.
+Operand padded_filters(Draft& draft, const Window& window, const IndexExpr& depth) {
+  const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
+  std::vector<IndexExpr> from = {k, c, r, s};
+  if (window.data) from = {ir::floordiv(k, window.K) * window.C + c, ir::mod(k, window.K), r, s};
+  return copied_operand(draft, draft.node().operands[1], {draft.node().sizes[1], window.R, window.S, depth}, from,
+                        {{c, window.C}});
 }
 
 /// Chooses the number of slices of the sum over pixels. More slices fill the device, but each costs writing and adding
@@ -110,21 +146,18 @@ bool is_product(const Draft& draft, const Window& window, const Operand& image) 
 void offer_conv_tensor_core(Draft& draft) {
   TensorCoreMath math = *tensor_core_math(draft);
   const ir::Node& node = draft.node();
-  const ir::ConvolveAttrs& attrs = node.convolve;
-  const ir::View &x = node.operands[0], &w = node.operands[1];
-  const Window window(node);
-  const IndexExpr &C = window.C, &K = window.K;
+  Window window(node);
+  const IndexExpr& K = window.K;
 
-  const Operand image = channels_in_chunks(draft, x, math.chunk);
-  math.boxes = math.boxes && is_product(draft, window, image);
   const IndexExpr depth = padded_channels(window, math.chunk);
-  const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
-  std::vector<IndexExpr> from = {k, c, r, s};
-  if (window.data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
-  const Operand filters = copied_operand(draft, w, {node.sizes[1], window.R, window.S, depth}, from, {{c, C}});
+  const auto [image, filters] =
+      pairs_columns(window, math.chunk)
+          ? paired_columns(draft, window, math.chunk)
+          : std::pair{channels_in_chunks(draft, node.operands[0], math.chunk), padded_filters(draft, window, depth)};
+  math.boxes = math.boxes && is_product(draft, window, image);
   const TensorCoreTile tile =
       choose_tensor_core_tile(draft, convolution_tiles(math, typical(depth, 64)), typical(window.pixels, 50176), typical(K, 64),
-                              attrs.groups * window.phases);
+                              node.convolve.groups * window.phases);
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
@@ -154,10 +187,10 @@ void offer_conv_tensor_core(Draft& draft) {
   const IndexExpr tiles = ir::ceildiv(window.pixels, tile.rows) * ir::ceildiv(K, tile.columns);
   // Each phase of a strided data gradient has its own number of taps. So each tile gets a work-group, and the device
   // balances them.
-  launch.groups = {window.phases > 1 ? tiles : persistent_groups(draft.caps, tiles, tile, attrs.groups), window.groups,
+  launch.groups = {window.phases > 1 ? tiles : persistent_groups(draft.caps, tiles, tile, node.convolve.groups), window.groups,
                    window.phases};
   store_along(launch, 1, launch.stores.width);
-  launch.stores.align(attrs.groups == 1 || multiples(draft, launch.stores.width, {K}));
+  launch.stores.align(node.convolve.groups == 1 || multiples(draft, launch.stores.width, {K}));
   draft.lay_out(node.outputs[0], kChannelsLast);
   // Warp kernels have no producers that run ahead. So, if they fit, two work-groups share a compute unit and overlap
   // their work.

@@ -6,10 +6,14 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 
 Window::Window(const ir::Node& node)
-    : data(node.convolve.kind == ir::ConvolveKind::kData), weight(node.convolve.kind == ir::ConvolveKind::kWeight) {
+    : data(node.convolve.kind == ir::ConvolveKind::kData),
+      weight(node.convolve.kind == ir::ConvolveKind::kWeight),
+      attrs(node.convolve) {
   const ir::ConvolveAttrs& conv = node.convolve;
   const ir::View &x = node.operands[0], &second = node.operands[1];
   groups = conv.groups;
+  in_h = x.sizes[2];
+  in_w = x.sizes[3];
   const ir::Shape& filter = weight ? node.sizes : second.sizes;
   R = filter[2];
   S = filter[3];
@@ -31,10 +35,10 @@ Window::Window(const ir::Node& node)
 void pass_sizes(Draft& draft, const Window& window, const IndexExpr& C) {
   TemplateLaunch& launch = draft.launch();
   const ir::Node& node = draft.node();
-  const ir::Shape &in = node.operands[0].sizes, &out = window.weight ? node.operands[1].sizes : node.sizes;
+  const ir::Shape& out = window.weight ? node.operands[1].sizes : node.sizes;
   launch.args({{"batch", window.batch}, {"C", C}, {"K", window.K}, {"R", window.R}, {"S", window.S}});
-  launch.args({{"in_h", in[2]}, {"in_w", in[3]}, {"out_h", out[2]}, {"out_w", out[3]}});
-  pass_window(launch, node.convolve);
+  launch.args({{"in_h", window.in_h}, {"in_w", window.in_w}, {"out_h", out[2]}, {"out_w", out[3]}});
+  pass_window(launch, window.attrs);
 }
 
 PixelSlices pixel_slices(const IndexExpr& pixels, int64_t wanted, int step) {

@@ -9,7 +9,8 @@ namespace ocl::schedule {
 /// operand with pixels that the kernel reads, and of the output; for a weight gradient, of x and of dy.
 struct Window {
   bool data, weight;  // The gradient of the input, of the weight.
-  ir::IndexExpr groups, batch, C, K, R, S;
+  ir::IndexExpr groups, batch, C, K, R, S, in_h, in_w;
+  ir::ConvolveAttrs attrs;
   explicit Window(const ir::Node& node);
   /// Pixels of the output for each phase of a strided data gradient; for a weight gradient, pixels of dy.
   ir::IndexExpr pixels;
