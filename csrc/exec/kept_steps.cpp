@@ -36,6 +36,14 @@ Writes writes_of(const Plan& plan, const schedule::Group& group) {
   return result;
 }
 
+/// True if a call's sizes are in the launch: as numbers of the kernel, offsets of buffers or counts of work-groups.
+bool depends_on_sizes(const codegen::KernelSource& source) {
+  const auto varies = [](const ir::IndexExpr& e) { return !e.is_const(); };
+  return std::any_of(source.ints.begin(), source.ints.end(), [&](const auto& number) { return varies(number.value); }) ||
+         std::any_of(source.buffers.begin(), source.buffers.end(), [&](const auto& arg) { return varies(arg.offset); }) ||
+         std::any_of(source.groups.begin(), source.groups.end(), varies);
+}
+
 }  // namespace
 
 void mark_kept(Plan& plan) {
@@ -52,8 +60,11 @@ void mark_kept(Plan& plan) {
   if (plan.most_kept_bytes == 0) return;
 
   std::set<size_t> kept;
-  for (size_t i = 0; i < plan.steps.size(); ++i)
-    if (plan.steps[i].launch != ir::kNone && !writes[i].outputs && writes[i].inputs.empty()) kept.insert(i);
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const int launch = plan.steps[i].launch;
+    if (launch == ir::kNone || writes[i].outputs || !writes[i].inputs.empty()) continue;
+    if (!depends_on_sizes(plan.launches[launch].source)) kept.insert(i);
+  }
   const auto parameter = [&](int index) {
     return graph.buffers[graph.inputs[static_cast<size_t>(index)]].is_parameter && !written_inputs.count(index);
   };

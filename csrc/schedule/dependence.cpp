@@ -132,6 +132,22 @@ std::vector<std::set<ir::NodeId>> waits_before(const Schedule& schedule, const D
   return result;
 }
 
+namespace {
+
+/// True if what the node computes, or where it stores it, depends on a size symbol: its value may differ in the next call.
+bool uses_sizes(const ir::Node& node) {
+  const auto any = [](const Coords& list) {
+    return std::any_of(list.begin(), list.end(), [](const ir::IndexExpr& e) { return e.uses(ir::SymbolKind::kSize); });
+  };
+  return any(node.sizes) || any(node.reduce_sizes) ||
+         std::any_of(node.body.ops.begin(), node.body.ops.end(), [&](const ir::Op& op) { return any(op.index); }) ||
+         std::any_of(node.stores.begin(), node.stores.end(), [&](const ir::Store& store) { return any(store.index); }) ||
+         std::any_of(node.operands.begin(), node.operands.end(),
+                     [&](const ir::View& view) { return any(view.sizes) || any(view.coords); });
+}
+
+}  // namespace
+
 std::vector<bool> nodes_of_parameters(const Schedule& schedule) {
   if (!schedule.keeps_parameters) return {};
   const ir::Graph& graph = schedule.graph;
@@ -141,7 +157,8 @@ std::vector<bool> nodes_of_parameters(const Schedule& schedule) {
   for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i)
     for (const ir::BufferId buffer : ir::writes(graph.nodes[i])) {
       writers[buffer].push_back(i);
-      result[i] = graph.nodes[i].kind != ir::NodeKind::kCall && !unpacks(graph, graph.nodes[i]);
+      const ir::Node& node = graph.nodes[i];
+      result[i] = node.kind != ir::NodeKind::kCall && !unpacks(graph, node) && !uses_sizes(node);
     }
   // True if the results of node i depend only on parameters, assuming this of the nodes in `result`.
   const auto stays = [&](ir::NodeId i) {

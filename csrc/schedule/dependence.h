@@ -36,8 +36,8 @@ Dependences group_dependences(const Schedule& schedule);
 /// `nodes` are the dependences of the nodes.
 std::vector<std::set<ir::NodeId>> waits_before(const Schedule& schedule, const Dependences& nodes);
 
-/// Returns, for each node, whether its results depend only on parameters that no node writes. The list is empty if such
-/// results are not kept between calls.
+/// Returns, for each node, whether its results depend only on parameters that no node writes, and on no size of a call.
+/// The list is empty if such results are not kept between calls.
 std::vector<bool> nodes_of_parameters(const Schedule& schedule);
 
 /// True if a path leads from `from` to `to`. direct: true if a path of a single edge counts, too.

@@ -114,6 +114,35 @@ def test_a_weight_that_the_graph_itself_writes(ocl_device):
 
 
 @pytest.mark.parametrize(
+    "part",
+    [
+        lambda w, n: F.embedding(torch.arange(n, n + 1, device=w.device), w),
+        lambda w, n: torch.relu(w[n : n + 3]),
+        lambda w, n: w[:5] * n,
+        lambda w, n: w[: 2 * n].view(2, n, -1).sum(1),
+    ],
+    ids=["position", "slice", "factor", "sum"],
+)
+def test_what_depends_on_a_size_is_computed_in_each_call(ocl_device, part):
+    """As the position of the next token beside a cache of keys, which is one longer in each call."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, table = nn.Linear(32, 48, bias=False), nn.Parameter(torch.randn(64, 32))
+    compiled_model, compiled_table = nn.Linear(32, 48, bias=False).to(ocl_device), nn.Parameter(table.to(ocl_device))
+    compiled_model.load_state_dict(model.state_dict())
+
+    @torch.compile(backend="ocl", options={"fallback": "error"})
+    def next_token(cache):
+        return compiled_model(part(compiled_table, cache.shape[0]))
+
+    for length in (3, 4, 5, 6, 9):
+        with torch.no_grad():
+            y = next_token(torch.ones(length, device=ocl_device))
+            expected = F.linear(part(table.double(), length), model.weight.double())
+        torch.testing.assert_close(y.cpu().double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
     "change",
     [
         lambda m: m[0].weight.data.mul_(2),
