@@ -51,6 +51,10 @@ void define(TemplateLaunch& launch, const std::string& name, int64_t value) {
   launch.defines.emplace_back(name, std::to_string(value));
 }
 
+void define(TemplateLaunch& launch, std::initializer_list<std::pair<const char*, int64_t>> macros) {
+  for (const auto& [name, value] : macros) define(launch, name, value);
+}
+
 void define_types(const Draft& draft, TemplateLaunch& launch, int vector_width) {
   const ir::DType type = draft.buffer(draft.node().operands[0].buffer).dtype;
   define(launch, "VW", vector_width);
@@ -206,9 +210,7 @@ Matrices packed_panels(Draft& draft, const ir::View& view, const Matrices& matri
   const ir::Shape sizes = {count, ir::ceildiv(N, width), K, width};
   TemplateLaunch launch =
       pack_launch(draft, KernelId::k_pack_item, std::to_string(width) + " columns", draft.caps.vector_floats);
-  define(launch, "TN", width);
-  define(launch, "K_RUN", kRun);
-  define(launch, "B_LAYOUT", matrix.col.is_const(1) ? 0 : matrix.row.is_const(1) ? 1 : 2);
+  define(launch, {{"TN", width}, {"K_RUN", kRun}, {"B_LAYOUT", matrix.col.is_const(1) ? 0 : matrix.row.is_const(1) ? 1 : 2}});
   launch.buffer("b", matrix.input);
   launch.args({{"N", N}, {"K", K}, {"inner", inner}});
   pass_matrix(launch, "b", matrix);
@@ -234,8 +236,7 @@ Blocks packed_blocks(Draft& draft, const ir::View& view, const Matrices& matrix,
   const int floats = pairs ? 2 * kBlockFloats + kWidth : split ? 2 * kBlockFloats : kBlockFloats;
 
   TemplateLaunch launch = pack_launch(draft, KernelId::k_pack_group, pairs ? "pairs of f16" : "rows", 4);
-  define(launch, "PAIRS", pairs);
-  define(launch, "MAJOR", major);
+  define(launch, {{"PAIRS", pairs}, {"MAJOR", major}});
   define(launch, "CHUNKED",
          (major == 1 || (major == 0 && !halves)) &&
              multiples(draft, chunk, {major == 1 ? along_width : along_depth, matrix.outer, matrix.inner}));

@@ -1,6 +1,7 @@
 // csrc/schedule/families/operands.h: operands of kernels: in place as strided memory, copied, in panels or in blocks.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,7 +15,9 @@ inline const std::vector<int> kChannelsLast = {0, 2, 3, 1};
 
 /// Defines the macros of an operand's dtype and of the vector width, such as {"VW", "16"} and {"IN_HALF", "1"}.
 void define_types(const Draft& draft, TemplateLaunch& launch, int vector_width);
+/// Adds macros to the kernel's text, such as {"TILE_M", 128}, in this order.
 void define(TemplateLaunch& launch, const std::string& name, int64_t value);
+void define(TemplateLaunch& launch, std::initializer_list<std::pair<const char*, int64_t>> macros);
 /// Sets how results are stored: vectors of `width` along loop `dimension` of an output with `rank` dimensions.
 void store_along(TemplateLaunch& launch, int dimension, int width = 1, int rank = 4);
 /// The condition that the operands have the same dtype, and it is one that the kernels can load (f32, f16, bf16).

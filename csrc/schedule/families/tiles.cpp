@@ -80,12 +80,9 @@ GroupTile choose_group_tile(Draft& draft, const std::vector<GroupTile>& among, i
 
 void use_tile(Draft& draft, const GroupTile& tile, int64_t depth) {
   TemplateLaunch& launch = draft.launch();
-  define(launch, "TILE_M", tile.rows);
-  define(launch, "TILE_N", tile.columns);
-  define(launch, "TILE_K", kTileDepth);
+  define(launch, {{"TILE_M", tile.rows}, {"TILE_N", tile.columns}, {"TILE_K", kTileDepth}});
   define(launch, "SUM_STEPS", summed(depth) ? kSumDepth / kTileDepth : 0);
-  define(launch, "ITEM_M", tile.item_rows);
-  define(launch, "ITEM_N", tile.item_columns);
+  define(launch, {{"ITEM_M", tile.item_rows}, {"ITEM_N", tile.item_columns}});
   if (few_registers(draft.caps)) define(launch, "MULTIPLY_DEPTH", 2);
   launch.local = {tile.items(), 1, 1};
 }

@@ -100,13 +100,8 @@ void offer_attention_group(Draft& draft) {
   launch.stores.width = 4;
   launch.local = {tile.items(), 1, 1};
   define_types(draft, launch, 4);
-  define(launch, "TILE_R", tile.rows);
-  define(launch, "TILE_C", tile.columns);
-  define(launch, "STEP", tile.step);
-  if (few_registers(caps)) {
-    define(launch, "FEW_REGISTERS", 1);
-    define(launch, "MULTIPLY_DEPTH", parts.pass == 2 && parts.state ? 1 : 2);
-  }
+  define(launch, {{"TILE_R", tile.rows}, {"TILE_C", tile.columns}, {"STEP", tile.step}});
+  if (few_registers(caps)) define(launch, {{"FEW_REGISTERS", 1}, {"MULTIPLY_DEPTH", parts.pass == 2 && parts.state ? 1 : 2}});
   define_attention(draft, parts);
 
   RowsOf rows{draft};

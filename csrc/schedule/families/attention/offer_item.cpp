@@ -52,10 +52,7 @@ void offer_attention_item(Draft& draft) {
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " packed";
   launch.stores.width = vw;
   define_types(draft, launch, vw);
-  define(launch, "MR", tile.rows);
-  define(launch, "NV", tile.vectors);
-  define(launch, "MT", tiles_per_item);
-  define(launch, "BLOCK", kBlock);
+  define(launch, {{"MR", tile.rows}, {"NV", tile.vectors}, {"MT", tiles_per_item}, {"BLOCK", kBlock}});
   define_attention(draft, parts);
 
   const auto add_rows = [&](const char* name, const ir::View* view, int readable_multiple) {

@@ -75,14 +75,11 @@ void define_attention(Draft& draft, const AttentionParts& parts) {
   constexpr const char* kKinds[] = {"attention", "attention_query_gradient", "attention_key_gradient"};
   const ir::AttentionAttrs& attrs = draft.node().attention;
   launch.kind = kKinds[parts.pass];
-  define(launch, "PASS", parts.pass);
-  define(launch, "DEPTH", parts.depth);
-  define(launch, "DEPTH2", parts.depth2);
+  define(launch, {{"PASS", parts.pass}, {"DEPTH", parts.depth}, {"DEPTH2", parts.depth2}});
   define(launch, "WIDTH", parts.pass == 0 ? parts.depth2 : parts.depth);
   launch.defines.emplace_back("SCALE", literal(attrs.scale));
   if (attrs.cap > 0) launch.defines.emplace_back("CAP", literal(attrs.cap));
-  define(launch, "CAUSAL", attrs.causal);
-  define(launch, "NAN_ROWS", attrs.nan_rows);
+  define(launch, {{"CAUSAL", attrs.causal}, {"NAN_ROWS", attrs.nan_rows}});
   if (attrs.dropout > 0) {
     define(launch, "DROPOUT", 1);
     launch.defines.emplace_back("DROP", literal(attrs.dropout));

@@ -64,15 +64,11 @@ void offer_conv_group(Draft& draft) {
   launch.variant = tile.name() + (flat ? " flat" : "");
   define_types(draft, launch, 4);
   use_tile(draft, tile, depth);
-  define(launch, "DATA_GRADIENT", window.data);
-  define(launch, "FLAT", flat);
+  define(launch, {{"DATA_GRADIENT", window.data}, {"FLAT", flat}});
   if (!flat) define(launch, "X_VEC4", multiples(draft, 4, {C, image->strides[0], image->strides[2], image->strides[3]}));
   define(launch, "W_VEC4", multiples(draft, 4, {K}));
-  if (flat && constants({R, S, C})) {
-    define(launch, "FILTER_R", R.constant());
-    define(launch, "FILTER_S", S.constant());
-    define(launch, "FILTER_C", C.constant());
-  }
+  if (flat && constants({R, S, C}))
+    define(launch, {{"FILTER_R", R.constant()}, {"FILTER_S", S.constant()}, {"FILTER_C", C.constant()}});
   launch.buffers({{"x", image->input}, {"w", weight.input}});
   define_alignment(draft);
   pass_sizes(draft, window, C);
@@ -109,12 +105,8 @@ void offer_conv_weight_group(Draft& draft) {
   launch.variant = tile.name() + in_slices(slices.count);
   define_types(draft, launch, 4);
   use_tile(draft, tile, pixels / slices.count);
-  define(launch, "DY_VEC4", in_quads(draft, dy, K));
-  define(launch, "X_VEC4", in_quads(draft, x, C));
-  if (constants({R, S})) {
-    define(launch, "FILTER_R", R.constant());
-    define(launch, "FILTER_S", S.constant());
-  }
+  define(launch, {{"DY_VEC4", in_quads(draft, dy, K)}, {"X_VEC4", in_quads(draft, x, C)}});
+  if (constants({R, S})) define(launch, {{"FILTER_R", R.constant()}, {"FILTER_S", S.constant()}});
   launch.buffers({{"dy", dy.input}, {"x", x.input}});
   define_alignment(draft);
   pass_sizes(draft, window, C);

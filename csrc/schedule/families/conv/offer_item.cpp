@@ -83,12 +83,8 @@ void offer_conv_item(Draft& draft) {
   launch.kind = window.kind();
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (filter_rows ? " filter rows" : " channels");
   define_types(draft, launch, vw);
-  define(launch, "MR", tile.rows);
-  define(launch, "NV", tile.vectors);
-  define(launch, "MT", mt);
-  define(launch, "RUN", filter_rows);
-  define(launch, "DATA_GRADIENT", gradient);
-  define(launch, "WHOLE_VECTORS", K % vw == 0);
+  define(launch, {{"MR", tile.rows}, {"NV", tile.vectors}, {"MT", mt}, {"RUN", filter_rows}});
+  define(launch, {{"DATA_GRADIENT", gradient}, {"WHOLE_VECTORS", K % vw == 0}});
   launch.buffers({{"x", image.operand.input}, {"w", packed.input}, {"zeros", zero_row(draft, filter_rows ? 1 : C)}});
   const int64_t most_taps = std::clamp<int64_t>(640 / run_length, 1, taps), tap_blocks = (taps + most_taps - 1) / most_taps;
   launch.args({{"batch", node.sizes[0]}, {"C", C}, {"K", K}, {"groups", conv.groups}, {"R", R}, {"S", S}});

@@ -172,10 +172,8 @@ void offer_conv_tensor_core(Draft& draft) {
     launch.variant += ", filters packed";
   }
   define(launch, "DATA_GRADIENT", window.data);
-  if (node.sizes[2].is_const() && node.sizes[3].is_const()) {
-    define(launch, "OUT_H", node.sizes[2].constant());
-    define(launch, "OUT_W", node.sizes[3].constant());
-  }
+  if (node.sizes[2].is_const() && node.sizes[3].is_const())
+    define(launch, {{"OUT_H", node.sizes[2].constant()}, {"OUT_W", node.sizes[3].constant()}});
   // With fewer registers, producers that find the addresses of pixels spill at every step. On an H100, ResNet-50 in bf16
   // took 1.08 times as long with 56 registers (inference), and 1.03 times (training).
   if (math.level == KernelLevel::k_warpgroup && math.chunk == 8 && !boxes) define(launch, "STAGING_REGISTERS", 104);

@@ -31,10 +31,7 @@ void offer_conv_weight_item(Draft& draft) {
   launch.variant = std::to_string(mr) + "x" + std::to_string(width) + " in place" +
                    (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
   define_types(draft, launch, vw);
-  define(launch, "MR", mr);
-  define(launch, "NV", nv);
-  define(launch, "MT", mt);
-  define(launch, "WHOLE_VECTORS", K % vw == 0);
+  define(launch, {{"MR", mr}, {"NV", nv}, {"MT", mt}, {"WHOLE_VECTORS", K % vw == 0}});
   launch.buffers({{"x", input.input}, {"dy", gradient.input}});
   pass_sizes(draft, window, C);
   launch.arg("groups", conv.groups);
@@ -73,12 +70,7 @@ void offer_conv_weight_packed_item(Draft& draft) {
   launch.variant = std::to_string(mr) + "x" + std::to_string(width) + " of " + std::to_string(cb) + "x" + std::to_string(kb) +
                    " packed" + (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
   define_types(draft, launch, vw);
-  define(launch, "MR", mr);
-  define(launch, "NV", nv);
-  define(launch, "CB", cb);
-  define(launch, "KB", kb);
-  define(launch, "PIXEL_BLOCK", block);
-  define(launch, "PREFETCHES", caps.prefetch);
+  define(launch, {{"MR", mr}, {"NV", nv}, {"CB", cb}, {"KB", kb}, {"PIXEL_BLOCK", block}, {"PREFETCHES", caps.prefetch}});
   launch.buffers({{"x", input.input}, {"dy", gradient.input}, {"zeros", zero_row(draft, C)}});
   launch.scratch_elements = items * (block * (cb + kb + 2 * vw) + cb * kb);
   pass_sizes(draft, window, C);

@@ -37,8 +37,7 @@ void offer_weight(Draft& draft, int64_t R, int64_t S, int strip) {
   const int64_t splits =
       split_strips.is_const() ? (strips.constant() + split_strips.constant() - 1) / split_strips.constant() : wanted;
   launch.variant = "weight in " + std::to_string(splits) + " slices";
-  define(launch, "OPERATION", 2);
-  define(launch, "ROWS", rows);
+  define(launch, {{"OPERATION", 2}, {"ROWS", rows}});
   define(launch, "QUADS", read_as_quads(draft, x, channels) && read_as_quads(draft, dy, channels));
   launch.buffers({{"dy", dy.input}, {"x", x.input}});
   define_alignment(draft);
@@ -65,8 +64,7 @@ void offer_pixels(Draft& draft, int64_t R, int64_t S, int strip) {
       copied_operand(draft, second, {R, S, channels}, {IndexExpr::loop(2), 0, IndexExpr::loop(0), IndexExpr::loop(1)});
   const IndexExpr strips = ir::ceildiv(node.sizes[3] + (data ? attrs.padding[1] % attrs.stride[1] : 0), strip);
   launch.variant = data ? "data" : "forward";
-  define(launch, "OPERATION", data ? 1 : 0);
-  define(launch, "QUADS", read_as_quads(draft, image, channels));
+  define(launch, {{"OPERATION", data ? 1 : 0}, {"QUADS", read_as_quads(draft, image, channels)}});
   launch.buffers({{"x", image.input}, {"w", packed.input}});
   define_alignment(draft);
   pass_sizes(draft, node.sizes);
@@ -88,13 +86,8 @@ void offer_depthwise_group(Draft& draft) {
   TemplateLaunch& launch = draft.launch();
   launch.kind = "depthwise";
   define_types(draft, launch, 4);
-  define(launch, "FILTER_R", R);
-  define(launch, "FILTER_S", S);
-  define(launch, "STRIDE_H", attrs.stride[0]);
-  define(launch, "STRIDE_W", attrs.stride[1]);
-  define(launch, "DILATION_H", attrs.dilation[0]);
-  define(launch, "DILATION_W", attrs.dilation[1]);
-  define(launch, "STRIP", strip);
+  define(launch, {{"FILTER_R", R}, {"FILTER_S", S}, {"STRIDE_H", attrs.stride[0]}, {"STRIDE_W", attrs.stride[1]}});
+  define(launch, {{"DILATION_H", attrs.dilation[0]}, {"DILATION_W", attrs.dilation[1]}, {"STRIP", strip}});
   (weight ? offer_weight : offer_pixels)(draft, R, S, strip);
 }
 

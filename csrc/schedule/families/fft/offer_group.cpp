@@ -49,12 +49,8 @@ void offer_fft_group(Draft& draft) {
   define(launch, "VW", 2);
   if (caps.thread_items > 0) define(launch, "THREAD_ITEMS", caps.thread_items);
   launch.defines.emplace_back("STEPS(S)", steps);
-  define(launch, "LINES", count);
-  define(launch, "ITEMS", items);
-  define(launch, "POINTS", points);
-  define(launch, "PADDED", padded);
-  define(launch, "COLUMNS_IN", columns_in);
-  define(launch, "COLUMNS_OUT", columns);
+  define(launch, {{"LINES", count}, {"ITEMS", items}, {"POINTS", points}});
+  define(launch, {{"PADDED", padded}, {"COLUMNS_IN", columns_in}, {"COLUMNS_OUT", columns}});
   define_fft(draft, lines);
   store_along(launch, 1, 2, 2);
   launch.stores.vectors = Stores::Vectors::kSteps;

@@ -111,14 +111,8 @@ void offer_fft_item(Draft& draft) {
                     : form.columns ? " columns x "
                                    : " lines x ") +
                    std::to_string(form.lanes);
-  define(launch, "VW", 16);
-  define(launch, "LANES", form.lanes);
-  define(launch, "COLUMNS", form.columns);
-  define(launch, "STEP_IN", form.step);
-  define(launch, "LINES_IN", form.lines_in);
-  define(launch, "LINES_OUT", form.lines_out);
-  define(launch, "SPLIT", form.split);
-  define(launch, "COPIES", copies);
+  define(launch, {{"VW", 16}, {"LANES", form.lanes}, {"COLUMNS", form.columns}, {"STEP_IN", form.step}});
+  define(launch, {{"LINES_IN", form.lines_in}, {"LINES_OUT", form.lines_out}, {"SPLIT", form.split}, {"COPIES", copies}});
   define(launch, "RESULT", define_steps(launch, radices, form.lines_in, lines.is_double));
   if (form.split) define_turns(launch, lines.n, form.lanes, lines.is_double);
   define_fft(draft, lines);

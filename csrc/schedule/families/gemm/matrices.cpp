@@ -131,8 +131,7 @@ void pass_matrices(Draft& draft, int chunk) {
   const Matrices a = operand(node.operands[0]), b = operand(node.operands[1]);
   const bool a_along_k = !a.row.is_const(1) || a.col.is_const(1), b_along_k = b.row.is_const(1) && !b.col.is_const(1);
 
-  define(launch, "A_K_MAJOR", a_along_k);
-  define(launch, "B_K_MAJOR", b_along_k);
+  define(launch, {{"A_K_MAJOR", a_along_k}, {"B_K_MAJOR", b_along_k}});
   define(launch, "A_VEC4",
          chunked || ((a_along_k ? a.col : a.row).is_const(1) &&
                      multiples(draft, 4, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner})));

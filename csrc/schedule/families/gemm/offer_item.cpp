@@ -47,9 +47,7 @@ void use_dot_product(Draft& draft, const Product& p) {
   const int mt = choose_tiles_per_item(draft, (p.columns + nr - 1) / nr, p.batches, 16);
   launch.kernel = KernelId::k_gemm_dot_item;
   launch.variant = std::to_string(mr) + "x" + std::to_string(nr) + " along k";
-  define(launch, "MR", mr);
-  define(launch, "NR", nr);
-  define(launch, "MT", mt);
+  define(launch, {{"MR", mr}, {"NR", nr}, {"MT", mt}});
   launch.buffers({{"a", p.a.input}, {"b", p.b.input}});
   launch.args({{"M", p.M}, {"N", p.N}, {"K", p.K}, {"inner", p.inner}, {"a_row", p.a.row}, {"b_col", p.b.col}});
   launch.args({{"a_outer", p.a.outer}, {"a_inner", p.a.inner}, {"b_outer", p.b.outer}, {"b_inner", p.b.inner}});
@@ -126,9 +124,7 @@ int layout_of_a(const Matrices& a) { return a.col.is_const(1) ? 0 : a.row.is_con
 void set_tile(TemplateLaunch& launch, const ItemTile& tile, int tiles_per_item) {
   launch.stores.vectors = Stores::Vectors::kSteps;
   launch.stores.plain = true;
-  define(launch, "MR", tile.rows);
-  define(launch, "NV", tile.vectors);
-  define(launch, "MT", tiles_per_item);
+  define(launch, {{"MR", tile.rows}, {"NV", tile.vectors}, {"MT", tiles_per_item}});
 }
 
 void pass_product(TemplateLaunch& launch, const Product& p) {
@@ -154,8 +150,7 @@ void offer_gemm_pairs_item(Draft& draft) {
       choose_tiles_per_item(draft, (p.rows + tile.rows - 1) / tile.rows, panels, a_layout == 0 ? kMostTiles : kMostPackedTiles);
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " in pairs";
   set_tile(launch, tile, tiles_per_item);
-  define(launch, "A_LAYOUT", a_layout);
-  define(launch, "B_LAYOUT", p.b.col.is_const(1) ? 0 : p.b.row.is_const(1) ? 1 : 2);
+  define(launch, {{"A_LAYOUT", a_layout}, {"B_LAYOUT", p.b.col.is_const(1) ? 0 : p.b.row.is_const(1) ? 1 : 2}});
   pass_product(launch, p);
   launch.groups = {ir::ceildiv(p.M, tile.rows * tiles_per_item), ir::ceildiv(p.N, width), p.batch};
 }
@@ -181,8 +176,7 @@ void offer_gemm_item(Draft& draft) {
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (layout.b_in_place == 0 ? " packed" : " in place");
   launch.stores.width = vw;
   set_tile(launch, tile, layout.tiles_per_item);
-  define(launch, "A_COL_MAJOR", a_layout);
-  define(launch, "B_IN_PLACE", layout.b_in_place);
+  define(launch, {{"A_COL_MAJOR", a_layout}, {"B_IN_PLACE", layout.b_in_place}});
   define(launch, "WHOLE_VECTORS", p.N.is_const() && p.columns % vw == 0);
   if (sums_along_k > 1) define(launch, "K_CHAINS", sums_along_k);
   const bool short_rows = a_layout == 0 && p.K.is_const() && p.K.constant() <= kShortRow;

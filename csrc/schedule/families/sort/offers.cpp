@@ -90,18 +90,14 @@ void offer_sort_blocks(Draft& draft) {
   pass_keys(draft, granted_items(draft, size / 2));
   pass_positions(draft, draft.node().operands.size() > 1);
   TemplateLaunch& launch = draft.launch();
-  define(launch, "KEEP", sort.keep);
-  define(launch, "SHIFT", sort.shift);
-  define(launch, "DIGITS_SORTED", sort.digits);
-  define(launch, "SIGNED", sort.is_signed);
+  define(launch, {{"KEEP", sort.keep}, {"SHIFT", sort.shift}, {"DIGITS_SORTED", sort.digits}, {"SIGNED", sort.is_signed}});
   if (!draft.caps.is_cpu) {
     const bool wide = draft.buffer(draft.node().operands[0].buffer).dtype == ir::DType::kI64;
     // Counting the keys of a block by each digit takes about as long as sorting a quarter of them.
     const bool selects = sort.keep * 4 <= sort.block;
     define(launch, "LOCAL_KEYS", size * (wide ? 10 : 6) <= draft.caps.local_bytes);
     while (selects && size / 2 >= std::max<int64_t>(sort.keep, 2)) size /= 2;
-    define(launch, "SELECTS", selects);
-    define(launch, "SIZE", size);
+    define(launch, {{"SELECTS", selects}, {"SIZE", size}});
   }
   launch.variant = std::to_string(sort.keep) + " of " + std::to_string(sort.block);
 }

@@ -143,9 +143,7 @@ void offer_winograd_item(Draft& draft) {
   launch.kind = "winograd";
   launch.variant = "F(2,3) " + std::to_string(tile.rows) + "x" + std::to_string(width) + ", blocks of " + std::to_string(block);
   define_types(draft, launch, vw);
-  define(launch, "MR", tile.rows);
-  define(launch, "NV", tile.vectors);
-  define(launch, "WHOLE_VECTORS", K % vw == 0 && C % vw == 0);
+  define(launch, {{"MR", tile.rows}, {"NV", tile.vectors}, {"WHOLE_VECTORS", K % vw == 0 && C % vw == 0}});
   launch.buffers({{"x", input.input}, {"u", filters.input}, {"zeros", zero_row(draft, C)}});
   launch.scratch_elements = items * shares * 16 * block * (pitch + width);
   const int pad_h = gradient ? 2 - conv.padding[0] : conv.padding[0], pad_w = gradient ? 2 - conv.padding[1] : conv.padding[1];

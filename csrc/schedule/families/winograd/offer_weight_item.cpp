@@ -29,11 +29,7 @@ void offer_winograd_weight_item(Draft& draft) {
   launch.variant = "F(2,3) " + std::to_string(cb) + "x" + std::to_string(kb) + ", blocks of " + std::to_string(block) +
                    (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
   define_types(draft, launch, vw);
-  define(launch, "MR", mr);
-  define(launch, "NV", nv);
-  define(launch, "CB", cb);
-  define(launch, "KB", kb);
-  define(launch, "TILE_BLOCK", block);
+  define(launch, {{"MR", mr}, {"NV", nv}, {"CB", cb}, {"KB", kb}, {"TILE_BLOCK", block}});
   launch.buffers({{"x", input.input}, {"dy", gradient.input}, {"zeros", zero_row(draft, std::max(C, K))}});
   launch.scratch_elements = items * 16 * (block * (cb + kb) + cb * kb);
   launch.args({{"batch", x.sizes[0]}, {"C", C}, {"K", K}, {"splits", splits}});
