@@ -49,29 +49,26 @@ std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
   const ir::Node& node = draft.node();
   const ir::DType type = draft.buffer(node.operands[0].buffer).dtype;
   if (other_type(draft)) return std::nullopt;
-  struct Row {
-    ir::DType type;
-    TensorCoreMath math;
-  };
   // TF32 is first. If it is not allowed, float32 is multiplied by split TF32. Only the rates of warpgroup kernels are
   // measured; the others are estimates.
-  static const std::array<Row, 11> rows = {
-      {{ir::DType::kF32, {KernelType::kTf32, kWarpgroup, "tf32", 1, 4, 1.5e12, 1e12}},
-       {ir::DType::kF32, {KernelType::kFp32, kWarpgroup, "split tf32", 3, 4, 0.6e12, 0.65e12}},
-       {ir::DType::kBF16, {KernelType::kBf16, kWarpgroup, "bf16", 1, 8, 4e12, 2.65e12, 8e9}},
-       {ir::DType::kF16, {KernelType::kFp16, kWarpgroup, "f16", 1, 8, 4e12, 2.65e12, 8e9}},
-       {ir::DType::kF32, {KernelType::kTf32, kWarp, "tf32", 1, 4, 1e12, 1e12}},
-       {ir::DType::kF32, {KernelType::kFp32, kWarp, "split tf32", 3, 4, 0.5e12, 0.5e12}},
-       {ir::DType::kBF16, {KernelType::kBf16, kWarp, "bf16", 1, 8, 2.5e12, 2.5e12}},
-       {ir::DType::kF16, {KernelType::kFp16, kWarp, "f16", 1, 8, 2.5e12, 2.5e12}},
-       {ir::DType::kF32, {KernelType::kFp32, kMatrix, "f32", 1, 4, 0.2e12, 0.2e12}},
-       {ir::DType::kBF16, {KernelType::kBf16, kMatrix, "bf16", 1, 8, 0.6e12, 0.6e12}},
-       {ir::DType::kF16, {KernelType::kFp16, kMatrix, "f16", 1, 8, 0.6e12, 0.6e12}}}};
+  static const std::array<TensorCoreMath, 11> rows = {
+      {{.type = KernelType::kTf32, .level = kWarpgroup, .name = "tf32", .flops = 1.5e12, .product = 1e12},
+       {.type = KernelType::kFp32, .level = kWarpgroup, .name = "split tf32", .terms = 3, .flops = 0.6e12, .product = 0.65e12},
+       {.type = KernelType::kBf16, .level = kWarpgroup, .name = "bf16", .flops = 4e12, .product = 2.65e12, .stored = 8e9},
+       {.type = KernelType::kFp16, .level = kWarpgroup, .name = "f16", .flops = 4e12, .product = 2.65e12, .stored = 8e9},
+       {.type = KernelType::kTf32, .level = kWarp, .name = "tf32", .flops = 1e12, .product = 1e12},
+       {.type = KernelType::kFp32, .level = kWarp, .name = "split tf32", .terms = 3, .flops = 0.5e12, .product = 0.5e12},
+       {.type = KernelType::kBf16, .level = kWarp, .name = "bf16", .flops = 2.5e12, .product = 2.5e12},
+       {.type = KernelType::kFp16, .level = kWarp, .name = "f16", .flops = 2.5e12, .product = 2.5e12},
+       {.type = KernelType::kFp32, .level = kMatrix, .name = "f32", .flops = 0.2e12, .product = 0.2e12},
+       {.type = KernelType::kBf16, .level = kMatrix, .name = "bf16", .flops = 0.6e12, .product = 0.6e12},
+       {.type = KernelType::kFp16, .level = kMatrix, .name = "f16", .flops = 0.6e12, .product = 0.6e12}}};
   const KernelRow& kernel = kernel_row(draft.kernel);
-  for (const Row& row : rows) {
-    if (row.type != type || row.math.level != kernel.level || !draft.caps.kernels.has(kernel.base, row.math.type)) continue;
-    if (row.math.type == KernelType::kTf32 && !node.reduced_precision) continue;
-    TensorCoreMath math = row.math;
+  for (TensorCoreMath math : rows) {
+    if (storage_of(math.type) != type || math.level != kernel.level || !draft.caps.kernels.has(kernel.base, math.type))
+      continue;
+    if (math.type == KernelType::kTf32 && !node.reduced_precision) continue;
+    math.chunk = 16 / static_cast<int>(ir::size_bytes(type));
     if (math.level == kMatrix || (math.level == kWarp && draft.caps.matrix == MatrixInstructions::kMma8))
       math.matrix = draft.caps.matrix;
     const bool product = node.kind == ir::NodeKind::kContract;
@@ -252,8 +249,7 @@ void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCore
   TemplateLaunch& launch = draft.launch();
   launch.variant = tile.name() + " " + math.name;
   define_types(draft, launch, store_width);
-  define(launch, "TILE_M", tile.rows);
-  define(launch, "TILE_N", tile.columns);
+  define(launch, {{"TILE_M", tile.rows}, {"TILE_N", tile.columns}});
   launch.stores.width = store_width;
   if (math.matrix != MatrixInstructions::kNone) define(launch, matrix_row(math.matrix).macro, matrix_row(math.matrix).value);
   if (math.level != kMatrix) define(launch, "TERMS", math.terms);

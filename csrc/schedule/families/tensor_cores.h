@@ -16,8 +16,8 @@ struct TensorCoreMath {
   KernelType type;
   KernelLevel level;  // Warpgroup (wgmma), warp (mma) or subgroup_matrix.
   const char* name;   // Part of a variant's name, such as "split tf32".
-  int terms;          // Products that make up one product of floats: 3 for split TF32 or fp16, otherwise 1.
-  int chunk;          // Elements in 16 bytes. Strides and contiguous channels must be multiples of it.
+  int terms = 1;      // Products that make up one product of floats: 3 for split TF32 or fp16, otherwise 1.
+  int chunk = 0;      // Elements in 16 bytes. Strides and contiguous channels must be multiples of it.
   double flops;       // Highest number of multiply-adds per second of one compute unit of an H200.
   // Multiply-adds per second of one compute unit that a matrix product reaches in tiles of 128 x 128 with operands in
   // place.
