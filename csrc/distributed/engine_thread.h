@@ -44,7 +44,7 @@ class EngineThread : public Transport, public std::enable_shared_from_this<Engin
   std::thread thread_;
 };
 
-/// Runs `action`. Errors are ignored, because memory may be short while a failure is told.
+/// Runs `action`. Errors are ignored, because memory may be short while a failure is reported.
 template <class Action>
 void attempt(const Action& action) noexcept {
   try {

@@ -10,7 +10,7 @@
 namespace ocl::distributed {
 
 Group::Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names,
-             std::chrono::milliseconds timeout, const NcclWish& nccl)
+             std::chrono::milliseconds timeout, const NcclSettings& nccl)
     : c10d::Backend(names.rank, names.size),
       gloo_(std::make_shared<Engine>(std::move(gloo), store, names)),
       options_(c10::make_intrusive<Options>("ocl", timeout)),

@@ -19,7 +19,7 @@ namespace ocl::distributed {
 class Group final : public c10d::Backend {
  public:
   Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, RankNames names,
-        std::chrono::milliseconds timeout, const NcclWish& nccl);
+        std::chrono::milliseconds timeout, const NcclSettings& nccl);
   bool uses_nccl() const { return nccl_ != nullptr; }
   /// Says which transport the group uses, and why not NCCL.
   const std::string& transport() const { return transport_; }

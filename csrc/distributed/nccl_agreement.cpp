@@ -1,4 +1,4 @@
-// csrc/distributed/nccl_agreement.cpp: the ranks tell each other in the store what they can do; see nccl_agreement.h.
+// csrc/distributed/nccl_agreement.cpp: the ranks publish in the store what they can do; see nccl_agreement.h.
 //
 //   key               value
 //   able/R   "off", "none REASON" (no NVIDIA device), "no REASON" or "yes VERSION GPU" of rank R
@@ -99,16 +99,16 @@ class Agreement {
 };
 
 /// Returns what this rank publishes under "able".
-std::string ability(const NcclWish& wish) {
+std::string ability(const NcclSettings& settings) {
   const runtime::CudaDevice* cuda = nullptr;
   try {
     cuda = &runtime::CudaDevice::of(aten::device_at(-1).info());
   } catch (...) {
-    return (wish.use == NcclUse::kIfPossible ? "none " : "no ") + reason_now();
+    return (settings.use == NcclUse::kIfPossible ? "none " : "no ") + reason_now();
   }
   std::string text = "yes ";
   try {
-    text += nccl_version_text(nccl_library(wish.files).version) + " ";
+    text += nccl_version_text(nccl_library(settings.files).version) + " ";
   } catch (...) {
     return "no " + reason_now();
   }
@@ -137,7 +137,7 @@ NcclId share_id(const NcclLibrary& library, c10d::Store& store, int rank, std::c
   constexpr const char* kKey = "id";
   NcclId id{};
   if (rank == 0) {
-    // "no" tells the others at once that there is none.
+    // "no" reports to the others at once that there is none.
     if (library.functions.unique_id(&id) != kNcclSuccess)
       store.set(kKey, "no");
     else
@@ -151,8 +151,9 @@ NcclId share_id(const NcclLibrary& library, c10d::Store& store, int rank, std::c
 }
 
 /// Connects this rank. Throws if that fails, if it takes too long, or if another rank has failed.
-std::unique_ptr<NcclCommunicator> join(const NcclWish& wish, c10d::Store& store, const RankNames& names, Agreement& agreement) {
-  const NcclLibrary& library = nccl_library(wish.files);
+std::unique_ptr<NcclCommunicator> join(const NcclSettings& settings, c10d::Store& store, const RankNames& names,
+                                       Agreement& agreement) {
+  const NcclLibrary& library = nccl_library(settings.files);
   const NcclId id = share_id(library, store, names.rank, agreement.timeout());
   const auto deadline = std::chrono::steady_clock::now() + agreement.timeout();
   auto next_look = std::chrono::steady_clock::now() + kLook;
@@ -167,11 +168,11 @@ std::unique_ptr<NcclCommunicator> join(const NcclWish& wish, c10d::Store& store,
 }
 
 /// Returns nullptr on all ranks if one of them cannot use NCCL, and then sets `reason`.
-std::unique_ptr<NcclCommunicator> connect(const NcclWish& wish, c10d::Store& store, const RankNames& names,
+std::unique_ptr<NcclCommunicator> connect(const NcclSettings& settings, c10d::Store& store, const RankNames& names,
                                           std::chrono::milliseconds timeout, std::string& reason) {
   Agreement agreement(store, names, timeout);
-  agreement.publish("able", wish.use == NcclUse::kNever ? "off" : ability(wish));
-  if (wish.use == NcclUse::kNever) {
+  agreement.publish("able", settings.use == NcclUse::kNever ? "off" : ability(settings));
+  if (settings.use == NcclUse::kNever) {
     reason = "the option nccl is 0";
     return nullptr;
   }
@@ -179,37 +180,37 @@ std::unique_ptr<NcclCommunicator> connect(const NcclWish& wish, c10d::Store& sto
   reason = agreement.refusal(able);
   if (reason.empty()) reason = mismatch(able, names);
   if (!reason.empty()) {
-    agreement.report(able, reason, wish.use);
+    agreement.report(able, reason, settings.use);
     return nullptr;
   }
   const runtime::CudaContextGuard context(runtime::CudaDevice::of(aten::device_at(-1).info()));
   std::unique_ptr<NcclCommunicator> communicator;
   try {
-    communicator = join(wish, store, names, agreement);
+    communicator = join(settings, store, names, agreement);
     agreement.publish("joined", "yes");
   } catch (...) {
     agreement.publish("joined", "no " + reason_now());
   }
   reason = agreement.refusal(agreement.gather("joined"));
   if (reason.empty()) return communicator;
-  agreement.report(able, reason, wish.use);
+  agreement.report(able, reason, settings.use);
   if (communicator) communicator->abort();
   return nullptr;
 }
 
 }  // namespace
 
-NcclStart start_nccl(const NcclWish& wish, const c10::intrusive_ptr<c10d::Store>& store, const RankNames& names,
+NcclStart start_nccl(const NcclSettings& settings, const c10::intrusive_ptr<c10d::Store>& store, const RankNames& names,
                      std::chrono::milliseconds timeout) {
-  if (names.size == 1 && wish.use != NcclUse::kAsked) return {nullptr, "a group of one rank does not communicate"};
+  if (names.size == 1 && settings.use != NcclUse::kRequested) return {nullptr, "a group of one rank does not communicate"};
   const int64_t group = store->add("ocl/nccl/groups/" + std::to_string(names.rank), 1);
   const auto own = c10::make_intrusive<c10d::PrefixStore>("ocl/nccl/" + std::to_string(group), store);
   std::string reason;
-  std::unique_ptr<NcclCommunicator> communicator = connect(wish, *own, names, timeout, reason);
+  std::unique_ptr<NcclCommunicator> communicator = connect(settings, *own, names, timeout, reason);
   if (!communicator) return {nullptr, reason};
   auto engine = std::make_shared<NcclEngine>(std::move(communicator), aten::device_at(-1), own, names, timeout);
   engine->start();
-  return {engine, "NCCL " + nccl_version_text(nccl_library(wish.files).version)};
+  return {engine, "NCCL " + nccl_version_text(nccl_library(settings.files).version)};
 }
 
 std::string nccl_ability(const std::vector<std::string>& files, const runtime::Device& device) {

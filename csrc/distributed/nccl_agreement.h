@@ -14,9 +14,9 @@
 namespace ocl::distributed {
 
 /// The option `nccl` of a rank. kIfPossible: a group without NVIDIA devices uses gloo without a word, and so does a group of
-/// one rank. kAsked: one of the ranks logs why it is not used.
-enum class NcclUse : uint8_t { kNever, kIfPossible, kAsked };
-struct NcclWish {
+/// one rank. kRequested: one of the ranks logs why it is not used.
+enum class NcclUse : uint8_t { kNever, kIfPossible, kRequested };
+struct NcclSettings {
   NcclUse use = NcclUse::kNever;
   std::vector<std::string> files = {};  // Where the library may be.
 };
@@ -29,7 +29,7 @@ struct NcclStart {
 /// Connects the ranks by NCCL, on this thread's current ocl device, and starts the transport. All ranks of the group call it.
 /// There is no engine on any rank if a rank does not want NCCL, cannot open it, has no NVIDIA device, shares its device with
 /// another rank, or cannot connect.
-NcclStart start_nccl(const NcclWish& wish, const c10::intrusive_ptr<c10d::Store>& store, const RankNames& names,
+NcclStart start_nccl(const NcclSettings& settings, const c10::intrusive_ptr<c10d::Store>& store, const RankNames& names,
                      std::chrono::milliseconds timeout);
 
 /// Returns the version of NCCL that this process can use on a device. Throws kUnsupported if there is none, or no CUDA device.

@@ -104,7 +104,7 @@ NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const NcclId& id,
   NcclConfig config;
   const int status = nccl_.init(&comm_, ranks, id, rank, &config);
   try {
-    settle(status, "ncclCommInitRankConfig", give_up);
+    finish(status, "ncclCommInitRankConfig", give_up);
   } catch (...) {
     abort();
     throw;
@@ -120,7 +120,7 @@ void NcclCommunicator::close() noexcept {
     if (std::chrono::steady_clock::now() > deadline) fail(ErrorKind::kDevice, "the other ranks do not close their connections");
   };
   try {
-    settle(nccl_.finalize(comm_), "ncclCommFinalize", late);
+    finish(nccl_.finalize(comm_), "ncclCommFinalize", late);
     nccl_.destroy(comm_);
     comm_ = nullptr;
   } catch (const Error&) {
@@ -139,12 +139,12 @@ void NcclCommunicator::check(int status, const char* call) const {
 }
 
 /// Waits until NCCL has completed a call that returned `status`.
-void NcclCommunicator::settle(int status, const char* call, const GiveUp& give_up) const {
+void NcclCommunicator::finish(int status, const char* call, const GiveUp& give_up) const {
   for (int round = 0; status == kNcclInProgress; ++round) {
     give_up();
     pause(round);
-    const int asked = nccl_.state(comm_, &status);
-    if (asked != kNcclSuccess) status = asked;
+    const int answer = nccl_.state(comm_, &status);
+    if (answer != kNcclSuccess) status = answer;
   }
   check(status, call);
 }
@@ -158,7 +158,7 @@ void NcclCommunicator::enqueue(const std::function<void()>& calls, const GiveUp&
     nccl_.group_end();
     throw;
   }
-  settle(nccl_.group_end(), "ncclGroupEnd", give_up);
+  finish(nccl_.group_end(), "ncclGroupEnd", give_up);
 }
 
 void NcclCommunicator::check_running() const {

@@ -49,7 +49,7 @@ class NcclCommunicator {
  private:
   class Op;
   void check(int status, const char* call) const;
-  void settle(int status, const char* call, const GiveUp& give_up) const;
+  void finish(int status, const char* call, const GiveUp& give_up) const;
   void close() noexcept;
   const NcclFunctions& nccl_;
   runtime::CudaStream stream_;

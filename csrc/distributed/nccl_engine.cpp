@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kLongestHold{200};
 constexpr int kLooksWithoutPause = 2000;
 constexpr std::chrono::microseconds kBetweenLooks{30};
 
-/// The engines of this process, which Queue's observer tells of waits.
+/// The engines of this process, which Queue's observer notifies of waits.
 struct Engines {
   std::mutex mutex;
   std::set<NcclEngine*> all;
@@ -37,10 +37,10 @@ Engines& engines() {
 }
 
 /// Batches are dropped without a lock: their tensors may belong to Python, and a thread that has Python's lock may want ours.
-void tell_engines(runtime::Queue& queue) {
-  std::vector<NcclEngine::Batches> told;
+void notify_engines(runtime::Queue& queue) {
+  std::vector<NcclEngine::Batches> batches;
   const std::lock_guard lock(engines().mutex);
-  for (NcclEngine* engine : engines().all) told.push_back(engine->expect_wait(queue));
+  for (NcclEngine* engine : engines().all) batches.push_back(engine->expect_wait(queue));
 }
 
 size_t span_bytes(const Span& span) { return static_cast<size_t>(span.count) * span.element_bytes(); }
@@ -96,7 +96,7 @@ NcclEngine::NcclEngine(std::unique_ptr<NcclCommunicator> communicator, runtime::
       copies_(device.take_apart()),
       timeout_(timeout) {
   device_.allocator().prefer_cuda();
-  runtime::Queue::observe_waits(&tell_engines);
+  runtime::Queue::observe_waits(&notify_engines);
   const std::lock_guard lock(engines().mutex);
   engines().all.insert(this);
 }
@@ -208,7 +208,7 @@ bool NcclEngine::advance() { return end_first() || start_next(); }
 
 bool NcclEngine::end_first() {
   if (started_.empty()) return false;
-  const BatchPtr held = started_.front();  // Dropped without the mutex, see tell_engines().
+  const BatchPtr held = started_.front();  // Dropped without the mutex, see notify_engines().
   Batch& first = *held;
   if (!first.done->complete()) {
     communicator_->check_running();

@@ -35,8 +35,8 @@ class NcclEngine final : public EngineThread {
   struct Batch;
   using BatchPtr = std::shared_ptr<Batch>;
   using Batches = std::deque<BatchPtr>;
-  /// `queue` will wait for something that may be a result of this group. Returns the batches that were told, which the caller
-  /// may own last.
+  /// `queue` will wait for something that may be a result of this group. Returns the batches that were notified, which the
+  /// caller may own last.
   Batches expect_wait(runtime::Queue& queue);
 
  private:

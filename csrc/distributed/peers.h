@@ -1,4 +1,4 @@
-// csrc/distributed/peers.h: finds out which ranks of a group have stopped working. Ranks tell each other by notes in the
+// csrc/distributed/peers.h: finds out which ranks of a group have stopped working. Ranks publish notes in the
 // group's store.
 #pragma once
 

@@ -20,10 +20,10 @@ void add_backend(const std::string& registered_name, const std::string& group, c
   const auto host = c10d::resolve_process_group(registered_name);
   distributed::RankNames names{group, host->getRank(), host->getSize(), global_ranks};
   using distributed::NcclUse;
-  const NcclUse use = nccl == "0" ? NcclUse::kNever : nccl == "1" ? NcclUse::kAsked : NcclUse::kIfPossible;
-  auto backend =
-      c10::make_intrusive<distributed::Group>(host->getBackend(c10::kCPU), host->getStore(), std::move(names),
-                                              std::chrono::milliseconds(timeout_ms), distributed::NcclWish{use, nccl_files});
+  const NcclUse use = nccl == "0" ? NcclUse::kNever : nccl == "1" ? NcclUse::kRequested : NcclUse::kIfPossible;
+  auto backend = c10::make_intrusive<distributed::Group>(host->getBackend(c10::kCPU), host->getStore(), std::move(names),
+                                                         std::chrono::milliseconds(timeout_ms),
+                                                         distributed::NcclSettings{use, nccl_files});
   host->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
                    c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
 }
