@@ -38,7 +38,7 @@ TEST_CASE("processes together have a place a core, and each has at least one wor
   CHECK(!BuildPlaces::Taken(other, SIZE_MAX));
   CHECK(!BuildPlaces::Taken(one, SIZE_MAX, at_once));
   {
-    const BuildPlaces::Taken alone(other, SIZE_MAX, never);  // after its patience
+    const BuildPlaces::Taken alone(other, SIZE_MAX, never);  // after its timeout
     CHECK(bool(alone));
     const auto end = std::chrono::steady_clock::now() + 3 * kShort;
     CHECK(!BuildPlaces::Taken(other, SIZE_MAX, [&] { return std::chrono::steady_clock::now() > end; }));

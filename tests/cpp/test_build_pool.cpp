@@ -200,7 +200,7 @@ TEST_CASE("the places of a process that was killed are free, and a process witho
   REQUIRE(other_process::next(*holder) == os::Message{"held"});
   for_each_with_binaries([&](Device& device) {
     const WithPool pool(2);
-    set_build_pool({.most_workers = 2, .places = file, .patience = std::chrono::milliseconds(100)});
+    set_build_pool({.most_workers = 2, .places = file, .place_timeout = std::chrono::milliseconds(100)});
     const auto texts = fresh_texts(20);
     const int64_t before = by_workers();
     check_values(device, build_programs(device, texts, Store().functions(), ""), texts);

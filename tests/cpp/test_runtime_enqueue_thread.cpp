@@ -114,7 +114,7 @@ TEST_CASE("several threads post, and the queue's thread wakes after a pause") {
         }
       });
     for (std::thread& thread : threads) thread.join();
-    queue.settle();
+    queue.drain_or_throw();
     CHECK_FALSE(queue.has_posted());
     const Number x(device, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -28,15 +28,15 @@ std::string private_file(const std::string& file) {
 
 }  // namespace
 
-BuildPlaces::BuildPlaces(const std::string& file, std::chrono::milliseconds patience)
-    : locks_(private_file(file)), cores_(os::usable_cores()), patience_(patience) {}
+BuildPlaces::BuildPlaces(const std::string& file, std::chrono::milliseconds timeout)
+    : locks_(private_file(file)), cores_(os::usable_cores()), timeout_(timeout) {}
 
 bool BuildPlaces::take_turn() {
   const std::lock_guard lock(mutex_);
   return !taken_.contains(kNext) && locks_.take(kNext) != os::ByteLocks::Taken::kNo && taken_.insert(kNext).second;
 }
 
-std::optional<uint64_t> BuildPlaces::take(size_t most, bool impatient) {
+std::optional<uint64_t> BuildPlaces::take(size_t most, bool timed_out) {
   const std::lock_guard lock(mutex_);
   const size_t count = std::min(most, cores_.size());
   if (count == 0) return kNoLimit;
@@ -51,7 +51,7 @@ std::optional<uint64_t> BuildPlaces::take(size_t most, bool impatient) {
     taken_.insert(core);
     return core;
   }
-  if (!impatient || taken_.size() > taken_.count(kNext)) return std::nullopt;
+  if (!timed_out || taken_.size() > taken_.count(kNext)) return std::nullopt;
   taken_.insert(kBeside);
   return kBeside;
 }
@@ -70,12 +70,12 @@ BuildPlaces::Taken::Taken(BuildPlaces& all, size_t most) : all_(all) {
 
 BuildPlaces::Taken::Taken(BuildPlaces& all, size_t most, const std::function<bool()>& gives_up) : Taken(all, most) {
   if (place_) return;
-  const auto end = std::chrono::steady_clock::now() + all.patience_;
+  const auto end = std::chrono::steady_clock::now() + all.timeout_;
   const std::lock_guard turn(all.turn_);
   for (bool is_next = false;; std::this_thread::sleep_for(kPlacePollTime)) {
     is_next = is_next || all.take_turn();
-    const bool impatient = std::chrono::steady_clock::now() >= end;
-    if (is_next || impatient) place_ = all.take(most, impatient);
+    const bool timed_out = std::chrono::steady_clock::now() >= end;
+    if (is_next || timed_out) place_ = all.take(most, timed_out);
     if (!place_ && !gives_up()) continue;
     if (is_next) all.release(kNext);
     return;

@@ -249,7 +249,7 @@ std::shared_ptr<BuildPlaces> shared_places() {
   WorkerPool& all = worker_pool();
   const std::lock_guard lock(all.mutex);
   if (!all.places && !all.settings.places.empty())
-    all.places = std::make_shared<BuildPlaces>(all.settings.places, all.settings.patience);
+    all.places = std::make_shared<BuildPlaces>(all.settings.places, all.settings.place_timeout);
   return all.places;
 }
 

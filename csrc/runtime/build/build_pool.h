@@ -20,7 +20,7 @@ struct BuildPoolSettings {
   std::chrono::milliseconds longest{300'000};  // Time limit for one program.
   std::string worker{};                        // Path of the worker program. "": next to the library that contains this code.
   std::string places{};                        // File of the places that processes share (build_places.h). "": none are shared.
-  std::chrono::milliseconds patience{60'000};  // How long a process waits for a shared place.
+  std::chrono::milliseconds place_timeout{60'000};  // How long a process waits for a shared place.
   bool operator==(const BuildPoolSettings&) const = default;
 };
 void set_build_pool(const BuildPoolSettings& settings);

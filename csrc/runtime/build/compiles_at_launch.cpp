@@ -32,7 +32,7 @@ Verdicts& verdicts() {
 bool seen_to_compile_for_a_binary(Device& device) {
   // A new number makes this a kernel that no cache of the driver has.
   const auto number = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  const std::string source = "__kernel void tell(__global ulong* x) { x[0] = x[1] * " + std::to_string(number) + "UL + " +
+  const std::string source = "__kernel void number(__global ulong* x) { x[0] = x[1] * " + std::to_string(number) + "UL + " +
                              std::to_string(os::process_id()) + "; }";
   const Built built = compile(device.context(), device.id(), device.build_options(), source, false);
   if (built.status != CL_SUCCESS) return false;

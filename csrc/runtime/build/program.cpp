@@ -164,10 +164,10 @@ class Build {
     Indices pending = missing();
     if (pending.empty()) return;
     const bool asks_processes = store_.find && store_.claim && store_.release && !compiles_at_launch();
-    auto patience = Clock::now() + kMostWait;
+    auto deadline = Clock::now() + kMostWait;
     while (!pending.empty()) {
       Indices claimed;
-      const bool waits = Clock::now() < patience;
+      const bool waits = Clock::now() < deadline;
       for (size_t i : pending)
         if (claims_.claim(keys_[i], asks_processes) || !waits) claimed.push_back(i);
       find_in_memory();  // Others may have built them before they ended their claims.
@@ -180,7 +180,7 @@ class Build {
       check_not_ending();
       const Indices left = missing();
       if (left.size() < pending.size())
-        patience = Clock::now() + kMostWait;
+        deadline = Clock::now() + kMostWait;
       else
         Claims::wait();
       pending = left;

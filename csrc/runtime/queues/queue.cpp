@@ -71,7 +71,7 @@ Queue::Queue(const DeviceInfo& device, FaultWords& faults, int stream, int prior
 void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   check_usable();
-  settle();
+  drain_or_throw();
   NotedCommand noted(CommandType::kUpload, device_.index, stream_);
   const cl_int status = clEnqueueWriteBuffer(queue_.get(), dst, blocking, dst_offset, bytes, src, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueWriteBuffer", std::to_string(bytes) + " bytes");
@@ -82,7 +82,7 @@ void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, 
 void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   check_usable();
-  settle();
+  drain_or_throw();
   std::optional<FaultWords::Reading> reading;
   if (blocking && !apart_) reading.emplace(faults_, queue_.get(), expects_faults_);
   NotedCommand noted(CommandType::kDownload, device_.index, stream_);
@@ -99,7 +99,7 @@ void Queue::expect_faults() noexcept { faults_.expect(expects_faults_); }
 void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
   if (bytes == 0 || (src == dst && src_offset == dst_offset)) return;
   check_usable();
-  settle();
+  drain_or_throw();
   NotedCommand noted(CommandType::kCopy, device_.index, stream_);
   const cl_int status = clEnqueueCopyBuffer(queue_.get(), src, dst, src_offset, dst_offset, bytes, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueCopyBuffer", std::to_string(bytes) + " bytes");
@@ -117,7 +117,7 @@ void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, s
     command.bytes = bytes;
     return post(command);
   }
-  settle();
+  drain_or_throw();
   NotedCommand noted(CommandType::kFill, device_.index, stream_);
   const cl_int status =
       clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, noted.event(event));
@@ -136,7 +136,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
     }
   if (device_.profile) check_launch(device_, kernel_text(kernel), dims, local);
   check_usable();
-  settle();
+  drain_or_throw();
   NotedCommand noted(CommandType::kLaunch, device_.index, stream_);
   launch_now(kernel, dims, global, local, noted.event(event), name_id);
   enqueued_.fetch_add(1);
@@ -175,7 +175,7 @@ void Queue::drain() noexcept {
   if (EnqueueThread* thread = thread_.load(std::memory_order_acquire)) thread->drain();
 }
 
-void Queue::settle() {
+void Queue::drain_or_throw() {
   EnqueueThread* thread = thread_.load(std::memory_order_acquire);
   if (thread == nullptr) return;
   thread->drain();
@@ -239,7 +239,7 @@ EventHandle Queue::followed() {
 
 EventHandle Queue::marker() {
   check_usable();
-  settle();
+  drain_or_throw();
   if (follows_) return followed();
   cl_event event = nullptr;
   cl_int status = clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &event);
@@ -267,7 +267,7 @@ void Queue::observe_waits(void (*observer)(Queue& queue)) noexcept { g_observer 
 
 void Queue::wait_for(cl_event event) {
   check_usable();
-  settle();
+  drain_or_throw();
   if (auto* observer = g_observer.load(std::memory_order_acquire); observer && !apart_) observer(*this);
   NotedCommand noted(CommandType::kStreamWait, device_.index, stream_);
   const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, noted.event());
@@ -277,14 +277,14 @@ void Queue::wait_for(cl_event event) {
 }
 
 void Queue::flush() {
-  settle();
+  drain_or_throw();
   const cl_int status = clFlush(queue_.get());
   if (status != CL_SUCCESS) raise(status, "clFlush", "");
 }
 
 void Queue::finish() {
   check_usable();
-  settle();
+  drain_or_throw();
   const uint64_t position = enqueued_.load();
   std::optional<FaultWords::Reading> reading;
   if (!apart_ && !follows_) reading.emplace(faults_, queue_.get(), expects_faults_);

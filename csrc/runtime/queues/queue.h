@@ -52,9 +52,9 @@ class Queue {
   void post(const PostedCommand& command);
   /// True if a posted command is not enqueued yet.
   bool has_posted() const noexcept;
-  /// Waits until all posted commands are enqueued. settle() throws the error of one that failed.
+  /// Waits until all posted commands are enqueued. drain_or_throw() throws the error of one that failed.
   void drain() noexcept;
-  void settle();
+  void drain_or_throw();
   /// Number of posted commands that failed so far. The arguments that they set, and those after them, are unset.
   uint64_t posted_failures() const noexcept;
   EventHandle marker();  // Returns an event that completes when everything enqueued before it has.
