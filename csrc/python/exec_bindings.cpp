@@ -302,10 +302,10 @@ py::list end_recording(int recording) {
   return result;
 }
 
-/// Returns the rows of kernels/kernels.def. "asked" is false for kernels that only other rows launch.
+/// Returns the rows of kernels/kernels.def. "offered" is false for kernels that only other kernels' offers launch.
 py::list kernels() {
   py::list list;
-  const std::vector<schedule::TemplateRow>& asked = schedule::template_rows();
+  const std::vector<schedule::TemplateRow>& offers = schedule::template_rows();
   for (const KernelRow& row : kernel_rows()) {
     py::dict d, tolerances;
     py::list arguments;
@@ -319,7 +319,7 @@ py::list kernels() {
     d["base"] = kernel_row(row.base).name;
     d["types"] = tolerances;
     d["files"] = row.files;
-    d["asked"] = std::any_of(asked.begin(), asked.end(), [&](const auto& other) { return other.kernel == row.id; });
+    d["offered"] = std::any_of(offers.begin(), offers.end(), [&](const auto& other) { return other.kernel == row.id; });
     d["arguments"] = arguments;
     list.append(d);
   }

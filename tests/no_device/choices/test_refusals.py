@@ -36,7 +36,7 @@ def rows_for(node: ir.Node, cpu: bool) -> list[str]:
     return [
         row["name"]
         for row in _C.exec.kernels()
-        if row["asked"]
+        if row["offered"]
         and row["operation"] in operations
         and (row["level"] == "item") == cpu
         # The portable kernels of attention also compute its gradients.
