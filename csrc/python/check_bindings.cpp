@@ -246,8 +246,10 @@ py::dict described(const checks::CheckCase& check) {
     const py::bytes bytes(reinterpret_cast<const char*>(input.bytes.data()), input.bytes.size());
     inputs.append(py::make_tuple(input.pack.empty() ? py::object(bytes) : described(input.pack[0]), input.offset));
   }
-  py::dict d;
+  py::dict d, knobs;
+  for (const auto& knob : check.knobs) knobs[py::str(knob.name)] = py::make_tuple(knob.options, knob.options[knob.taken]);
   d["kernel"] = kernel_row(check.kernel).name;
+  d["knobs"] = knobs;
   d["text"] = checks::text_of(check);
   d["defines"] = check.defines;
   d["inputs"] = inputs;
@@ -308,6 +310,12 @@ void bind_check(py::module_& e) {
   e.def("fault_of_kernel", &fault_of_kernel, py::arg("device_index"), py::arg("kernel"), py::arg("type"));
   e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1, py::arg("matrix") = "mfma4",
         py::arg("set") = "sample", py::arg("filled") = true);
+  e.def("matrix_instructions", [] {
+    std::vector<std::pair<std::string, bool>> all;  // With whether they multiply floats.
+    for (const MatrixRow& row : kMatrixRows)
+      if (row.id != MatrixInstructions::kMma8) all.emplace_back(row.name, row.floats);
+    return all;
+  });
   e.def("fault_of_case", &fault_of_case, py::arg("device_index"), py::arg("kernel"), py::arg("type"), py::arg("number"),
         py::arg("set"), py::arg("in_worker") = false);
   e.def("set_check_factory", &set_check_factory, py::arg("factory"));

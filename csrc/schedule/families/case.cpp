@@ -236,6 +236,7 @@ CheckCase launch_case(const TemplateLaunch& launch, const Offer& offer, int offs
   CheckCase check;
   check.kernel = launch.kernel;
   check.variant = launch.variant;
+  check.knobs = offer.choices.knobs();
   check.given = launch.given();
   for (const auto& [name, value] : launch.defines) check.defines.push_back(name + " " + value);
   for (const TemplateLaunch::Int& value : launch.ints)

@@ -26,6 +26,7 @@ struct CheckCase {
   KernelId kernel{};
   std::string variant;               // The parameters in words: "128x64 bf16".
   std::vector<std::string> defines;  // Macros with their values, such as "TILE_M 128".
+  std::vector<Choices::Knob> knobs;  // Of the offer.
   std::set<std::string> given;       // The names of the arguments, from the kernel's row.
   std::vector<Input> inputs;
   int offset = 0;                  // Elements in front of the data of each of the graph's inputs.

@@ -34,6 +34,7 @@ EMULATED = {
     "tensor_core/warp": "mma_emulator.cl",
     "tensor_core/subgroup_matrix": "matrix_emulator.cl",
 }
+TENSOR_CORES = ("warp", "warpgroup", "subgroup_matrix")
 pytestmark = [
     pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
     pytest.mark.sampled(first=96),
@@ -71,18 +72,16 @@ def emulated(text: str) -> str:
 
 def matrices(row: dict[str, Any], kind: str) -> tuple[str, ...]:
     """Returns the instructions with which a row multiplies a type; "mfma4" where it has those of its level."""
-    if kind == "fp32" and row["level"] == "subgroup_matrix":
-        return ("dpas16", "mfma4")
     if kind == "fp16" and row["name"] in ("gemm_warp", "conv_warp", "conv_weight_warp"):
         return ("mfma4", "mma8")
     if row["level"] != "subgroup_matrix":
         return ("mfma4",)
-    return ("dpas8", "dpas16", "wmma11", "wmma12", "mfma2", "mfma4")
+    return tuple(name for name, floats in _C.exec.matrix_instructions() if floats or kind != "fp32")
 
 
 def cases() -> Iterator[tuple[str, str, str, str, int]]:
     for row in _C.exec.kernels():
-        for kind in row["types"] if row["level"] in ("warp", "warpgroup", "subgroup_matrix") else ():
+        for kind in row["types"] if row["level"] in TENSOR_CORES else ():
             for matrix in matrices(row, kind):
                 for made in ("tiles", "edges"):
                     count = len(_C.exec.check_cases(row["name"], kind, matrix=matrix, set=made, filled=False))
@@ -93,6 +92,30 @@ def cases() -> Iterator[tuple[str, str, str, str, int]]:
 def test_kernel(tmp_path: Path, kernel: str, kind: str, matrix: str, made: str, number: int) -> None:
     [case] = _C.exec.check_cases(kernel, kind, number, matrix, made)
     execute(tmp_path, case)
+
+
+def test_every_tile_is_emulated() -> None:
+    """What the offers of the cases choose among: each tile, with each way of copying and with packed filters."""
+    offered, launched = set(), set()
+    for row in _C.exec.kernels():
+        if row["level"] not in TENSOR_CORES:
+            continue
+        # Tiles and copies of the other forms choose these.
+        form = re.sub("_wide|_boxes|(?<=conv)_packed", "", row["name"])
+        for kind in row["types"]:
+            for matrix in matrices(row, kind):
+                for made in ("tiles", "edges"):
+                    for case in _C.exec.check_cases(row["name"], kind, matrix=matrix, set=made, filled=False):
+                        knobs = {"copies": ([], "chunks"), **case["knobs"]}
+                        which = (form, kind, matrix, *(d for d in case["defines"] if d.startswith("PASS ")))
+                        tile = knobs.pop("tile", ([], ""))
+                        offered |= {(*which, option) for option in tile[0]}
+                        launched.add((*which, tile[1]))
+                        for knob in knobs.keys() & {"copies", "filters"}:
+                            offered |= {(*which, tile[1], knob, option) for option in knobs[knob][0]}
+                            launched.add((*which, tile[1], knob, knobs[knob][1]))
+    assert len(offered) > 400
+    assert not offered - launched
 
 
 USUAL = ["-w", "-fno-pic", "-ffp-contract=off", "-O1"]
