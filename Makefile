@@ -9,8 +9,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
 # The folder in which the extension and the C++ tests are built. CI turns warnings into errors: make test WERROR=ON.
+# Without it, a build keeps the last setting, since another one compiles everything again.
 BUILD := build/make
-WERROR ?= OFF
+WERROR ?= $(or $(shell sed -n 's/^OCL_WERROR:[A-Z]*=//p' $(BUILD)/CMakeCache.txt 2>/dev/null),OFF)
 # More options of pytest: make test OPTIONS=--until=TIME.
 OPTIONS ?=
 
