@@ -97,31 +97,29 @@ void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv) {
 
 namespace {
 
-/// True if the buffer is a parameter, or nodes made it of parameters alone, such as a weight in another type.
-bool depends_on_parameters(const Draft& draft, ir::BufferId buffer, ir::NodeId before) {
-  if (draft.buffer(buffer).role == ir::BufferRole::kInput) return draft.buffer(buffer).is_parameter;
-  for (ir::NodeId i = before; i-- > 0;) {
-    const ir::Node& node = draft.graph.nodes[i];
-    if (std::ranges::count(ir::writes(node), buffer) == 0) continue;
-    const std::vector<ir::BufferId> read = ir::reads(node);
-    return !read.empty() && std::ranges::all_of(read, [&](ir::BufferId b) { return depends_on_parameters(draft, b, i); });
-  }
-  return false;
+/// Returns the last node before the draft's that writes the buffer, or kNone.
+ir::NodeId last_writer(const Draft& draft, ir::BufferId buffer) {
+  for (ir::NodeId i = draft.id; i-- > 0;)
+    if (std::ranges::count(ir::writes(draft.graph.nodes[i]), buffer) > 0) return i;
+  return ir::kNone;
 }
 
 }  // namespace
 
 bool is_kept(const Draft& draft, const ir::View& view) {
-  return draft.keeps_parameters && depends_on_parameters(draft, view.buffer, draft.id);
+  const auto is_parameter = [&](ir::BufferId id) {
+    return draft.buffer(id).role == ir::BufferRole::kInput && draft.buffer(id).is_parameter;
+  };
+  if (!draft.keeps_parameters) return false;
+  const ir::NodeId writer = last_writer(draft, view.buffer);
+  if (writer == ir::kNone) return is_parameter(view.buffer);
+  const std::vector<ir::BufferId> read = ir::reads(draft.graph.nodes[writer]);
+  return !read.empty() && std::ranges::all_of(read, is_parameter);
 }
 
 bool is_written_by_loops(const Draft& draft, ir::BufferId buffer) {
-  for (ir::NodeId i = draft.id; i-- > 0;) {
-    const ir::Node& node = draft.graph.nodes[i];
-    const std::vector<ir::BufferId> written = ir::writes(node);
-    if (std::find(written.begin(), written.end(), buffer) != written.end()) return node.kind == ir::NodeKind::kMap;
-  }
-  return false;
+  const ir::NodeId writer = last_writer(draft, buffer);
+  return writer != ir::kNone && draft.graph.nodes[writer].kind == ir::NodeKind::kMap;
 }
 
 std::optional<Operand> strided_operand(Draft& draft, const ir::View& view, const std::vector<int>& order) {

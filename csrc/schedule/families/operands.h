@@ -30,7 +30,8 @@ bool multiples(const Draft& draft, int of, const std::vector<ir::IndexExpr>& siz
 /// at run time.
 void define_alignment(Draft& draft, int chunk = 4);
 
-/// True if results that depend only on this view are kept between calls, because it is a parameter.
+/// True if results that depend only on this view are kept between calls, because it is a parameter, or a node made it of
+/// parameters, such as a weight in another type.
 bool is_kept(const Draft& draft, const ir::View& view);
 /// True if a loop nest writes the buffer, so that a copy of it can be fused with the loops.
 bool is_written_by_loops(const Draft& draft, ir::BufferId buffer);
