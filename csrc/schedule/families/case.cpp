@@ -97,6 +97,10 @@ Offer CheckSubject::offer(const ir::Graph& given, const std::string& choice) con
   return std::move(draft.offer);
 }
 
+void keep_those_with(std::vector<CheckCase>& cases, const std::string& macro) {
+  std::erase_if(cases, [&](const CheckCase& c) { return std::ranges::count(c.defines, macro) == 0; });
+}
+
 std::vector<CheckSubject> on_devices(const CheckSubject& subject) {
   std::vector<CheckSubject> all;
   const bool pairs = subject.row.id == KernelId::k_gemm_pairs_item;  // Its instruction has one width.

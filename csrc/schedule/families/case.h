@@ -79,6 +79,8 @@ struct CheckSubject {
 };
 /// Returns the subject on several devices: CPUs by the width of their vectors, GPUs by the registers of a work-item.
 std::vector<CheckSubject> on_devices(const CheckSubject& subject);
+/// Drops the cases whose launches do not define `macro`, such as "BOXES 1": an offer may have refused what was asked for.
+void keep_those_with(std::vector<CheckCase>& cases, const std::string& macro);
 /// Returns the names of the tiles among which an offer chose.
 std::vector<std::string> tiles_of(const Offer& offer);
 /// Returns x rounded to a dtype: to nearest, ties to even.

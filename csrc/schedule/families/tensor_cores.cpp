@@ -131,7 +131,7 @@ std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_
   return tiles;
 }
 
-bool copies_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile) {
+bool use_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile) {
   if (tile.at_once > 1) {
     define(draft.launch(), "AT_ONCE", tile.at_once);
     draft.launch().local = {tile.rows / 64 * 128 + 32, 1, 1};
@@ -155,12 +155,6 @@ ProductSizes product_sizes(const ir::Node& node) {
 
 namespace {
 
-/// tile_cost, for tiles of which several share a compute unit.
-double cost_of(const Caps& caps, const TensorCoreTile& tile, int64_t rows, int64_t columns, int64_t others) {
-  const int64_t resident = caps.units * tile.at_once, tiles = count_tiles(tile, rows, columns, others);
-  return static_cast<double>((tiles + resident - 1) / resident * tile.at_once) * tile.rows * tile.columns / tile.rate;
-}
-
 // Fewest elements of the inner dimension in a slice.
 constexpr int64_t kMinSliceDepth = 256;
 
@@ -179,7 +173,7 @@ bool splits_into(const ProductSizes& problem, const TensorCoreTile& tile, int64_
 double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCoreTile& tile, const ProductSizes& p,
                   int64_t splits) {
   const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
-  const double cost = cost_of(caps, tile, p.rows, p.columns, p.batches * splits),
+  const double cost = tile_cost(caps, tile, p.rows, p.columns, p.batches * splits, tile.at_once),
                products = cost * 2 * static_cast<double>(steps * step) / math.product + cost * tile.rate / math.stored;
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
@@ -221,7 +215,8 @@ TilePlan choose_tile_plan(Draft& draft, const TensorCoreMath& math, const Produc
 TensorCoreTile choose_tensor_core_tile(Draft& draft, const std::vector<TensorCoreTile>& tiles, int64_t rows, int64_t columns,
                                        int64_t others) {
   std::vector<std::pair<double, TensorCoreTile>> ranked;
-  for (const TensorCoreTile& tile : tiles) ranked.emplace_back(cost_of(draft.caps, tile, rows, columns, others), tile);
+  for (const TensorCoreTile& tile : tiles)
+    ranked.emplace_back(tile_cost(draft.caps, tile, rows, columns, others, tile.at_once), tile);
   return pick_tile(draft.choices(), std::move(ranked));
 }
 

@@ -62,9 +62,10 @@ std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_
 /// Returns the number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers
 /// split and transpose them.
 int weight_producers(int chunk, const TensorCoreTile& tile);
-/// True if tensor maps describe the operands. Compute units have places for the maps of one work-group each, except for tiles
-/// of which several work-groups share a compute unit: then a launch has places for its work-groups. Knob "copies".
-bool copies_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile);
+/// Lets tensor maps describe the operands where that is possible, and returns whether it is. Compute units have places for the
+/// maps of one work-group each, except for tiles of which several work-groups share a compute unit: then a launch has places
+/// for its work-groups. Knob "copies".
+bool use_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile);
 
 /// The sizes of a batch of matrix products, for the cost model.
 struct ProductSizes {

@@ -75,11 +75,11 @@ int64_t count_tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t oth
   return (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
 }
 /// Returns the cost of `others` outputs of rows x columns, rounded up to full waves of tiles: output elements per compute
-/// unit, divided by the tile's rate.
+/// unit, divided by the tile's rate. at_once: work-groups that share a compute unit.
 template <class Tile>
-double tile_cost(const Caps& caps, const Tile& tile, int64_t rows, int64_t columns, int64_t others) {
-  const int64_t waves = (count_tiles(tile, rows, columns, others) + caps.units - 1) / caps.units;
-  return static_cast<double>(waves) * tile.rows * tile.columns / tile.rate;
+double tile_cost(const Caps& caps, const Tile& tile, int64_t rows, int64_t columns, int64_t others, int at_once = 1) {
+  const int64_t resident = caps.units * at_once, waves = (count_tiles(tile, rows, columns, others) + resident - 1) / resident;
+  return static_cast<double>(waves * at_once) * tile.rows * tile.columns / tile.rate;
 }
 /// Returns the tiles that the device has the work-items, local memory and registers for, with sums of `depth` products. Of
 /// tiles with equal rows and columns, returns the first. If no tile fits, returns one with the fewest work-items. InternalError

@@ -247,10 +247,6 @@ std::vector<CheckCase> statistics_cases(const CheckSubject& subject, const std::
   return cases;
 }
 
-void keep_those_with(std::vector<CheckCase>& cases, const char* macro) {
-  std::erase_if(cases, [&](const CheckCase& c) { return std::ranges::count(c.defines, macro) == 0; });
-}
-
 /// Each tile with 1 x 1 convolutions, in both directions. Several small tiles are resident at the same time, which leaves no
 /// places for tensor maps.
 std::vector<CheckCase> box_cases(const CheckSubject& subject, const std::vector<TensorCoreTile>& tiles) {

@@ -164,7 +164,7 @@ void offer_conv_tensor_core(Draft& draft) {
   use_tensor_core_tile(draft, math, tile, K);
   // A step of packed filters is 8 chunks. With several phases, which each use only some of the taps, a step must not
   // contain chunks of two taps.
-  const bool boxes = copies_boxes(draft, math, tile);
+  const bool boxes = use_boxes(draft, math, tile);
   const bool packed = !boxes && allows_variant(draft, math, KernelOperation::k_conv_packed) &&
                       (window.phases == 1 || multiples(draft, 8 * math.chunk, {depth})) && packs_filters(draft, math);
   if (packed) {

@@ -164,7 +164,7 @@ std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
   std::vector<CheckCase> cases;
   // Several small tiles are resident at the same time, which leaves no places for tensor maps.
   const auto with_boxes = [&] {
-    if (boxes) std::erase_if(cases, [](const CheckCase& c) { return std::ranges::count(c.defines, "BOXES 1") == 0; });
+    if (boxes) keep_those_with(cases, "BOXES 1");
     return cases;
   };
   if (subject.edges()) {

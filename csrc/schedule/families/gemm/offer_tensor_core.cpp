@@ -27,7 +27,7 @@ void offer_gemm_tensor_core(Draft& draft) {
   TensorCoreMath math = *tensor_core_math(draft);
   const TensorCoreTile tile = use_plan(draft, math, false);
   pass_matrices(draft, math.chunk);
-  copies_boxes(draft, math, tile);
+  use_boxes(draft, math, tile);
 }
 
 void offer_gemm_packed_tensor_core(Draft& draft) {
