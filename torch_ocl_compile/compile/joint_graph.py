@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.node import map_arg
 from torch.utils.checkpoint import CheckpointPolicy
 
+from torch_ocl_compile import _C
 from torch_ocl_compile.compile import ahead
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 from torch_ocl_compile.lowering.elementwise.random import functionalise, own_attention
@@ -37,6 +38,7 @@ SIDES: dict[Any, tuple[Any, tuple[float, ...]]] = {
 }
 # In training these ops use the statistics of the batch. The running statistics affect only their own update.
 LEAST_BUDGET = 1e-9  # A fraction of the activations.
+PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
 BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batch_norm_backward.default}
 
 
@@ -49,7 +51,8 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     cross_entropy(joint)
     keep_overwritten(joint)
     recompute_masks(joint)
-    with saves_are_kept(joint):
+    compute_again = recomputes_operands(joint)
+    with saves_are_kept(joint), functorch_config.patch(ban_recompute_materialized_backward=not compute_again):
         forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **settings)
     ahead.note(forward, backward)
     return forward, backward
@@ -64,6 +67,21 @@ def saves_are_kept(joint: torch.fx.GraphModule) -> Iterator[None]:
             node.meta["memory_budget"] = LEAST_BUDGET
     with functorch_config.patch(activation_memory_budget=functorch_config.activation_memory_budget or LEAST_BUDGET):
         yield
+
+
+def recomputes_operands(joint: torch.fx.GraphModule) -> bool:
+    """True if backward shall compute operands of its products again, such as results of activations and norms, where forward saves
+    enough for that. On a GPU, a pass over an operand is short beside a product in fp32, and these operands are a third of what a
+    transformer saves. Convolutions read more for each operation, and 16 bits make products faster: there a pass costs too much."""
+    calls = [node for node in joint.graph.nodes if node.op == "call_function"]
+    products = [node for node in calls if node.target in PRODUCTS]
+    convolutions = [node for node in calls if node.target is aten.convolution.default]
+    return len(products) > len(convolutions) and all(_is_fp32_on_gpu(node.meta["val"]) for node in products)
+
+
+def _is_fp32_on_gpu(x: torch.Tensor) -> bool:
+    ours = x.device.type == "ocl" and x.dtype is torch.float32
+    return ours and not _C.device_properties(x.device.index)["is_cpu"]
 
 
 @graph_pass

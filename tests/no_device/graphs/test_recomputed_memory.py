@@ -1,4 +1,4 @@
-# tests/no_device/graphs/test_recomputed_memory.py: backward graphs recompute activations when they need them, not all at the start.
+# tests/no_device/graphs/test_recomputed_memory.py: backward graphs recompute what they should, and when they need it.
 """Graphs are scheduled for fixed capabilities. Nothing is computed: the forward's results are empty tensors."""
 
 from __future__ import annotations
@@ -6,10 +6,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from tests.no_device.graphs.test_lowering import compiled
 from tests.no_device.scheduling import render, traced
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.compile import joint_graph
 from torch_ocl_compile.lowering.graphs.graph import lower_module
 
 LAYERS = 8
@@ -65,3 +69,36 @@ def test_activations_are_recomputed_late() -> None:
     backward = schedules(Net(), torch.empty(SHAPE))["backward"]
     assert backward.count("aten.convolution_backward") >= LAYERS
     assert peak_bytes(backward) < 4 * BYTES
+
+
+class Block(nn.Module):
+    """A block of a transformer without attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.wide, self.narrow = nn.LayerNorm(32), nn.Linear(32, 128), nn.Linear(128, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = nn.functional.gelu(self.wide(self.norm(x)))
+        return x + self.narrow(wide)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("dtype", "pays"), [(torch.float32, True), (torch.bfloat16, False)])
+def test_operands_of_products_are_computed_again(
+    dtype: torch.dtype, pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joint_graph, "_is_fp32_on_gpu", lambda x: x.dtype is torch.float32)
+    torch.manual_seed(0)
+    model, x, grad = nn.Sequential(Block(), Block()).to(dtype), torch.randn(40, 32).to(dtype), torch.randn(40, 32)
+    graphs: list[ir.Graph] = []
+    results = compiled(lambda x: model(x), graphs)(x)
+    results.backward(grad.to(dtype))
+    saved = [tuple(graphs[0].buffers[output.buffer].sizes) for output in graphs[0].outputs]
+    wide = [sizes for sizes in saved if "128" in str(sizes)]
+    assert len(wide) == (2 if pays else 4)  # The result of a gelu is saved beside its input, or not.
+    exact = nn.Sequential(Block(), Block()).double()
+    exact.load_state_dict({name: value.double() for name, value in model.state_dict().items()})
+    exact(x.double()).backward(grad.to(dtype).double())
+    limit = 1e-5 if pays else 5e-2
+    for got, want in zip(model.parameters(), exact.parameters(), strict=True):
+        torch.testing.assert_close(got.grad.double(), want.grad, rtol=limit, atol=limit)
