@@ -77,27 +77,43 @@ def _parts(tensors: Sequence[Tensor], most_bytes: int) -> Iterator[list[Tensor]]
         yield part
 
 
+class Together:
+    """One buffer for the elements of many tensors."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        of_size: dict[int, list[Tensor]] = defaultdict(list)
+        for tensor in tensors:
+            of_size[tensor.element_size()].append(tensor)
+        self.whole = torch.empty(sum(t.nbytes for t in tensors), dtype=torch.uint8, device=tensors[0].device)
+        self.copies: list[tuple[list[Tensor], list[Tensor]]] = []  # parts of the buffer, and the tensors
+        at = 0
+        for size in sorted(of_size, reverse=True):  # So that each element is aligned.
+            alike = of_size[size]
+            end = at + sum(t.nbytes for t in alike)
+            bits = self.whole[at:end].view(_BITS[size])
+            self.copies.append((list(bits.split([t.numel() for t in alike])), alike))
+            at = end
+
+    def gather(self) -> None:
+        """Copies the tensors into the buffer."""
+        for parts, alike in self.copies:
+            torch._foreach_copy_(parts, [t.reshape(-1).view(part.dtype) for t, part in zip(alike, parts, strict=True)])
+
+    def scatter(self) -> None:
+        """Copies the buffer into the tensors."""
+        for parts, alike in self.copies:
+            torch._foreach_copy_(alike, [p.view(t.dtype).view(t.shape) for t, p in zip(alike, parts, strict=True)])
+
+
 @torch.no_grad()
 def _broadcast(group: Any, tensors: list[Tensor], src: int) -> None:
     """Sends the tensors of rank `src` as one buffer."""
-    of_size: dict[int, list[Tensor]] = defaultdict(list)
-    for tensor in tensors:
-        of_size[tensor.element_size()].append(tensor)
-    together = torch.empty(sum(t.nbytes for t in tensors), dtype=torch.uint8, device=tensors[0].device)
-    copies, at = [], 0
-    for size in sorted(of_size, reverse=True):  # So that each element is aligned.
-        alike = of_size[size]
-        end = at + sum(t.nbytes for t in alike)
-        bits = together[at:end].view(_BITS[size])
-        copies.append((list(bits.split([t.numel() for t in alike])), alike))
-        at = end
+    buffer = Together(tensors)
     if group.rank() == src:
-        for parts, alike in copies:
-            torch._foreach_copy_(parts, [t.reshape(-1).view(part.dtype) for t, part in zip(alike, parts, strict=True)])
-    group.broadcast(together, src).wait()
+        buffer.gather()
+    group.broadcast(buffer.whole, src).wait()
     if group.rank() != src:
-        for parts, alike in copies:
-            torch._foreach_copy_(alike, [p.view(t.dtype).view(t.shape) for t, p in zip(alike, parts, strict=True)])
+        buffer.scatter()
 
 
 def _is_ours(value: Any) -> bool:

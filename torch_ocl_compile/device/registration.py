@@ -91,6 +91,7 @@ def register() -> None:
     _when_imported("torch.multiprocessing.reductions", _refuse_other_processes)
     _when_imported("multiprocessing.queues", _check_queues)
     _when_imported("torch.nn.parallel.comm", _register_data_parallel)
+    _when_imported("torch.nn.parallel.distributed", _register_ddp_gradients)
     _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
     _when_imported("accelerate.state", _register_accelerate)
     for trainer in ("lightning.pytorch", "pytorch_lightning"):
@@ -258,6 +259,12 @@ def _keep_ddp_graphs_whole(module: ModuleType) -> None:
     from torch_ocl_compile.device.distributed_data_parallel import keep_graphs_whole
 
     keep_graphs_whole(module)
+
+
+def _register_ddp_gradients(module: ModuleType) -> None:
+    from torch_ocl_compile.device.distributed_gradients import register_with
+
+    register_with(module)
 
 
 def _register_accelerate(module: ModuleType) -> None:

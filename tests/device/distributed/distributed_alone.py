@@ -42,10 +42,12 @@ def trained(me, wrap, steps=3):
 
 
 def check_ddp_computes_what_the_bare_model_does(me):
-    bare, _ = trained(me, lambda model: model)
-    wrapped, _ = trained(me, DistributedDataParallel)
+    """It launches nothing more either."""
+    bare, launches = trained(me, lambda model: model)
+    wrapped, more = trained(me, DistributedDataParallel)
     for a, b in zip(bare, wrapped, strict=True):
         assert_close(a, b, rtol=1e-6, atol=1e-6)
+    assert [x.kind for x in more] == [x.kind for x in launches]
 
 
 def check_the_graph_is_whole(me):

@@ -62,6 +62,19 @@ def test_nccl(nccl, check):
     assert nccl[check] == "", nccl[check]
 
 
+GRADIENTS = checks_of("distributed_gradients")
+
+
+@pytest.fixture(scope="module")
+def gradients(start):
+    return start("distributed_gradients", GRADIENTS)[0]
+
+
+@pytest.mark.parametrize("check", GRADIENTS)
+def test_gradients_of_ddp(gradients, check):
+    assert gradients[check] == "", gradients[check]
+
+
 @pytest.mark.parametrize(
     "checks", [["check_fsdp2_of_a_gpt", "check_compiled_ddp"], pytest.param(TRAINING, marks=SWEEP)], ids=["some", "all"]
 )
