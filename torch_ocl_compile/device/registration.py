@@ -94,6 +94,7 @@ def register() -> None:
     _when_imported("torch.nn.parallel.distributed", _register_ddp_gradients)
     _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
     _when_imported("accelerate.state", _register_accelerate)
+    _when_imported("transformers.training_args", _register_trainer)
     for trainer in ("lightning.pytorch", "pytorch_lightning"):
         _when_imported(f"{trainer}.trainer.connectors.accelerator_connector", _register_lightning)
     for fabric in ("lightning.fabric", "lightning_fabric"):
@@ -271,6 +272,12 @@ def _register_accelerate(module: ModuleType) -> None:
     from torch_ocl_compile.device import accelerate
 
     accelerate.register_with(module)
+
+
+def _register_trainer(module: ModuleType) -> None:
+    from torch_ocl_compile.device import accelerate
+
+    accelerate.register_trainer(module)
 
 
 def _register_lightning(module: ModuleType) -> None:

@@ -133,11 +133,15 @@ def test_accelerate_says_what_to_set(ocl_device, tmp_path):
 
 
 # accelerate takes CUDA if torch has it, even if a variable names another device.
-CUDA = """
+FAKE_CUDA = """
 import torch
+torch.cuda.is_available = lambda: True
+torch.cuda.device_count = lambda: 2
+torch.cuda.set_device = lambda device: None
+"""
+BACKEND = """
 from accelerate.state import PartialState
 
-torch.cuda.is_available = lambda: True
 print(*PartialState._prepare_backend(object()))
 """
 
@@ -147,12 +151,41 @@ def test_accelerate_does_not_take_cuda_beside_ocl(ocl_device, variable):
     pytest.importorskip("accelerate")
     torchrun = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
     chosen = {"ACCELERATE_TORCH_DEVICE": variable} if variable else {}
-    status, out, err = run_python(CUDA, **torchrun, **chosen)
+    status, out, err = run_python(FAKE_CUDA + BACKEND, **torchrun, **chosen)
     if variable is None:
         assert status == 1 and "would train on CUDA, without gradients" in err, err
     else:
         assert status == 0, err
         assert out.split()[0] == ("cpu:gloo,ocl:ocl" if variable == "ocl" else "nccl"), out
+
+
+def beside_cuda(program):
+    """Returns a program with a stand-in for CUDA, which is there when the libraries have been imported."""
+    last = program.rindex("import ")
+    end = program.index("\n", last)
+    return program[: end + 1] + textwrap.dedent(FAKE_CUDA) + program[end + 1 :]
+
+
+def test_accelerate_trains_on_two_ranks_beside_cuda(ocl_device, tmp_path):
+    pytest.importorskip("accelerate")
+    status, two = run_forks(beside_cuda(LOOP), tmp_path, 2, ACCELERATE_TORCH_DEVICE="ocl")
+    assert status == 0 and len(lines(two, 2)) == 2, two[-3000:]
+    assert {line.split()[-1] for line in lines(two, 2)} == {alone()}
+
+
+@pytest.mark.parametrize("how", ["one process", "torchrun"])
+def test_one_process_beside_cuda(ocl_device, tmp_path, how):
+    """It trains on ocl, and without the variable an error says what to write."""
+    pytest.importorskip("transformers")
+    ranks = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    environment = ranks if how == "torchrun" else {}
+    for number, program in enumerate((LOOP, TRAINER)):
+        program = beside_cuda(program).replace("FOLDER", repr(str(tmp_path / str(number))))
+        status, out, err = run_python(program, ACCELERATE_TORCH_DEVICE="ocl", **environment)
+        assert status == 0 and len(lines(out, 1)) == 1, out + err
+        status, out, err = run_python(program, **environment)
+        assert status != 0 and "the process would train on CUDA, without gradients" in err, out + err
+        assert "set ACCELERATE_TORCH_DEVICE=ocl" in err
 
 
 @pytest.mark.needs("sweep")
