@@ -4,15 +4,22 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "csrc/distributed/threads.h"
+
 namespace ocl::distributed {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::chrono::milliseconds kLongestPause{20};
+constexpr std::chrono::seconds kStorePatience{5};  // With a store that does not answer.
 constexpr const char* kPassed = "passed";
 
 std::string key_of(uint64_t number, const std::string& what) { return "ocl/barrier/" + std::to_string(number) + "/" + what; }
@@ -44,6 +51,17 @@ std::string outcome_of(c10d::Store& store, const RankNames& names, uint64_t numb
                 missing + ": it ended, hangs, or did not call this barrier");
 }
 
+/// Takes part in a barrier. Returns its outcome. `passed`: how many barriers before it have passed, one after the other.
+std::string meet(c10d::Store& store, const RankNames& names, uint64_t number, int passed, std::chrono::milliseconds timeout) {
+  // All ranks have arrived at the previous barrier. So all have left the one before it, whose keys can be deleted.
+  if (passed >= 2) {
+    store.deleteKey(key_of(number - 2, std::to_string(names.rank)));
+    if (names.rank == 0) store.deleteKey(key_of(number - 2, "outcome"));
+  }
+  store.set(key_of(number, std::to_string(names.rank)), std::string("1"));
+  return outcome_of(store, names, number, timeout);
+}
+
 }  // namespace
 
 MonitoredBarrier::MonitoredBarrier(c10::intrusive_ptr<c10d::Store> store, RankNames names)
@@ -52,14 +70,18 @@ MonitoredBarrier::MonitoredBarrier(c10::intrusive_ptr<c10d::Store> store, RankNa
 void MonitoredBarrier::wait(std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   ++number_;
-  // All ranks have arrived at the previous barrier. So all have left the one before it, whose keys can be deleted.
-  if (passed_ >= 2) {
-    store_->deleteKey(key_of(number_ - 2, std::to_string(names_.rank)));
-    if (names_.rank == 0) store_->deleteKey(key_of(number_ - 2, "outcome"));
-  }
-  store_->set(key_of(number_, std::to_string(names_.rank)), std::string("1"));
-  const std::string outcome = outcome_of(*store_, names_, number_, timeout);
-  passed_ = outcome == kPassed ? passed_ + 1 : 0;
+  const int passed = std::exchange(passed_, 0);
+  // A call of the store has no timeout, and never returns if the process that keeps the store is stopped, or if a process holds
+  // the lock of a store's file. So a thread makes the calls, and is left behind if it does not end.
+  const auto task = std::make_shared<std::packaged_task<std::string()>>(
+      [=, store = store_, names = names_, number = number_] { return meet(*store, names, number, passed, timeout); });
+  std::future<std::string> result = task->get_future();
+  start_thread("for monitored_barrier", [task] { (*task)(); }).detach();
+  std::string outcome = "the store has not answered for " + std::to_string((timeout + kStorePatience) / 1s) +
+                        " s, so nothing is known of the other ranks: the process that keeps it (rank 0, or torchrun's agent) "
+                        "hangs, or another process holds the lock of its file";
+  if (result.wait_for(timeout + kStorePatience) == std::future_status::ready) outcome = result.get();
+  if (outcome == kPassed) passed_ = passed + 1;
   TORCH_CHECK_WITH(DistBackendError, outcome == kPassed, "monitored_barrier (number ", number_, " of group ", names_.group,
                    ") failed on ", names_.of(names_.rank), ": ", outcome);
 }

@@ -16,7 +16,7 @@ class MonitoredBarrier {
   MonitoredBarrier(c10::intrusive_ptr<c10d::Store> store, RankNames names);
   /// Returns when all ranks have called it as often as this rank. The first rank that has waited for `timeout` decides that the
   /// barrier failed, and names the ranks that had not arrived. Then this call throws DistBackendError on every rank, also on
-  /// ranks that arrive later.
+  /// ranks that arrive later. Throws some seconds after `timeout` if the store does not answer.
   void wait(std::chrono::milliseconds timeout);
 
  private:

@@ -215,6 +215,29 @@ def test_monitored_barrier_names_the_ranks_that_do_not_arrive(tmp_path):
         assert "rank 0 (global 1) waited 1000 ms, and there was no sign of rank 1 (global 3)" in results[rank][1]
 
 
+def test_monitored_barrier_ends_if_the_store_does_not_answer(tmp_path):
+    """Rank 0 keeps the lock of the store's file. Once it has let go, the group can be used."""
+    program = """
+    import fcntl
+    if rank == 0:
+        with open(store) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(9)
+    else:
+        time.sleep(1)
+        begin = time.monotonic()
+        try:
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=1))
+        except RuntimeError as error:
+            print(f"CAUGHT after {time.monotonic() - begin:.0f} s", error)
+    dist.all_reduce(x)
+    print("works", x[0].item())
+    """
+    (_, first), (status, output) = run(program, 2, tmp_path)
+    assert status == 0 and "works 4.0" in output and "works 4.0" in first, output
+    assert "CAUGHT after 6 s monitored_barrier (number 1 of group 0) failed on rank 1: the store has not" in output
+
+
 def test_monitored_barrier_of_other_groups_and_debug_levels(tmp_path):
     """A group with gloo only uses torch's own monitored_barrier."""
     program = """
