@@ -3,10 +3,12 @@
 runs are made with CUDA and NCCL. `--sides ocl cpu` compares with torch's tensors on the CPU and gloo: then each rank has one core, and ocl
 must be a CPU device. With --repeat, the sides take turns, and the run with the median time counts.
 
-A run is a process for each rank, which all time the same steps. **items** are images, or tokens of gpt2. **efficiency** is the rate over
-that of one bare rank times the ranks. **overlap** is the share of the communication under which the device computes: 1 - (idle time of
-the device in a step, beyond that of one wrapped rank) / (time of the same collectives without other work). The idle time is read from a
-profile of one step: from the first kernel to the last one, without the times in which a kernel runs. Kernels of NCCL count as idle.
+`--network llama --precisions bf16 --runs fsdp-2` trains a Llama of 1.1 billion weights, which FSDP2 gathers in bf16 (gpt2's in fp32).
+
+A run is a process for each rank, which all time the same steps. **items** are images, or tokens of gpt2 and llama. **efficiency** is the
+rate over that of one bare rank times the ranks. **overlap** is the share of the communication under which the device computes: 1 - (idle
+time of the device in a step, beyond that of one wrapped rank) / (time of the same collectives without other work). The idle time is read
+from a profile of one step: from the first kernel to the last one, without the times in which a kernel runs. Kernels of NCCL count as idle.
 
 If a process fails, its output is printed: what it did last, and after a signal the stacks of all its threads. --logs writes the whole
 output of each failed run to a file."""
@@ -46,15 +48,16 @@ PRECISIONS = {"fp32": "highest", "bf16": "bf16"}  # their names in result files
 COMMUNICATION = {"ocl": "cpu:gloo,ocl:ocl", "cuda": "cpu:gloo,cuda:nccl", "cpu": "gloo"}
 
 
-def wrapped(model: nn.Module, how: str, backend: str | None) -> Callable[..., Any]:
+def wrapped(model: nn.Module, how: str, backend: str | None, half: bool) -> Callable[..., Any]:
     if how == "fsdp":
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-        blocks: Any = model.get_submodule("model.transformer.h")
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32)
+        blocks: Any = model.get_submodule(str(model.blocks))
         for block in blocks:
             block.compile(backend=backend) if backend else None
-            fully_shard(block)
-        return fully_shard(model)
+            fully_shard(block, mp_policy=policy)
+        return fully_shard(model, mp_policy=policy)
     parallel = model if how == "bare" else nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     return torch.compile(parallel, backend=backend) if backend else parallel
 
@@ -83,7 +86,7 @@ class Trainer:
         self.model, self.x = model.to(self.device), x.to(self.device)
         self.labels = torch.randint(classes, (x.numel() if x.dtype == torch.int64 else len(x),)).to(self.device)
         say("wrap the model")
-        self.run = wrapped(self.model, given.how, backend)
+        self.run = wrapped(self.model, given.how, backend, half=given.name == "llama" and given.precision == "bf16")
         # Torch has no rule that divides fused optimizers' ops over sharded parameters.
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=given.how != "fsdp")
 
@@ -174,7 +177,7 @@ def rank(given: argparse.Namespace) -> None:
     row["loss"] = trainer.step().item()
     if dist.get_rank() == 0:
         settings = settings_in_effect(SIDES[given.side][2], trainer.device, PRECISIONS[given.precision])
-        items = dist.get_world_size() * given.batch * (trainer.x.shape[1] if given.name == "gpt2" else 1)
+        items = dist.get_world_size() * given.batch * (trainer.x.shape[1] if given.name in networks.TOKENS else 1)
         print("row " + json.dumps(row | {"items": items / row["ms"] * 1e3, "settings": settings}), flush=True)
     say("end")
     dist.destroy_process_group()
@@ -194,7 +197,7 @@ def started(
     given: argparse.Namespace, side: str, name: str, precision: str, how: str, ranks: int
 ) -> dict[str, Any] | None:
     """Starts the processes of one run. Returns its row, and None if it failed."""
-    batch = given.batch or {"gpt2": 8}.get(name, 64)
+    batch = given.batch or {"gpt2": 8, "llama": 4}.get(name, 64)
     words = ["--name", name, "--side", side, "--precision", precision, "--how", how, "--batch", str(batch)]
     words += ["--size", str(given.size), "--steps", str(given.steps), "--rounds", str(given.rounds)]
     words += ["--one-core"] if given.one_core else []
@@ -276,7 +279,7 @@ def main() -> None:
         for precision in given.precisions:
             for run in given.runs:
                 how, _, ranks = run.partition("-")
-                if how == "fsdp" and name != "gpt2":
+                if how == "fsdp" and name not in networks.TOKENS:
                     continue
                 made: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
                 for side in sides * given.repeat:

@@ -1,5 +1,5 @@
 # benchmarks/distributed.py: bus bandwidth of collectives: ocl tensors, gloo on CPU tensors, and NCCL.
-"""torchrun --nproc-per-node 2 -m benchmarks.distributed [--max-bytes N] prints one table.
+"""torchrun --nproc-per-node 2 -m benchmarks.distributed --save FILE prints one table, for 1 KiB to 1 GiB.
 
 All sides run in turn for each size, so that a change of the machine's speed affects all of them. Bus bandwidth is the
 bytes that a link must carry, divided by the median time. With n ranks these are 2 (n - 1) / n of the tensor's bytes for
@@ -77,7 +77,7 @@ def main() -> None:
                 print(f"{collective:<15} {size:>11} " + "".join(f"{rate:>16.3f}" for rate in rates), flush=True)
                 file.add(*({"collective": collective, "bytes": size, "side": side, "gbytes": rate, "settings": settings[side]}
                            for side, rate in zip(sides, rates, strict=True)))  # fmt: skip
-            size *= 8
+            size *= 4
     dist.destroy_process_group()
 
 

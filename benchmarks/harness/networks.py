@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 from typing import Any
 
@@ -77,25 +78,50 @@ class GPT(nn.Module):
         return self.head(self.norm(h)).flatten(0, 1)  # type: ignore[no-any-return]
 
 
-class GPT2(nn.Module):
-    """GPT-2 with 124M parameters, random weights and no cache. Maps [batch, 512] to the logits of all positions."""
+class Tokens(nn.Module):
+    """A language model of transformers with random weights and no cache. Maps [batch, length] to the logits of all
+    positions. `blocks`: the name of its list of equal layers."""
 
-    length = 512
+    length: int
+    words: int
+    blocks: str
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str, **config: Any) -> None:
         super().__init__()
+        if importlib.util.find_spec("torchvision"):
+            import_torchvision()  # Before transformers, which imports it.
         try:
-            from transformers import GPT2Config, GPT2LMHeadModel
+            import transformers
         except ImportError as error:
-            raise SystemExit("the network gpt2 needs transformers: pip install 'transformers>=4.50'") from error
-        config: Any = GPT2Config
-        self.model = GPT2LMHeadModel(config(use_cache=False, attn_implementation="sdpa"))
+            raise SystemExit("this network needs transformers: pip install 'transformers>=4.50'") from error
+        made = getattr(transformers, f"{kind}Config")(use_cache=False, attn_implementation="sdpa", **config)
+        self.model: Any = getattr(transformers, f"{kind}LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")(made)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x).logits.flatten(0, 1)  # type: ignore[no-any-return]
 
 
-OWN = ("mlp", "mlp16", "gpt", "gpt2", "lenet")
+class GPT2(Tokens):
+    """GPT-2 with 124M parameters."""
+
+    length, words, blocks = 512, 50257, "model.transformer.h"
+
+    def __init__(self) -> None:
+        super().__init__("GPT2")
+
+
+class Llama(Tokens):
+    """A Llama with 1.1 billion parameters."""
+
+    length, words, blocks = 1024, 32000, "model.model.layers"
+
+    def __init__(self) -> None:
+        super().__init__("Llama", hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
+                         num_key_value_heads=8, vocab_size=self.words)  # fmt: skip
+
+
+TOKENS: dict[str, type[GPT2 | Llama]] = {"gpt2": GPT2, "llama": Llama}
+OWN = ("mlp", "mlp16", "gpt", "lenet", *TOKENS)
 
 
 def unknown(names: Iterable[str]) -> str:
@@ -119,8 +145,9 @@ def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int
         return mlp(16, inputs=16, classes=16), torch.randn(batch, 16), 16
     if name == "gpt":
         return GPT(), torch.randint(256, (batch, GPT.context)), 256
-    if name == "gpt2":
-        return GPT2(), torch.randint(50257, (batch, GPT2.length)), 50257
+    if name in TOKENS:
+        kind = TOKENS[name]
+        return kind(), torch.randint(kind.words, (batch, kind.length)), kind.words
     if name == "lenet":
         return LeNet(), torch.randn(batch, 1, 28, 28), 10
     models = import_torchvision().models
