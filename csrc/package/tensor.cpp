@@ -24,6 +24,28 @@ void gather(const char* from, const DeviceTensor& tensor, size_t dim, int64_t of
   for (int64_t i = 0; i < tensor.sizes[dim]; ++i) gather(from, tensor, dim + 1, offset + i * tensor.strides[dim], size, to);
 }
 
+/// Returns a dense tensor without memory.
+DeviceTensor described(ir::DType dtype, std::vector<int64_t> sizes) {
+  DeviceTensor tensor{nullptr, 0, dtype, std::move(sizes), {}};
+  int64_t elements = 1;
+  for (const int64_t size : tensor.sizes) {
+    if (size < 0 || (size > 0 && elements > (int64_t{1} << 48) / size))
+      fail(ErrorKind::kConfig, "a tensor has a negative size or too many elements");
+    elements *= size;
+  }
+  tensor.strides.assign(tensor.sizes.size(), 1);
+  for (size_t d = tensor.sizes.size(); d-- > 1;)
+    tensor.strides[d - 1] = tensor.strides[d] * std::max<int64_t>(tensor.sizes[d], 1);
+  return tensor;
+}
+
+template <class Value>
+Value buffer_info(cl_mem memory, cl_mem_info name) {
+  Value value{};
+  OCL_CHECK(clGetMemObjectInfo(memory, name, sizeof value, &value, nullptr), "a buffer of the program");
+  return value;
+}
+
 }  // namespace
 
 Memory::Memory(runtime::Device& device, size_t bytes)
@@ -48,17 +70,32 @@ bool DeviceTensor::is_dense() const {
 
 char* DeviceTensor::address() const { return elements() == 0 ? nullptr : memory->address() + offset * ir::size_bytes(dtype); }
 
+DeviceTensor wrap_memory(runtime::Device& device, ir::DType dtype, std::vector<int64_t> sizes, cl_mem memory, size_t offset) {
+  DeviceTensor tensor = described(dtype, std::move(sizes));
+  const size_t all = buffer_info<size_t>(memory, CL_MEM_SIZE), bytes = tensor.bytes();
+  const auto align = static_cast<size_t>(device.caps().base_align_bytes);
+  const auto host = reinterpret_cast<uintptr_t>(buffer_info<void*>(memory, CL_MEM_HOST_PTR));
+  if (buffer_info<cl_context>(memory, CL_MEM_CONTEXT) != device.context())
+    fail(ErrorKind::kConfig,
+         "the buffer belongs to another context than " + device.describe() +
+             "; share the context with ocl_opencl_share before a model is opened, or make buffers in that of "
+             "ocl_opencl_get");
+  if (buffer_info<cl_mem_flags>(memory, CL_MEM_FLAGS) & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY))
+    fail(ErrorKind::kConfig, "the buffer is read-only or write-only for kernels; make it with CL_MEM_READ_WRITE");
+  if (offset > all || bytes > all - offset)
+    fail(ErrorKind::kConfig, "the buffer has " + std::to_string(all) + " bytes; the tensor needs " + std::to_string(bytes) +
+                                 " from byte " + std::to_string(offset) + " on");
+  if ((offset + buffer_info<size_t>(memory, CL_MEM_OFFSET)) % align != 0 || host % align != 0)
+    fail(ErrorKind::kConfig, "the tensor begins at a byte that is no multiple of " + std::to_string(align) +
+                                 ", which kernels of " + device.describe() + " need");
+  if (bytes == 0) return tensor;
+  tensor.memory = std::make_shared<Memory>(device, device.allocator().adopt(memory, offset + bytes));
+  tensor.offset = static_cast<int64_t>(offset) / ir::size_bytes(dtype);
+  return tensor;
+}
+
 DeviceTensor make_tensor(runtime::Device& device, ir::DType dtype, std::vector<int64_t> sizes, const void* data) {
-  DeviceTensor tensor{nullptr, 0, dtype, std::move(sizes), {}};
-  int64_t elements = 1;
-  for (const int64_t size : tensor.sizes) {
-    if (size < 0 || (size > 0 && elements > (int64_t{1} << 48) / size))
-      fail(ErrorKind::kConfig, "a tensor has a negative size or too many elements");
-    elements *= size;
-  }
-  tensor.strides.assign(tensor.sizes.size(), 1);
-  for (size_t d = tensor.sizes.size(); d-- > 1;)
-    tensor.strides[d - 1] = tensor.strides[d] * std::max<int64_t>(tensor.sizes[d], 1);
+  DeviceTensor tensor = described(dtype, std::move(sizes));
   tensor.memory = std::make_shared<Memory>(device, tensor.bytes());
   if (data) write_tensor(tensor, data);
   return tensor;

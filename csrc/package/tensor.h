@@ -18,6 +18,8 @@ constexpr int kStream = 0;  // All work of all models of a device is in one in-o
 class Memory {
  public:
   Memory(runtime::Device& device, size_t bytes);
+  /// Takes over an address of the device's allocator.
+  Memory(runtime::Device& device, void* address) : device_(device), address_(address) {}
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -45,6 +47,9 @@ struct DeviceTensor {
 /// Makes a dense tensor. `data` are its elements in row-major order; null leaves them undefined. Returns when `data` may
 /// change.
 DeviceTensor make_tensor(runtime::Device& device, ir::DType dtype, std::vector<int64_t> sizes, const void* data);
+/// Makes a dense tensor of a buffer in the device's context, from the byte `offset` on, without a copy. ConfigError if the
+/// buffer cannot be used.
+DeviceTensor wrap_memory(runtime::Device& device, ir::DType dtype, std::vector<int64_t> sizes, cl_mem memory, size_t offset);
 /// Copies elements in row-major order into a dense tensor that has its memory for itself, after the work that is already
 /// enqueued. Returns when `data` may change.
 void write_tensor(const DeviceTensor& tensor, const void* data);

@@ -3,7 +3,7 @@
 
    A function that can fail returns an ocl_status. If it is not OCL_OK, ocl_error() has the message, and no result was written.
    Text in results belongs to the object that it describes. All functions may be called from several threads at once. Work on a
-   device runs in the order of the calls; only ocl_tensor_read and ocl_synchronize wait for it. */
+   device runs in the order of the calls; only ocl_tensor_read, ocl_event_wait and ocl_synchronize wait for it. */
 #ifndef OCL_RUN_H
 #define OCL_RUN_H
 
@@ -32,6 +32,7 @@ typedef enum { OCL_BOOL, OCL_U8, OCL_I8, OCL_I16, OCL_I32, OCL_I64, OCL_F16, OCL
 
 typedef struct ocl_model ocl_model;   /* An open package on a device. */
 typedef struct ocl_tensor ocl_tensor; /* A tensor on a device. */
+typedef struct ocl_event ocl_event;   /* A point in the work of a device. */
 
 /* An argument or a result of a method. */
 typedef enum { OCL_NOTHING, OCL_TENSOR, OCL_INTEGER, OCL_REAL } ocl_kind;
@@ -108,6 +109,45 @@ OCL_API ocl_status ocl_reset(ocl_model* model);
 OCL_API ocl_status ocl_seed(ocl_model* model, uint64_t seed);
 /* Waits for all work of the model's device. Reports errors of that work, and damaged weights. */
 OCL_API ocl_status ocl_synchronize(ocl_model* model);
+
+/* Makes an event that is done when all work that this device got so far is done: for a call, make it after ocl_call. It needs
+   no thread, and stays valid when the model is closed. */
+OCL_API ocl_status ocl_event_create(ocl_model* model, ocl_event** event);
+/* Waits until an event is done, at most `seconds`: 0 only asks, and below 0 there is no limit. `done` gets 1, or 0 if the time
+   is over. OCL_DEVICE if the work has failed. ocl_tensor_read and ocl_synchronize also report indices out of range. */
+OCL_API ocl_status ocl_event_wait(const ocl_event* event, double seconds, int* done);
+/* NULL is allowed. */
+OCL_API void ocl_event_release(ocl_event* event);
+
+/* OpenCL objects: cl_context, cl_device_id and cl_command_queue. */
+struct _cl_context;
+struct _cl_device_id;
+struct _cl_command_queue;
+struct _cl_mem;
+struct _cl_event;
+typedef struct {
+  struct _cl_context* context;
+  struct _cl_device_id* device;
+  struct _cl_command_queue* queue;
+} ocl_opencl;
+/* Makes all models on a device use your context and your in-order queue; without a queue (NULL), they get one of their own.
+   They are retained as long as the process lives. `device` gets the device's number. Call it before the first model is opened
+   on the device: a process has one context for each device. */
+OCL_API ocl_status ocl_opencl_share(const ocl_opencl* own, int* device);
+/* Returns what the models on the device use; not retained. What you enqueue in the queue runs in order with their work. */
+OCL_API ocl_status ocl_opencl_get(ocl_model* model, ocl_opencl* found);
+/* Makes later work on the device wait for an event of its context. The host does not wait. */
+OCL_API ocl_status ocl_opencl_wait(ocl_model* model, struct _cl_event* event);
+/* Returns the cl_event, not retained: commands of your own queues can wait for it. NULL for NULL. */
+OCL_API struct _cl_event* ocl_event_opencl(const ocl_event* event);
+/* Makes a tensor of a cl_mem of the model's context, from the byte `offset` on, without a copy. The buffer must be readable and
+   writable for kernels; it is retained until the tensor is released. OCL_BAD_INPUT if it is too small, or if the tensor begins
+   at a byte that is no multiple of the device's alignment, which the message names (128 on most devices). */
+OCL_API ocl_status ocl_tensor_wrap(ocl_model* model, ocl_dtype dtype, int dims, const int64_t* sizes, struct _cl_mem* memory,
+                                   size_t offset, ocl_tensor** tensor);
+/* Returns the cl_mem of a tensor, not retained, and the byte at which its elements begin, in row-major order. Other tensors may
+   lie in the same cl_mem. Keep the tensor until your commands have run. */
+OCL_API ocl_status ocl_tensor_memory(const ocl_tensor* tensor, struct _cl_mem** memory, size_t* offset);
 
 /* Makes a tensor on the model's device. `sizes` has `dims` sizes. `data` are its elements in row-major order, or NULL if their
    values do not matter. It may change as soon as the function returns. */

@@ -115,6 +115,23 @@ class Value {
   std::shared_ptr<Tensor> tensor_;
 };
 
+/// A point in the work of a device, see Model::event(). Copies share it.
+class Event {
+ public:
+  explicit Event(ocl_event* owned) : event_(owned, &ocl_event_release) {}
+  ocl_event* get() const { return event_.get(); }
+  bool done() const { return wait(0); }
+  /// Waits at most this time, without a limit if it is below 0. Returns whether the work is done.
+  bool wait(double seconds = -1) const {
+    int done = 0;
+    check(ocl_event_wait(get(), seconds, &done));
+    return done != 0;
+  }
+
+ private:
+  std::shared_ptr<ocl_event> event_;
+};
+
 /// An open package on a device.
 class Model {
  public:
@@ -155,6 +172,12 @@ class Model {
     check(ocl_call(get(), number, given.data(), static_cast<int>(given.size()), results.data(),
                    static_cast<int>(results.size())));
     return {results.begin(), results.end()};
+  }
+  /// Returns an event that is done when all work so far is done.
+  Event event() const {
+    ocl_event* made = nullptr;
+    check(ocl_event_create(get(), &made));
+    return Event(made);
   }
   void reset() const { check(ocl_reset(get())); }
   void synchronize() const { check(ocl_synchronize(get())); }

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <map>
 
 #include "csrc/kernels/profile.h"
 #include "csrc/runtime/device/device_list.h"
+#include "csrc/runtime/device/own_objects.h"
 #include "csrc/runtime/memory/address_range.h"
 #include "csrc/runtime/memory/allocator.h"
 #include "csrc/runtime/opencl/background.h"
@@ -99,6 +101,27 @@ class DeviceTable {
   void finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
     for (const auto& slot : devices_)
       if (Device* device = slot.load(std::memory_order_acquire)) device->finish_before(deadline);
+  }
+
+  int use_own(const OwnObjects& own) {
+    const std::lock_guard lock(mutex_);
+    list_locked();
+    check_own_objects(own);
+    const auto listed = std::ranges::find(selected_, own.device, &Listed::id);
+    if (listed == selected_.end())
+      fail(ErrorKind::kConfig, "the device that the program shares is not among the devices; there are " + names(selected_));
+    const auto index = static_cast<int>(listed - selected_.begin());
+    if (const Device* device = devices_[index].load()) {
+      if (device->context() == own.context && device->info().own_queue.get() == own.queue) return index;
+      fail(ErrorKind::kConfig, device->describe() +
+                                   " is in use with another context or queue; share yours before the first model is opened on "
+                                   "it");
+    }
+    // Kept until the device is made. A later call may replace them.
+    (void)retained(own.context).release();
+    if (own.queue) (void)retained(own.queue).release();
+    own_[own.device] = own;
+    return index;
   }
 
   std::vector<Device*> in_use() const {
@@ -217,8 +240,13 @@ class DeviceTable {
     info.id = listed.id;
     info.order = is_selection() ? "TORCH_OCL_DEVICES decides" : listed.order;
     cl_int status = CL_SUCCESS;
-    info.context = ContextHandle(clCreateContext(nullptr, 1, &info.id, context_message, nullptr, &status));
-    OCL_CHECK(status, "clCreateContext on " + info.describe());
+    if (const auto own = own_.find(info.id); own != own_.end()) {
+      info.context = retained(own->second.context);
+      if (own->second.queue) info.own_queue = retained(own->second.queue);
+    } else {
+      info.context = ContextHandle(clCreateContext(nullptr, 1, &info.id, context_message, nullptr, &status));
+      OCL_CHECK(status, "clCreateContext on " + info.describe());
+    }
     info.caps = probe_caps(info.id, info.context.get());
     info.is_cpu = info.caps.is_cpu;
     info.profile = profile_;
@@ -247,6 +275,7 @@ class DeviceTable {
   std::vector<std::string> vendor_libraries_;
   const Profile* profile_ = nullptr;
   FaultsOf faults_of_;
+  std::map<cl_device_id, OwnObjects> own_;  // What use_own_objects() got, for devices that are made later.
   bool listed_ = false;
   std::vector<Listed> selected_;
   std::vector<std::string> problems_;
@@ -266,6 +295,7 @@ void wait_for_all() noexcept {
 Device::Device() = default;
 int Device::count() { return static_cast<int>(DeviceTable::instance().list().size()); }
 Device& Device::get(int index) { return DeviceTable::instance().get(index); }
+int use_own_objects(const OwnObjects& own) { return DeviceTable::instance().use_own(own); }
 std::vector<Device*> Device::in_use() { return DeviceTable::instance().in_use(); }
 
 void* Device::fault_word(const std::string& message) {

@@ -12,31 +12,11 @@
 #include "csrc/runtime/memory/memory_holders.h"
 #include "csrc/runtime/memory/slab.h"
 #include "csrc/runtime/memory/slab_memory.h"
+#include "csrc/runtime/memory/slab_sizes.h"
 #include "csrc/runtime/queues/queues.h"
 #include "csrc/support/log.h"
 
 namespace ocl::runtime {
-namespace {
-
-constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kSmallLimit = kMiB;       // Smaller requests get blocks of small slabs.
-constexpr size_t kLargeLimit = 32 * kMiB;  // Larger requests get a slab of their own.
-constexpr size_t kSmallSlabBytes = 32 * kMiB;
-constexpr size_t kSideSlabBytes = 4 * kMiB;  // Size of small slabs of all streams except the default one.
-// Size of the first large slab. Later ones grow with the total that is reserved.
-constexpr size_t kLargeSlabBytes = 64 * kMiB;
-constexpr size_t kLargestSlabBytes = 512 * kMiB;
-constexpr size_t kOwnSlabStep = 2 * kMiB;  // Slabs of kOwn and kShared are multiples of a huge page.
-
-size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
-
-Pool pool_of(size_t bytes, Sharing sharing) {
-  if (sharing == Sharing::kCuda) return kShared;
-  return bytes < kSmallLimit ? kSmall : bytes <= kLargeLimit ? kLarge : kOwn;
-}
-
-}  // namespace
-
 struct Allocator::State {
   State(const DeviceInfo& device_, Queues& queues_)
       : device(device_), queues(queues_), memory(device_, queues_), range(device_), free_blocks(stats) {
@@ -79,6 +59,12 @@ struct Allocator::State {
     }
     auto slab = std::make_unique<Slab>(bytes, pool, stream);
     if (!memory.create(*slab, problem)) return nullptr;
+    return placed(std::move(slab), site);
+  }
+
+  /// Gives a slab with memory its addresses, as one free block. Returns nullptr and sets `problem` if there are none.
+  Block* placed(std::unique_ptr<Slab> slab, const CallSite& site) {
+    const Pool pool = slab->pool;
     if (!range.place(slab.get())) {
       problem = "its " + size_text(static_cast<int64_t>(range.bytes())) + " of addresses are in use";
       memory.release(*slab);
@@ -87,10 +73,10 @@ struct Allocator::State {
     Block* block = slab->blocks.begin()->second;
     free_blocks.insert(block);
     stats.slabs.increase(pool == kSmall, 1);
-    stats.reserved_bytes.increase(pool == kSmall, static_cast<int64_t>(bytes));
+    stats.reserved_bytes.increase(pool == kSmall, static_cast<int64_t>(slab->bytes));
     ++stats.slab_allocations;
     slab->site = site;
-    history.record(MemoryAction::kSegmentAlloc, slab->address, bytes, stream, site);
+    history.record(MemoryAction::kSegmentAlloc, slab->address, slab->bytes, slab->stream, site);
     slab.release();  // `range` owns the slab now.
     return block;
   }
@@ -131,25 +117,14 @@ struct Allocator::State {
     }
   }
 
-  size_t slab_bytes(Pool pool, size_t bytes, int stream) const {
-    const auto limit = static_cast<size_t>(std::max<int64_t>(device.caps.max_alloc_bytes, 0));
-    // Devices with little memory get small slabs.
-    const size_t share = round_up(static_cast<size_t>(device.caps.global_bytes) / 16, kMiB);
-    size_t slab = stream == 0 ? kSmallSlabBytes : kSideSlabBytes;
-    if (pool == kShared) return std::max(round_up(std::min({slab, share, limit}), kOwnSlabStep), round_up(bytes, kOwnSlabStep));
-    if (pool == kOwn) return std::min(round_up(bytes, kOwnSlabStep), std::max(limit, bytes));
-    if (pool == kLarge) {
-      const auto reserved = static_cast<size_t>(stats.reserved_bytes.all().current);
-      const size_t largest = memory.cuda_is_preferred() ? SlabMemory::kMostImported : kLargestSlabBytes;
-      slab = std::clamp(round_up(reserved / 4, kLargeSlabBytes), kLargeSlabBytes, largest);
-    }
-    return std::max(std::min({slab, share, limit}), std::min(round_up(bytes, kMiB), std::max(limit, bytes)));
-  }
+  size_t reserved() const { return static_cast<size_t>(stats.reserved_bytes.all().current); }
 
   Block* find_or_grow(size_t bytes, int stream, Sharing sharing, const CallSite& site) {
     const Pool pool = pool_of(bytes, sharing);
     if (Block* block = free_blocks.best_fit(stream, pool, bytes)) return block;
-    if (Block* block = new_slab(slab_bytes(pool, bytes, stream), pool, stream, site)) return block;
+    if (Block* block =
+            new_slab(slab_bytes(pool, bytes, stream, device.caps, reserved(), memory.cuda_is_preferred()), pool, stream, site))
+      return block;
     // The device is nearly full: allocate no more than needed.
     return pool == kOwn ? nullptr : new_slab(round_up(bytes, pool == kShared ? kOwnSlabStep : kMiB), pool, stream, site);
   }
@@ -181,6 +156,7 @@ struct Allocator::State {
     history.record(MemoryAction::kFreeCompleted, block->address(), block->bytes, block->stream, nullptr);
     block->purpose.reset();
     block->site.reset();
+    if (block->slab->pool == kForeign) return release(block->slab);
     free_blocks.give_back(block);
   }
 
@@ -287,6 +263,21 @@ void* Allocator::allocate(size_t bytes, int stream, Sharing sharing) {
     if (!block) s.out_of_memory(bytes, stream, site);
   }
   s.take(block, rounded, bytes, stream, std::move(site));
+  return reinterpret_cast<void*>(block->address());
+}
+
+void* Allocator::adopt(cl_mem memory, size_t bytes) {
+  State& s = *state_;
+  CallSite site = call_site();
+  const std::lock_guard lock(s.mutex);
+  auto slab = std::make_unique<Slab>(round_up(bytes + 1, s.align), kForeign, 0);
+  OCL_CHECK(clRetainMemObject(memory), "a buffer of the program");
+  slab->mem = MemHandle(memory);
+  const size_t all = slab->bytes;
+  Block* block = s.placed(std::move(slab), site);
+  if (!block) s.out_of_memory(bytes, 0, site);
+  s.take(block, all, bytes, 0, std::move(site));
+  block->written_outside = true;
   return reinterpret_cast<void*>(block->address());
 }
 

@@ -35,6 +35,9 @@ class Allocator {
   /// it, frees cached slabs and tries again. Throws kOutOfMemory with sizes and advice if that fails, and kUnsupported if
   /// the device shares no memory with CUDA.
   void* allocate(size_t bytes, int stream = 0, Sharing sharing = Sharing::kNone);
+  /// Returns an address for the first `bytes` bytes of a buffer that the program made in the device's context, until free().
+  /// The buffer is retained, not copied. Throws kOutOfMemory if no addresses are left.
+  void* adopt(cl_mem memory, size_t bytes);
   /// Frees the allocation at `address`. nullptr and unknown addresses are ignored. Calls the device only for a block
   /// that several streams use, and never after a fork.
   void free(void* address) noexcept;

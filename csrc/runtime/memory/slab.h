@@ -23,8 +23,8 @@ namespace ocl::runtime {
 
 /// The kind of slab that serves a request. Requests of very different sizes do not share slabs. Otherwise a small
 /// tensor would keep a large block from being reused or freed. kShared: memory with a CUDA address, in any size. kRetired:
-/// slabs that serve a request only where nothing else can.
-enum Pool { kSmall, kLarge, kOwn, kShared, kRetired, kPools };
+/// slabs that serve a request only where nothing else can. kForeign: buffers of the program, which serve no request.
+enum Pool { kSmall, kLarge, kOwn, kShared, kRetired, kForeign, kPools };
 
 struct Slab;
 

@@ -49,6 +49,7 @@ class Handle {
     if (raw_ && runtimes_usable()) Release(raw_);
   }
   T get() const { return raw_; }
+  T release() { return std::exchange(raw_, nullptr); }  // The caller owns the reference now.
   explicit operator bool() const { return raw_ != nullptr; }
 
  private:

@@ -19,6 +19,7 @@ struct DeviceInfo {
   bool is_cpu = true;                // The device is a CPU, whatever its profile.
   cl_device_id id = nullptr;
   ContextHandle context;
+  QueueHandle own_queue;  // The queue of stream 0, if the program gave one (own_objects.h).
 
   std::string describe() const;  // "'name' (platform, driver, profile)" for messages.
 };

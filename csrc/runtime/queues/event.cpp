@@ -1,7 +1,9 @@
 // csrc/runtime/queues/event.cpp: makes, queries and times events; see event.h.
 #include "csrc/runtime/queues/event.h"
 
+#include <algorithm>
 #include <memory>
+#include <thread>
 
 #include "csrc/runtime/queues/signal.h"
 
@@ -72,6 +74,18 @@ void Event::wait() const {
   NotedCommand noted(CommandType::kEventWait, device_.index, stream_);
   OCL_CHECK(clWaitForEvents(1, &event), "an event of " + device_.describe());
   noted.done();
+}
+
+bool Event::wait_for(std::chrono::duration<double> time) const {
+  using std::chrono::microseconds;
+  const auto start = std::chrono::steady_clock::now();
+  // OpenCL has no wait with a limit. Short work is seen soon, and long work costs no core.
+  for (microseconds pause{20}; !complete(); pause = std::min(2 * pause, microseconds{1000})) {
+    const std::chrono::duration<double> left = time - (std::chrono::steady_clock::now() - start);
+    if (left.count() <= 0) return false;
+    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(pause, left));
+  }
+  return true;
 }
 
 void Event::block(Queue& queue) const {

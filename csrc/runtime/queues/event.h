@@ -1,6 +1,7 @@
 // csrc/runtime/queues/event.h: a point in a queue that can be queried, waited for, and timed on the device's clock.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -17,11 +18,15 @@ class Event {
   bool complete() const;
   /// Waits until the event is complete. DeviceError if the work before it failed.
   void wait() const;
+  /// Waits at most `time`, in which this thread looks again and again and sleeps between. Returns whether the event is
+  /// complete. DeviceError if the work before it failed.
+  bool wait_for(std::chrono::duration<double> time) const;
   /// Makes later work of `queue` start after this event. The queue may belong to another device. The host does not
   /// wait.
   void block(Queue& queue) const;
   const DeviceInfo& device() const { return device_; }
   bool timed() const { return timed_; }
+  cl_event get() const { return handle_.get(); }
   /// Returns the time in ns of the device's clock at which the work before the event was done. Waits for the event, which must
   /// be timed.
   int64_t time_ns() const;

@@ -58,6 +58,16 @@ int kernel_name_id(const std::string& name) {
 
 Queue::Queue(const DeviceInfo& device, FaultWords& faults, int stream, int priority)
     : device_(device), stream_(stream), faults_(faults) {
+  if (stream == 0 && device.own_queue) {
+    OCL_CHECK(clRetainCommandQueue(device.own_queue.get()), "the program's queue");
+    queue_ = QueueHandle(device.own_queue.get());
+    cl_command_queue_properties properties = 0;
+    OCL_CHECK(clGetCommandQueueInfo(queue_.get(), CL_QUEUE_PROPERTIES, sizeof properties, &properties, nullptr),
+              "the program's queue");
+    has_times_ = (properties & CL_QUEUE_PROFILING_ENABLE) != 0;
+    shared_ = true;
+    return;
+  }
   const bool is_plain = priority == 0 || !device.caps.queue_priorities;
   CreatedQueue made = create_queue(device.context.get(), device.id,
                                    is_plain       ? 0
@@ -145,7 +155,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
 
 bool Queue::may_post(size_t launches) const {
   constexpr size_t kFewLaunches = 8;
-  if (device_.profile || wanted()) return false;
+  if (device_.profile || wanted() || shared_) return false;
   switch (g_threads.load(std::memory_order_relaxed)) {
     case EnqueueThreads::kNever:
       return false;
@@ -155,6 +165,11 @@ bool Queue::may_post(size_t launches) const {
       break;
   }
   return !device_.caps.is_cpu && (launches > kFewLaunches || has_posted());
+}
+
+void Queue::share() {
+  shared_ = true;
+  drain_or_throw();
 }
 
 void Queue::post(const PostedCommand& command) {

@@ -47,6 +47,8 @@ class Queue {
   /// True if a graph with so many launches may post them: threads may enqueue for this device, nothing records commands, and
   /// there are more than a few, or earlier ones wait anyway. The thread needs some time to wake.
   bool may_post(size_t launches) const;
+  /// Call before others enqueue commands themselves. All commands of later calls are enqueued when the call returns.
+  void share();
   /// Leaves a command to the queue's thread, which enqueues it in its turn. All other calls first wait for posted commands, and
   /// throw the error of a posted command that failed.
   void post(const PostedCommand& command);
@@ -100,6 +102,7 @@ class Queue {
   std::atomic<bool> apart_{false}, expects_faults_{false};
   QueueHandle queue_;
   bool has_times_ = true;
+  std::atomic<bool> shared_{false};  // Set by share().
   // Name ids of the latest launches since finish(). Threads may overwrite each other's ids, because only error messages
   // use them.
   std::array<std::atomic<int>, 16> last_{};

@@ -1,4 +1,4 @@
-// csrc/run/ocl_run.cpp: the C functions of ocl_run.h. Each catches all exceptions and keeps the message for ocl_error().
+// csrc/run/models.cpp: the C functions of ocl_run.h for models, calls and tensors.
 #include "csrc/run/ocl_run.h"
 
 #include <algorithm>
@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "csrc/package/arguments.h"
-#include "csrc/package/model.h"
+#include "csrc/run/handles.h"
 #include "csrc/runtime/queues/queue.h"
-#include "csrc/support/error.h"
 
 using ocl::package::Argument;
 using ocl::package::DeviceTensor;
@@ -21,85 +20,15 @@ using ocl::package::Method;
 using ocl::package::Model;
 using ocl::package::Result;
 using ocl::package::Value;
-
-struct ocl_tensor {
-  DeviceTensor tensor;
-};
-
-namespace {
-
-/// Texts for ocl_info.
-struct Described {
-  ocl_kind kind = OCL_NOTHING;
-  ocl_dtype dtype = OCL_F32;
-  std::string name, sizes;
-};
-struct DescribedMethod {
-  std::vector<Described> arguments, results;
-};
-
-}  // namespace
-
-struct ocl_model {
-  Model model;
-  std::vector<DescribedMethod> methods;
-};
+using ocl::run::Described;
+using ocl::run::DescribedMethod;
+using ocl::run::expect;
+using ocl::run::guarded;
 
 namespace {
-
-thread_local std::string g_error;  // NOLINT
 
 static_assert(OCL_F64 == static_cast<int>(ocl::ir::DType::kF64) && OCL_BOOL == static_cast<int>(ocl::ir::DType::kBool),
               "ocl_dtype has the order of ir::DType");
-
-ocl_status status_of(ocl::ErrorKind kind) {
-  switch (kind) {
-    case ocl::ErrorKind::kConfig:
-    case ocl::ErrorKind::kOutOfBounds:
-    case ocl::ErrorKind::kIndex:
-      return OCL_BAD_INPUT;
-    case ocl::ErrorKind::kUnsupported:
-      return OCL_UNSUPPORTED;
-    case ocl::ErrorKind::kDevice:
-      return OCL_DEVICE;
-    case ocl::ErrorKind::kBuild:
-      return OCL_BUILD;
-    case ocl::ErrorKind::kOutOfMemory:
-      return OCL_OUT_OF_MEMORY;
-    case ocl::ErrorKind::kInternal:
-      return OCL_INTERNAL;
-  }
-  return OCL_INTERNAL;
-}
-
-ocl_status failed(ocl_status status, const char* message) noexcept {
-  try {
-    g_error = message;
-  } catch (...) {
-    g_error.clear();
-  }
-  return status;
-}
-
-/// Calls `call` and turns its exception into a status.
-template <class Call>
-ocl_status guarded(const Call& call) noexcept {
-  try {
-    g_error.clear();
-    call();
-    return OCL_OK;
-  } catch (const ocl::Error& error) {
-    return failed(status_of(error.kind()), error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(OCL_OUT_OF_MEMORY, "the host has no more memory");
-  } catch (const std::exception& error) {
-    return failed(OCL_INTERNAL, error.what());
-  }
-}
-
-void expect(bool condition, const char* problem) {
-  if (!condition) ocl::fail(ocl::ErrorKind::kConfig, problem);
-}
 
 /// Checks what `function` got for a copy of all elements of a tensor.
 void expect_bytes(const std::string& function, const ocl_tensor* tensor, const void* data, size_t bytes) {
@@ -224,7 +153,7 @@ extern "C" {
 
 const char* ocl_version(void) { return OCL_VERSION; }
 
-const char* ocl_error(void) { return g_error.c_str(); }
+const char* ocl_error(void) { return ocl::run::last_error(); }
 
 ocl_status ocl_add_runtime(const char* path) {
   return guarded([&] {
