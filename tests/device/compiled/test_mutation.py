@@ -152,34 +152,6 @@ def test_written_input(ocl_device, function):
     assert stores and all(k.bytes <= CASES[function] for k in stores), [(k.kind, k.bytes, k.origin) for k in launches]
 
 
-def test_returned_views_share_memory(ocl_device):
-    """Returned views share memory with each other, and with the input that they view."""
-    x = torch.arange(12.0, device=ocl_device).view(3, 4)
-
-    def function(x):
-        y = x + 1
-        return y, y.view(-1), y[1:], x.t(), x[0]
-
-    y, flat, tail, transposed, row = torch.compile(function, backend="ocl", fullgraph=True)(x)
-    y.zero_()
-    assert flat.abs().sum().item() == 0 and tail.abs().sum().item() == 0
-    x.fill_(7)
-    assert transposed.cpu().eq(7).all() and row.cpu().eq(7).all()
-
-
-def test_aliased_inputs(ocl_device):
-    """The arguments are two overlapping views of one tensor, and the function writes to one of them."""
-
-    def function(a, b):
-        a.add_(1)
-        return b * 2
-
-    base = torch.zeros(8, device=ocl_device)
-    out = torch.compile(function, backend="ocl")(base[0:6], base[2:8])
-    assert base.tolist() == [1] * 6 + [0] * 2
-    assert out.tolist() == [2, 2, 2, 2, 0, 0]
-
-
 class Counting(torch.nn.Module):
     """A module whose forward updates two buffers, a counter and a running mean, and reads them again."""
 

@@ -117,18 +117,6 @@ def test_resize_fills_what_it_adds(ocl_device):
         torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
-@pytest.mark.parametrize("op", [aten._embedding_bag, aten._embedding_bag_forward_only], ids=["", "forward only"])
-def test_bag_sizes(ocl_device, op, mode):
-    """Compares the output and the bag sizes. The other results have different shapes on the CPU and on accelerators."""
-
-    def function(w, indices, offsets):
-        output, _, sizes, _ = op(w, indices, offsets, False, mode, False, None)
-        return output, sizes
-
-    agree(function, torch.randn(10, 3), torch.arange(1, 9), torch.tensor([0, 3, 5]), device=ocl_device)
-
-
 def test_rows_at_computed_places(ocl_device):
     """In solve(), back substitution loads several elements of a row whose number is computed. One vendor's assembler
     wrongly merged two of these loads."""

@@ -10,6 +10,7 @@ import torch.nn.attention.flex_attention as flex
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import sdpa_dense
 
+from tests.device.kernels.test_attention import run
 from torch_ocl_compile import explain
 
 BATCH, HEADS, DEPTH = 2, 4, 16
@@ -49,14 +50,6 @@ def picked(case: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
 def tensors_of(queries: int, keys: int) -> list[Tensor]:
     torch.manual_seed(queries)
     return [torch.randn(BATCH, HEADS if n == queries else HEADS // 2, n, DEPTH) for n in (queries, keys, keys)]
-
-
-def run(function: Any, tensors: list[Tensor], device: str, dtype: torch.dtype) -> list[Tensor]:
-    """Returns the output and the gradients on the CPU."""
-    leaves = [x.detach().to(device, dtype).requires_grad_() for x in tensors]
-    out = function(*leaves)
-    weight = torch.linspace(-1, 1, out.numel()).view(out.shape).to(out)
-    return [x.detach().cpu() for x in (out, *torch.autograd.grad((out * weight).sum(), leaves))]
 
 
 def defined(case: str, tensors: list[Tensor]) -> list[Tensor]:

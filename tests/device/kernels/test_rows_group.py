@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.device.kernels.test_rows_item import compare, tensors
+
 ROWS = {
     "softmax": lambda x: torch.softmax(x, -1),
     "logsumexp": lambda x: torch.logsumexp(x, -1),
@@ -18,35 +20,16 @@ ROWS = {
 }
 
 
-def tensors(result):
-    return result if isinstance(result, tuple) else (result,)
-
-
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
     ("rows", "length"), [(5, 8), (7, 33), (9, 64), (131, 197), (6, 768), (3, 1000), (2, 4100), (2, 16388)]
 )
 def test_rows(ocl_device, name, dtype, rows, length):
-    options = {"fallback": "error", "kernel_family": "group"}
-    compiled = torch.compile(ROWS[name], backend="ocl", options=options, dynamic=False)
     torch.manual_seed(0)
-    # Vector loads need aligned rows, so they are not used for a view that begins at element 1.
+    x = (torch.randn(rows, length) * 2 + 0.5).to(dtype)
     for first in (0, 1):
-        memory = (torch.randn(rows * length + first) * 2 + 0.5).to(dtype)
-        x = memory[first:].view(rows, length)
-        on_device = memory.to(ocl_device)[first:].view(rows, length)
-        ours, again = compiled(on_device), compiled(on_device)
-        for a, b, theirs, exact in zip(
-            *map(tensors, (ours, again, ROWS[name](x), ROWS[name](x.double()))), strict=True
-        ):
-            assert a.dtype == theirs.dtype and torch.equal(a, b)
-            if not theirs.is_floating_point():
-                assert torch.equal(a.cpu(), theirs)
-                continue
-            error, most = ((t.double() - exact).norm() / exact.norm() for t in (a.cpu(), theirs))
-            # With few results, PyTorch may have no error at all, so about two ulp are allowed.
-            assert error <= 2 * most + 3e-7
+        compare(ocl_device, ROWS[name], x, first=first, kernel_family="group")
 
 
 SCANS = {
@@ -102,19 +85,8 @@ COLUMNS = {
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize(("rows", "columns"), [(6, 5), (70, 3), (530, 33), (4100, 40)])
 def test_columns(ocl_device, name, rows, columns):
-    options = {"fallback": "error", "kernel_family": "group"}
-    compiled = torch.compile(COLUMNS[name], backend="ocl", options=options, dynamic=False)
     torch.manual_seed(0)
-    x = torch.randn(rows, columns) + 0.5
-    for ours, theirs, exact in zip(
-        *map(tensors, (compiled(x.to(ocl_device)), COLUMNS[name](x), COLUMNS[name](x.double()))), strict=True
-    ):
-        if not theirs.is_floating_point():
-            assert torch.equal(ours.cpu(), theirs)
-            continue
-        error, most = ((t.double() - exact).norm() / exact.norm() for t in (ours.cpu(), theirs))
-        # With few results, PyTorch may have no error at all, so about two ulp are allowed.
-        assert error <= 2 * most + 3e-7
+    compare(ocl_device, COLUMNS[name], torch.randn(rows, columns) + 0.5, kernel_family="group")
 
 
 def slices_of_zeros(x):

@@ -1,4 +1,4 @@
-# tests/device/networks/test_compiled_optimizers.py: compiled optimizers with several parameter groups, schedules and checkpoints.
+# tests/device/networks/test_compiled_optimizers.py: each optimizer of torch.optim, compiled: parameter groups, schedules, checkpoints.
 """Values and step counts are compared with an eager optimizer on the CPU."""
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "Muon": {}, "NAdam": {}, "RAdam": {}, "RMSprop": {"momentum": 0.5}, "Rprop": {}, "SGD": {"momentum": 0.9},
 }  # fmt: skip
 WITHOUT_DECAY = ("Rprop",)
+SHAPES, MATRICES = ((4, 3), (5,), (3, 4, 2), (1,)), ((4, 3), (5, 2), (3, 8), (1, 6))  # Muon takes matrices only.
 # Muon computes in bfloat16. RAdam's tensors of step counts lose four digits in float32, on any device: rho_t is a
 # small difference of large numbers.
 TOLERANCES = {"Muon": 5e-2, "RAdam": 1e-3}
@@ -33,7 +34,8 @@ class Training:
 
     def __init__(self, name: str, device: str, compiled: bool = False) -> None:
         torch.manual_seed(0)
-        self.params = [torch.randn(4, 3).to(device).requires_grad_() for _ in range(4)]
+        shapes = MATRICES if name == "Muon" else SHAPES
+        self.params = [torch.randn(shape).to(device).requires_grad_() for shape in shapes]
         groups: list[dict[str, Any]] = [{"params": self.params[:2]}, {"params": self.params[2:]}]
         if name not in WITHOUT_DECAY:
             groups[0]["weight_decay"], groups[1]["weight_decay"] = 0.1, 0.0
@@ -127,17 +129,3 @@ def test_parameters_join_later(frozen: int, ocl_device: str) -> None:
         training.run(4, frozen=frozen)
         training.run(4)
     agree(got, expected)
-
-
-def test_flex_attention(ocl_device: str) -> None:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
-        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s - (i - j).abs() * 0.1)
-
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(1, 2, 16, 16) for _ in range(3))
-    expected = attention(q, k, v)
-    for function in (attention, torch.compile(attention, backend="ocl")):
-        got = function(*(t.to(ocl_device) for t in (q, k, v)))
-        torch.testing.assert_close(got.cpu(), expected, rtol=1e-4, atol=1e-5)

@@ -11,21 +11,12 @@ torch.manual_seed(0)
 Z = torch.randn(4, 4, dtype=torch.complex64)
 X = torch.randn(4, 4)
 # Each function makes its own lazy views, so that it can be called with tensors of any device.
-PRODUCTS: dict[str, Any] = {
-    "matrices": lambda z: z.conj() @ z,
-    "matrix and vector": lambda z: z.conj() @ z[0],
-    "batches": lambda z: torch.bmm(z.conj()[None], z[None]),
-    "vdot": lambda z: torch.vdot(z[0], z[1]),
-    "adjoint": lambda z: torch.addmm(z, z.mH, z),
-    "negative": lambda z: z.conj().imag @ z.real,
-    "linear": lambda z: F.linear(z, z.conj()),
-    "einsum": lambda z: torch.einsum("ij,kj->ik", z, z.conj()),
-    "inner": lambda z: (z.conj() * z).sum(),
-    "outer": lambda z: torch.outer(z[0], z[0].conj()),
-    "solve": lambda z: torch.linalg.solve(z.mH @ z + torch.eye(4, device=z.device), z),
-    "eigenvalues": lambda z: torch.linalg.eigvalsh(z + z.mH),
-}
 VIEWS: dict[str, Any] = {
+    "product of negatives": lambda z: z.conj().imag @ z.real,
+    "linear": lambda z: F.linear(z, z.conj()),
+    "product with itself": lambda z: z.conj() @ z,
+    "product with a vector": lambda z: z.conj() @ z[0],
+    "adjoint": lambda z: torch.addmm(z, z.mH, z),
     "conjugate": lambda z: z.conj(),
     "resolved": lambda z: z.conj().resolve_conj(),
     "transposed": lambda z: z.conj().t(),
@@ -55,9 +46,9 @@ def same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("name", [*PRODUCTS, *VIEWS])
+@pytest.mark.parametrize("name", VIEWS)
 def test_as_on_the_cpu(name: str, compiled: bool, ocl_device: str) -> None:
-    function = {**PRODUCTS, **VIEWS}[name]
+    function = VIEWS[name]
     ours = (torch.compile(function, backend="ocl") if compiled else function)(Z.to(ocl_device))
     assert same(ours, function(Z))
 

@@ -4,10 +4,8 @@ import math
 import pytest
 import torch
 
-from torch_ocl_compile import _C, config
+from tests.device.ops.nodes import run_checked
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.compile import check
-from torch_ocl_compile.dtypes import IR_DTYPES
 from torch_ocl_compile.lowering.complex_numbers import fourier
 
 PRIMES = [67, 71, 73, 79, 83, 89, 97, 101]
@@ -63,21 +61,13 @@ def test_two_dimensions(ocl_device):
 
 
 def run_node(device, family: str, x: torch.Tensor, settings: ir.FftAttrs) -> torch.Tensor:
-    """Runs one Fft node with the option check, which compares with its definition. x is [o, n, p, q] in any layout."""
-    builder = ir.Builder()
-    pairs = torch.view_as_real(x) if x.is_complex() else x
-    given = builder.input(
-        IR_DTYPES[pairs.dtype], [ir.IndexExpr(s) for s in pairs.shape], [ir.IndexExpr(s) for s in pairs.stride()]
-    )
-    parts = fourier.halves(builder, given) if x.is_complex() else fourier.Parts(given, None)
-    builder.output(builder.fft(parts.re, parts.im, settings), [])
-    config.configure_core()
-    check.install()
-    options = {**config.compile_options(None), "kernel_family": family, "check": True, "verify": True}
-    plan = _C.exec.compile(builder.finish(), torch.device(device).index, [], options)
-    (made,) = plan.run(
-        [torch.empty_strided(pairs.shape, pairs.stride(), device=device, dtype=pairs.dtype).copy_(pairs)]
-    )
+    """Runs one Fft node. x is [o, n, p, q] in any layout."""
+
+    def node(builder: ir.Builder, given: list[ir.Value]) -> list[ir.Value]:
+        parts = fourier.halves(builder, *given) if x.is_complex() else fourier.Parts(*given, None)
+        return [builder.fft(parts.re, parts.im, settings)]
+
+    (made,) = run_checked(device, family, [torch.view_as_real(x) if x.is_complex() else x], node)
     return torch.view_as_complex(made.cpu())
 
 

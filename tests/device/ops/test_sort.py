@@ -6,10 +6,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torch_ocl_compile import _C, config
+from tests.device.ops.nodes import run_checked
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.compile import check
-from torch_ocl_compile.dtypes import IR_DTYPES
 
 LENGTHS = (0, 1, 2, 64, 65, 257, 2047, 2049, 4095, 4096, 4097, 9001)
 DTYPES = (
@@ -42,19 +40,7 @@ def assert_same(got: torch.Tensor, expected: torch.Tensor, signs: bool = True) -
 
 
 def run_node(device, family: str, operands: list[torch.Tensor], attrs: ir.SortAttrs) -> None:
-    """Runs one Sort node with the option check, which compares with its definition."""
-    builder = ir.Builder()
-    given = [
-        builder.input(IR_DTYPES[x.dtype], [ir.IndexExpr(s) for s in x.shape], [ir.IndexExpr(s) for s in x.stride()])
-        for x in operands
-    ]
-    for result in builder.sort(given, attrs):
-        builder.output(result, [])
-    config.configure_core()
-    check.install()
-    options = {**config.compile_options(None), "kernel_family": family, "check": True, "verify": True}
-    plan = _C.exec.compile(builder.finish(), torch.device(device).index, [], options)
-    plan.run([torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device).copy_(x) for x in operands])
+    run_checked(device, family, operands, lambda builder, given: builder.sort(given, attrs))
 
 
 @pytest.mark.parametrize("family", ["item", "group"])
