@@ -1,7 +1,8 @@
-// csrc/codegen/batch_kernel.cpp: several independent groups in one launch. They are pointwise groups, and reductions that each
-// lane computes on its own. Members with equal text share a function. On CPUs, members share one also if their texts differ in
-// sizes: a batch that packs the weights of a network has 50 members of three kinds, and a compiler takes seconds for 50
-// functions. A work-group finds its member by its index, selects the pointers and sizes of that member, and calls the function.
+// csrc/codegen/batch_kernel.cpp: several independent groups in one launch. They are pointwise groups, and reductions of rows or
+// such that each lane computes on its own. Members with equal text share a function. On CPUs, members share one also if their
+// texts differ in sizes: a batch that packs the weights of a network has 50 members of three kinds, and a compiler takes
+// seconds for 50 functions. A work-group finds its member by its index, selects the pointers and sizes of that member, and
+// calls the function.
 //
 //   static inline void adam_3f9c1e_0(__global float* out0, ..., const int count, const int group) { ... }
 //   __kernel void adam_3f9c1e(...) {
@@ -19,6 +20,7 @@
 #include <memory>
 
 #include "csrc/codegen/pointwise.h"
+#include "csrc/codegen/reduction.h"
 #include "csrc/codegen/shared_function.h"
 #include "csrc/support/error.h"
 
@@ -37,16 +39,22 @@ struct Member {
 };
 
 Member print_member(const schedule::Schedule& schedule, const Group& group, const Caps& caps, const IndexExpr& elements) {
-  OCL_ASSERT(group.strategy == LoopStrategy::kPointwise || group.strategy == LoopStrategy::kSequential,
-             "in a batch each lane works on its own");
+  OCL_ASSERT(group.strategy != LoopStrategy::kColumn, "a batch has no reductions of columns");
   Member member;
   member.nest = std::make_unique<Nest>(schedule, group, caps);
   member.nest->batch_elements = elements;
-  const Grid grid = caps.is_cpu ? write_elements_cpu(*member.nest) : write_elements_gpu(*member.nest);
+  const bool rows = group.strategy == LoopStrategy::kRow;
+  std::array<size_t, 3> local{};
+  Grid grid;
+  if (caps.is_cpu)
+    grid = rows ? write_rows_cpu(*member.nest) : write_elements_cpu(*member.nest);
+  else
+    grid = rows ? write_rows_gpu(*member.nest, &local) : write_elements_gpu(*member.nest);
   member.groups = ir::simplify(grid[0] * grid[1], member.nest->ranges);
   Writer offsets;
   member.nest->kernel.write_offsets(offsets);
-  for (const std::string& parameter : member.nest->kernel.parameters()) member.parameters += parameter + ", ";
+  for (const auto& list : {member.nest->kernel.parameters(), member.nest->kernel.local_parameters()})
+    for (const std::string& parameter : list) member.parameters += parameter + ", ";
   member.body = "const int group) {\n" + offsets.str(1) + member.nest->body.writer().str(1) + "}\n";
   return member;
 }
@@ -156,6 +164,7 @@ class BatchPrinter {
     const std::vector<std::string> parameters = first.parameters();
     const size_t pointers = first.buffers().size();
     const bool choose = users.size() > 1;
+    kernel_.take_local_arrays(first);
     if (choose) {
       for (size_t p = 0; p < pointers; ++p)
         w.line("$s; ulong $s_offset;", pointer_variable(parameters[p]), first.buffer_names()[p]);
@@ -172,7 +181,8 @@ class BatchPrinter {
     if (choose) {
       print_choice(w, function, begins, 0, users.size());
       for (const std::string& variable : first.buffer_names()) call += variable + ", " + variable + "_offset, ";
-      for (const std::string& variable : first.int_names()) call += variable + ", ";
+      for (const auto& list : {first.int_names(), first.local_names()})
+        for (const std::string& variable : list) call += variable + ", ";
       for (size_t n = 0; n < function.values.size(); ++n) call += SharedFunction::parameter(n) + ", ";
       call += "at - first";
     } else {
@@ -181,6 +191,7 @@ class BatchPrinter {
         call += argument + ", " + argument + "_offset, ";
       }
       for (size_t k = 0; k < first.ints().size(); ++k) call += outer_int(first.ints()[k], first.int_names()[k]) + ", ";
+      for (const std::string& variable : first.local_names()) call += variable + ", ";
       call += begins[0].is_const(0) ? "at" : "at - " + kernel_.shared_integer("end", begins[0]);
     }
     w.line("$s($s);", name, call);

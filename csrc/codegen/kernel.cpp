@@ -63,7 +63,7 @@ std::string Kernel::fresh(const char* prefix) { return prefix + std::to_string(c
 std::string Kernel::local_array(Type type, int slot, int elements) {
   const std::string name = "shared_" + type_suffix(type) + "_" + std::to_string(slot);
   const std::string declaration = format("__local $t $s[$d];", {type, name, static_cast<int64_t>(elements)});
-  if (locals_.emplace(name, declaration).second) local_bytes_ += int64_t{elements} * lane_bytes(type.dtype) * type.width;
+  locals_.emplace(name, declaration);
   return name;
 }
 
@@ -84,6 +84,19 @@ std::vector<std::string> Kernel::argument_names() const {
     result.push_back(name + "_offset");
   }
   result.insert(result.end(), int_names_.begin(), int_names_.end());
+  return result;
+}
+
+std::vector<std::string> Kernel::local_names() const {
+  std::vector<std::string> result;
+  for (const auto& [name, declaration] : locals_) result.push_back(name);
+  return result;
+}
+
+std::vector<std::string> Kernel::local_parameters() const {
+  std::vector<std::string> result;
+  for (const auto& [name, declaration] : locals_)
+    result.push_back(declaration.substr(0, declaration.find(' ' + name)) + "* " + name);
   return result;
 }
 

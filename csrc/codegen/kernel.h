@@ -46,8 +46,11 @@ class Kernel {
   /// Returns a __local array with `elements` elements. Arrays of one type are numbered by `slot`; later phases reuse
   /// them.
   std::string local_array(Type type, int slot, int elements);
-  /// Bytes of all __local arrays.
-  int64_t local_bytes() const { return local_bytes_; }
+  /// Declares the __local arrays of a function that this kernel calls, and passes them to it. Functions share arrays.
+  void take_local_arrays(const Kernel& function) { locals_.insert(function.locals_.begin(), function.locals_.end()); }
+  std::vector<std::string> local_names() const;
+  /// Returns the parameters with which a function gets the arrays: "__local float* shared_f32_0".
+  std::vector<std::string> local_parameters() const;
 
   /// Returns all parameters in order: the buffers, then the integers. alone: see pointer_parameter.
   std::vector<std::string> parameters(bool alone = false) const;
@@ -79,7 +82,6 @@ class Kernel {
   std::vector<std::string> buffer_names_, int_names_;
   std::map<std::string, int> counts_;
   std::map<std::string, std::string> locals_;  // Name -> declaration.
-  int64_t local_bytes_ = 0;
 };
 
 /// Assembles the program: prelude, marker, then `text` (functions and kernel). The name of the kernel, a hash of the

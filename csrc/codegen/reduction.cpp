@@ -48,7 +48,8 @@ int items_per_row(int group, int64_t longest) {
 int items_per_work_group(const Nest& nest, int64_t longest) {
   const Dialect& dialect = nest.kernel.dialect();
   const bool column = nest.group.strategy == LoopStrategy::kColumn;
-  if (longest < kLong || (column && nest.group.columns == 32)) return dialect.items;
+  // The members of a batch have work-groups of one size.
+  if (nest.batch_elements || longest < kLong || (column && nest.group.columns == 32)) return dialect.items;
   const int width = column ? nest.group.vector_width : 1;
   int64_t bytes = 0;
   for (const ir::NodeId id : nest.group.nodes()) {
@@ -62,6 +63,9 @@ int items_per_work_group(const Nest& nest, int64_t longest) {
   while (items * 2 <= dialect.max_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;
   return column ? items : std::max(dialect.items, items_per_row(items, longest));
 }
+
+/// Returns the text for the index of the work-group.
+const char* group_number(const Nest& nest) { return nest.batch_elements ? "group" : "get_group_id(0)"; }
 
 }  // namespace
 
@@ -86,7 +90,7 @@ Grid write_rows_cpu(Nest& nest) {
   phases.print();
   const Writer inside = body.pop();
   Writer& top = body.writer();
-  top.line("const $s first = ($s)get_group_id(0) * $s;", type, type, chunk_text);
+  top.line("const $s first = ($s)$s * $s;", type, type, group_number(nest), chunk_text);
   top.line("const $s last = min(first + ($s)$s, ($s)($s));", type, type, chunk_text, type, rows_text);
   top.open("for ($s row = first; row < last; ++row)", type);
   top.append(unflatten);
@@ -165,7 +169,7 @@ WorkGroupRows choose_work_group_rows(Nest& nest) {
   if (group.strategy == LoopStrategy::kColumn) result.width = group.vector_width;
   if (result.width > 1) result.sizes.back() = ir::simplify(ir::floordiv(group.sizes.back(), result.width), nest.ranges);
   result.rows = ir::simplify(ir::product(result.sizes), nest.ranges);
-  result.registers = register_rows(nest, result.rows);
+  if (!nest.batch_elements) result.registers = register_rows(nest, result.rows);
   const int64_t longest = nest.ranges.of(ir::simplify(ir::product(group.reduce_sizes), nest.ranges)).high;
   Sharing& sharing = result.sharing;
   sharing.column = group.strategy == LoopStrategy::kColumn;
@@ -192,13 +196,13 @@ void print_item_position(Nest& nest, const Sharing& sharing, const std::string& 
   top.line("const int item = get_local_id(0);");
   if (sharing.rows == 1) {
     top.line("const int lane = item;");
-    top.line("const $s row = get_group_id(0);", type);
+    top.line("const $s row = $s;", type, group_number(nest));
     return;
   }
   const char *lane = sharing.column ? "/" : "%", *row = sharing.column ? "%" : "/";
   const int64_t split = sharing.column ? sharing.rows : sharing.items;
   top.line("const int lane = item $s $d;", lane, split);
-  top.line("const $s row = ($s)get_group_id(0) * $d + item $s $d;", type, type, sharing.rows, row, split);
+  top.line("const $s row = ($s)$s * $d + item $s $d;", type, type, group_number(nest), sharing.rows, row, split);
   if (!sharing.row_exists.empty())
     top.line("const int live = row < $s;  // the last group may stand over; its items still meet at the barriers", rows);
 }

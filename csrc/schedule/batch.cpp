@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/dependence.h"
 #include "csrc/schedule/loop_order.h"
@@ -20,6 +21,7 @@ constexpr double kMaxSteps = 256;       // Most reduction steps of a lane.
 constexpr double kMostHeld = 32 << 20;  // Bytes of intermediate results that a batch may keep alive.
 constexpr double kFewElements = 65536;  // A group of so few elements takes little longer than a launch.
 constexpr size_t kMaxBuffers = 256;     // Most buffers of a batch, to limit kernel text.
+constexpr int kMaxAccumulators = 4;     // Most accumulators of a member that combines them in local memory.
 // Bytes of a buffer's arguments, and the most integer arguments that a loop nest of one shape takes.
 constexpr size_t kBufferBytes = 16, kShapeInts = 4;
 
@@ -117,9 +119,25 @@ class Batcher {
     const double elements = typical_product(schedule_.graph, group.sizes);
     if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(g);
     const double steps = typical_product(schedule_.graph, group.reduce_sizes);
+    if (group.strategy == LoopStrategy::kRow) return reads_rows_once(group) && elements * steps <= row_limit(g);
     return group.strategy == LoopStrategy::kSequential && steps <= kMaxSteps &&
            elements * steps <= (serves_caller_alone(group) ? kMaxElements : limit(g)) && held_bytes(group) <= kMostHeld;
   }
+
+  /// True if the group reads its rows in one pass: it would gain nothing from work-groups that keep a row in registers.
+  bool reads_rows_once(const Group& group) const {
+    int accumulators = 0, passes = 0;
+    for (const Phase& phase : group.phases) passes += phase.inner;
+    for (const ir::NodeId id : group.nodes()) {
+      const ir::Node& node = schedule_.graph.nodes[id];
+      if (node.kind == ir::NodeKind::kScan) return false;
+      if (node.kind == ir::NodeKind::kReduce) accumulators += ir::facts(node.reduction).accumulators;
+    }
+    return passes == 1 && accumulators <= kMaxAccumulators;
+  }
+
+  /// Like limit(), for rows: their results are few, so that they need little memory.
+  double row_limit(int g) const { return runs_early(g) ? kMaxElements : kFewElements; }
 
   /// True if all results of the group are outputs, such as gradients. No other group then waits for them.
   bool serves_caller_alone(const Group& group) const {

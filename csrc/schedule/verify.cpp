@@ -145,8 +145,7 @@ bool has_what_its_kind_needs(const Facts& f, const Group& group) {
     return !is_loop_nest(f.node(group.main)) && std::all_of(group.epilogue.begin(), group.epilogue.end(),
                                                             [&](NodeId id) { return f.node(id).kind == ir::NodeKind::kMap; });
   return std::all_of(group.members.begin(), group.members.end(), [](const Group& member) {
-    return member.kind == GroupKind::kLoops &&
-           (member.strategy == LoopStrategy::kPointwise || member.strategy == LoopStrategy::kSequential);
+    return member.kind == GroupKind::kLoops && member.strategy != LoopStrategy::kColumn;
   });
 }
 

@@ -132,3 +132,29 @@ def test_indices_of_two_widths(ocl_device):
     values, vectors = (result.cpu() for result in compiled(x.to(ocl_device)))
     torch.testing.assert_close(values, torch.linalg.eigvalsh(x.double()).float(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(vectors @ values.diag_embed() @ vectors.mT, x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["group", "item"])
+def test_rows_of_a_batch(ocl_device, family):
+    """Reductions of different lengths, types and numbers of rows, and a pointwise op, are one launch for each pass."""
+
+    def norms(*tensors):
+        rows, *others = tensors
+        return [*torch._foreach_norm(others), rows.amax(-1), others[0].argmin(), others[1] * 2]
+
+    torch.manual_seed(0)
+    sizes = [(37, 40), (9000,), (5,), (1,), (300,), (9000,), (70, 130)]
+    exact = [torch.randn(size, dtype=torch.float64) for size in sizes]
+    types = [torch.float32, torch.float32, torch.bfloat16, torch.float64, torch.float32, torch.float32, torch.float32]
+    given = [x.to(dtype).to(ocl_device) for x, dtype in zip(exact, types, strict=True)]
+    options = {"fallback": "error", "kernel_family": family}
+    compiled = torch.compile(norms, backend="ocl", options=options, dynamic=False)
+    compiled(*given)
+    with torch.ocl.record() as record:
+        ours = compiled(*given)
+    assert any(launch.kind == "batch" for launch in record), record
+    assert len(record) <= 4, record
+    for a, theirs in zip(ours, norms(*(x.cpu().double() for x in given)), strict=True):
+        epsilon = torch.finfo(a.dtype).eps if a.is_floating_point() else 0
+        torch.testing.assert_close(a.cpu().to(theirs.dtype), theirs, rtol=4 * epsilon, atol=0)
+    assert all(torch.equal(a, b) for a, b in zip(ours, compiled(*given), strict=True))

@@ -1,4 +1,4 @@
-# tests/no_device/schedule/test_batches.py: how many launches the update of many parameters takes, within the device's limits.
+# tests/no_device/schedule/test_batches.py: how many launches updates and norms of many parameters take, within the device's limits.
 from __future__ import annotations
 
 import re
@@ -52,3 +52,16 @@ def test_integers_of_64_bits_fit_too(caps: str) -> None:
     rendered = _C.exec.render(graph, CAPS[caps] | {"max_kernel_arg_bytes": 2048})
     assert any(a.endswith("L") for kernel in rendered["kernels"] for a in kernel["arguments"])
     assert all(argument_bytes(kernel) <= 2048 for kernel in rendered["kernels"])
+
+
+@pytest.mark.parametrize("caps", ["cpu16", "gpu"])
+def test_norms_of_many_tensors(caps: str) -> None:
+    """One pass over long and short tensors, one over the sums of their parts. A launch has at most 256 buffers."""
+    b = ir.Builder()
+    for i in range(148):
+        size = [96 + i % 5] if i % 3 else [768 * (300 + i % 7)]
+        x = b.input(F32, size, [1])
+        b.output(b.op("sqrt", b.reduce("sum", b.op("mul", [x, x]), [0], False)), [])
+    rendered = _C.exec.render(b.finish(), CAPS[caps] | {"max_kernel_arg_bytes": 4352})
+    assert len(rendered["kernels"]) <= 4
+    assert {kernel["kind"] for kernel in rendered["kernels"]} == {"batch"}
