@@ -1,6 +1,4 @@
 // csrc/run/models.cpp: the C functions of ocl_run.h for models, calls and tensors.
-#include "csrc/run/ocl_run.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +10,7 @@
 
 #include "csrc/package/arguments.h"
 #include "csrc/run/handles.h"
+#include "csrc/run/ocl_run.h"
 #include "csrc/runtime/queues/queue.h"
 
 using ocl::package::Argument;
@@ -93,6 +92,20 @@ ocl_status info_of(const std::vector<Described>* described, int position, ocl_in
            "there is no such method, argument or result");
     const Described& d = (*described)[static_cast<size_t>(position)];
     *info = {d.name.c_str(), d.kind, d.dtype, d.sizes.c_str()};
+  });
+}
+
+ocl_status find_in(const char* what, const std::vector<Described>* described, const char* name, int* number) {
+  return guarded([&] {
+    expect(described && name && number, "there is no such method, or a pointer is NULL");
+    const auto row = std::ranges::find(*described, name, &Described::name);
+    if (row != described->end()) {
+      *number = static_cast<int>(row - described->begin());
+      return;
+    }
+    std::string names;
+    for (const Described& d : *described) names += (names.empty() ? "" : ", ") + d.name;
+    ocl::fail(ocl::ErrorKind::kConfig, std::string("the method has no ") + what + " '" + name + "'; it has " + names);
   });
 }
 
@@ -236,6 +249,16 @@ ocl_status ocl_argument_info(const ocl_model* model, int method, int argument, o
 ocl_status ocl_result_info(const ocl_model* model, int method, int result, ocl_info* info) {
   const DescribedMethod* found = method_of(model, method);
   return info_of(found ? &found->results : nullptr, result, info);
+}
+
+ocl_status ocl_argument_find(const ocl_model* model, int method, const char* name, int* argument) {
+  const DescribedMethod* found = method_of(model, method);
+  return find_in("argument", found ? &found->arguments : nullptr, name, argument);
+}
+
+ocl_status ocl_result_find(const ocl_model* model, int method, const char* name, int* result) {
+  const DescribedMethod* found = method_of(model, method);
+  return find_in("result", found ? &found->results : nullptr, name, result);
 }
 
 int ocl_condition_count(const ocl_model* model, int method) {

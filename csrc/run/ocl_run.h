@@ -55,7 +55,7 @@ typedef struct {
 
 /* Describes an argument or a result. The members are valid until the model is closed. */
 typedef struct {
-  const char* name;
+  const char* name;  /* Its path in the containers that hold it: "x", "past.0.key". A single result is "result". */
   ocl_kind kind;     /* OCL_TENSOR or OCL_INTEGER; of results also OCL_REAL, OCL_NOTHING. */
   ocl_dtype dtype;   /* Of a tensor. */
   const char* sizes; /* Of a tensor: "[s0, 3, 224, 224]". s0, s1, ... are sizes and integers that each call chooses, see
@@ -90,6 +90,9 @@ OCL_API int ocl_argument_count(const ocl_model* model, int method);
 OCL_API int ocl_result_count(const ocl_model* model, int method);
 OCL_API ocl_status ocl_argument_info(const ocl_model* model, int method, int argument, ocl_info* info);
 OCL_API ocl_status ocl_result_info(const ocl_model* model, int method, int result, ocl_info* info);
+/* Return the number of the argument or result with this name. */
+OCL_API ocl_status ocl_argument_find(const ocl_model* model, int method, const char* name, int* argument);
+OCL_API ocl_status ocl_result_find(const ocl_model* model, int method, const char* name, int* result);
 /* Return how many conditions the arguments of a method must fulfil (-1 if there is no such method), and one of them: "the size
    of dimension 0 of x must be at most 64"; NULL if there is no such condition. */
 OCL_API int ocl_condition_count(const ocl_model* model, int method);

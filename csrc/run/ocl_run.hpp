@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -162,6 +163,25 @@ class Model {
       check(ocl_tensor_create(get(), dtype, static_cast<int>(sizes.size()), sizes.data(), data.data(), &made));
     }
     return Tensor(made);
+  }
+  /// Enqueues a call with arguments by their paths, such as {{"x", x}, {"past.0.key", key}}, and returns the results by theirs.
+  std::map<std::string, Value> call_named(const std::string& method, const std::map<std::string, Value>& arguments) const {
+    int number = 0, position = 0;
+    check(ocl_method_find(get(), method.c_str(), &number));
+    std::vector<Value> given(arguments.size(), Value(int64_t{0}));
+    for (const auto& [path, value] : arguments) {
+      check(ocl_argument_find(get(), number, path.c_str(), &position));
+      if (static_cast<size_t>(position) >= given.size()) throw std::logic_error("an argument before '" + path + "' is missing");
+      given[static_cast<size_t>(position)] = value;
+    }
+    std::map<std::string, Value> named;
+    const std::vector<Value> results = call(method, given);
+    for (size_t i = 0; i < results.size(); ++i) {
+      ocl_info info;
+      check(ocl_result_info(get(), number, static_cast<int>(i), &info));
+      named.emplace(info.name, results[i]);
+    }
+    return named;
   }
   /// Enqueues a call and returns its results. It waits for nothing.
   std::vector<Value> call(const std::string& method, const std::vector<Value>& arguments) const {

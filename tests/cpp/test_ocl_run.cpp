@@ -79,6 +79,16 @@ TEST_CASE_FIXTURE(Fixture, "a package is described and called") {
     REQUIRE(ocl_argument_info(model, 0, 0, &info) == OCL_OK);
     CHECK(std::string(info.sizes) == "[s0, 8]");
     CHECK(ocl_result_count(model, 0) == 4);
+    int number = -1;
+    for (int i = 0; i < 4; ++i) {
+      REQUIRE(ocl_result_info(model, 0, i, &info) == OCL_OK);
+      CHECK(ocl_result_find(model, 0, info.name, &number) == OCL_OK);
+      CHECK(number == i);
+    }
+    REQUIRE(ocl_argument_find(model, 0, "x", &number) == OCL_OK);
+    CHECK(number == 0);
+    CHECK(ocl_argument_find(model, 0, "y", &number) == OCL_BAD_INPUT);
+    CHECK(std::string(ocl_error()) == "the method has no argument 'y'; it has x");
     REQUIRE(ocl_condition_count(model, 0) == 1);
     CHECK(std::string(ocl_condition_text(model, 0, 0)).find("at least 1") != std::string::npos);
     CHECK(ocl_condition_text(model, 0, 1) == nullptr);

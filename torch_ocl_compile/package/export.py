@@ -76,6 +76,9 @@ class Exported:
         self.kinds = [spec.kind for spec in specs]
         self.targets = [spec.target for spec in specs]
         self.users = [i for i, kind in enumerate(self.kinds) if kind is InputKind.USER_INPUT]
+        # The name of each argument is its path: "x", "past.0.key".
+        users = [self.placeholders[i] for i in self.users]
+        self.names = dict(zip(users, _argument_names(self.program, [n.name for n in users]), strict=True))
         self.result_nodes = self.store_mutations()
 
     def rows(self) -> MethodRows:
@@ -109,7 +112,7 @@ class Exported:
                 place = self.placeholders[position]
                 if position in self.users:
                     raise UnsupportedError(
-                        f"it writes into its argument {place.name}\n"
+                        f"it writes into its argument {self.names[place]}\n"
                         "  do: return the new value, or keep the tensor as a buffer of the model"
                     )
                 self.tensors.write(self.owned[self.targets[position]])
@@ -163,14 +166,14 @@ class Exported:
     def add_arguments(self, lowered: Lowered) -> None:
         for position in self.users:
             node = self.placeholders[position]
-            value = node.meta.get("val")
+            name, value = self.names[node], node.meta.get("val")
             if isinstance(value, torch.Tensor):
-                self.made.arguments.append((node.name, "tensor", ir_name(value.dtype), self.shape(value.shape)))
+                self.made.arguments.append((name, "tensor", ir_name(value.dtype), self.shape(value.shape)))
             elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-                self.made.arguments.append((node.name, "integer", "i64", self.shape([value])))
+                self.made.arguments.append((name, "integer", "i64", self.shape([value])))
             else:
                 raise UnsupportedError(
-                    f"argument {node.name} is {value!r}; arguments of a package are tensors and integers\n"
+                    f"argument {name} is {value!r}; arguments of a package are tensors and integers\n"
                     "  do: make it a constant of the model, or a tensor"
                 )
         for symbol in lowered.recipe.symbols:
@@ -186,7 +189,7 @@ class Exported:
 
         def place(expr: Any) -> str:
             source = self.symbols.sources[self.symbols.names.index(expr)]
-            name = self.placeholders[source.leaf].name
+            name = self.names[self.placeholders[source.leaf]]
             return name if source.dim < 0 else f"the size of dimension {source.dim} of {name}"
 
         for symbol, bounds in self.program.range_constraints.items():
@@ -294,6 +297,19 @@ def _on_device(program: ExportedProgram, device: torch.device) -> ExportedProgra
             if isinstance(value, torch.Tensor):
                 owned[name] = mode.from_tensor(value, static_shapes=True)
     return move_to_device_pass(moved, device)
+
+
+def _argument_names(program: ExportedProgram, placeholders: list[str]) -> list[str]:
+    """Returns the path of each argument: the name of forward's parameter, and the keys inside of containers."""
+    spec, signature = program.call_spec.in_spec, program.module_call_graph[0].signature
+    if spec is None or signature is None or signature.forward_arg_names is None:
+        return placeholders
+    given = signature.forward_arg_names
+    names = []
+    for (kind, first, *inside), _ in tree_flatten_with_path(tree_unflatten(range(spec.num_leaves), spec))[0]:
+        parameter = given[int(_key(first))] if _key(kind) == "0" else _key(first)
+        names.append(".".join([parameter, *map(_key, inside)]))
+    return names
 
 
 def _structure(program: ExportedProgram) -> tuple[list[str], str]:

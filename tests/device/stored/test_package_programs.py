@@ -11,6 +11,7 @@ import ocl_run
 import torch_ocl_compile
 from benchmarks.harness.networks import import_torchvision
 from ocl_run.library import folder
+from torch_ocl_compile import package
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "package"
@@ -48,6 +49,30 @@ def build(source, target):
     return target
 
 
+PATHS = r"""
+#include <cstdio>
+#include "ocl_run.hpp"
+int main(int, char** argv) try {
+  ocl_run::Model model(argv[1]);
+  auto vector = [&](float first) { return model.tensor({3}, std::vector<float>{first, first + 1, first + 2}); };
+  std::map<std::string, ocl_run::Value> given = {
+      {"past.1.key", vector(20)}, {"scale.by", vector(1)}, {"x", vector(0)}, {"past.0.key", vector(10)}};
+  auto results = model.call_named("forward", given);
+  for (const char* path : {"logits", "past.0.key", "past.1.key"})
+    for (float value : results.at(path).tensor().read<float>()) std::printf("%g ", value);
+  given.erase("x");
+  try {
+    model.call_named("forward", given);
+  } catch (const std::logic_error&) {
+    std::puts("missing");
+  }
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
+"""
+
+
 def run(*command, text=""):
     return subprocess.run([str(c) for c in command], input=text, capture_output=True, text=True)
 
@@ -72,6 +97,28 @@ def test_the_library_has_a_version(tmp_path):
     program = build(tmp_path / "main.c", tmp_path / "main")
     assert b"libocl_run.so.0\0" in program.read_bytes()
     assert run(program).stdout.strip() == torch_ocl_compile.__version__
+
+
+class Nested(torch.nn.Module):
+    def forward(self, x, past, *, scale):
+        keys = [layer["key"] + x for layer in past]
+        return {"logits": x * scale["by"], "past": tuple({"key": key} for key in keys)}
+
+
+def test_names_are_paths(tmp_path, ocl_device):
+    """A C++ program gives arguments and takes results by their places in dicts, lists and tuples."""
+    x = torch.arange(3.0)
+    past = [{"key": x + 10}, {"key": x + 20}]
+    method = package.Method(Nested().eval(), (x, past), kwargs={"scale": {"by": x + 1}})
+    package.save(tmp_path / "nested.ocl", {"forward": method})
+    names = ["x", "past.0.key", "past.1.key", "scale.by"]
+    model = ocl_run.load(tmp_path / "nested.ocl")
+    assert [name for name, _ in model.forward.arguments] == names
+    assert [name for name, _ in model.forward.results] == ["logits", "past.0.key", "past.1.key"]
+    (tmp_path / "main.cpp").write_text(PATHS)
+    done = run(build(tmp_path / "main.cpp", tmp_path / "main"), tmp_path / "nested.ocl")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0", "2", "6", "10", "12", "14", "20", "22", "24", "missing"]
 
 
 def test_digits(makers, tmp_path, ocl_device):
