@@ -1,5 +1,6 @@
 // tests/cpp/test_package.cpp: reading damaged packages ends in an error, never in a crash. OCL_FUZZ_FILES sets how many files
-// are damaged at random; `make sanitize` runs this with AddressSanitizer.
+// are damaged at random in each way; `make sanitize` runs this with AddressSanitizer. The name of a file is the seed of its
+// damage, and a crash leaves the file where it is.
 #include <doctest/doctest.h>
 #include <sqlite3.h>
 
@@ -47,6 +48,48 @@ int files() {
   return given ? std::atoi(given) : 300;
 }
 
+/// Calls `damage` with a random generator and the path of a file for it to write, then reads the file. Returns how many files
+/// were refused. The seeds are `first`, `first` + 1, ...
+template <class Damage>
+int refused_files(const std::string& folder, unsigned first, const Damage& damage) {
+  int refused = 0;
+  for (unsigned seed = first; seed < first + static_cast<unsigned>(files()); ++seed) {
+    CAPTURE(seed);
+    const std::string bad = folder + "/" + std::to_string(seed) + ".ocl";
+    std::mt19937 random(seed);
+    damage(random, bad);
+    refused += !read(bad).empty();
+    std::filesystem::remove(path_of(bad));
+  }
+  return refused;
+}
+
+/// Cuts bytes off, repeats some, swaps two sections, which may be pages of SQLite, or changes some bytes.
+std::string damaged(std::string bytes, std::mt19937& random) {
+  constexpr size_t kPage = 4096;
+  switch (random() % 4) {
+    case 0:
+      bytes.resize(random() % bytes.size());
+      break;
+    case 1:
+      bytes.insert(random() % bytes.size(), bytes.substr(random() % bytes.size(), random() % 5000));
+      break;
+    case 2: {
+      const size_t length = random() % 2 ? kPage : 1 + random() % 512, step = length == kPage ? kPage : 1;
+      const size_t places = (bytes.size() - length) / step + 1;
+      const size_t a = random() % places * step, b = random() % places * step;
+      const std::string first = bytes.substr(a, length), second = bytes.substr(b, length);
+      bytes.replace(a, length, second);
+      bytes.replace(b, length, first);
+      break;
+    }
+    default:
+      for (unsigned count = 1 + random() % 8; count > 0; --count)
+        bytes[random() % bytes.size()] = static_cast<char>(random() % 3 ? random() : 0xff);
+  }
+  return bytes;
+}
+
 /// Changes some bytes of a text, mostly to characters of its language.
 std::string changed(std::string text, std::mt19937& random) {
   static const std::string letters = "0123456789sirv+*/%-,()[]:=\n f64bu";
@@ -91,38 +134,20 @@ TEST_CASE_FIXTURE(Fixture, "a whole package is read") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "a file with wrong bytes is an error or the same package") {
-  const std::string good = bytes_of(path), bad = folder + "/bad.ocl";
-  std::mt19937 random(1);
-  int refused = 0;
-  for (int i = 0; i < files(); ++i) {
-    std::string bytes = good;
-    if (random() % 4 == 0)
-      bytes.resize(random() % bytes.size());
-    else if (random() % 4 == 0)
-      bytes.replace(random() % bytes.size(), 0, bytes, random() % bytes.size(), random() % 5000);
-    else
-      for (unsigned count = 1 + random() % 8; count > 0; --count)
-        bytes[random() % bytes.size()] = static_cast<char>(random() % 3 ? random() : 0xff);
-    std::ofstream(path_of(bad), std::ios::binary | std::ios::trunc) << bytes;
-    refused += !read(bad).empty();
-  }
+  const std::string good = bytes_of(path);
+  const int refused = refused_files(folder, 1'000'000, [&](std::mt19937& random, const std::string& bad) {
+    std::ofstream(path_of(bad), std::ios::binary | std::ios::trunc) << damaged(good, random);
+  });
   CHECK(refused > files() / 4);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a graph that was changed, with its checksum, is an error or another graph") {
-  const std::string bad = folder + "/bad.ocl";
-  std::mt19937 random(2);
-  int refused = 0;
-  for (int i = 0; i < files(); ++i) {
-    std::filesystem::remove(path_of(bad));
-    write_package(bad, changed(graph, random));
-    refused += !read(bad).empty();
-  }
+  const int refused = refused_files(
+      folder, 2'000'000, [&](std::mt19937& random, const std::string& bad) { write_package(bad, changed(graph, random)); });
   CHECK(refused > files() / 4);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a row that was changed is an error or another package") {
-  const std::string bad = folder + "/bad.ocl";
   const std::vector<std::pair<std::string, std::vector<std::string>>> columns = {
       {"storages", {"bytes"}},
       {"tensors", {"id", "storage", "first", "dtype", "sizes", "strides", "written"}},
@@ -150,9 +175,7 @@ TEST_CASE_FIXTURE(Fixture, "a row that was changed is an error or another packag
                                            "'min(s0'",
                                            "2",
                                            "0"};
-  std::mt19937 random(3);
-  for (int i = 0; i < files(); ++i) {
-    std::filesystem::remove(path_of(bad));
+  refused_files(folder, 3'000'000, [&](std::mt19937& random, const std::string& bad) {
     std::filesystem::copy_file(path_of(path), path_of(bad));
     sqlite3* db = nullptr;
     REQUIRE(sqlite3_open(bad.c_str(), &db) == SQLITE_OK);
@@ -164,6 +187,5 @@ TEST_CASE_FIXTURE(Fixture, "a row that was changed is an error or another packag
       sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
     }
     sqlite3_close(db);
-    read(bad);
-  }
+  });
 }
