@@ -72,9 +72,9 @@ std::string BodyPrinter::lane_offset(const ResolvedIndex& resolved, const std::s
   return lane == 0 ? base : base + " + " + std::to_string(lane * resolved.coefficient->constant());
 }
 
-/// True if the offset of lane 0 is a multiple of the vector's width.
+/// True if the address of lane 0 is aligned.
 bool BodyPrinter::is_aligned(const ResolvedIndex& resolved) const {
-  return aligned_ && resolved.coefficient && resolved.coefficient->is_const(1) && resolved.multiple;
+  return resolved.coefficient && resolved.coefficient->is_const(1) && (ragged_ || (aligned_ && resolved.multiple));
 }
 
 /// Records a vector for streams(). at: the text of its offset.

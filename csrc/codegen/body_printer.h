@@ -50,6 +50,8 @@ class BodyPrinter {
   /// Says whether, from now on, a vector at an offset that is a multiple of its width is at an aligned address. The
   /// position of the lane loop is then always a multiple of its width.
   void assume_aligned(bool aligned) { aligned_ = aligned; }
+  /// Says whether, from now on, contiguous vectors are at aligned addresses, at any position of the lane loop.
+  void assume_ragged(bool ragged) { ragged_ = ragged; }
   /// Leaves the innermost level and returns its text. The values of the level can no longer be used.
   Writer pop();
   /// Leaves the innermost level like pop(), but saves its values and pending stores. The text must stay in scope until
@@ -169,7 +171,7 @@ class BodyPrinter {
   std::deque<Level> levels_;  // A deque, so that references to writers stay valid when a level is added.
   std::optional<ir::Symbol> lane_;
   int lane_width_ = 1, lane_level_ = 0;
-  bool steps_ = false, aligned_ = false;
+  bool steps_ = false, aligned_ = false, ragged_ = false;
   std::map<std::pair<ir::NodeId, int>, Value> memo_;
   struct Register {
     ir::BufferId buffer;

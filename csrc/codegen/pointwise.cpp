@@ -8,12 +8,14 @@
 //          | item  |             for i1 in the tail:              narrower vectors, or one element
 //   last   +-------+
 // GPU: a work-item takes every (global size)th vector of the flattened loops. Rows that are not whole vectors end with a tail
-// of single elements, which come last.
+// of single elements, which come last. In rows that begin at any element, the first and the last step of a row are no whole
+// vectors, or empty.
 #include "csrc/codegen/pointwise.h"
 
 #include <algorithm>
 
 #include "csrc/codegen/flat_index.h"
+#include "csrc/codegen/ragged_rows.h"
 #include "csrc/codegen/sequential_phases.h"
 
 namespace ocl::codegen {
@@ -272,7 +274,8 @@ FlatLoop choose_flat_loop(const Nest& nest) {
     steps.back() = ir::floordiv(steps.back(), loop.width);
     loop.vectors = ir::simplify(ir::product(steps), nest.ranges);
   }
-  loop.grid = {ir::min(ir::ceildiv(loop.total, int64_t{dialect.items} * loop.width), IndexExpr(dialect.max_groups)), 1, 1};
+  const int64_t at_once = int64_t{dialect.items} * std::max(loop.width, group.ragged_width);
+  loop.grid = {ir::min(ir::ceildiv(loop.total, at_once), IndexExpr(dialect.max_groups)), 1, 1};
   return loop;
 }
 
@@ -310,6 +313,49 @@ void print_grid_stride(Nest& nest, const FlatLoop& loop, const std::string& step
   top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", loop.type, steps);
   top.append(inside);
   top.close();
+}
+
+/// Prints the loop over rows that begin at any element. Step 0 of a row has the elements before the first aligned one.
+/// Returns false if other loops must follow, for tensors of which other elements are aligned.
+bool print_ragged_rows(Nest& nest, const FlatLoop& loop) {
+  BodyPrinter& body = nest.body;
+  const size_t loops = nest.group.sizes.size();
+  const int width = nest.group.ragged_width;
+  const ir::Symbol lanes{SymbolKind::kLoop, static_cast<int>(loops) - 1};
+  const IndexExpr& size = nest.group.sizes.back();
+  ir::Shape steps = nest.group.sizes;
+  steps.back() = ir::simplify(ir::ceildiv(size, width) + 1, nest.ranges);
+  Writer inside;
+  std::map<ir::Symbol, std::string> names = write_unflatten(body, inside, "at", loop.type, steps, loops, SymbolKind::kLoop);
+  const std::string step = names[lanes], name = step + "_first", type = nest.kernel.index_type(), end = body.index(size);
+  names.erase(lanes);
+  body.push(names);
+  const RaggedRow row = ragged_row(body, nest.group, lanes);
+  const auto print = [&](const std::string& position, int lane_width) {
+    body.push({{lanes, position}});
+    body.assume_ragged(lane_width > 1);
+    if (lane_width > 1) body.set_lane(lanes, lane_width);
+    SequentialPhases(body, nest.group).print();
+    return body.pop();
+  };
+  const Writer vector = print(name, width), single = print(name + "_1", 1);
+  Writer& w = body.writer();
+  w.line("const $s $s = $s * $d - $d + $s;", type, name, step, width, width, row.head);
+  w.open("if ($s >= 0 && $s <= $s - $d)", name, name, end, width);
+  w.append(vector);
+  w.close(" else {");
+  w.open("for ($s $s_1 = max($s, ($s)0); $s_1 < min($s + $d, ($s)($s)); ++$s_1)", type, name, name, type, name, name, width,
+         type, end, name);
+  w.append(single);
+  w.close();
+  w.close();
+  inside.append(body.pop());
+  if (!row.fits.empty()) body.writer().open("if ($s)", row.fits);
+  print_grid_stride(nest, loop, body.index(ir::simplify(ir::product(steps), nest.ranges)), inside);
+  if (row.fits.empty()) return true;
+  body.writer().line("return;");
+  body.writer().close();
+  return false;
 }
 
 /// Prints the loops over a work-group's chunk of a batch. Rows of any size that lie aligned are read as vectors, apart from the
@@ -356,6 +402,7 @@ Grid write_elements_gpu(Nest& nest) {
     body.writer().line("return;");
     body.writer().close();
   }
+  if (nest.group.ragged_width > 1 && print_ragged_rows(nest, loop)) return loop.grid;
   print_grid_stride(nest, loop, total, print_flat_element(nest, loop, 1));
   return loop.grid;
 }

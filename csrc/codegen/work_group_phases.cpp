@@ -3,6 +3,8 @@
 #include "csrc/codegen/work_group_phases.h"
 
 #include "csrc/codegen/flat_index.h"
+#include "csrc/codegen/ragged_rows.h"
+#include "csrc/support/error.h"
 
 namespace ocl::codegen {
 
@@ -21,8 +23,9 @@ struct LoadAhead {
   size_t max_ops;
 };
 constexpr LoadAhead kLoadAhead[] = {{8, 12}, {4, 64}};
-constexpr int kTileElements = 4;  // Elements of an item in a tile of a scan.
-constexpr size_t kScanOps = 48;   // Larger bodies are not repeated in a scan.
+constexpr LoadAhead kVectorsAhead = {2, 24};  // The same for vectors of a ragged row.
+constexpr int kTileElements = 4;              // Elements of an item in a tile of a scan.
+constexpr size_t kScanOps = 48;               // Larger bodies are not repeated in a scan.
 
 /// Returns the accumulators in the arrays at `place`.
 Accumulators::Carried elements_at(const Accumulators::Carried& arrays, const std::string& place) {
@@ -74,6 +77,13 @@ void WorkGroupPhases::print_inner(const Phase& phase) {
   const std::string end = body_.index(loop.total);
   const Sets sets = reductions.names(), block = loop.blocks ? reductions.block_names() : sets;
   reductions.declare(body_.writer(), sets, width_);
+  if (ragged_ > 1 && !loop.blocks) {
+    print_ragged(reductions, sets);
+    if (reductions.empty()) return;
+    if (sharing_.items > 1) print_tree(reductions, sets);
+    reductions.finish(sets, 1);
+    return;
+  }
   loop.name = loop.flat ? body_.kernel().fresh("flat") : "r0";
   Writer single;
   body_.push(element_names(loop, single, loop.name, ""));
@@ -101,6 +111,77 @@ void WorkGroupPhases::print_inner(const Phase& phase) {
   if (reductions.empty()) return;
   if (sharing_.items > 1) print_tree(reductions, sets);
   reductions.finish(sets, width_);
+}
+
+void WorkGroupPhases::print() {
+  if (ragged_ > 1) {
+    const RaggedRow row = ragged_row(body_, group_, {SymbolKind::kReduce, 0});
+    const std::string type = body_.kernel().index_type(), end = body_.index(group_.reduce_sizes[0]);
+    Writer& w = body_.writer();
+    // Without aligned vectors, all elements come last.
+    const std::string fits = row.fits.empty() ? "" : row.fits + " ? ", none = row.fits.empty() ? "" : " : 0";
+    w.line("const $s first = $smin(($s)$s, ($s)($s))$s;", type, fits, type, row.head, type, end, none);
+    w.line("const $s last = first + ($s($s - first) / $d * $d$s);", type, fits, end, ragged_, ragged_, none);
+  }
+  PhasePrinter::print();
+}
+
+/// Prints the loops over an item's vectors, then over its elements before and after the vectors of all items.
+void WorkGroupPhases::print_ragged(PhaseReductions& reductions, const Sets& sets) {
+  const std::string type = body_.kernel().index_type(), end = body_.index(group_.reduce_sizes[0]);
+  const int64_t step = int64_t{sharing_.items} * ragged_;
+  const Sets lanes = reductions.names();
+  reductions.declare(body_.writer(), lanes, ragged_);
+  const std::string at = body_.kernel().fresh("vector"), edge = body_.kernel().fresh("edge"), r = body_.kernel().fresh("r");
+  const std::string begin = format("first + $s * $d", {sharing_.lane, ragged_});
+  const std::string& live = sharing_.row_exists;
+  const int ahead = reductions.op_count() <= kVectorsAhead.max_ops ? kVectorsAhead.elements : 1;
+  const Writer several = ragged_vectors(reductions, lanes, at, ahead), one = ragged_vectors(reductions, lanes, at, 1);
+  body_.push({{{SymbolKind::kReduce, 0}, r}});
+  reductions.step_nodes(sets, false);
+  const Writer single = body_.pop();
+  Writer& w = body_.writer();
+  w.open("");
+  w.line("$s $s = $s;", type, at, live.empty() ? begin : format("$s ? $s : last", {live, begin}));
+  if (ahead > 1) {
+    w.open("for (; $s < last - $d; $s += $d)", at, step * (ahead - 1), at, step * ahead);
+    w.append(several);
+    w.close();
+  }
+  w.open("for (; $s < last; $s += $d)", at, at, step);
+  w.append(one);
+  w.close();
+  w.close();
+  w.open("for ($s $s = $s; $s < $s - (last - first); $s += $d)", type, edge,
+         live.empty() ? sharing_.lane : format("$s ? $s : ($s)($s)", {live, sharing_.lane, type, end}), edge, end, edge,
+         sharing_.items);
+  w.line("const $s $s = $s < first ? $s : $s + (last - first);", type, r, edge, edge, edge);
+  w.append(single);
+  w.close();
+  for (size_t i = 0; i < reductions.size(); ++i)
+    reductions[i].merge(w, sets[i], reductions[i].across_lanes(w, lanes[i], ragged_), 1);
+}
+
+/// Prints `at_once` vectors, the first at `position`. All loads come before all stores.
+Writer WorkGroupPhases::ragged_vectors(PhaseReductions& reductions, const Sets& sets, const std::string& position,
+                                       int at_once) {
+  std::vector<Slot> slots(static_cast<size_t>(at_once));
+  for (int k = 0; k < at_once; ++k)
+    slots[k].names = {
+        {{SymbolKind::kReduce, 0}, k == 0 ? position : format("($s + $d)", {position, int64_t{k} * sharing_.items * ragged_})}};
+  body_.push({});
+  body_.assume_ragged(true);
+  bool stores = false;
+  visit_slots(body_, slots, ragged_, true, [&](const Slot&) {
+    reductions.compute_values();
+    stores = stores || body_.has_stores();
+  });
+  visit_slots(body_, slots, ragged_, true, [&](const Slot&) {
+    for (size_t i = 0; i < reductions.size(); ++i) reductions[i].step(sets[i]);
+  });
+  if (stores) visit_slots(body_, slots, ragged_, false, [&](const Slot&) { body_.flush_stores(); });
+  body_.assume_ragged(false);
+  return body_.pop();
 }
 
 /// Prints the loop over an item's elements from `from` to `to`: several at once, then one by one (`single`).

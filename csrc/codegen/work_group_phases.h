@@ -12,7 +12,8 @@ class WorkGroupPhases : public PhasePrinter {
  public:
   /// `width`: elements of the vector of neighbouring outer elements that an item computes (kColumn), the body's lane width.
   WorkGroupPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing, int width = 1)
-      : PhasePrinter(body, group), sharing_(std::move(sharing)), width_(width) {}
+      : PhasePrinter(body, group), sharing_(std::move(sharing)), width_(width), ragged_(group.ragged_width) {}
+  void print() override;
 
  protected:
   void print_inner(const schedule::Phase& phase) override;
@@ -43,8 +44,12 @@ class WorkGroupPhases : public PhasePrinter {
   Writer scan_tile(PhaseReductions& reductions, const Sets& running, const std::string& begin, const std::string& end,
                    int elements);
 
+  /// Elements [first, last) of the row are aligned vectors of `ragged_`.
+  void print_ragged(PhaseReductions& reductions, const Sets& sets);
+  Writer ragged_vectors(PhaseReductions& reductions, const Sets& sets, const std::string& position, int at_once);
+
   const Sharing sharing_;
-  const int width_;
+  const int width_, ragged_;
 };
 
 }  // namespace ocl::codegen

@@ -145,6 +145,7 @@ std::string header_of(const Group& group) {
     if (!group.reduce_sizes.empty()) text += " over " + list(group.reduce_sizes);
     if (group.strategy == LoopStrategy::kColumn) text += " columns " + std::to_string(group.columns);
     text += " vector " + std::to_string(group.vector_width);
+    if (group.ragged_width > 1) text += " ragged " + std::to_string(group.ragged_width);
     if (group.crossed_loop != ir::kNone) text += " along i" + std::to_string(group.crossed_loop);
     if (group.index32) text += " index32";
     for (const Phase& phase : group.phases) text += (phase.inner ? " inner" : " outer") + list(phase.nodes);

@@ -125,6 +125,7 @@ class GroupLoops {
             (takes_vectors(innermost, width) || (pointwise && takes_vectors_and_tail(innermost, width))))
           group_.vector_width = width;
       if (pointwise && group_.vector_width == 1) choose_crossed_loop(caps);
+      if (row || (pointwise && group_.vector_width == 1 && group_.crossed_loop == ir::kNone)) choose_ragged_width(innermost);
       return;
     }
     const size_t at = position(innermost.kind, innermost.index);
@@ -135,6 +136,31 @@ class GroupLoops {
     const int64_t max_size = ranges.of(sizes.back()).high;
     while (width > 1 && width > max_size) width /= 2;
     group_.vector_width = width;
+  }
+
+  /// Chooses vectors of up to 16 bytes for rows that begin at any element, if some have elements of 16 bits or less: a GPU
+  /// loads these one by one at less than half of its bandwidth.
+  void choose_ragged_width(Symbol loop) {
+    const IndexExpr& size = loop.kind == SymbolKind::kLoop ? group_.sizes[loop.index] : group_.reduce_sizes[loop.index];
+    const bool scans = std::ranges::any_of(nodes_, [&](NodeId id) { return graph_.nodes[id].kind == ir::NodeKind::kScan; });
+    if (scans || (loop.kind == SymbolKind::kReduce && loop.index > 0)) return;
+    const ir::Ranges ranges = loops().ranges(graph_);
+    int64_t smallest = 8, largest = 1;
+    std::vector<IndexExpr> starts;
+    for (const AccessStrides& access : accesses_) {
+      const std::optional<IndexExpr>& stride = access.strides[position(loop.kind, loop.index)];
+      if (stride && stride->is_const(0)) continue;
+      const auto affine = affine_in(linear_offset(graph_.buffers[access.access.buffer], access.access.coords, ranges), loop);
+      if (!affine || !affine->coefficient.is_const(1) || gathers(access.access.coords)) return;
+      starts.push_back(affine->rest);
+      smallest = std::min(smallest, access.element_bytes);
+      largest = std::max(largest, access.element_bytes);
+    }
+    const int width = largest <= 2 && !has_slow_ops() ? 8 : 4;
+    if (smallest > 2 || ranges.of(size).high < kVectorsBeforeTail * width) return;
+    // The same elements of all rows are aligned.
+    if (std::ranges::all_of(starts, [&](const IndexExpr& start) { return ranges.known_divides(width, start - starts[0]); }))
+      group_.ragged_width = width;
   }
 
   /// For a transposition on a GPU: chooses a loop in which loads are contiguous although they are not in the innermost. A

@@ -68,6 +68,7 @@ struct Group {
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;         // kPointwise has one outer phase.
   int vector_width = 1;              // Elements of a vector along the innermost loop i*, or along r* for kRow.
+  int ragged_width = 1;              // GPU: the same for rows that begin at any element.
   int crossed_loop = ir::kNone;      // kPointwise on a GPU: vectors run along this loop, and work-items along the innermost.
   int columns = 32;                  // Number of outer elements of a work-group for kColumn, a power of two.
   bool index32 = false;              // True if every element offset fits 31 bits.

@@ -8,7 +8,9 @@ def scaled(x, row):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize(("columns", "pitch"), [(129, 136), (131, 132), (134, 136), (70, 72), (65, 65)])
+@pytest.mark.parametrize(
+    ("columns", "pitch"), [(129, 136), (131, 132), (134, 136), (70, 72), (65, 65), (131, 131), (257, 257)]
+)
 def test_padded_rows(ocl_device, dtype, columns, pitch):
     options = {"fallback": "error", "kernel_family": "group"}
     compiled = torch.compile(scaled, backend="ocl", options=options, dynamic=False)

@@ -23,7 +23,7 @@ ROWS = {
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
-    ("rows", "length"), [(5, 8), (7, 33), (9, 64), (131, 197), (6, 768), (3, 1000), (2, 4100), (2, 16388)]
+    ("rows", "length"), [(5, 8), (7, 33), (9, 64), (131, 197), (6, 768), (3, 1000), (2, 4100), (2, 16388), (3, 16387)]
 )
 def test_rows(ocl_device, name, dtype, rows, length):
     torch.manual_seed(0)

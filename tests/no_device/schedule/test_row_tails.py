@@ -1,4 +1,4 @@
-# tests/no_device/schedule/test_row_tails.py: rows that are not whole vectors, in buffers with padded rows.
+# tests/no_device/schedule/test_row_tails.py: rows that are not whole vectors, in buffers with and without padded rows.
 """tests/device/kernels/test_row_tails_group.py checks what the kernels compute."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch_ocl_compile._C import ir
 
 @pytest.mark.parametrize(
     ("columns", "pitch", "width"),
-    [(50257, 50264, 8), (50257, 50260, 4), (50257, 50257, 1), (135, 136, 8), (70, 72, 4), (9, 16, 1)],
+    [(50257, 50264, 8), (50257, 50260, 4), (135, 136, 8), (70, 72, 4), (9, 16, 1), (9, 9, 1)],
 )
 def test_vectors(columns: int, pitch: int, width: int) -> None:
     """The first work-items take vectors, the last ones what is left of each row. Numbers of rows are wider and read once."""
@@ -27,3 +27,25 @@ def test_vectors(columns: int, pitch: int, width: int) -> None:
     text = rendered["kernels"][0]["text"]
     assert len(re.findall(r"\*\(__global (?:const )?ushort\d\*\)", text)) == (2 if width > 1 else 0), text
     assert len(re.findall(r"for \(int at", text)) == (3 if width > 1 else 1), text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result", "columns", "width"),
+    [("kBF16", "kBF16", 50257, 8), ("kBF16", "kF32", 50257, 4), ("kF32", "kF32", 50257, 1), ("kBF16", "kBF16", 127, 1)],
+)
+@pytest.mark.parametrize("reduces", [False, True])
+def test_ragged_rows(dtype: str, result: str, columns: int, width: int, reduces: bool) -> None:
+    """Rows that begin at any element have vectors, too, if some elements have 16 bits. Both tensors must be aligned alike."""
+    b = ir.Builder()
+    x = b.input(getattr(ir.DType, dtype), [1024, columns], [columns, 1])
+    row = b.reduce("max", x, [1], True)[0] if reduces else b.input(ir.DType.kF32, [1024, 1], [1, 1])
+    b.output(b.cast(b.op("sub", [x, row]), getattr(ir.DType, result)), [columns, 1])
+    rendered = render(b.finish(), "warpgroup")
+    assert len(rendered["kernels"]) == 1
+    header = rendered["schedule"].splitlines()[0]
+    assert (f" ragged {width} " in header) == (width > 1), header
+    text = rendered["kernels"][0]["text"]
+    if columns == 127 and reduces:
+        return  # The row fits into registers.
+    assert bool(re.search(rf"\*\(__global (?:const )?ushort{width}\*\)", text)) == (width > 1), text
+    assert ("in0_offset ^ out0_offset" in text) == (width > 1)
