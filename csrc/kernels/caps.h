@@ -28,10 +28,6 @@ struct Caps {
   int64_t max_alloc_bytes = 1LL << 31;  // Bytes of the largest single allocation.
   int address_bits = 64;                // Bits of an address on the device. Both sizes above respect them.
   bool unrestricted_buffers = false;    // Allocations above CL_DEVICE_MAX_MEM_ALLOC_SIZE need a flag (SlabMemory).
-  // Cost models compare the bandwidth of a copy and the time of a launch with the rates of tensor cores. All these
-  // figures are measured on an H200. Their ratios hold approximately on other devices too.
-  double memory_bytes_per_second = 3.5e12;
-  double launch_seconds = 4e-6;
   // GPU: an output of up to this many bytes is still in the caches when the next kernel reads it.
   int64_t kept_output_bytes = 48 << 20;
   int base_align_bytes = 128;  // Alignment of a buffer's base address in bytes.

@@ -6,12 +6,6 @@
 #define TILES (HALVES ? 2 : PASS + 2)  // stages of a step
 #define STEPS_HELD (STAGES / TILES + 2)  // steps whose statistics are in use at once
 #define STATISTICS(n) ((n) % STEPS_HELD * 2 * TILE_C)  // offset of step n's statistics, [lse, delta][TILE_C]
-// Registers of each work-item of a consumer. Producers give up registers, and consumers get them. 0: all work-items
-// have the same number.
-#ifndef CONSUMER_REGISTERS
-#define CONSUMER_REGISTERS (!HALVES && TILE_M == 128 ? 216 : 0)
-#define PRODUCER_REGISTERS 72
-#endif
 
 // The columns that a work-group walks over: their operands and statistics for the first head, and the strides from head
 // to head.

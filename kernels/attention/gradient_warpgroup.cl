@@ -64,9 +64,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   }
   MARK_SEEN(q_head, rows, columns, begin, steps, column_heads);
   if (produces) {
-#if CONSUMER_REGISTERS
-    SHRINK_REGISTERS(PRODUCER_REGISTERS);
-#endif
+    PRODUCERS_BEGIN();
     const ColumnOperands o = {b + b_offset + batch * b_batch + column_head * b_head,
                               b2 + b2_offset + batch * b2_batch + column_head * b2_head,
                               b_head,
@@ -86,9 +84,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       produce(line, o, statistics, 0);
     return;
   }
-#if CONSUMER_REGISTERS
-  GROW_REGISTERS(CONSUMER_REGISTERS);
-#endif
+  CONSUMERS_BEGIN();
 
   const int lane = get_local_id(0) & 31, row = r0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
   const int first = r0 + (get_local_id(0) >> 7) * 64;  // the warpgroup's first row

@@ -25,10 +25,7 @@
 // or the result does.
 // Macros of a launch: TILE_M (rows of C per work-group: a multiple of WARP_M, 64 or more), TILE_N (columns of C per
 //   work-group: a multiple of WARP_N, 64 or more), WARP_M (rows of C per warp: a multiple of 16), WARP_N (columns of C
-//   per warp: a multiple of 32 (tensor_core/store.cl: of 4 VW)).
-#ifndef STAGES
-#define STAGES (NARROW_MMA ? 2 : TILE_M + TILE_N > 192 ? 3 : 4)  // buffers in local memory: at most 96 KB
-#endif
+//   per warp: a multiple of 32 (tensor_core/store.cl: of 4 VW)), STAGES (buffers in local memory: at most 96 KB).
 #define WARPS_N (TILE_N / WARP_N)  // warps along the columns
 #define GROUP_SIZE (TILE_M / WARP_M * WARPS_N * 32)
 #define A_ELEMENTS (TILE_M * TILE_K)

@@ -21,25 +21,14 @@
 // Packed operands of fp32 (PAIRS) are split into fp16 instead, which are multiplied at twice the speed.
 // Products of 16-bit operands are exact, and one running sum serves the whole depth: truncation loses 1e-5 of a sum of
 // ten thousand, much less than rounding the result to 16 bits does.
-// Macros of a launch: TILE_M (rows of C per work-group: 64 per consumer).
-// 1: beside the rows that consumers exchange (tensor_core/store.cl), five stages do not fit into local memory.
-#define CRAMPED (VW == 2 && TILE_M == 192 && TILE_N == 128)
-#ifndef STAGES  // buffers in local memory
-#ifdef AT_ONCE
-// Beside them lie the statistics of columns, or the rows that consumers exchange.
-#define STAGES ((227 * 1024 / AT_ONCE - 3072 - BESIDE_STAGES) / ((TILE_M + TILE_N) * 128))
-#if STATISTICS
-#define BESIDE_STAGES 8704
-#else
-#define BESIDE_STAGES (VW == 2 ? CONSUMERS * 10240 : 0)
-#endif
-#elif PAIRS
-#define STAGES (TILE_M + TILE_N == 192 ? 4 : 3)
-#elif PACKED
-#define STAGES (TILE_M + TILE_N == 256 ? 6 : 4)
-#else
-#define STAGES (!HALVES || TILE_M + TILE_N > 320 || CRAMPED ? 4 : TILE_M + TILE_N > 256 ? 5 : 6)
-#endif
+// Macros of a launch: TILE_M (rows of C per work-group: 64 per consumer). STAGES (buffers in local memory), and
+// CRAMPED_STAGES where fewer fit beside the statistics of columns, or beside the rows that consumers exchange
+// (tensor_core/store.cl). PRODUCER_REGISTERS, CONSUMER_REGISTERS: of each work-item, if producers give some to consumers.
+// With 256 producers and two consumers, or 128 and three, each would have 128 registers, too few for the sums. With 128
+// and two it would have 168, too few for 128 sums and a long epilogue.
+#if defined(CRAMPED_STAGES) && (STATISTICS || VW == 2)
+#undef STAGES
+#define STAGES CRAMPED_STAGES
 #endif
 #define CONSUMERS (TILE_M / 64)
 #ifndef PRODUCERS
@@ -104,21 +93,9 @@ typedef struct {
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
   pipeline_init(name, arrivals)
 
-// Producers give registers to the consumers. With 256 producers and two consumers, or 128 and three, each work-item has
-// 128 registers, too few for the sums. With 128 producers and two consumers it has 168, too few for 128 sums and a long
-// epilogue.
-#ifndef STAGING_REGISTERS
-#define STAGING_REGISTERS 56  // of each of 128 producers beside two consumers, whose work-items share the rest
-#endif
-#if PRODUCERS == 256 && CONSUMERS == 2
-#define PRODUCERS_BEGIN() SHRINK_REGISTERS(80)
-#define CONSUMERS_BEGIN() GROW_REGISTERS(168)
-#elif PRODUCERS == 128 && CONSUMERS == 2 && TILE_N > 128
-#define PRODUCERS_BEGIN() SHRINK_REGISTERS(STAGING_REGISTERS)
-#define CONSUMERS_BEGIN() GROW_REGISTERS(252 - STAGING_REGISTERS / 2)
-#elif PRODUCERS == 128 && CONSUMERS == 3
-#define PRODUCERS_BEGIN() SHRINK_REGISTERS(56)
-#define CONSUMERS_BEGIN() GROW_REGISTERS(152)
+#ifdef PRODUCER_REGISTERS
+#define PRODUCERS_BEGIN() SHRINK_REGISTERS(PRODUCER_REGISTERS)
+#define CONSUMERS_BEGIN() GROW_REGISTERS(CONSUMER_REGISTERS)
 #else
 #define PRODUCERS_BEGIN()
 #define CONSUMERS_BEGIN()

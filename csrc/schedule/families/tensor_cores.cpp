@@ -2,6 +2,7 @@
 #include "csrc/schedule/families/tensor_cores.h"
 
 #include <array>
+#include <bit>
 
 namespace ocl::schedule {
 
@@ -11,24 +12,23 @@ namespace {
 constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp,
                       kMatrix = KernelLevel::k_subgroup_matrix;
 
-/// A row of tiles.def. A chunk, a number of terms or of lanes of 0 stands for any.
-struct ProductTile {
-  KernelLevel level;
-  bool packed = false;
-  int chunk = 0, terms = 0, lanes = 0;
-  int rows, columns, warp_rows = 0, warp_columns = 0, at_once = 1;
-  double rate;
-  const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
-};
-#define PRODUCT_TILE(...) ProductTile{__VA_ARGS__},
-constexpr ProductTile kProductTiles[] = {
+#define PRODUCT_TILE(...) TensorCoreTile{__VA_ARGS__},
+constexpr TensorCoreTile kProductTiles[] = {
 #include "csrc/schedule/families/tiles.def"
 };
 #undef PRODUCT_TILE
+/// True if a warpgroup's stages fit into its share of local memory, and it gives away whole sets of registers. A stage has rows
+/// of 128 bytes: split operands have two each, of those in place only B.
+constexpr bool is_possible(const TensorCoreTile& t) {
+  const int a = t.packed && t.terms == 3 ? 2 : 1, b = t.chunk == 4 && (!t.packed || t.terms == 3) ? 2 : 1;
+  return t.level != kWarpgroup || (t.stages > 0 && t.stages * (a * t.rows + b * t.columns) * 128 * t.at_once() <= 227 << 10 &&
+                                   t.producer_registers % 8 == 0 && t.consumer_registers % 8 == 0);
+}
+static_assert(std::all_of(std::begin(kProductTiles), std::end(kProductTiles), is_possible), "see is_possible()");
 
-// Rows and columns of a tile with the instructions of compute capability 7.5: two buffers of 128 bytes each then fit into 48
-// KiB of local memory.
-constexpr int kNarrowTile = 192;
+// Stages, and rows and columns of a tile, with the instructions of compute capability 7.5: two buffers of 128 bytes each then
+// fit into 48 KiB of local memory.
+constexpr int kNarrowStages = 2, kNarrowTile = 192;
 
 /// Returns the type of a multiplied operand that differs from the first operand's; nullopt if all are equal. The
 /// other operands of attention (statistics, mask, random state) may have any type.
@@ -101,19 +101,18 @@ bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperat
 
 std::string TensorCoreTile::name() const {
   const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
-  if (at_once > 1) return tile + "*" + std::to_string(at_once);
+  if (shares_unit()) return tile + "*" + std::to_string(resident);
   return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
 
 std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed) {
   std::vector<TensorCoreTile> tiles;
-  for (const ProductTile& row : kProductTiles) {
-    if (row.level != math.level || (row.level == kWarpgroup && row.packed != packed)) continue;
-    if (row.lanes != 0 && row.lanes != math.lanes()) continue;
-    if ((row.chunk != 0 && row.chunk != math.chunk) || (row.terms != 0 && row.terms != math.terms)) continue;
-    if (math.matrix == MatrixInstructions::kMma8 && row.rows + row.columns > kNarrowTile) continue;
-    if (row.at_once > 1 && !math.boxes) continue;
-    const TensorCoreTile tile{row.rows, row.columns, row.rate, row.warp_rows, row.warp_columns, row.at_once};
+  for (const TensorCoreTile& tile : kProductTiles) {
+    if (tile.level != math.level || (tile.level == kWarpgroup && tile.packed != packed)) continue;
+    if (tile.lanes != 0 && tile.lanes != math.lanes()) continue;
+    if ((tile.chunk != 0 && tile.chunk != math.chunk) || (tile.terms != 0 && tile.terms != math.terms)) continue;
+    if (math.matrix == MatrixInstructions::kMma8 && tile.rows + tile.columns > kNarrowTile) continue;
+    if (tile.shares_unit() && !math.boxes) continue;
     if (!is_wide(tile) || math.wide || math.chunk == 4) tiles.push_back(tile);
   }
   return tiles;
@@ -122,7 +121,8 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
 std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_t depth) {
   std::vector<TensorCoreTile> tiles = tensor_core_tiles(math, false);
   std::erase_if(tiles, [&](const TensorCoreTile& tile) {
-    return tile.rows == 192 || tile.columns == 192 || (tile.at_once > 1 && depth > kDeepestShared);
+    const bool powers = std::has_single_bit<unsigned>(tile.rows) && std::has_single_bit<unsigned>(tile.columns);
+    return !powers || (tile.shares_unit() && depth > kDeepestShared);
   });
   if (math.matrix == MatrixInstructions::kDpas8 || math.matrix == MatrixInstructions::kDpas16)
     std::erase_if(tiles, [&](const TensorCoreTile& tile) {
@@ -132,8 +132,8 @@ std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_
 }
 
 bool use_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile) {
-  if (tile.at_once > 1) {
-    define(draft.launch(), "AT_ONCE", tile.at_once);
+  if (tile.shares_unit()) {
+    define(draft.launch(), "AT_ONCE", tile.resident);
     draft.launch().local = {tile.rows / 64 * 128 + 32, 1, 1};
   } else {
     if (!math.boxes || resident_groups(draft.caps, tile) > draft.caps.units) return false;
@@ -142,10 +142,6 @@ bool use_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& t
   }
   define(draft.launch(), "BOXES", 1);
   return true;
-}
-
-int weight_producers(int chunk, const TensorCoreTile& tile) {
-  return tile.warp_rows == 0 && chunk == 4 && tile.columns == 128 ? 256 : 128;
 }
 
 ProductSizes product_sizes(const ir::Node& node) {
@@ -160,7 +156,7 @@ constexpr int64_t kMinSliceDepth = 256;
 
 /// True if the tile is for the depth of `problem`, and the launch has places for the tensor maps of all work-groups.
 bool is_for(const TensorCoreTile& tile, const ProductSizes& problem, int64_t splits) {
-  return tile.at_once == 1 || (problem.batches * splits <= kMostWithMaps && problem.depth <= kDeepestShared);
+  return !tile.shares_unit() || (problem.batches * splits <= kMostWithMaps && problem.depth <= kDeepestShared);
 }
 
 bool splits_into(const ProductSizes& problem, const TensorCoreTile& tile, int64_t splits, int chunk) {
@@ -173,12 +169,12 @@ bool splits_into(const ProductSizes& problem, const TensorCoreTile& tile, int64_
 double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCoreTile& tile, const ProductSizes& p,
                   int64_t splits) {
   const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
-  const double cost = tile_cost(caps, tile, p.rows, p.columns, p.batches * splits, tile.at_once),
+  const double cost = tile_cost(caps, tile, p.rows, p.columns, p.batches * splits, tile.at_once()),
                products = cost * 2 * static_cast<double>(steps * step) / math.product + cost * tile.rate / math.stored;
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
   // With slices, the kernel cannot run the epilogue. So the epilogue costs another pass over the result.
-  return products + 2 * static_cast<double>(splits + 1) * part / caps.memory_bytes_per_second + caps.launch_seconds;
+  return products + 2 * static_cast<double>(splits + 1) * part / kMemoryBytesPerSecond + kLaunchSeconds;
 }
 
 }  // namespace
@@ -216,14 +212,11 @@ TensorCoreTile choose_tensor_core_tile(Draft& draft, const std::vector<TensorCor
                                        int64_t others) {
   std::vector<std::pair<double, TensorCoreTile>> ranked;
   for (const TensorCoreTile& tile : tiles)
-    ranked.emplace_back(tile_cost(draft.caps, tile, rows, columns, others, tile.at_once), tile);
+    ranked.emplace_back(tile_cost(draft.caps, tile, rows, columns, others, tile.at_once()), tile);
   return pick_tile(draft.choices(), std::move(ranked));
 }
 
-int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile) {
-  // Two of the smallest work-groups fit on a compute unit in any case.
-  return caps.units * (tile.at_once == 1 && tile.rows == 64 && tile.columns == 64 ? 2 : tile.at_once);
-}
+int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile) { return caps.units * tile.resident; }
 
 IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const TensorCoreTile& tile, const IndexExpr& others) {
   if (tile.warp_rows != 0) return tiles;
@@ -248,11 +241,18 @@ void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCore
   launch.stores.width = store_width;
   if (math.matrix != MatrixInstructions::kNone) define(launch, matrix_row(math.matrix).macro, matrix_row(math.matrix).value);
   if (math.level != kMatrix) define(launch, "TERMS", math.terms);
+  if (tile.stages > 0) define(launch, "STAGES", math.matrix == MatrixInstructions::kMma8 ? kNarrowStages : tile.stages);
+  if (tile.cramped > 0) define(launch, "CRAMPED_STAGES", tile.cramped);
   launch.local = {tile.rows / 64 * 128 + producers, 1, 1};
   if (math.level == kWarpgroup) return;
   define(launch, math.level == kWarp ? "WARP_M" : "SUB_M", tile.warp_rows);
   define(launch, math.level == kWarp ? "WARP_N" : "SUB_N", tile.warp_columns);
   launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * math.lanes(), 1, 1};
+}
+
+void share_registers(TemplateLaunch& launch, const TensorCoreTile& tile) {
+  if (tile.producer_registers == 0) return;
+  define(launch, {{"PRODUCER_REGISTERS", tile.producer_registers}, {"CONSUMER_REGISTERS", tile.consumer_registers}});
 }
 
 void use_tensor_core_tile(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, const IndexExpr& columns,

@@ -31,6 +31,9 @@ struct TensorCoreMath {
   /// Work-items of a warp or subgroup.
   int lanes() const { return matrix == MatrixInstructions::kNone ? 32 : matrix_row(matrix).lanes; }
 };
+/// The bandwidth of a copy and the time of a launch, which the cost model compares with these rates. All are measured on an
+/// H200; their ratios hold approximately on other devices too.
+inline constexpr double kMemoryBytesPerSecond = 3.5e12, kLaunchSeconds = 4e-6;
 /// Returns how the kernel that is asked would multiply the node's operands; nullopt if it cannot on this device.
 std::optional<TensorCoreMath> tensor_core_math(const Draft& draft);
 /// The condition that tensor_core_math() returns a value.
@@ -38,14 +41,25 @@ extern const Fit kMultiplied;
 /// True if the device may use `form`, a variant of the kernel that is asked.
 bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperation form);
 
-/// The tile of the output that a work-group computes. A consumer warpgroup has 64 of its rows; a warp or a subgroup with
-/// matrix instructions has warp_rows x warp_columns.
+/// The tile of the output that a work-group computes: a row of tiles.def. A consumer warpgroup has 64 of its rows; a warp or a
+/// subgroup with matrix instructions has warp_rows x warp_columns. A chunk, a number of terms or of lanes of 0 stands for any.
 struct TensorCoreTile {
+  KernelLevel level;
+  bool packed = false;  // Of warpgroups: the operands are packed.
+  int chunk = 0, terms = 0, lanes = 0;
   int rows, columns;
-  double rate;  // Speed on a full device, relative to tiles of 128 x 128 with operands in place.
   int warp_rows = 0, warp_columns = 0;
-  int at_once = 1;           // Work-groups on a compute unit, whose operands come in boxes.
-  std::string name() const;  // "128x128", "128x128/64x32", "128x128*2".
+  int resident = 1;  // Work-groups that share a compute unit; from 3 on their operands come in boxes.
+  // Buffers in local memory, each for both operands of a step, and how many fit beside statistics of columns or the rows that
+  // consumers exchange, if fewer. 0: the kernel has none.
+  int stages = 0, cramped = 0;
+  // Registers of each work-item, if producers give some to consumers: multiples of 8.
+  int producer_registers = 0, consumer_registers = 0;
+  double rate;         // Speed on a full device, relative to tiles of 128 x 128 with operands in place.
+  const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
+  constexpr bool shares_unit() const { return resident > 2; }
+  constexpr int at_once() const { return shares_unit() ? resident : 1; }
+  std::string name() const;  // "128x128", "128x128/64x32", "128x128*3".
 };
 
 /// True if the tile has more than 128 rows or columns.
@@ -59,9 +73,6 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
 /// such. Their addresses take registers too, so with DPAS a work-item has at most 32 sums, 16 of floats, whose parts take
 /// registers: Intel's compiler keeps all sums in memory otherwise.
 std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_t depth = kDeepestShared);
-/// Returns the number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers
-/// split and transpose them.
-int weight_producers(int chunk, const TensorCoreTile& tile);
 /// Lets tensor maps describe the operands where that is possible, and returns whether it is. Compute units have places for the
 /// maps of one work-group each, except for tiles of which several work-groups share a compute unit: then a launch has places
 /// for its work-groups. Knob "copies".
@@ -96,9 +107,11 @@ TensorCoreTile choose_tensor_core_tile(Draft& draft, const std::vector<TensorCor
 int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile);
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const TensorCoreTile& tile,
                                 const ir::IndexExpr& others);
-/// Sets tile, terms and local size of the launch.
+/// Sets tile, stages, terms and local size of the launch.
 void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, int producers = 128,
                       int store_width = 2);
+/// Defines the registers of the tile's producers and consumers.
+void share_registers(TemplateLaunch& launch, const TensorCoreTile& tile);
 /// Does what use_tensor_cores does, for a kernel that stores vectors along rows of `columns` elements. Chooses the
 /// width of these vectors.
 void use_tensor_core_tile(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, const ir::IndexExpr& columns,

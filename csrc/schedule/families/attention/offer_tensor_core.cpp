@@ -95,7 +95,7 @@ void offer_attention_tensor_core(Draft& draft) {
   // Each of the parts has whole fragments, whose rows are 8 with DPAS.
   const int64_t depth = std::max(parts.depth, parts.depth2), unit = std::max(32, 8 * tile.parts);
   define(launch, "DEPTH_TILE", warpgroups ? tile.depth : (depth + unit - 1) / unit * unit);
-  if (math.level != kMatrix) define(launch, "STAGES", tile.stages);
+  share_registers(launch, tile.tile());
   if (math.chunk == 8 && warpgroups && (gradient || tile.overlap))
     define(launch, "LAG", tile.stages - 3);  // With overlap, a consumer holds one stage while it waits for another.
   define_attention(draft, parts);

@@ -42,6 +42,7 @@ struct AttentionTile {
   int chunk, terms;  // See TensorCoreMath.
   int lanes = 0;     // Of a subgroup with matrix instructions; 0: any.
   int rows, columns, depth, stages;
+  int producer_registers = 0, consumer_registers = 0;  // See TensorCoreTile.
   // The last product of a step runs during the softmax of the next step. That needs more registers.
   bool overlap = false;
   int resident;  // Work-groups that are resident on a compute unit.
@@ -50,7 +51,18 @@ struct AttentionTile {
   // Rows per second on a full device, relative to the first tile with the same level, pass, chunk and terms.
   double rate;
   const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
-  TensorCoreTile tile() const { return {rows, columns * parts, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
+  TensorCoreTile tile() const {
+    return {.level = level,
+            .rows = rows,
+            .columns = columns * parts,
+            .warp_rows = warp_rows,
+            .warp_columns = warp_rows == 0 ? 0 : columns,
+            .stages = level == KernelLevel::k_subgroup_matrix ? 0 : stages,
+            .producer_registers = producer_registers,
+            .consumer_registers = consumer_registers,
+            .rate = rate,
+            .source = source};
+  }
   std::string name() const { return tile().name(); }
 };
 /// Returns the tiles of tensor core kernels for a pass.

@@ -231,7 +231,7 @@ std::vector<CheckCase> statistics_cases(const CheckSubject& subject, const std::
   constexpr Statistics kEdgeSlices[] = {{1, 1, false}, {2, 4, true}, {3, 2, false}, {4, 4, true}, {3, 1, true}, {1, 2, false}};
   std::vector<CheckCase> cases;
   for (size_t i = 0; i < tiles.size(); ++i) {
-    const bool odd = i % 2 == 1, shared = tiles[i].at_once > 1;
+    const bool odd = i % 2 == 1, shared = tiles[i].shares_unit();
     const std::span<const Convolution> edges = shared ? std::span<const Convolution>(kProducts) : kEdges;
     if (!subject.edges())  // One work-group of warps computes all slices.
       cases.push_back(statistics_case(subject, shared ? kProducts[0] : kConvolution, tiles[i],
@@ -255,7 +255,7 @@ std::vector<CheckCase> box_cases(const CheckSubject& subject, const std::vector<
     for (size_t j = 0; j < (subject.set == CaseSet::kSample ? 1 : std::size(kProducts)); ++j)
       for (const int offset : {0, 1})
         cases.push_back(convolution_case(subject, kProducts[j], (i + j + offset) % 2 == 0 ? Kind::kForward : Kind::kData,
-                                         "tile=" + tiles[i].name() + (tiles[i].at_once > 1 ? "" : " copies=boxes"),
+                                         "tile=" + tiles[i].name() + (tiles[i].shares_unit() ? "" : " copies=boxes"),
                                          {0, false, offset}));
   keep_those_with(cases, "BOXES 1");
   return cases;

@@ -1,5 +1,6 @@
 // csrc/schedule/families/conv/offer_tensor_core.cpp: offers tensor core kernels for convolution and its gradients.
 #include <array>
+#include <tuple>
 #include <utility>
 
 #include "csrc/schedule/families/conv/window.h"
@@ -80,7 +81,7 @@ int64_t choose_pixel_splits(Draft& draft, const TensorCoreMath& math, const Tens
   for (int64_t splits = 1; splits <= most; ++splits) {
     const int64_t waves = (tiles * splits + caps.units - 1) / caps.units;
     const double time = whole * static_cast<double>(waves) / static_cast<double>(splits) +
-                        (splits > 1 ? kSliceBytes * results * static_cast<double>(splits) / caps.memory_bytes_per_second : 0);
+                        (splits > 1 ? kSliceBytes * results * static_cast<double>(splits) / kMemoryBytesPerSecond : 0);
     if (splits > 1 && time >= least) continue;
     least = time;
     best = splits;
@@ -104,13 +105,13 @@ bool packs_filters(Draft& draft, const TensorCoreMath& math) {
   // With filters in place, the producers' work and the bandwidth of local memory limit the speed.
   const double element = 16.0 / math.chunk, in_place = 2 * products / (1.2 * math.product * draft.caps.units),
                packed = in_place / (math.terms == 3 ? 1.2 : 1.4),
-               memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / draft.caps.memory_bytes_per_second;
+               memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / kMemoryBytesPerSecond;
   const double saved = std::max(in_place, memory) - std::max(packed, memory);
   const double moved = is_kept(draft, w) ? 0 : elements_of(w.sizes) * element * (math.terms == 3 ? 3 : 2);
   std::vector<std::string> ways = {"packed", "in_place"};
   // Pack only if the saving exceeds the cost of packing by one launch. Short convolutions lose time waiting for whole
   // blocks.
-  if (saved <= moved / draft.caps.memory_bytes_per_second + draft.caps.launch_seconds) std::swap(ways[0], ways[1]);
+  if (saved <= moved / kMemoryBytesPerSecond + kLaunchSeconds) std::swap(ways[0], ways[1]);
   if (products < static_cast<double>(kMinPackedProducts) && !draft.choices().exact()) ways = {"in_place"};
   return ways[draft.choices().pick("filters", ways)] == "packed";
 }
@@ -155,7 +156,7 @@ void offer_conv_tensor_core(Draft& draft) {
           ? paired_columns(draft, window, math.chunk)
           : std::pair{channels_in_chunks(draft, node.operands[0], math.chunk), padded_filters(draft, window, depth)};
   math.boxes = math.boxes && is_product(draft, window, image);
-  const TensorCoreTile tile =
+  TensorCoreTile tile =
       choose_tensor_core_tile(draft, convolution_tiles(math, typical(depth, 64)), typical(window.pixels, 50176), typical(K, 64),
                               node.convolve.groups * window.phases);
 
@@ -176,7 +177,11 @@ void offer_conv_tensor_core(Draft& draft) {
     define(launch, {{"OUT_H", node.sizes[2].constant()}, {"OUT_W", node.sizes[3].constant()}});
   // With fewer registers, producers that find the addresses of pixels spill at every step. On an H100, ResNet-50 in bf16
   // took 1.08 times as long with 56 registers (inference), and 1.03 times (training).
-  if (math.level == KernelLevel::k_warpgroup && math.chunk == 8 && !boxes) define(launch, "STAGING_REGISTERS", 104);
+  if (tile.producer_registers > 0 && !boxes) {
+    tile.consumer_registers -= (104 - tile.producer_registers) / 2;  // Of each of two consumers.
+    tile.producer_registers = 104;
+  }
+  share_registers(launch, tile);
   launch.buffers(
       {{"x", image.input}, {"w", packed ? filter_blocks(draft, filters, window.groups, K, math.terms) : filters.input}});
   define_alignment(draft, math.chunk);
@@ -205,9 +210,14 @@ void offer_conv_tensor_core(Draft& draft) {
 namespace {
 
 /// Returns the tile for a weight gradient: the one that computes least outside of rows x columns. Slices fill the
-/// device in any case. For other kernels the choice is the knob "tile".
+/// device in any case, and at any tile's rate. For other kernels the choice is the knob "tile".
 TensorCoreTile weight_tile(Draft& draft, const TensorCoreMath& math, int64_t rows, int64_t columns, int64_t groups) {
-  if (math.level == KernelLevel::k_warpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
+  if (math.level == KernelLevel::k_warpgroup)
+    for (TensorCoreTile tile : tensor_core_tiles(math, false)) {
+      if (tile.rows != (rows <= 64 ? 64 : 128) || tile.columns != (columns <= 64 ? 64 : 128)) continue;
+      tile.rate = 1.0;
+      return tile;
+    }
   return choose_tensor_core_tile(draft, convolution_tiles(math), rows, columns, groups * draft.caps.units);
 }
 
@@ -228,16 +238,19 @@ void offer_conv_weight_tensor_core(Draft& draft) {
 
   const int64_t rows = K.constant(), columns = typical(window.R * window.S * depth, 576),
                 pixels = typical(window.pixels, 50176);
-  const TensorCoreTile tile = weight_tile(draft, math, rows, columns, attrs.groups);
+  TensorCoreTile tile = weight_tile(draft, math, rows, columns, attrs.groups);
   const int64_t wanted = choose_pixel_splits(draft, math, tile, count_tiles(tile, rows, columns, attrs.groups), pixels,
                                              static_cast<double>(rows) * static_cast<double>(columns));
   const PixelSlices slices = pixel_slices(window.pixels, wanted, 64);
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
-  const int producers = weight_producers(math.chunk, tile);
-  use_tensor_core_tile(draft, math, tile, C, producers);
-  if (producers != 128) define(launch, "PRODUCERS", producers);
+  // 32-bit operands of many columns need more producers, because these split and transpose them.
+  const bool more = math.level == KernelLevel::k_warpgroup && math.chunk == 4 && tile.columns == 128;
+  use_tensor_core_tile(draft, math, tile, C, more ? 256 : 128);
+  if (more) define(launch, "PRODUCERS", 256);
+  if (more && tile.rows == 128) std::tie(tile.producer_registers, tile.consumer_registers) = std::pair{80, 168};
+  share_registers(launch, tile);
   launch.variant += in_slices(slices.count);
   define(launch, "DY_DENSE", dense);
   if (!multiples(draft, math.chunk, {C})) define(launch, "STORED_C", C.constant());

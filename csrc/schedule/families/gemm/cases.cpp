@@ -56,7 +56,7 @@ CheckCase product_case(const CheckSubject& subject, const std::string& choice, c
 
 /// boxes: whether tensor maps describe the operands.
 std::string choice_of(const TensorCoreTile& tile, bool boxes) {
-  return "tile=" + tile.name() + " splits=1" + (tile.at_once > 1 ? "" : boxes ? " copies=boxes" : " copies=chunks");
+  return "tile=" + tile.name() + " splits=1" + (tile.shares_unit() ? "" : boxes ? " copies=boxes" : " copies=chunks");
 }
 
 CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, bool boxes, bool a_depth, bool b_depth,
@@ -159,7 +159,7 @@ std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
              wide = form == KernelOperation::k_gemm_wide || boxes;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : tensor_core_tiles(subject.math(), packed))
-    if (packed || is_wide(tile) == wide || tile.at_once > 1 || (subject.set != CaseSet::kSample && boxes))
+    if (packed || is_wide(tile) == wide || tile.shares_unit() || (subject.set != CaseSet::kSample && boxes))
       tiles.push_back(tile);
   std::vector<CheckCase> cases;
   // Several small tiles are resident at the same time, which leaves no places for tensor maps.

@@ -21,7 +21,7 @@ std::pair<double, double> packing(const Draft& d, const TensorCoreMath& math) {
     const double count = static_cast<double>(batched ? p.batches : 1);
     const double read = count * static_cast<double>(first ? p.rows : p.columns) * static_cast<double>(p.depth) * element;
     bytes = std::max(bytes, read);  // Packed operands are as large, or by a 64th larger (BlockForm::kPairs).
-    if (!is_kept(d, view)) seconds += 2 * read / d.caps.memory_bytes_per_second + d.caps.launch_seconds;
+    if (!is_kept(d, view)) seconds += 2 * read / kMemoryBytesPerSecond + kLaunchSeconds;
   }
   return {seconds, bytes};
 }

@@ -28,6 +28,7 @@ void offer_gemm_tensor_core(Draft& draft) {
   const TensorCoreTile tile = use_plan(draft, math, false);
   pass_matrices(draft, math.chunk);
   use_boxes(draft, math, tile);
+  share_registers(draft.launch(), tile);
 }
 
 void offer_gemm_packed_tensor_core(Draft& draft) {
