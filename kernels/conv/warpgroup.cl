@@ -33,12 +33,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   LOCAL_STATISTICS(statistics);
   int rows_seen = 0, finished_slices = 0;  // rows of the current slice that this warp has seen
 #endif
-#if BOXES
-  __local ulong map[16] __attribute__((aligned(128)));
-  const int boxes = CHUNK_ALIGNED(x_offset) && CHUNK_ALIGNED(w_offset);
-#else
-  const int boxes = 0;
-#endif
+  DECLARE_BOXES(CHUNK_ALIGNED(x_offset) && CHUNK_ALIGNED(w_offset));
   PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
   DECLARE_PHASE
   const int steps = (depth + TILE_K - 1) / TILE_K;

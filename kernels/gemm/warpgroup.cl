@@ -126,12 +126,7 @@ ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begi
 
 // a: [batch, M, K] by strides; b: [batch, K, N] by strides
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
-#if BOXES
-  __local ulong map[16] __attribute__((aligned(128)));
-  const int boxes = CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset);
-#else
-  const int boxes = 0;
-#endif
+  DECLARE_BOXES(CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset));
   LOCAL_ROWS(rows);
   PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
   const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);

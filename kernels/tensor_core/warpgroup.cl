@@ -93,6 +93,16 @@ typedef struct {
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
   pipeline_init(name, arrivals)
 
+// Declares the local memory for a tensor map, and `boxes`: 1 if this launch copies in boxes. usable: 1 if both operands
+// begin at a multiple of 16 bytes.
+#if BOXES
+#define DECLARE_BOXES(usable)                          \
+  __local ulong map[16] __attribute__((aligned(128))); \
+  const int boxes = usable
+#else
+#define DECLARE_BOXES(usable) const int boxes = 0
+#endif
+
 #ifdef PRODUCER_REGISTERS
 #define PRODUCERS_BEGIN() SHRINK_REGISTERS(PRODUCER_REGISTERS)
 #define CONSUMERS_BEGIN() GROW_REGISTERS(CONSUMER_REGISTERS)
