@@ -102,8 +102,8 @@ void tidy(Node& node) {
   for (size_t i = 0; i < count; ++i) {
     Op op = ops[i];
     renumber(op, position);
-    int found = ir::kNone;
-    for (size_t j = kept.size(); j-- > 0 && found == ir::kNone;) {
+    int place = ir::kNone;
+    for (size_t j = kept.size(); j-- > 0 && place == ir::kNone;) {
       const Op& other = kept[j];
       if (other.code == op.code && other.dtype == op.dtype && other.args == op.args && other.buffer == op.buffer &&
           other.index == op.index &&
@@ -111,13 +111,13 @@ void tidy(Node& node) {
            (other.constant.is_float == op.constant.is_float && other.constant.i == op.constant.i &&
             std::equal(reinterpret_cast<const char*>(&other.constant.f), reinterpret_cast<const char*>(&other.constant.f + 1),
                        reinterpret_cast<const char*>(&op.constant.f)))))
-        found = static_cast<int>(j);
+        place = static_cast<int>(j);
     }
-    if (found == ir::kNone) {
-      found = static_cast<int>(kept.size());
+    if (place == ir::kNone) {
+      place = static_cast<int>(kept.size());
       kept.push_back(std::move(op));
     }
-    position[i] = found;
+    position[i] = place;
   }
   visit_roots(node, [&](int& value) { value = position[value]; });
   for (ir::Store& store : node.stores)

@@ -60,9 +60,9 @@ class MaskBody {
       return static_cast<int>(ops.size()) - 1;
     };
     const auto constant = [&](double value) {
-      const int made = push(ir::OpCode::kConstant, ir::DType::kF32, {});
+      const int at = push(ir::OpCode::kConstant, ir::DType::kF32, {});
       ops.back().constant = {true, value, 0};
-      return made;
+      return at;
     };
     const int value = body_.stores[0].value;
     if (ops[value].dtype == ir::DType::kBool) {
@@ -82,18 +82,18 @@ class MaskBody {
  private:
   /// Returns the Map that computes a buffer, without loops of one iteration, if the attention can compute it as well.
   std::optional<Node> producer(BufferId buffer) const {
-    std::optional<Node> found;
+    std::optional<Node> map;
     ir::NodeId at = ir::kNone;
     for (ir::NodeId i = 0; i < attention_; ++i) {
       const std::vector<BufferId> written = ir::writes(graph_.nodes[i]);
       if (std::ranges::find(written, buffer) == written.end()) continue;
-      if (found || graph_.nodes[i].kind != ir::NodeKind::kMap) return std::nullopt;
-      found = graph_.nodes[i];
+      if (map || graph_.nodes[i].kind != ir::NodeKind::kMap) return std::nullopt;
+      map = graph_.nodes[i];
       at = i;
     }
-    if (!found || !is_unchanged(*found, at)) return std::nullopt;
-    drop_extent_1_loops(*found, graph_);
-    return can_inline(*found, store_of(*found, buffer)) ? found : std::nullopt;
+    if (!map || !is_unchanged(*map, at)) return std::nullopt;
+    drop_extent_1_loops(*map, graph_);
+    return can_inline(*map, store_of(*map, buffer)) ? map : std::nullopt;
   }
 
   static const ir::Store& store_of(const Node& node, BufferId buffer) {

@@ -99,24 +99,24 @@ class Expander {
   }
 
   /// Collects the buffers from which producers compute `buffer`.
-  void sources(NodeId id, BufferId buffer, std::set<BufferId>& found, std::set<BufferId>& seen) const {
+  void sources(NodeId id, BufferId buffer, std::set<BufferId>& origins, std::set<BufferId>& seen) const {
     if (!seen.insert(buffer).second) return;
     const NodeId p = producer(id, buffer);
     if (p == ir::kNone) {
-      found.insert(buffer);
+      origins.insert(buffer);
       return;
     }
-    for (const BufferId read : ir::reads(graph_.nodes[p])) sources(id, read, found, seen);
+    for (const BufferId read : ir::reads(graph_.nodes[p])) sources(id, read, origins, seen);
   }
 
   bool reads_packed(NodeId id, const ir::View& view) const {
     if (producer(id, view.buffer) == ir::kNone) return false;
-    std::set<BufferId> found, seen;
-    sources(id, view.buffer, found, seen);
+    std::set<BufferId> origins, seen;
+    sources(id, view.buffer, origins, seen);
     double bytes = 0;
-    for (const BufferId buffer : found) bytes += typical_bytes(graph_, buffer);
+    for (const BufferId buffer : origins) bytes += typical_bytes(graph_, buffer);
     const double whole = typical_product(graph_, view.sizes) * size_bytes(graph_.buffers[view.buffer].dtype);
-    return std::any_of(found.begin(), found.end(), [&](BufferId b) { return is_packed(graph_.buffers[b].dtype); }) &&
+    return std::any_of(origins.begin(), origins.end(), [&](BufferId b) { return is_packed(graph_.buffers[b].dtype); }) &&
            bytes <= kFewerBytes * whole;
   }
 
@@ -165,14 +165,14 @@ class Expander {
       sums.push_back(sum_of_row(row));
       keep_unrounded(sums.back());
     }
-    const Packing found = packing(sums[0]);
-    if (found.factor > 1) nodes.push_back(vectors_apart(found));
+    const Packing form = packing(sums[0]);
+    if (form.factor > 1) nodes.push_back(vectors_apart(form));
     Node join;
     join.origin = sums[0].origin;
     join.sizes = sums[0].sizes;
     for (int64_t row = 0; row < rows; ++row) {
       Node& sum = sums[row];
-      read_together(sum, found);
+      read_together(sum, form);
       const IndexExpr n = IndexExpr::loop(0), m = row;
       const Coords at = {0, matrix_ == 1 ? m : n, matrix_ == 1 ? n : m};
       if (rows == 1) {
@@ -229,11 +229,11 @@ class Expander {
   // Elements that are packed in one
 
   /// Notes the divisor of k // divisor and k % divisor in an expression.
-  void divisors(const IndexExpr& e, std::set<int64_t>& found) const {
+  void divisors(const IndexExpr& e, std::set<int64_t>& numbers) const {
     if (e.is_const() || e.op() == IndexOp::kSymbol) return;
     const bool divides = e.op() == IndexOp::kFloorDiv || e.op() == IndexOp::kMod;
-    if (divides && e.args()[0] == IndexExpr::reduce(0) && e.args()[1].is_const()) found.insert(e.args()[1].constant());
-    for (const IndexExpr& arg : e.args()) divisors(arg, found);
+    if (divides && e.args()[0] == IndexExpr::reduce(0) && e.args()[1].is_const()) numbers.insert(e.args()[1].constant());
+    for (const IndexExpr& arg : e.args()) divisors(arg, numbers);
   }
 
   Packing packing(const Node& node) const {
@@ -267,9 +267,9 @@ class Expander {
 
   /// Returns a Map that stores the rows in vectors_, with the elements apart that are packed in one: [rows, count, depth /
   /// count]. The sums then read neighbours.
-  Node vectors_apart(const Packing& found) {
+  Node vectors_apart(const Packing& form) {
     ir::Shape& sizes = graph_.buffers[vectors_].sizes;
-    sizes = {sizes[0], found.count, floordiv(sizes[1], found.count)};
+    sizes = {sizes[0], form.count, floordiv(sizes[1], form.count)};
     graph_.buffers[vectors_].strides = ir::contiguous_strides(sizes);
     Node node;
     node.origin = graph_.nodes[id_].origin;
@@ -282,25 +282,25 @@ class Expander {
                                   {},
                                   {},
                                   from,
-                                  of_vector(m, r * found.factor + p * found.step, graph_.ranges(&node))});
+                                  of_vector(m, r * form.factor + p * form.step, graph_.ranges(&node))});
     node.stores.push_back({vectors_, {m, p, r}, value});
     return node;
   }
 
   /// Lets a sum read the elements together that are packed in one, and its row from where it is.
-  void read_together(Node& node, const Packing& found) const {
+  void read_together(Node& node, const Packing& form) const {
     const Node whole = node;
-    node.reduce_sizes = {floordiv(node.reduce_sizes[0], found.count)};
+    node.reduce_sizes = {floordiv(node.reduce_sizes[0], form.count)};
     node.body.ops.clear();
     const ir::Ranges ranges = graph_.ranges(&node);
     int sum = ir::kNone;
-    for (int64_t p = 0; p < found.count; ++p) {
+    for (int64_t p = 0; p < form.count; ++p) {
       const size_t first = node.body.ops.size();
-      const int value = append(node, whole, {{ir::Symbol{ir::SymbolKind::kReduce, 0}, found.index(p)}}, ranges);
+      const int value = append(node, whole, {{ir::Symbol{ir::SymbolKind::kReduce, 0}, form.index(p)}}, ranges);
       for (size_t i = first; i < node.body.ops.size(); ++i) {
         Op& op = node.body.ops[i];
         if (op.code != OpCode::kLoad || op.buffer != vectors_) continue;
-        if (found.factor > 1) {
+        if (form.factor > 1) {
           op.index = {op.index[0], p, IndexExpr::reduce(0)};
         } else {
           op.buffer = graph_.nodes[id_].operands[1 - matrix_].buffer;

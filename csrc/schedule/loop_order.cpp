@@ -49,9 +49,9 @@ class Strides {
     const ir::Shape& strides = *graph_.buffers[access.buffer].strides;
     for (const CachedStrides& cached : cached_)
       if (cached.coords == access.coords && cached.strides == strides) return cached.per_loop;
-    CachedStrides found{access.coords, strides, loop_strides(graph_, access.buffer, access.coords, loops_, ranges_)};
-    if (cached_.size() < kMostCached) cached_.push_back(found);
-    return found.per_loop;
+    CachedStrides entry{access.coords, strides, loop_strides(graph_, access.buffer, access.coords, loops_, ranges_)};
+    if (cached_.size() < kMostCached) cached_.push_back(entry);
+    return entry.per_loop;
   }
 
  private:
@@ -199,13 +199,13 @@ class GroupLoops {
     Strides strides(graph_, symbols, ranges);
     for (const NodeId id : nodes_)
       for (const Access& access : accesses(graph_.nodes[id])) {
-        AccessStrides found{strides.of(access), access, 0, size_bytes(graph_.buffers[access.buffer].dtype), access.store};
-        found.bytes = static_cast<double>(found.element_bytes);
+        AccessStrides entry{strides.of(access), access, 0, size_bytes(graph_.buffers[access.buffer].dtype), access.store};
+        entry.bytes = static_cast<double>(entry.element_bytes);
         // An index that was loaded may differ in each iteration.
         const bool by_loaded = gathers(access.coords);
         for (size_t i = 0; i < symbols.size(); ++i)
-          if (by_loaded || !found.strides[i] || !found.strides[i]->is_const(0)) found.bytes *= typical(graph_, extents[i]);
-        accesses_.push_back(std::move(found));
+          if (by_loaded || !entry.strides[i] || !entry.strides[i]->is_const(0)) entry.bytes *= typical(graph_, extents[i]);
+        accesses_.push_back(std::move(entry));
       }
   }
 

@@ -67,11 +67,11 @@ class Pairs {
   /// Finds for each op the load of bytes that it depends on.
   void find_bytes() {
     for (const Op& op : node_.body.ops) {
-      int found = op.code == OpCode::kLoad && graph_.buffers[op.buffer].dtype == DType::kU8 ? static_cast<int>(bytes_.size())
-                                                                                            : ir::kNone;
+      int byte = op.code == OpCode::kLoad && graph_.buffers[op.buffer].dtype == DType::kU8 ? static_cast<int>(bytes_.size())
+                                                                                           : ir::kNone;
       for (const int arg : op.args)
-        if (bytes_[arg] != ir::kNone) found = found == ir::kNone || found == bytes_[arg] ? bytes_[arg] : kMixed;
-      bytes_.push_back(found);
+        if (bytes_[arg] != ir::kNone) byte = byte == ir::kNone || byte == bytes_[arg] ? bytes_[arg] : kMixed;
+      bytes_.push_back(byte);
     }
   }
 
@@ -86,33 +86,33 @@ class Pairs {
   std::optional<Term> term(int a, int b) const {
     for (const auto& [x, y] : {std::pair{a, b}, std::pair{b, a}}) {
       if (bytes_[x] != ir::kNone || bytes_[y] < 0 || !is_of_row(x)) continue;
-      Term found;
-      found.x = x;
-      found.byte = bytes_[y];
-      if (unpack(y, found)) return found;
+      Term part;
+      part.x = x;
+      part.byte = bytes_[y];
+      if (unpack(y, part)) return part;
     }
     return std::nullopt;
   }
 
   /// Takes scales and the zero off a value. Returns whether a half of a byte is left.
-  bool unpack(int y, Term& found) const {
+  bool unpack(int y, Term& part) const {
     for (; op(y).code == ir::op_code("mul"); y = op(y).args[bytes_[op(y).args[0]] == ir::kNone ? 1 : 0]) {
       const int scale = op(y).args[bytes_[op(y).args[0]] == ir::kNone ? 0 : 1];
       if (bytes_[scale] != ir::kNone) return false;
-      found.scales.push_back(scale);
+      part.scales.push_back(scale);
     }
-    std::sort(found.scales.begin(), found.scales.end());
+    std::sort(part.scales.begin(), part.scales.end());
     const auto take_zero = [&](int i) {
       const bool adds = op(i).code == ir::op_code("add");
       if (!adds && op(i).code != ir::op_code("sub")) return i;
       const int zero_at = adds && bytes_[op(i).args[0]] == ir::kNone ? 0 : 1, zero = op(i).args[zero_at];
       if (bytes_[zero] != ir::kNone) return i;
-      found.zero_added = adds;
+      part.zero_added = adds;
       const Op& value = op(zero);
       if (value.code == OpCode::kConstant)
-        found.zero = value.constant.is_float ? value.constant.f : static_cast<double>(value.constant.i);
+        part.zero = value.constant.is_float ? value.constant.f : static_cast<double>(value.constant.i);
       else
-        found.zero_value = zero;
+        part.zero_value = zero;
       return op(i).args[1 - zero_at];
     };
     const int in_float = take_zero(y);
@@ -120,9 +120,9 @@ class Pairs {
     int half = op(in_float).args[0];
     // A zero may be taken off before the conversion, in integers that hold the difference.
     if (in_float == y && op(half).dtype != DType::kU8) half = take_zero(half);
-    if (found.zero_value != ir::kNone && op(found.zero_value).dtype != DType::kF32) return false;
+    if (part.zero_value != ir::kNone && op(part.zero_value).dtype != DType::kF32) return false;
     if (op(half).code == OpCode::kCast && ir::is_integral(op(half).dtype, false)) half = op(half).args[0];
-    return is_half(half, found);
+    return is_half(half, part);
   }
 
   bool has_constant(int i, int64_t number) const {
@@ -130,16 +130,16 @@ class Pairs {
     return value.code == OpCode::kConstant && !value.constant.is_float && value.constant.i == number;
   }
 
-  bool is_half(int i, Term& found) const {
+  bool is_half(int i, Term& part) const {
     if (op(i).dtype != DType::kU8) return false;
     if (op(i).code == ir::op_code("bitwise_and")) {
       const int number = bytes_[op(i).args[0]] == ir::kNone ? 0 : 1, masked = op(i).args[1 - number];
       if (!has_constant(op(i).args[number], kHalf)) return false;
-      if (masked == found.byte) return true;
+      if (masked == part.byte) return true;
       i = masked;
     }
-    found.high = true;
-    return op(i).code == ir::op_code("shift_right") && op(i).args[0] == found.byte && has_constant(op(i).args[1], kHalfBits);
+    part.high = true;
+    return op(i).code == ir::op_code("shift_right") && op(i).args[0] == part.byte && has_constant(op(i).args[1], kHalfBits);
   }
 
   static bool fit(const Term& a, const Term& b) {
@@ -172,8 +172,8 @@ class Pairs {
     buffer.dtype = DType::kF32;
     buffer.sizes = {3, node_.reduce_sizes[0]};
     buffer.strides = ir::contiguous_strides(buffer.sizes);
-    Factors made{graph_.add_buffer(std::move(buffer)), {}};
-    Node& map = made.map;
+    Factors factors{graph_.add_buffer(std::move(buffer)), {}};
+    Node& map = factors.map;
     map.origin = node_.origin;
     map.sizes = node_.reduce_sizes;
     const ir::Ranges ranges = graph_.ranges(&map);
@@ -184,9 +184,9 @@ class Pairs {
     const int both = push(map, ir::op_code("add"), DType::kF32, {x0, x1});
     const int values[] = {push(map, ir::op_code("sub"), DType::kF32, {x0, part}), part,
                           push(map, ir::op_code("mul"), DType::kF32, {both, push_number(map, low.zero_added ? zero : -zero)})};
-    for (int64_t k = 0; k < 3; ++k) map.stores.push_back({made.buffer, {k, IndexExpr::loop(0)}, values[k]});
+    for (int64_t k = 0; k < 3; ++k) map.stores.push_back({factors.buffer, {k, IndexExpr::loop(0)}, values[k]});
     tidy(map);
-    return made;
+    return factors;
   }
 
   void replace(const Term& low, BufferId factors) {

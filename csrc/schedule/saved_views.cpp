@@ -68,12 +68,12 @@ class SavedWindows {
   }
 
   void run() {
-    std::map<BufferId, std::vector<Window>> found;
+    std::map<BufferId, std::vector<Window>> windows_on;
     for (size_t i = 0; i < graph_.outputs.size(); ++i)
       if (const auto source = source_of(graph_.outputs[i]))
-        if (auto window = window_on(*source, i)) found[source->buffer].push_back(std::move(*window));
+        if (auto window = window_on(*source, i)) windows_on[source->buffer].push_back(std::move(*window));
     bool changed = false;
-    for (const auto& [buffer, windows] : found) {
+    for (const auto& [buffer, windows] : windows_on) {
       if (!cover(buffer, windows)) continue;
       for (const Window& window : windows) {
         ir::Output& output = graph_.outputs[window.output];

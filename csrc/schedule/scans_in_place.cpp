@@ -32,18 +32,18 @@ bool has(const std::vector<BufferId>& buffers, BufferId buffer) {
 /// Returns the scan whose stores into `buffer` may go to `target`: nothing else writes or reads the buffer before the copy
 /// `last`, or touches the target since the scan. kNone: there is none.
 ir::NodeId scan_of(const ir::Graph& graph, BufferId buffer, BufferId target, ir::NodeId last) {
-  ir::NodeId found = ir::kNone;
+  ir::NodeId scan = ir::kNone;
   for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i) {
     const Node& node = graph.nodes[i];
     const std::vector<BufferId> reads = ir::reads(node), writes = ir::writes(node);
     if (has(writes, buffer)) {
-      if (found != ir::kNone || node.kind != ir::NodeKind::kScan || i > last) return ir::kNone;
-      found = i;
+      if (scan != ir::kNone || node.kind != ir::NodeKind::kScan || i > last) return ir::kNone;
+      scan = i;
     }
     if (i != last && has(reads, buffer)) return ir::kNone;
-    if (found != ir::kNone && i < last && (has(reads, target) || has(writes, target))) return ir::kNone;
+    if (scan != ir::kNone && i < last && (has(reads, target) || has(writes, target))) return ir::kNone;
   }
-  return found;
+  return scan;
 }
 
 }  // namespace

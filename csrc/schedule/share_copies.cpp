@@ -132,8 +132,8 @@ class CopySharing {
       first->second = {id, copy};
       return;
     }
-    const Node& made = schedule_.graph.nodes[first->second.first];
-    EqualBuffer equal{made.stores[0].buffer, {}};
+    const Node& other = schedule_.graph.nodes[first->second.first];
+    EqualBuffer equal{other.stores[0].buffer, {}};
     equal.from.assign(schedule_.graph.buffers[equal.buffer].sizes.size(), ir::kNone);
     for (size_t k = 0; k < copy.dims.size(); ++k) equal.from[first->second.second.dims[k]] = copy.dims[k];
     equal_buffers_.emplace(node.stores[0].buffer, std::move(equal));

@@ -139,27 +139,27 @@ void add_tunable(std::vector<Tunable>& tunables, const ir::Graph& graph, const i
 }
 
 std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps) {
-  std::vector<Candidate> found;
+  std::vector<Candidate> offered;
   std::set<std::string> seen;
   Schedule laid_out;  // The schedule as choose_template finds it: after the layout pass.
   laid_out.graph = alone;
   choose_layout(laid_out, caps);
   const auto id = static_cast<ir::NodeId>(
       std::find_if(laid_out.graph.nodes.begin(), laid_out.graph.nodes.end(), takes_template) - laid_out.graph.nodes.begin());
-  if (id == static_cast<ir::NodeId>(laid_out.graph.nodes.size())) return found;
+  if (id == static_cast<ir::NodeId>(laid_out.graph.nodes.size())) return offered;
   for (const TemplateRow& row : template_rows()) {
     if (!row.is_for(caps) || !row.computes(laid_out.graph.nodes[id])) continue;
     const Request request{laid_out.graph, id, row.kernel, caps};
     const auto add = [&](const std::variant<Offer, Refusal>& answer, const std::string& knob) {
       const auto* offer = std::get_if<Offer>(&answer);
-      if (offer && seen.insert(signature(*offer)).second) found.push_back({offer->text(), knob});
+      if (offer && seen.insert(signature(*offer)).second) offered.push_back({offer->text(), knob});
     };
     const std::variant<Offer, Refusal> first = answer(row, request, "");
     add(first, "");
     if (const auto* offer = std::get_if<Offer>(&first))
       for (const auto& [text, knob] : turned(*offer)) add(answer(row, request, text), knob);
   }
-  return found;
+  return offered;
 }
 
 }  // namespace ocl::schedule

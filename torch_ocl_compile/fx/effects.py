@@ -96,18 +96,18 @@ def _written_values(node: Node) -> list[Any]:
     """Returns the written arguments: nodes and lists of nodes."""
     if node.target in WRITING_OPERATORS and _is_number(node.args[0]):
         return []
-    given = named_arguments(node)
-    found = [given[name] for name in _written_names(node.target) if given.get(name) is not None]
+    arguments = named_arguments(node)
+    values = [arguments[name] for name in _written_names(node.target) if arguments.get(name) is not None]
     name = _name(node.target)
     changes_first = node.target in WRITING_OPERATORS or name in WRITING_METHODS or _ends_in_place(name)
-    if changes_first or given.get("inplace") is True:
-        found.append(node.args[0] if node.args else next(iter(node.kwargs.values()), None))
+    if changes_first or arguments.get("inplace") is True:
+        values.append(node.args[0] if node.args else next(iter(node.kwargs.values()), None))
     if node.kwargs.get("out") is not None:
-        found.append(node.kwargs["out"])
+        values.append(node.kwargs["out"])
     switch, names = HIDDEN_WRITES.get(name, ("", ()))
-    if given.get(switch):
-        found += [given[n] for n in names if given.get(n) is not None]
-    return found
+    if arguments.get(switch):
+        values += [arguments[n] for n in names if arguments.get(n) is not None]
+    return values
 
 
 def _draws(node: Node) -> bool:

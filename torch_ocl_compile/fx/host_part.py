@@ -50,15 +50,15 @@ def graph_device(graph: torch.fx.Graph) -> torch.device:
     """Returns the single device that the graph computes on. It is the CPU only if no other occurs. ConfigError if there
     are two.
     """
-    found: dict[torch.device, torch.fx.Node] = {}
+    first_nodes: dict[torch.device, torch.fx.Node] = {}
     for node in graph.nodes:
         for tensor in tensors_of(node.meta.get("val")) if node.op != "output" else ():
             if tensor.device.type not in ("cpu", "meta"):
-                found.setdefault(tensor.device, node)
-    if len(found) > 1:
-        places = ", ".join(f"{device} ({node.name})" for device, node in found.items())
+                first_nodes.setdefault(tensor.device, node)
+    if len(first_nodes) > 1:
+        places = ", ".join(f"{device} ({node.name})" for device, node in first_nodes.items())
         raise ConfigError(f"tensors of one compiled graph are on different devices: {places}.\n  do: move them to one.")
-    return next(iter(found), torch.device("cpu"))
+    return next(iter(first_nodes), torch.device("cpu"))
 
 
 def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node, Part]:
@@ -121,28 +121,28 @@ def extract(
     """
     inside = set(nodes)
     graph = torch.fx.Graph()
-    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
     inputs: list[torch.fx.Node] = []
 
     def get(node: torch.fx.Node) -> torch.fx.Node:
-        if node not in made:
+        if node not in copies:
             if node.op == "get_attr":
-                made[node] = graph.get_attr(str(node.target))
+                copies[node] = graph.get_attr(str(node.target))
             elif node.op == "call_function" and (node in inside or not tensors_of(node.meta.get("val"))):
                 for source in node.all_input_nodes:
                     get(source)
-                made[node] = graph.node_copy(node, lambda n: made[n])
+                copies[node] = graph.node_copy(node, lambda n: copies[n])
             else:
                 inputs.append(node)
-                made[node] = graph.placeholder(f"input_{len(inputs)}")
-                made[node].meta["val"] = node.meta.get("val")
-        return made[node]
+                copies[node] = graph.placeholder(f"input_{len(inputs)}")
+                copies[node].meta["val"] = node.meta.get("val")
+        return copies[node]
 
     for node in nodes:  # All nodes, because some have effects (copy_). Effects keep their order.
         get(node)
     graph.output(tuple(get(n) for n in wanted))
     placeholders_first(graph)
-    compare_copy("extract", nodes, made)
+    compare_copy("extract", nodes, copies)
     part = torch.fx.GraphModule(owner, graph)
     stack_numbers(part)
     return part, inputs

@@ -103,17 +103,17 @@ class _Splitting:
 
     def bases(self, value: Any) -> list[Node]:
         """Returns the nodes of which the nodes in `value` are views, sizes or elements."""
-        found: dict[Node, None] = {}
+        bases: dict[Node, None] = {}
 
         def add(node: Node) -> Node:
             if self.is_replayed(node):
                 map_arg((node.args, node.kwargs), add)
             else:
-                found[node] = None
+                bases[node] = None
             return node
 
         map_arg(value, add)
-        return list(found)
+        return list(bases)
 
     # Places
 
@@ -151,13 +151,13 @@ class _Splitting:
 
     def readers(self) -> dict[Node, list[Node | None]]:
         """Returns the nodes that read the value of each node, or views of it. None stands for the caller."""
-        found: dict[Node, list[Node | None]] = {}
+        readers: dict[Node, list[Node | None]] = {}
         for node in self.order:
             for base in self.bases((node.args, node.kwargs)):
-                found.setdefault(base, []).append(node)
+                readers.setdefault(base, []).append(node)
         for base in self.bases(self.returned):
-            found.setdefault(base, []).append(None)
-        return found
+            readers.setdefault(base, []).append(None)
+        return readers
 
     # Pieces
 
@@ -224,17 +224,17 @@ class _Splitting:
 
     def providers(self) -> dict[Any, Node]:
         """Returns the node that gives the value of each symbol: an integer, else a tensor that has it as a size."""
-        found: dict[Any, Node] = {}
+        providers: dict[Any, Node] = {}
         nodes = [n for n in self.gm.graph.nodes if n.op == "placeholder" or n in self.order]
         for node in nodes:
             value = node.meta.get("val")
             if isinstance(value, (torch.SymInt, torch.SymFloat)) and value.node.expr.is_Symbol:
-                found.setdefault(value.node.expr, node)
+                providers.setdefault(value.node.expr, node)
         for node in nodes:
             for size in sizes_of(node.meta.get("val")):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                    found.setdefault(size.node.expr, node)
-        return found
+                    providers.setdefault(size.node.expr, node)
+        return providers
 
 
 class _Copier:

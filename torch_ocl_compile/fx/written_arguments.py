@@ -127,14 +127,14 @@ def _chain(copy: Node, makers: Mapping[Node, tuple[WritingOp, int]]) -> list[tup
     Empty if anything else is between."""
     target = first_argument(copy)
     value: Any = copy.args[1]
-    found = []
+    chain = []
     while value in makers:
         op, number = makers[value]
-        found.append((op, number))
+        chain.append((op, number))
         value = op.bases[number]
     # A training graph clones each argument that it changes, in case that backward needs the old contents.
     is_clone = value.target is aten.clone.default and value.args[0] is target and _same_strides(value, target)
-    return found if target.op == "placeholder" and (value is target or is_clone) else []
+    return chain if target.op == "placeholder" and (value is target or is_clone) else []
 
 
 def _same_strides(a: Node, b: Node) -> bool:

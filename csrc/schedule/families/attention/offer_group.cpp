@@ -27,19 +27,19 @@ std::vector<Tile> tiles_for(const Caps& caps, const AttentionParts& parts) {
   int columns = 64;
   if (few_registers(caps))
     while (columns < std::max(parts.depth, parts.depth2) && columns < 256) columns *= 2;
-  std::vector<Tile> found;
-  for (; found.empty() && columns >= 64; columns /= 2)
+  std::vector<Tile> tiles;
+  for (; tiles.empty() && columns >= 64; columns /= 2)
     for (const int rows : {4096 / columns, 2048 / columns}) {
       Tile tile = {rows, columns, few_registers(caps) ? 8 : 16};
       if (local_bytes(tile, parts.pass) > caps.local_bytes) tile.step = 8;
       if (rows >= 16 && tile.items() <= caps.max_group_size && local_bytes(tile, parts.pass) <= caps.local_bytes)
-        found.push_back(tile);
+        tiles.push_back(tile);
     }
   // Where a driver grants few work-items. The last tile is offered anyway, and refused if it is too large.
   constexpr Tile kSmall[] = {{32, 64, 8}, {16, 64, 8}, {16, 32, 8}};
   for (const Tile& tile : kSmall)
-    if (found.empty() && (tile.items() <= caps.max_group_size || tile.columns == 32)) found.push_back(tile);
-  return found;
+    if (tiles.empty() && (tile.items() <= caps.max_group_size || tile.columns == 32)) tiles.push_back(tile);
+  return tiles;
 }
 
 /// Adds rows of operands to a launch, and collects their sizes and strides.
