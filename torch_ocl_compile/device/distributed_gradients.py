@@ -21,7 +21,7 @@ from torch_ocl_compile.device.distributed_data_parallel import Together
 from torch_ocl_compile.errors import ConfigError
 
 Tensor = torch.Tensor
-_FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
+_LAST = (torch.channels_last, torch.channels_last_3d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
@@ -101,8 +101,9 @@ class Gradients:
         for parameter in self.parameters:
             if parameter.grad is None:  # An optimizer's hook took it.
                 parameter.grad = torch.zeros_like(parameter)
-            gradient = parameter.grad.detach()
-            alike = any(all(t.is_contiguous(memory_format=f) for t in (gradient, parameter)) for f in _FORMATS)
+            gradient = parameter.grad.detach() if parameter.grad.requires_grad else parameter.grad
+            alike = gradient.is_contiguous() and parameter.is_contiguous()
+            alike = alike or any(all(t.is_contiguous(memory_format=f) for t in (gradient, parameter)) for f in _LAST)
             # Autograd may give two parameters gradients in the same memory.
             if not alike or gradient.data_ptr() in seen:
                 replaced.append((gradient, torch.empty_like(parameter).copy_(gradient)))

@@ -1,6 +1,7 @@
 # tests/device/distributed/distributed_gradients.py: checks of DistributedDataParallel, compared with torch's on the CPU and gloo.
 import copy
 import io
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -156,6 +157,27 @@ def check_unused_parameters(me):
     same(ours, theirs)
 
 
+def check_a_parameter_that_one_rank_does_not_use(me):
+    """That rank gets an error at its next forward. The others, which have begun to average, get one after the timeout."""
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    model = DistributedDataParallel(Branches().to(me.device), process_group=group)
+    x = torch.ones(2, 4, device=me.device)
+    model(x, both=me.rank != 1).sum().backward()
+    store = dist.distributed_c10d._get_default_store()
+    try:
+        if me.rank == 1:
+            store.wait(["ocl/test/unused"])
+            model(x)
+        else:
+            model.module.first.weight.grad.cpu()
+    except RuntimeError as error:
+        expected = "2 of 4 parameters got no gradient" if me.rank == 1 else "no sign of rank 1"
+        assert expected in str(error), error
+    else:
+        raise AssertionError
+    store.set("ocl/test/unused", "yes")
+
+
 def check_gradients_that_come_in_parts(me):
     """Two backwards after one forward give all parameters their gradients. A parameter that gets two is an error, as with torch."""
     ours, theirs = pair(me, Branches)
@@ -240,6 +262,16 @@ def check_what_stays_with_the_reducer(me):
         train(model, device, me)
     assert not averages(ours)
     same(ours, theirs, atol=1e-3)
+
+
+def check_gradients_with_a_graph(me):
+    """backward(create_graph=True) leaves gradients that have a graph, which torch's buckets refuse."""
+    ours, theirs = pair(me, Branches)
+    x = torch.randn(2, 4) + me.rank
+    ours(x.to(me.device)).pow(2).sum().backward(create_graph=True)
+    theirs(x).pow(2).sum().backward()
+    for mine, expected in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert_close(mine.grad.detach().cpu(), expected.grad, rtol=1e-4, atol=1e-5)
 
 
 def check_join(me):
