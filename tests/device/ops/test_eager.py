@@ -322,19 +322,14 @@ def test_mistakes_in_a_trace_are_internal_errors(ocl_device: str, monkeypatch: p
 
 
 def test_option_cpu(ocl_device: str) -> None:
-    import subprocess
-    import sys
-
     program = f"""
-import os
-os.environ["TORCH_OCL_EAGER"] = "cpu"
-import torch, torch_ocl_compile
-x = torch.ones(3, device="{ocl_device}")
-assert (x + x).tolist() == [2, 2, 2]
-assert torch.ocl.fallback_counts() == {{"aten::add.out": 1}}, torch.ocl.fallback_counts()
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+        import torch
+        x = torch.ones(3, device="{ocl_device}")
+        assert (x + x).tolist() == [2, 2, 2]
+        assert torch.ocl.fallback_counts() == {{"aten::add.out": 1}}, torch.ocl.fallback_counts()
+    """
+    status, _, err = run_python(program, TORCH_OCL_EAGER="cpu")
+    assert status == 0, err
 
 
 def test_under_other_modes(ocl_device: str) -> None:

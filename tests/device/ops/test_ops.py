@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+from tests.op_cases import cases, results_of
 from tests.op_row import HALVES, Op, same, to_cpu, widened
 from tests.op_table import OPS
 from torch_ocl_compile.compile import debug
@@ -77,33 +78,11 @@ FIRST = {op.name for op in {family(op): op for op in reversed(OPS)}.values()}  #
 
 
 def one_in(op: Op, position: int) -> int:
-    """A plain run takes half of the first rows of families and of families of two, and a tenth of the others."""
+    """On the first device a plain run takes half of the first rows of families and of families of two, a tenth of the others, and
+    samples of dtypes after the first."""
     if position:
         return 48
     return 2 if op.name in FIRST or FAMILIES[family(op)] <= 2 else 10
-
-
-def cases() -> list[Any]:
-    """A plain run has rows of half of the families in their first dtype on the first device, and samples of the other dtypes."""
-    return [
-        pytest.param(
-            op,
-            d,
-            id=f"{op.name}-{str(d).removeprefix('torch.')}",
-            marks=[pytest.mark.sampled(first=one_in(op, position), every=96)]
-            + [pytest.mark.needs("fp64")] * (d == torch.float64),
-        )
-        for op in OPS
-        for position, d in enumerate(op.dtypes)
-    ]
-
-
-def results_of(op: Op, samples: list[tuple[Any, ...]]) -> list[Any]:
-    results = []
-    # It is no comprehension, because Dynamo continues in a loop after an op that breaks the graph.
-    for sample in samples:
-        results.append(op.call(*sample))
-    return results
 
 
 def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], device: str, with_gradients: bool) -> None:
@@ -143,7 +122,7 @@ def some_of(op: Op, samples: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [samples[0], samples[1 + lot % (len(samples) - 1)]]
 
 
-@pytest.mark.parametrize("op, dtype", cases())
+@pytest.mark.parametrize("op, dtype", cases(OPS, one_in, every=96))
 def test_op(op: Op, dtype: torch.dtype, ocl_device: str, sweep: bool) -> None:
     """A plain run compiles one or two samples of a row in one graph; `--sweep` compiles each sample alone, also without
     gradients."""

@@ -12,6 +12,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch.utils._pytree import tree_flatten
 
+from tests.op_cases import cases, results_of
 from tests.op_row import Op, same, widened
 from tests.op_table import INTERPRETED
 from torch_ocl_compile._C import ir
@@ -72,19 +73,6 @@ def gradients(outputs: Any, sample: tuple[Any, ...]) -> list[Any]:
     return list(torch.autograd.grad(loss, leaves, allow_unused=True))
 
 
-def cases() -> list[Any]:
-    return [
-        pytest.param(
-            op,
-            d,
-            id=f"{op.name}-{str(d).removeprefix('torch.')}",
-            marks=pytest.mark.sampled(first=16 if position else 1),
-        )
-        for op in INTERPRETED
-        for position, d in enumerate(op.dtypes)
-    ]
-
-
 # Ops whose decomposition gives row-major results, while eager mode keeps the strides of the input. A compiled function
 # promises only the strides of the traced graph.
 TRACED_OTHERWISE = {"logsigmoid", "pow_base"}
@@ -97,14 +85,6 @@ def assert_same_strides(got: Any, want: Any) -> None:
             assert [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1] == [
                 s for s, n in zip(y.stride(), y.shape, strict=True) if n > 1
             ]
-
-
-def results_of(op: Op, samples: list[tuple[Any, ...]]) -> list[Any]:
-    results = []
-    # Not a comprehension: after a graph break, Dynamo can compile the rest of a loop, but not of a comprehension.
-    for sample in samples:
-        results.append(op.call(*sample))
-    return results
 
 
 def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], wants_gradients: bool) -> None:
@@ -122,7 +102,7 @@ def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], wants_grad
         same(gradients(got, tuple(ours)) or [None] * len(expected), expected, op)
 
 
-@pytest.mark.parametrize("op, dtype", cases())
+@pytest.mark.parametrize("op, dtype", cases(INTERPRETED, lambda op, position: 16 if position else 1))
 def test_op(op: Op, dtype: torch.dtype, sweep: bool) -> None:
     """A plain run compiles all samples of a row in one graph; `--sweep` compiles each alone, also without gradients."""
     samples, has_gradient = op.samples(dtype), op.gradient and dtype.is_floating_point

@@ -13,6 +13,7 @@ from torch import nn
 
 from benchmarks.harness import networks
 from tests.no_device.scheduling import CAPS, Seen, collecting, copied, launch_order, render
+from tests.op_cases import cases
 from tests.op_row import Op
 from tests.op_table import INTERPRETED
 from torch_ocl_compile import _C
@@ -62,20 +63,7 @@ def wants_gradient(op: Op, position: int, x: Any) -> bool:
     return op.gradient and position not in op.constants and isinstance(x, torch.Tensor) and x.is_floating_point()
 
 
-def cases() -> list[Any]:
-    return [
-        pytest.param(
-            op,
-            d,
-            id=f"{op.name}-{str(d).removeprefix('torch.')}",
-            marks=pytest.mark.sampled(first=32 if position else 8),
-        )
-        for op in INTERPRETED
-        for position, d in enumerate(op.dtypes)
-    ]
-
-
-@pytest.mark.parametrize("op, dtype", cases())
+@pytest.mark.parametrize("op, dtype", cases(INTERPRETED, lambda op, position: 32 if position else 8))
 def test_op(op: Op, dtype: torch.dtype, sweep: bool) -> None:
     samples = op.samples(dtype)
     for sample in samples if sweep else samples[:1]:
