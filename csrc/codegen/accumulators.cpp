@@ -119,17 +119,20 @@ void Accumulators::step(const Carried& carried) {
   assign(body_.writer(), carried, texts, width);
 }
 
-void Accumulators::step_scan(const Carried& carried) {
+std::string Accumulators::reset(const Carried& carried) {
+  if (n_.reset == ir::kNone) return "";
   const int width = body_.lane_width();
-  if (n_.reset != ir::kNone) {
-    const Value reset = body_.value(node_, n_.reset);
-    const std::string mask = body_.broadcast_to_width(reset, width);
-    for (size_t i = 0; i < count(); ++i)
-      body_.writer().line("$s = $s ? $s : $s;", carried[i], condition_text(mask, types_[i], width),
-                          broadcast_text(row_text(facts_.identities[i], i, 1, {}), types_[i], width), carried[i]);
-  }
+  const std::string mask = body_.broadcast_to_width(body_.value(node_, n_.reset), width);
+  for (size_t i = 0; i < count(); ++i)
+    body_.writer().line("$s = $s ? $s : $s;", carried[i], condition_text(mask, types_[i], width),
+                        broadcast_text(row_text(facts_.identities[i], i, 1, {}), types_[i], width), carried[i]);
+  return mask;
+}
+
+void Accumulators::step_scan(const Carried& carried) {
+  reset(carried);
   step(carried);
-  finish(carried, width, body_.depth() - 1);
+  finish(carried, body_.lane_width(), body_.depth() - 1);
 }
 
 Accumulators::Carried Accumulators::block_names() const {

@@ -40,6 +40,10 @@ class Accumulators {
   /// Prints a step of a Scan. The step first resets the accumulators where the node says so. flush_stores then stores
   /// the results so far.
   void step_scan(const Carried& carried);
+  /// Resets the accumulators of a Scan if the current element begins a segment. Returns whether it does; empty: none does.
+  std::string reset(const Carried& carried);
+  /// True if a Scan has segments.
+  bool resets() const { return n_.reset != ir::kNone; }
 
   // Accumulators of one block. They are the same as those of the whole loop, except for Welford, where a block has no
   // division per element. A block of Welford has a shift c (the mean of earlier blocks, or the first element), s = sum

@@ -62,8 +62,8 @@ std::string Kernel::fresh(const char* prefix) { return prefix + std::to_string(c
 
 std::string Kernel::local_array(Type type, int slot, int elements) {
   const std::string name = "shared_" + type_suffix(type) + "_" + std::to_string(slot);
-  const std::string declaration = format("__local $t $s[$d];", {type, name, static_cast<int64_t>(elements)});
-  locals_.emplace(name, declaration);
+  LocalArray& array = locals_.emplace(name, LocalArray{type, elements}).first->second;
+  array.elements = std::max(array.elements, elements);
   return name;
 }
 
@@ -87,16 +87,22 @@ std::vector<std::string> Kernel::argument_names() const {
   return result;
 }
 
+void Kernel::take_local_arrays(const Kernel& function) {
+  for (const auto& [name, array] : function.locals_) {
+    int& elements = locals_.emplace(name, array).first->second.elements;
+    elements = std::max(elements, array.elements);
+  }
+}
+
 std::vector<std::string> Kernel::local_names() const {
   std::vector<std::string> result;
-  for (const auto& [name, declaration] : locals_) result.push_back(name);
+  for (const auto& [name, array] : locals_) result.push_back(name);
   return result;
 }
 
 std::vector<std::string> Kernel::local_parameters() const {
   std::vector<std::string> result;
-  for (const auto& [name, declaration] : locals_)
-    result.push_back(declaration.substr(0, declaration.find(' ' + name)) + "* " + name);
+  for (const auto& [name, array] : locals_) result.push_back(format("__local $t* $s", {array.type, name}));
   return result;
 }
 
@@ -119,7 +125,7 @@ KernelSource Kernel::finish(const std::string& kind, const std::string& function
   std::string parameters;
   for (const std::string& parameter : this->parameters()) parameters += (parameters.empty() ? "" : ",\n    ") + parameter;
   kernel.open("void $s(\n    $s)", kPlaceholder, parameters);
-  for (const auto& [name, declaration] : locals_) kernel.line("$s", declaration);
+  for (const auto& [name, array] : locals_) kernel.line("__local $t $s[$d];", array.type, name, array.elements);
   if (add_offsets) write_offsets(kernel);
   kernel.append(body);
   kernel.close();

@@ -47,7 +47,7 @@ class Kernel {
   /// them.
   std::string local_array(Type type, int slot, int elements);
   /// Declares the __local arrays of a function that this kernel calls, and passes them to it. Functions share arrays.
-  void take_local_arrays(const Kernel& function) { locals_.insert(function.locals_.begin(), function.locals_.end()); }
+  void take_local_arrays(const Kernel& function);
   std::vector<std::string> local_names() const;
   /// Returns the parameters with which a function gets the arrays: "__local float* shared_f32_0".
   std::vector<std::string> local_parameters() const;
@@ -81,7 +81,11 @@ class Kernel {
   std::vector<IntArg> ints_;
   std::vector<std::string> buffer_names_, int_names_;
   std::map<std::string, int> counts_;
-  std::map<std::string, std::string> locals_;  // Name -> declaration.
+  struct LocalArray {
+    Type type;
+    int elements;  // The most that any use needs.
+  };
+  std::map<std::string, LocalArray> locals_;
 };
 
 /// Assembles the program: prelude, marker, then `text` (functions and kernel). The name of the kernel, a hash of the

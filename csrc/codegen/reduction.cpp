@@ -56,8 +56,10 @@ int items_per_work_group(const Nest& nest, int64_t longest) {
     const ir::Node& node = nest.kernel.graph().nodes[id];
     if (!ir::is_reduction(node)) continue;
     const ir::DType input = node.body.ops[node.reduced[0]].dtype;
+    const int halves = node.kind == ir::NodeKind::kScan ? 2 : 1;
     for (int a = 0; a < ir::facts(node.reduction).accumulators; ++a)
-      bytes += width * std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));
+      bytes += halves * width * std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));
+    if (node.reset != ir::kNone) bytes += halves * 4;
   }
   int items = dialect.items;
   while (items * 2 <= dialect.max_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;

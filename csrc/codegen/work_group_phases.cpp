@@ -34,6 +34,17 @@ Accumulators::Carried elements_at(const Accumulators::Carried& arrays, const std
   return result;
 }
 
+/// Prints `into` = merge(into, from), or `from` alone if a segment begins in it. `begins`: whether one does; empty: none does.
+void merge_segment(Writer& w, const Accumulators& scan, const Accumulators::Carried& into, const Accumulators::Carried& from,
+                   const std::string& begins) {
+  if (begins.empty()) return scan.merge(w, into, from, 1);
+  w.open("if ($s)", begins);
+  Accumulators::copy(w, into, from);
+  w.close(" else {");
+  scan.merge(w, into, from, 1);
+  w.close();
+}
+
 }  // namespace
 
 int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps) const {
@@ -232,14 +243,14 @@ Writer WorkGroupPhases::several_elements(const Loop& loop, PhaseReductions& redu
   return several;
 }
 
-WorkGroupPhases::Sets WorkGroupPhases::local_arrays(const PhaseReductions& reductions) const {
+WorkGroupPhases::Sets WorkGroupPhases::local_arrays(const PhaseReductions& reductions, int halves) const {
   Sets arrays;
   std::map<ir::DType, int> used;
   for (size_t i = 0; i < reductions.size(); ++i) {
     arrays.emplace_back();
     for (size_t k = 0; k < reductions[i].count(); ++k) {
       const ir::DType dtype = reductions[i].dtype(k) == ir::DType::kBool ? ir::DType::kI32 : reductions[i].dtype(k);
-      arrays[i].push_back(body_.kernel().local_array({dtype, width_}, used[dtype]++, sharing_.items * sharing_.rows));
+      arrays[i].push_back(body_.kernel().local_array({dtype, width_}, used[dtype]++, halves * sharing_.items * sharing_.rows));
     }
   }
   return arrays;
@@ -249,7 +260,7 @@ WorkGroupPhases::Sets WorkGroupPhases::local_arrays(const PhaseReductions& reduc
 void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) {
   const int distance = sharing_.column ? sharing_.rows : 1;
   Writer& w = body_.writer();
-  const Sets arrays = local_arrays(reductions);
+  const Sets arrays = local_arrays(reductions, 1);
   const auto store_all = [&] {
     for (size_t i = 0; i < arrays.size(); ++i) Accumulators::copy(w, elements_at(arrays[i], "item"), sets[i]);
   };
@@ -297,65 +308,81 @@ Writer WorkGroupPhases::scan_tile(PhaseReductions& reductions, const Sets& runni
   }
   body_.push({});
   visit_slots(body_, slots, 1, true, [&](const Slot&) { reductions.compute_values(); });
-  const Sets totals = reductions.names(), arrays = local_arrays(reductions);
-  std::vector<Sets> inside;  // The accumulators of the item's elements up to each of them.
-  reductions.declare(body_.writer(), totals, 1);
-  visit_slots(body_, slots, 1, true, [&](const Slot&) {
-    inside.push_back(reductions.names());
-    reductions.declare(body_.writer(), inside.back(), 1);
-    for (size_t i = 0; i < reductions.size(); ++i) {
-      reductions[i].step(totals[i]);
-      Accumulators::copy(body_.writer(), inside.back()[i], totals[i]);
-    }
-  });
-  print_scan_of_items(reductions, totals, arrays);
-  const Sets before = reductions.names();
-  reductions.declare(body_.writer(), before, 1);
-  for (size_t i = 0; i < reductions.size(); ++i) {
-    Writer& w = body_.writer();
-    Accumulators::copy(w, before[i], running[i]);
-    w.open("if ($s > 0)", sharing_.lane);
-    reductions[i].merge(w, before[i], elements_at(arrays[i], "item - 1"), 1);
-    w.close();
+  OCL_ASSERT(reductions.size() == 1, "a scan runs alone");
+  Accumulators& scan = reductions[0];
+  Kernel& kernel = body_.kernel();
+  Items items{reductions.names()[0], local_arrays(reductions, 2)[0], "", ""};
+  if (scan.resets()) {
+    items.begins = kernel.fresh("begins");
+    const int slot = static_cast<int>(scan.count());  // Accumulators have lower ones.
+    items.begins_array = kernel.local_array({ir::DType::kI32, 1}, slot, 2 * sharing_.items * sharing_.rows);
+    body_.writer().line("int $s = 0;", items.begins);
   }
+  std::vector<Accumulators::Carried> inside;  // The accumulators of the item's elements up to each of them.
+  std::vector<std::string> begins;            // Whether one of these elements begins a segment.
+  scan.declare(body_.writer(), items.total, 1);
+  visit_slots(body_, slots, 1, true, [&](const Slot&) {
+    Writer& w = body_.writer();
+    inside.push_back(scan.names());
+    scan.declare(w, inside.back(), 1);
+    begins.push_back(scan.resets() ? kernel.fresh("begins") : "");
+    if (scan.resets()) w.line("$s |= $s;", items.begins, scan.reset(items.total));
+    if (scan.resets()) w.line("const int $s = $s;", begins.back(), items.begins);
+    scan.step(items.total);
+    Accumulators::copy(w, inside.back(), items.total);
+  });
+  print_scan_of_items(scan, items);
+  const auto of_item = [&](const std::string& number) {
+    const std::string place = "from + " + number;
+    return std::pair(elements_at(items.arrays, place), scan.resets() ? items.begins_array + "[" + place + "]" : "");
+  };
+  const Accumulators::Carried before = scan.names();
+  scan.declare(body_.writer(), before, 1);
+  Accumulators::copy(body_.writer(), before, running[0]);
+  body_.writer().open("if ($s > 0)", sharing_.lane);
+  const auto [previous, previous_begins] = of_item("item - 1");
+  merge_segment(body_.writer(), scan, before, previous, previous_begins);
+  body_.writer().close();
   size_t k = 0;
   visit_slots(body_, slots, 1, true, [&](const Slot&) {
-    const Sets results = reductions.names(), &element = inside[k++];
-    reductions.declare(body_.writer(), results, 1);
-    for (size_t i = 0; i < reductions.size(); ++i) {
-      Accumulators::copy(body_.writer(), results[i], before[i]);
-      reductions[i].merge(body_.writer(), results[i], element[i], 1);
-    }
-    reductions.finish(results, 1);
+    const Accumulators::Carried result = scan.names();
+    scan.declare(body_.writer(), result, 1);
+    Accumulators::copy(body_.writer(), result, before);
+    merge_segment(body_.writer(), scan, result, inside[k], begins[k]);
+    ++k;
+    reductions.finish({result}, 1);
   });
   visit_slots(body_, slots, 1, false,
               [&](const Slot& slot) { print_guarded(body_, slot.condition, [&] { body_.flush_stores(); }); });
-  for (size_t i = 0; i < reductions.size(); ++i)
-    reductions[i].merge(body_.writer(), running[i],
-                        elements_at(arrays[i], sharing_.first_item() + " + " + std::to_string(sharing_.items - 1)), 1);
+  const auto [last, last_begins] = of_item(sharing_.first_item() + " + " + std::to_string(sharing_.items - 1));
+  merge_segment(body_.writer(), scan, running[0], last, last_begins);
   body_.writer().line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the totals before the next tile writes its own");
   tile.append(body_.pop());
   return tile;
 }
 
-/// Makes each element of the arrays the accumulators of the row's items up to this one (Hillis and Steele 1986).
-void WorkGroupPhases::print_scan_of_items(PhaseReductions& reductions, const Sets& totals, const Sets& arrays) {
+/// Makes element `from + item` of the arrays, and the item's total, the accumulators of the row's items up to this one (Hillis
+/// and Steele 1986). Each round reads one half of the arrays and writes the other, so that it needs a single barrier.
+void WorkGroupPhases::print_scan_of_items(const Accumulators& scan, const Items& items) {
   Writer& w = body_.writer();
-  for (size_t i = 0; i < reductions.size(); ++i) Accumulators::copy(w, elements_at(arrays[i], "item"), totals[i]);
+  const auto store = [&](const std::string& place) {
+    Accumulators::copy(w, elements_at(items.arrays, place), items.total);
+    if (scan.resets()) w.line("$s[$s] = $s;", items.begins_array, place, items.begins);
+  };
+  store("item");
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the totals of all items are in place");
+  w.line("int from = 0;");
   w.open("for (int step = 1; step < $d; step *= 2)", sharing_.items);
-  const Sets sums = reductions.names();
-  reductions.declare(w, sums, 1);
+  const Accumulators::Carried sum = scan.names();
+  scan.declare(w, sum, 1);
   w.open("if ($s >= step)", sharing_.lane);
-  for (size_t i = 0; i < reductions.size(); ++i) {
-    Accumulators::copy(w, sums[i], elements_at(arrays[i], "item - step"));
-    reductions[i].merge(w, sums[i], elements_at(arrays[i], "item"), 1);
-  }
+  Accumulators::copy(w, sum, elements_at(items.arrays, "from + item - step"));
+  merge_segment(w, scan, sum, items.total, items.begins);
+  Accumulators::copy(w, items.total, sum);
+  if (scan.resets()) w.line("$s |= $s[from + item - step];", items.begins, items.begins_array);
   w.close();
-  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the arrays");
-  w.open("if ($s >= step)", sharing_.lane);
-  for (size_t i = 0; i < reductions.size(); ++i) Accumulators::copy(w, elements_at(arrays[i], "item"), sums[i]);
-  w.close();
+  w.line("from = $d - from;", int64_t{sharing_.items} * sharing_.rows);
+  store("from + item");
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
   w.close();
 }

@@ -37,10 +37,15 @@ class WorkGroupPhases : public PhasePrinter {
                       const std::string& to, const Writer& single);
   Writer several_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets);
   void print_tree(PhaseReductions& reductions, const Sets& sets);
-  /// Returns the local arrays with an element for each item and accumulator.
-  Sets local_arrays(const PhaseReductions& reductions) const;
+  /// Returns the local arrays with an element for each item and accumulator, in each of `halves` parts.
+  Sets local_arrays(const PhaseReductions& reductions, int halves) const;
   void print_scan(PhaseReductions& reductions);
-  void print_scan_of_items(PhaseReductions& reductions, const Sets& totals, const Sets& arrays);
+  /// What the items of a row scan: their totals, and whether a segment begins in their elements, with local arrays of both.
+  struct Items {
+    Accumulators::Carried total, arrays;
+    std::string begins, begins_array;  // Empty if the scan has no segments.
+  };
+  void print_scan_of_items(const Accumulators& scan, const Items& items);
   Writer scan_tile(PhaseReductions& reductions, const Sets& running, const std::string& begin, const std::string& end,
                    int elements);
 

@@ -112,8 +112,7 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
 
 LoopStrategy scan_strategy(const Graph& graph, const Node& node, const Caps& caps) {
   // A symbolic length may become long, and then a single work-item would take much too long.
-  if (caps.is_cpu || node.reset != ir::kNone || graph.ranges().of(node.reduce_sizes.at(0)).high < kShortScan)
-    return LoopStrategy::kSequential;
+  if (caps.is_cpu || graph.ranges().of(node.reduce_sizes.at(0)).high < kShortScan) return LoopStrategy::kSequential;
   return reduction_strategy(graph, node, caps) == LoopStrategy::kRow ? LoopStrategy::kRow : LoopStrategy::kSequential;
 }
 

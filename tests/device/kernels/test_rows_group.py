@@ -158,3 +158,26 @@ def test_rows_of_a_batch(ocl_device, family):
         epsilon = torch.finfo(a.dtype).eps if a.is_floating_point() else 0
         torch.testing.assert_close(a.cpu().to(theirs.dtype), theirs, rtol=4 * epsilon, atol=0)
     assert all(torch.equal(a, b) for a, b in zip(ours, compiled(*given), strict=True))
+
+
+@pytest.mark.parametrize("name", ["sum", "amax", "prod"])
+@pytest.mark.parametrize("places", [1, 40, 3000])
+@pytest.mark.parametrize(("rows", "count"), [(2, 3000), (700, 70), (90, 1024), (3, 40000)])
+def test_scans_with_segments(ocl_device, name, places, rows, count):
+    """Sources are sorted by place, and scanned by the items of a work-group: many places, few, or one, in tiles of a row."""
+    options = {"fallback": "error", "kernel_family": "group"}
+    torch.manual_seed(0)
+    index = torch.randint(places, (rows, count))
+    exact = torch.rand(rows, count, dtype=torch.float32) * 0.02 + 0.99
+    target = torch.rand(rows, 3000) + 0.5
+
+    def scattered(target, index, source):
+        return target.scatter_reduce(1, index, source, name)
+
+    compiled = torch.compile(scattered, backend="ocl", options=options, dynamic=False)
+    given = [x.to(ocl_device) for x in (target, index, exact)]
+    ours, again = compiled(*given), compiled(*given)
+    torch.testing.assert_close(
+        ours.cpu().double(), scattered(target.double(), index, exact.double()), rtol=3e-5, atol=0
+    )
+    assert torch.equal(ours.cpu(), again.cpu())
