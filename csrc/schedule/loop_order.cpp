@@ -139,7 +139,7 @@ class GroupLoops {
   }
 
   /// Chooses vectors of up to 16 bytes for rows that begin at any element, if some have elements of 16 bits or less: a GPU
-  /// loads these one by one at less than half of its bandwidth.
+  /// loads these one by one at less than half of its bandwidth. Rows of all tensors must be aligned alike.
   void choose_ragged_width(Symbol loop) {
     const IndexExpr& size = loop.kind == SymbolKind::kLoop ? group_.sizes[loop.index] : group_.reduce_sizes[loop.index];
     const bool scans = std::ranges::any_of(nodes_, [&](NodeId id) { return graph_.nodes[id].kind == ir::NodeKind::kScan; });
@@ -148,8 +148,7 @@ class GroupLoops {
     int64_t smallest = 8, largest = 1;
     std::vector<IndexExpr> starts;
     for (const AccessStrides& access : accesses_) {
-      const std::optional<IndexExpr>& stride = access.strides[position(loop.kind, loop.index)];
-      if (stride && stride->is_const(0)) continue;
+      if (const auto& stride = access.strides[position(loop.kind, loop.index)]; stride && stride->is_const(0)) continue;
       const auto affine = affine_in(linear_offset(graph_.buffers[access.access.buffer], access.access.coords, ranges), loop);
       if (!affine || !affine->coefficient.is_const(1) || gathers(access.access.coords)) return;
       starts.push_back(affine->rest);
@@ -158,7 +157,6 @@ class GroupLoops {
     }
     const int width = largest <= 2 && !has_slow_ops() ? 8 : 4;
     if (smallest > 2 || ranges.of(size).high < kVectorsBeforeTail * width) return;
-    // The same elements of all rows are aligned.
     if (std::ranges::all_of(starts, [&](const IndexExpr& start) { return ranges.known_divides(width, start - starts[0]); }))
       group_.ragged_width = width;
   }

@@ -98,7 +98,7 @@ const Fault kFaults[] = {
     {"each node whose results are read is in one group", [](Schedule& s) { s.groups.push_back(s.groups.back()); }},
     {"a group has what its kind needs", [](Schedule& s) { group_of_kind(s, GroupKind::kTemplate).kind = GroupKind::kLoops; }},
     {"a group has what its kind needs",
-     [](Schedule& s) { group_of_kind(s, GroupKind::kBatch).members[0].strategy = schedule::LoopStrategy::kRow; }},
+     [](Schedule& s) { group_of_kind(s, GroupKind::kBatch).members[0].strategy = schedule::LoopStrategy::kColumn; }},
     {"share its loops", [](Schedule& s) { group_with_phases(s).sizes.push_back(2); }},
     {"share its loops", [](Schedule& s) { group_with_phases(s).phases[0].inner ^= true; }},
     {"no reduction of its own",
