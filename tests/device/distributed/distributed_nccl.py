@@ -13,7 +13,6 @@ from torch.distributed import ReduceOp
 
 def calls(action):
     """Returns the calls to NCCL that `action` makes, as "name(number of the type,number of the operation)"."""
-    torch.ocl.synchronize()  # Calls of earlier work come first.
     before = len(log())
     action()
     torch.ocl.synchronize()

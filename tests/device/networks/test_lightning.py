@@ -87,15 +87,6 @@ def test_the_trainer_takes_ocl(settings, monkeypatch):
     assert model.seen == {("ocl", torch.float32)}
 
 
-@pytest.mark.usefixtures("selected_devices")
-def test_the_trainer_takes_ocl_beside_cuda(monkeypatch):
-    for name, answer in (("is_available", True), ("device_count", 2)):
-        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
-    monkeypatch.setattr(OclAccelerator, "auto_device_count", staticmethod(lambda: 1))
-    assert L.pytorch.accelerators.CUDAAccelerator.is_available()
-    assert train().seen == {("ocl", torch.float32)}
-
-
 def test_the_cpu_is_used_if_it_is_named():
     assert train(accelerator="cpu").seen == {("cpu", torch.float32)}
     assert train(strategy=SingleDeviceStrategy("cpu")).seen == {("cpu", torch.float32)}
