@@ -117,10 +117,7 @@ class DeviceTable {
                                    " is in use with another context or queue; share yours before the first model is opened on "
                                    "it");
     }
-    // Kept until the device is made. A later call may replace them.
-    (void)retained(own.context).release();
-    if (own.queue) (void)retained(own.queue).release();
-    own_[own.device] = own;
+    own_.insert_or_assign(own.device, Shared{retained(own.context), own.queue ? retained(own.queue) : QueueHandle()});
     return index;
   }
 
@@ -241,8 +238,8 @@ class DeviceTable {
     info.order = is_selection() ? "TORCH_OCL_DEVICES decides" : listed.order;
     cl_int status = CL_SUCCESS;
     if (const auto own = own_.find(info.id); own != own_.end()) {
-      info.context = retained(own->second.context);
-      if (own->second.queue) info.own_queue = retained(own->second.queue);
+      info.context = retained(own->second.context.get());
+      if (own->second.queue) info.own_queue = retained(own->second.queue.get());
     } else {
       info.context = ContextHandle(clCreateContext(nullptr, 1, &info.id, context_message, nullptr, &status));
       OCL_CHECK(status, "clCreateContext on " + info.describe());
@@ -275,7 +272,11 @@ class DeviceTable {
   std::vector<std::string> vendor_libraries_;
   const Profile* profile_ = nullptr;
   FaultsOf faults_of_;
-  std::map<cl_device_id, OwnObjects> own_;  // What use_own_objects() got, for devices that are made later.
+  struct Shared {
+    ContextHandle context;
+    QueueHandle queue;
+  };
+  std::map<cl_device_id, Shared> own_;  // What use_own_objects() got, for devices that are made later.
   bool listed_ = false;
   std::vector<Listed> selected_;
   std::vector<std::string> problems_;

@@ -31,14 +31,4 @@ void check_own_objects(const OwnObjects& own) {
     fail(ErrorKind::kConfig, "the queue that the program shares is out of order; share one that is in order, or none");
 }
 
-ContextHandle retained(cl_context context) {
-  OCL_CHECK(clRetainContext(context), "the program's context");
-  return ContextHandle(context);
-}
-
-QueueHandle retained(cl_command_queue queue) {
-  OCL_CHECK(clRetainCommandQueue(queue), "the program's queue");
-  return QueueHandle(queue);
-}
-
 }  // namespace ocl::runtime

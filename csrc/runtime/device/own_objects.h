@@ -18,8 +18,4 @@ int use_own_objects(const OwnObjects& own);
 /// Throws ConfigError if the objects do not belong together or the queue is out of order.
 void check_own_objects(const OwnObjects& own);
 
-/// Returns another handle of an object.
-ContextHandle retained(cl_context context);
-QueueHandle retained(cl_command_queue queue);
-
 }  // namespace ocl::runtime

@@ -271,8 +271,7 @@ void* Allocator::adopt(cl_mem memory, size_t bytes) {
   CallSite site = call_site();
   const std::lock_guard lock(s.mutex);
   auto slab = std::make_unique<Slab>(round_up(bytes + 1, s.align), kForeign, 0);
-  OCL_CHECK(clRetainMemObject(memory), "a buffer of the program");
-  slab->mem = MemHandle(memory);
+  slab->mem = retained(memory);
   const size_t all = slab->bytes;
   Block* block = s.placed(std::move(slab), site);
   if (!block) s.out_of_memory(bytes, 0, site);

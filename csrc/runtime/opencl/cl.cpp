@@ -89,6 +89,21 @@ void raise_status(cl_int status, const char* call, const std::string& where) {
   fail(memory ? ErrorKind::kOutOfMemory : ErrorKind::kDevice, std::move(message));
 }
 
+ContextHandle retained(cl_context context) {
+  OCL_CHECK(clRetainContext(context), "the program's context");
+  return ContextHandle(context);
+}
+
+QueueHandle retained(cl_command_queue queue) {
+  OCL_CHECK(clRetainCommandQueue(queue), "the program's queue");
+  return QueueHandle(queue);
+}
+
+MemHandle retained(cl_mem memory) {
+  OCL_CHECK(clRetainMemObject(memory), "a buffer of the program");
+  return MemHandle(memory);
+}
+
 bool completed(cl_int execution_status, const std::string& where) {
   if (execution_status < 0) raise_status(execution_status, "the work before an event", where);
   return execution_status == CL_COMPLETE;

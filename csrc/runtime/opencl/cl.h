@@ -49,7 +49,6 @@ class Handle {
     if (raw_ && runtimes_usable()) Release(raw_);
   }
   T get() const { return raw_; }
-  T release() { return std::exchange(raw_, nullptr); }  // The caller owns the reference now.
   explicit operator bool() const { return raw_ != nullptr; }
 
  private:
@@ -62,6 +61,11 @@ using QueueHandle = Handle<cl_command_queue, clReleaseCommandQueue>;
 using ProgramHandle = Handle<cl_program, clReleaseProgram>;
 using KernelHandle = Handle<cl_kernel, clReleaseKernel>;
 using EventHandle = Handle<cl_event, clReleaseEvent>;
+
+/// Each returns another handle of an object of the program.
+ContextHandle retained(cl_context context);
+QueueHandle retained(cl_command_queue queue);
+MemHandle retained(cl_mem memory);
 
 /// Returns whether an event with this execution status is complete. DeviceError with `where` if the work before it
 /// failed.

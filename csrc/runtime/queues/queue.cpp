@@ -59,8 +59,7 @@ int kernel_name_id(const std::string& name) {
 Queue::Queue(const DeviceInfo& device, FaultWords& faults, int stream, int priority)
     : device_(device), stream_(stream), faults_(faults) {
   if (stream == 0 && device.own_queue) {
-    OCL_CHECK(clRetainCommandQueue(device.own_queue.get()), "the program's queue");
-    queue_ = QueueHandle(device.own_queue.get());
+    queue_ = retained(device.own_queue.get());
     cl_command_queue_properties properties = 0;
     OCL_CHECK(clGetCommandQueueInfo(queue_.get(), CL_QUEUE_PROPERTIES, sizeof properties, &properties, nullptr),
               "the program's queue");
