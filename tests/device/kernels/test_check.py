@@ -45,7 +45,13 @@ CASES = {
         "scatter_add",
     ),
     "scan": (lambda x: x.cumsum(1), [(5, 100)], "reduction", (r"a0 = n0;", "a0 = n0 * FACTOR;"), "cumsum"),
-    "sort": (lambda x: x.sort(1)[0], [(5, 100)], None, (r"out0\[([^;]*)\] = (v\d+);", r"out0[\1] = \2 + 1;"), "sort"),
+    "sort": (
+        lambda x: x.sort(1)[0],
+        [(5, 100)],
+        None,
+        (r"(out0(?:\[| \+ )[^;=]*[\])] = )([^;]+);", r"\1\2 + 1;"),  # Stores of one element, and of a vector on GPUs.
+        "sort",
+    ),
 }  # fmt: skip
 
 
