@@ -101,3 +101,15 @@ def test_a_product_is_not_rounded_before_a_matrix_is_added(ocl_device: str, dtyp
         for found, y in zip(call(*(x.to(ocl_device) for x in given)), exact, strict=True):
             least = (y.to(dtype).double() - y).norm()  # The error of the nearest numbers of this type.
             assert (found.cpu().double() - y).norm() < 1.05 * least
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["conv1d", "conv2d", "conv3d", "conv_transpose2d"])
+def test_a_convolution_is_not_rounded_before_its_bias_is_added(ocl_device: str, kind: str, dtype: torch.dtype) -> None:
+    function = getattr(torch.nn.functional, kind)
+    spatial = int(kind[-2])
+    given = [torch.randn(2, 4, *[9] * spatial), torch.randn(4, 4, *[3] * spatial) / 4, torch.randn(4)]
+    x, w, b = (t.to(dtype) for t in given)
+    exact = function(x.double(), w.double(), b.double())
+    found = function(x.to(ocl_device), w.to(ocl_device), b.to(ocl_device)).cpu()
+    assert (found.double() - exact).abs().sum() < 1.01 * (exact.to(dtype).double() - exact).abs().sum()

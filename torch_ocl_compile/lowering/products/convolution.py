@@ -204,12 +204,13 @@ def convolution(
     groups: int,
 ) -> Any:
     """Lowers a convolution. A transposed convolution is computed as the data gradient of the convolution that it
-    transposes.
+    transposes. One with a bias is rounded to 16 bits once, after the bias is added.
     """
     spatial = len(x.sizes) - 2
     settings = settings_of(stride, padding, dilation, groups, spatial)
     if ir.is_floating(c.dtype):
-        y = convolve(c, Kind.kData if transposed else Kind.kForward, x, w, settings, c.sizes, c.dtype)
+        dtype = ir.compute_type(c.dtype) if bias else c.dtype
+        y = convolve(c, Kind.kData if transposed else Kind.kForward, x, w, settings, c.sizes, dtype)
     else:
         y = integer_convolution(c, x, w, settings, transposed)
     if bias is None:
