@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tests.fuzz.execute import Seen, View, arguments, call, function, given, look
+from tests.fuzz.execute import Kept, Seen, View, arguments, call, function, given, look
 from tests.fuzz.judge import Finding, compare
 from tests.fuzz.program import COMPILE, TORCH, Program
 from tests.fuzz.reference import Native, fake, fake_strides, same
@@ -67,8 +67,14 @@ def wrong_when_traced(native: Native) -> bool:
     )
 
 
+def with_weights(program: Program) -> Callable[..., Any]:
+    """Returns the program as a function, or as a module if it has weights."""
+    weights, made = program.weights(), function(program)
+    return Kept(made, [name for name, _ in program.inputs], weights) if weights else made
+
+
 def compiled(program: Program, backend: str) -> Callable[..., Any]:
-    made = function(program)
+    made: Callable[..., Any] = with_weights(program)
     if program.settings.mode != COMPILE:
         return made
     settings: dict[str, Any] = {"backend": backend}
@@ -146,7 +152,7 @@ def types_of_other_runs(program: Program, device: str, native: Native) -> list[l
     test. Where PyTorch decomposes an op, autocast sees its parts, so the dtypes depend on who decomposes it and
     when.
     """
-    plain = function(program)
+    plain = with_weights(program)
     ways = [(torch.compile(plain, backend="aot_eager"), device)]
     ways.append((plain, device) if program.settings.mode == COMPILE else (plain, "cpu"))
     found = []

@@ -93,6 +93,30 @@ def function(program: Program) -> Callable[..., Any]:
     return made
 
 
+class Kept(torch.nn.Module):
+    """A function as a module that keeps some arguments: all calls get those of the first one."""
+
+    def __init__(self, run: Callable[..., Any], names: list[str], weights: list[str]) -> None:
+        super().__init__()
+        self.run, self.places = run, [(names.index(name), name) for name in weights]
+
+    def given(self, values: list[Any]) -> list[Any]:
+        """Returns the arguments of a call. The first call makes the weights."""
+        for place, name in self.places:
+            if not hasattr(self, name):
+                self.register_parameter(name, torch.nn.Parameter(values[place], requires_grad=False))
+        return self.with_weights(values)
+
+    def with_weights(self, values: list[Any]) -> list[Any]:
+        values = list(values)
+        for place, name in self.places:
+            values[place] = getattr(self, name)
+        return values
+
+    def forward(self, *values: Any) -> Any:
+        return self.run(*self.with_weights(list(values)))
+
+
 def weights(program: Program, outputs: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Returns (output, gradient to pass to its backward) for the outputs that have gradients.
 
@@ -155,6 +179,10 @@ def call(program: Program, run: Callable[..., Any], device: str, n: int, k: int)
     """Makes one call of `run`, which is a compiled function or the program's own."""
     names = arguments(program, device, n, k, own=False)
     inputs = given(program, names)
+    if kept_names := program.weights():
+        kept = run.given([x for _, x in inputs])  # type: ignore[attr-defined]
+        inputs = [(name, x) for (name, _), x in zip(inputs, kept, strict=True)]
+        names.update((name, x) for name, x in inputs if name in kept_names)
     if program.settings.dynamic == "mark":
         mark(program, names, n)
     if program.settings.autocast and device != "cpu":

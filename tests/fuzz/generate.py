@@ -1,7 +1,6 @@
 # tests/fuzz/generate.py: generates a program: settings, arguments, statements, results. Hypothesis makes the choices.
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,23 +9,25 @@ import torch
 
 from tests.fuzz import flex_statements, jagged_statements, number_statements, statements  # noqa: F401
 from tests.fuzz.maker import Draw
-from tests.fuzz.program import COMPILE, EAGER, Program, Settings, assigned, cleaned, names_in
+from tests.fuzz.program import COMPILE, EAGER, WRITES, Program, Settings, assigned, cleaned, names_in
 from tests.fuzz.reference import Native, execute
 from tests.fuzz.row_statements import RowMaker
 
 # The values of n in the calls of a program, one tuple per program.
 CALLS = ((4, 7, 1), (3, 6), (5, 2, 0), (8, 1), (2, 16), (6, 3, 4), (1, 4))
-WRITES = re.compile(r"_\(|out=|inplace=")
 
 
 def settings_of(draw: Draw) -> Settings:
     """Draws how a program, and those compiled together with it, is run."""
     mode = EAGER if draw.chance(6) else COMPILE
-    gradient, changing = draw.chance(30), draw.chance(30)
+    often = "weights" in statements.MORE
+    gradient, changing = draw.chance(5 if often else 30), draw.chance(95 if often else 30)
     calls = draw.pick(CALLS) if changing else draw.pick(((4, 4), (4,)))
     dynamic = draw.pick(("mark", "", "all", "mark")) if changing and mode == COMPILE else ""
     autocast = draw.pick(("bfloat16", "float16")) if draw.chance(6) else ""
-    return Settings(mode, calls, dynamic, gradient and not autocast, autocast, draw.chance(20))
+    verify, gradient = draw.chance(20), gradient and not autocast
+    weights = len(calls) > 1 and mode == COMPILE and not gradient and draw.chance(95 if often else 40)
+    return Settings(mode, calls, dynamic, gradient, autocast, verify, weights)
 
 
 def draw_program(draw: Callable[[Any], Any], settings: Settings, *, alone: bool = True) -> Program:

@@ -186,8 +186,9 @@ class Maker(Draw):
         return name
 
     def made(self, shape: Sequence[Any], dtype: str, limits: str = "", maker: str = "make") -> str:
-        """Returns the text of a contiguous tensor. Its values differ from call to call."""
-        seed = f"{len(self.inputs)}{'' if self.fixed else ' + 9 * k'}"
+        """Returns the text of a contiguous tensor. Its values differ from call to call, unless it is to be a weight."""
+        same = self.fixed or (self.settings.weights and not any("n" in str(s) for s in shape) and self.chance(60))
+        seed = f"{len(self.inputs)}{'' if same else ' + 9 * k'}"
         return f"{maker}(device, ({''.join(f'{s}, ' for s in shape).strip()}), {dtype}, {seed}{limits})"
 
     @property

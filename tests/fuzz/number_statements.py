@@ -1,4 +1,4 @@
-# tests/fuzz/number_statements.py: complex numbers and 8-bit floats.
+# tests/fuzz/number_statements.py: complex numbers, 8-bit floats, and sizes as numbers.
 # ruff: noqa: E501  (tables of lines)
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from tests.fuzz.program import VARYING
 from tests.fuzz.statements import NUMBERS, Lines, dim, kind
 
 FLOATS8 = ("torch.float8_e4m3fn", "torch.float8_e5m2", "torch.float8_e4m3fnuz", "torch.float8_e5m2fnuz")
@@ -115,3 +116,27 @@ def float8(g: Any) -> Lines:
             )
         ]
     return [f"{g.name()} = {text}"]
+
+
+@kind(6, "weights")
+def size_of_weight(g: Any) -> Lines:
+    """Draws what depends on a weight and on a size that changes, and then on another tensor: a compiler may keep the first
+    between calls only if the size stays the same."""
+    if not g.settings.weights:
+        return []
+    text = {name: text for name, text in g.inputs}
+    fixed = [
+        x for x in g.tensors(lambda t: t.is_floating_point() and t.dim() > 0) if not VARYING.search(text.get(x, "k"))
+    ]
+    moving = [y for y in g.tensors(lambda t: t.is_floating_point() and t.dim() > 0) if not g.fixed_shape(y)]
+    if not fixed or not moving:
+        return []
+    x, y, made, last = g.pick(fixed), g.pick(moving), g.name(), g.name()
+    size = f"{y}.shape[{g.pick([d for d in range(g.rank(y)) if len({names[y].shape[d] for names in g.names}) > 1])}]"
+    part = g.pick(
+        [f"{x} * {size}", f"{x}[: {size}]", f"{x} + {size}", f"{x}.roll({size}, 0)", f"{x}[{size} % {x}.shape[0]]"]
+    )
+    whole = g.pick(
+        [f"({part}).sum()", f"({part}).amax()", f"({part}).cumsum(0).mean()", f"({part}).flatten().softmax(0).var()"]
+    )
+    return [f"{made} = {whole}", f"{last} = {y} * {made}"]

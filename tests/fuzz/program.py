@@ -11,6 +11,9 @@ from typing import Any
 
 NAME = re.compile(r"\b([avt])(\d+)\b")
 COMPILE, EAGER = "compile", "eager"
+# Lines that may write into a tensor, and words of arguments whose value or shape differs from call to call.
+WRITES = re.compile(r"_\(|out=|inplace=|training=True|max_norm=|^\w+\[.*\] = |^\w+ [-+*/|&^%]+= ")
+VARYING = re.compile(r"\b[nk]\b")
 # The kind of a failure that torch without this project shows as well.
 TORCH = "as torch without us"
 # Parts that not every program has, and words that show them.
@@ -35,6 +38,8 @@ class Settings:
     # "bfloat16", "float16" or "" for none.
     autocast: str = ""
     verify: bool = False
+    # What is equal in all calls is a module's weights, from which a compiler may compute something once.
+    weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,16 @@ class Program:
     def parts(self) -> list[str]:
         """Returns which of the less usual parts the program has."""
         text = "\n".join([*(text for _, text in self.inputs), *self.statements])
-        return [part for part, words in PARTS.items() if any(word in text for word in words)]
+        found = [part for part, words in PARTS.items() if any(word in text for word in words)]
+        return [*found, *(["weights"] if self.weights() else [])]
+
+    def weights(self) -> list[str]:
+        """Returns the arguments that are the same tensors in all calls: nothing writes to them, or is a view of them."""
+        if not self.settings.weights or any(WRITES.search(line) for line in self.statements):
+            return []
+        viewed = {name for _, text in self.inputs for name in names_in(text)}
+        fixed = [name for name, text in self.inputs if not names_in(text) and not VARYING.search(text)]
+        return [name for name in fixed if name != "device" and name not in viewed]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

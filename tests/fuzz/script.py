@@ -4,7 +4,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from tests.fuzz import values
+from tests.fuzz import execute, values
 from tests.fuzz.program import COMPILE, Program
 
 MAKERS = {"make": values.make, "distinct": values.distinct, "special": values.special}
@@ -28,6 +28,7 @@ TAIL = '''
 def call(run, device, n, k):
     """Arguments, results and gradients of a call."""
     given = arguments(device, n, k)
+    given = given if run is f or not {weights} else run.given(given)
 {mark}    with {context}:
         results = list(run(*given))
     {gradients}
@@ -81,11 +82,14 @@ def script(program: Program, title: str, how: str) -> str:
     lines = "".join(f"    {name} = {text}\n" for name, text in program.inputs if name != "device")
     body.append(f"\n\ndef arguments(device, n, k):\n{lines}    return [{', '.join(names)}]\n")
     body.append(f"\n\n{program.source()}\n")
+    if weights := program.weights():
+        body.append("\n\nfrom collections.abc import Callable\nfrom typing import Any\n")
+        body.append("\n\n" + inspect.getsource(execute.Kept).rstrip() + "\n")
     results = [*names, *(f"output {i} ({o})" for i, o in enumerate(program.outputs))]
     body.append(
         TAIL.format(
             mark=_mark(program), context=_context(program), gradients=_gradients(program), run=_run(program),
-            calls=settings.calls, names=results,
+            calls=settings.calls, names=results, weights=weights,
         )
     )  # fmt: skip
     return "".join(body)
@@ -129,4 +133,6 @@ def _run(program: Program) -> str:
         more.append("dynamic=True")
     if settings.verify:
         more.append('options={"verify": True}')
-    return f"run = torch.compile(f, {', '.join(more)})"
+    weights = program.weights()
+    made = f"Kept(f, {[name for name, _ in program.inputs]}, {weights})" if weights else "f"
+    return f"run = torch.compile({made}, {', '.join(more)})"

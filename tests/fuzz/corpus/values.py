@@ -413,4 +413,14 @@ PROGRAMS = [
         ["a0[:1] += 0.5j", "a1[:1] += 0.5", "v0 = a0.as_strided((1,), (2,), 1)", "v1 = a1.as_strided((1,), (2,), 1)"],
         ["v0", "v1", "a0", "a1"],
     ),
+    named(
+        "weight_and_size",
+        "what depends on a weight and on a size was kept from the first call",
+        ["make(device, (8, 4), torch.float32, 0)", f32("n", 4)],
+        ["v0 = a0[: a1.shape[0]] * 2", "v1 = a1 @ v0.T", "v2 = torch.tanh(a0 * a1.shape[0])", "v3 = a1 @ v2.T"],
+        ["v1", "v3"],
+        calls=(4, 7, 1),
+        dynamic="mark",
+        weights=True,
+    ),
 ]
