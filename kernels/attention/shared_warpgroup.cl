@@ -43,7 +43,20 @@ ALWAYS_INLINE void stage_rows(__local OPERAND_T* to, __global const OPERAND_T* f
   }
 }
 
+// Waits until the consumers have released the buffer for the rows of the work-group's task n, and returns its number.
+// With 16-bit operands, the producers have published all stages of the task that holds the buffer: LAG stages are not
+// published yet, and the task in between has at least as many.
+ALWAYS_INLINE int acquire_rows(const Pipeline line, const int n) {
+  const int buffer = n % HELD_TILES;
+  if (n >= HELD_TILES) barrier_wait(line.empty + 8 * (STAGES + buffer), (n / HELD_TILES - 1) & 1);
+  return buffer;
+}
+
 // ---- consumer ----
+// Releases the buffer for the rows of task n, which this warp has read.
+ALWAYS_INLINE void release_rows(const Pipeline line, const int n) {
+  consumer_release_at(line.empty + 8 * (STAGES + n % HELD_TILES));
+}
 // Waits for stages begin .. end - 1 and releases them unread, because this warpgroup does not need their columns.
 ALWAYS_INLINE void skip_stages(const Pipeline line, const int begin, const int end) {
   for (int stage = begin; stage < end; ++stage) {

@@ -11,8 +11,9 @@
 //   consumer 1   64   |              |               out = rescale out + p v      p from registers, v from local memory
 //                     +--------------+----
 //
-// Work-group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The
-// producers bring the keys of a step in one stage of the pipeline, then its values in the next.
+// A task is TILE_M queries of a head. Work-groups are persistent: each computes several tasks, and its producers go on
+// with the next task while its consumers finish one. The queries of a task are in one of two buffers in local memory.
+// The producers bring the keys of a step in one stage of the pipeline, then its values in the next.
 //   operands of 16 bits: a tile is [blocks of 64 of the depth][rows][64]. wgmma reads k with the depth contiguous and v
 //   with the columns contiguous.
 //   operands of 32 bits: a tile is two blocks of 32 of the depth, [64][32], the high part and then the low part. v is
@@ -21,27 +22,41 @@
 //
 // Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW
 // 2.
-// Global size: (ceil(queries / TILE_M) * GROUP_SIZE, heads, batches), local size (GROUP_SIZE, 1, 1).
+// Global size: (any number of work-groups up to that of tasks, with BLOCKS that of tasks, times GROUP_SIZE, 1, 1), local
+// size (GROUP_SIZE, 1, 1).
 #ifndef OVERLAP
 #define OVERLAP HALVES  // 1: the values of a step are multiplied during the softmax of the next; needs 16-bit operands
 #endif
 
 // ---- producer ----
+// The operands of all heads, with their strides.
+typedef struct {
+  __global const OPERAND_T *q, *k, *v;
+  long q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row;
+  int heads_per_kv, queries, keys;
+} Operands;
 // The keys and values that the producers copy in `steps` steps. k, v: their first rows; k_row, v_row: strides of rows;
 // keys: number of rows.
 typedef struct {
   __global const OPERAND_T *k, *v;
   long k_row, v_row;
   int keys, steps;
-#if BLOCKS
-  __local const uint* seen;
-#endif
 } KeyValues;
 
+// Returns the number of the steps of a task.
+ALWAYS_INLINE int steps_of(const Task task, const int keys) {
+  return ((CAUSAL ? min(keys, task.rows + TILE_M) : keys) + TILE_C - 1) / TILE_C;
+}
+ALWAYS_INLINE void stage_queries(__local OPERAND_T* to, const Operands o, const Task task, const int direct) {
+  stage_rows(to, o.q + task.batch * o.q_batch + task.head * o.q_head + task.rows * o.q_row, o.q_row,
+             o.queries - task.rows, DEPTH, TILE_M, direct);
+}
+
+// Each version of produce stages the steps of a task. n: number of the steps taken before, over all tasks. Returns the
+// number of those taken after it.
 #if HALVES
-ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int direct) {
-  int n = 0;  // number of the steps taken
-  for (int step = seen_from(0, o.steps SEEN_OF(o)); step < o.steps; step = seen_from(step + 1, o.steps SEEN_OF(o))) {
+ALWAYS_INLINE int produce(const Pipeline line, const KeyValues o, int n, const int direct SEEN_PARAMS) {
+  for (int step = seen_from(0, o.steps SEEN_PASS); step < o.steps; step = seen_from(step + 1, o.steps SEEN_PASS)) {
     const int left = o.keys - step * TILE_C;
     stage_rows(producer_acquire(line, 2 * n), o.k + step * TILE_C * o.k_row, o.k_row, left, DEPTH, TILE_C, direct);
     producer_commit(line, 2 * n);
@@ -49,7 +64,7 @@ ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int dir
     producer_commit(line, 2 * n + 1);
     ++n;
   }
-  producer_finish(line, 2 * n);
+  return n;
 }
 #else
 #define HELD (2 * B_CHUNKS)  // number of float4 of a tile that a producer holds in registers, two blocks of 4
@@ -85,18 +100,42 @@ ALWAYS_INLINE void put_values(const Pipeline line, const float4* held, const int
   producer_commit(line, 2 * n + 1);
 }
 // Loads the keys and values of a step into registers one step before it stores them.
-ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int quads) {
+ALWAYS_INLINE int produce(const Pipeline line, const KeyValues o, int n, const int quads SEEN_PARAMS) {
   float4 keys[HELD], values[HELD];
+  const int before = n;
   int more = 1;
-  for (int n = 0, step = seen_from(0, o.steps SEEN_OF(o)); more; ++n, step = seen_from(step + 1, o.steps SEEN_OF(o))) {
+  for (int step = seen_from(0, o.steps SEEN_PASS); more; step = seen_from(step + 1, o.steps SEEN_PASS)) {
     more = step < o.steps;
-    if (n > 0) put_keys(line, keys, n - 1);
+    if (n > before) put_keys(line, keys, n - 1);
     if (more) fetch_keys(keys, o, step, quads);
-    if (n > 0) put_values(line, values, n - 1);
+    if (n > before) put_values(line, values, n - 1);
     if (more) fetch_values(values, o, step, quads);
+    n += more;
   }
+  return n;
 }
 #endif
+// Stages all tasks of the work-group. With BLOCKS there is one, whose queries are staged. The copies of queries are
+// published with the first keys of their task.
+ALWAYS_INLINE void produce_tasks(const Pipeline line, __local OPERAND_T* q_tiles, const Operands o, const Tasks tasks,
+                                 const int direct SEEN_PARAMS) {
+  int n = 0;
+  FOR_TASKS(i, tasks) {
+    const Task task = task_at(i, tasks);
+    const int steps = steps_of(task, o.keys), kv_head = task.head / o.heads_per_kv;
+    if (!BLOCKS && steps > 0) stage_queries(q_tiles + acquire_rows(line, i) * TILE_M * DEPTH_TILE, o, task, direct);
+    const KeyValues of = {o.k + task.batch * o.k_batch + kv_head * o.k_head,
+                          o.v + task.batch * o.v_batch + kv_head * o.v_head,
+                          o.k_row,
+                          o.v_row,
+                          o.keys,
+                          steps};
+    n = produce(line, of, n, direct SEEN_PASS);
+  }
+#if HALVES
+  producer_finish(line, 2 * n);
+#endif
+}
 
 // ---- consumer ----
 #if HALVES
@@ -114,111 +153,117 @@ ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int qua
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   PIPELINE(line);
-  __local OPERAND_T q_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
-  // Work-groups start in order, so the longest causal rows go first.
-  const int tile = CAUSAL ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
-  const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2);
-  const int end = CAUSAL ? min(keys, r0 + TILE_M) : keys, steps = (end + TILE_C - 1) / TILE_C;
+  __local OPERAND_T q_tiles[HELD_TILES * TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
+  const Tasks tasks = {(queries + TILE_M - 1) / TILE_M, heads, batches};
+  const Operands o = {q + q_offset, k + k_offset, v + v_offset, q_batch, q_head,       q_row,   k_batch, k_head,
+                      k_row,        v_batch,      v_head,       v_row,   heads_per_kv, queries, keys};
   const int produces = get_local_id(0) >= CONSUMERS * 128;
   const int direct = DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset);
-  // The copies of q are published with the first keys, so the consumers' first wait covers both.
-  q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
+#if BLOCKS
+  // The queries are on their way while the work-group marks the steps.
+  const Task only = task_at(0, tasks);
+  const int r0 = only.rows, batch = only.batch;
   if (produces && direct)
-    stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 1);
+    stage_queries(q_tiles, o, only, 1);
   else if (produces)
-    stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 0);
-  MARK_SEEN(head, queries, keys, 0, steps, 1);
+    stage_queries(q_tiles, o, only, 0);
+  MARK_SEEN(only.head, queries, keys, 0, steps_of(only, keys), 1);
+#endif
   if (produces) {
-    const KeyValues o = {k + k_offset + batch * k_batch + head / heads_per_kv * k_head,
-                         v + v_offset + batch * v_batch + head / heads_per_kv * v_head,
-                         k_row,
-                         v_row,
-                         keys,
-                         steps SEEN_PASS};
     if (direct)
-      produce(line, o, 1);
+      produce_tasks(line, q_tiles, o, tasks, 1 SEEN_PASS);
     else
-      produce(line, o, 0);
+      produce_tasks(line, q_tiles, o, tasks, 0 SEEN_PASS);
     return;
   }
 
-  const int lane = get_local_id(0) & 31, row = r0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
-  const int first = r0 + (get_local_id(0) >> 7) * 64;  // the warpgroup's first row
-  float out[DEPTH_TILE / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0.0f, 0.0f};
-  OCL_UNROLL
-  for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
+  const int lane = get_local_id(0) & 31;
 #if STORED_MASK
-  mask += mask_offset + batch * mask_batch + head * mask_head;
-#elif MASK
-  int mask_head = head;
+  __global const MASK_T* const masks = mask + mask_offset;
 #endif
-  // number of steps with a key that some query of the warpgroup sees
-  const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
-  int n = 0, step = seen_from(0, steps SEEN_PASS);  // a step, and its number among those taken
-  float s[TILE_C / 2], rescale[2];
+  int n = 0;  // number of the steps taken, over all tasks
+  FOR_TASKS(i, tasks) {
+    const Task task = task_at(i, tasks);
+    const int head = task.head, batch = task.batch, steps = steps_of(task, keys);
+    const int row = task.rows + (get_local_id(0) >> 5) * 16 + (lane >> 2);
+    const int first = task.rows + (get_local_id(0) >> 7) * 64;  // the warpgroup's first row
+    __local const OPERAND_T* q_tile = q_tiles + i % HELD_TILES * TILE_M * DEPTH_TILE;
+    float out[DEPTH_TILE / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0.0f, 0.0f};
+    OCL_UNROLL
+    for (int j = 0; j < DEPTH_TILE / 2; ++j) out[j] = 0.0f;
+#if STORED_MASK
+    mask = masks + batch * mask_batch + head * mask_head;
+#elif MASK
+    int mask_head = head;
+#endif
+    // number of steps with a key that some query of the warpgroup sees
+    const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
+    int step = seen_from(0, steps SEEN_PASS);
+    float s[TILE_C / 2], rescale[2];
 #if DROPOUT
-  uint keep_bits[TILE_C / 64];
-  const Draws draws = {state + state_offset, ((ulong)batch * heads + head) * queries, (ulong)((keys + 3) / 4)};
+    uint keep_bits[TILE_C / 64];
+    const Draws draws = {state + state_offset, ((ulong)batch * heads + head) * queries, (ulong)((keys + 3) / 4)};
 #endif
 #if HALVES
-  uint p[TILE_C / 4];
+    uint p[TILE_C / 4];
 #endif
 #if OVERLAP
-  // The products for the scores of a step are issued before the products with the values of the previous step. So the
-  // tensor cores multiply the values while the softmax runs.
-  if (step < visible_steps) {
-    begin_scores(s, q_tile, consumer_wait(line, 0));
-    DRAW(keep_bits, row, step * TILE_C);
-    WAIT_SCORES("0", 0);
-    MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
-    softmax_step(s, row_max, row_sum, rescale);
-    DROP_SCORES(s, keep_bits);
-    to_operands(p, s);
-    for (n = 1, step = seen_from(step + 1, steps SEEN_PASS); step < visible_steps;
-         ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
-      __local const OPERAND_T *v_tile = consumer_wait(line, 2 * n - 1), *k_tile = consumer_wait(line, 2 * n);
-      begin_scores(s, q_tile, k_tile);
-      begin_values(out, p, v_tile);
+    // The products for the scores of a step are issued before the products with the values of the previous step. So the
+    // tensor cores multiply the values while the softmax runs.
+    if (step < visible_steps) {
+      begin_scores(s, q_tile, consumer_wait(line, 2 * n));
       DRAW(keep_bits, row, step * TILE_C);
-      WAIT_SCORES("1", n);
+      WAIT_SCORES("0", n);
       MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
       softmax_step(s, row_max, row_sum, rescale);
       DROP_SCORES(s, keep_bits);
-      WAIT_VALUES(n - 1);
-      rescale_rows(out, rescale);
       to_operands(p, s);
+      for (++n, step = seen_from(step + 1, steps SEEN_PASS); step < visible_steps;
+           ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
+        __local const OPERAND_T *v_tile = consumer_wait(line, 2 * n - 1), *k_tile = consumer_wait(line, 2 * n);
+        begin_scores(s, q_tile, k_tile);
+        begin_values(out, p, v_tile);
+        DRAW(keep_bits, row, step * TILE_C);
+        WAIT_SCORES("1", n);
+        MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
+        softmax_step(s, row_max, row_sum, rescale);
+        DROP_SCORES(s, keep_bits);
+        WAIT_VALUES(n - 1);
+        rescale_rows(out, rescale);
+        to_operands(p, s);
+      }
+      begin_values(out, p, consumer_wait(line, 2 * n - 1));
+      WAIT_VALUES(n - 1);
     }
-    begin_values(out, p, consumer_wait(line, 2 * n - 1));
-    WAIT_VALUES(n - 1);
-  }
 #else
-  for (; step < visible_steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
-    __local const OPERAND_T* k_tile = consumer_wait(line, 2 * n);
+    for (; step < visible_steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
+      __local const OPERAND_T* k_tile = consumer_wait(line, 2 * n);
 #if HALVES
-    begin_scores(s, q_tile, k_tile);
-    DRAW(keep_bits, row, step * TILE_C);
-    WAIT_SCORES("0", n);
+      begin_scores(s, q_tile, k_tile);
+      DRAW(keep_bits, row, step * TILE_C);
+      WAIT_SCORES("0", n);
 #else
-    DRAW(keep_bits, row, step * TILE_C);
-    multiply_scores(s, q_tile, k_tile);
-    consumer_release(line, 2 * n);
+      DRAW(keep_bits, row, step * TILE_C);
+      multiply_scores(s, q_tile, k_tile);
+      consumer_release(line, 2 * n);
 #endif
-    MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
-    softmax_step(s, row_max, row_sum, rescale);
-    DROP_SCORES(s, keep_bits);
-    rescale_rows(out, rescale);
-    __local const OPERAND_T* v_tile = consumer_wait(line, 2 * n + 1);
+      MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
+      softmax_step(s, row_max, row_sum, rescale);
+      DROP_SCORES(s, keep_bits);
+      rescale_rows(out, rescale);
+      __local const OPERAND_T* v_tile = consumer_wait(line, 2 * n + 1);
 #if HALVES
-    to_operands(p, s);
-    begin_values(out, p, v_tile);
-    WAIT_VALUES(n);
+      to_operands(p, s);
+      begin_values(out, p, v_tile);
+      WAIT_VALUES(n);
 #else
-    add_values(out, s, v_tile, keys - step * TILE_C);
-    consumer_release(line, 2 * n + 1);
+      add_values(out, s, v_tile, keys - step * TILE_C);
+      consumer_release(line, 2 * n + 1);
 #endif
+    }
+#endif
+    for (; step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) skip_stages(line, 2 * n, 2 * n + 2);
+    if (!BLOCKS && steps > 0) release_rows(line, i);
+    STORE_ATTENTION(out, row_max, row_sum, row);
   }
-#endif
-  for (; step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) skip_stages(line, 2 * n, 2 * n + 2);
-
-  STORE_ATTENTION(out, row_max, row_sum, row);
 }

@@ -58,7 +58,9 @@
 #define DEPTH_TILE 64
 #endif
 #define STAGE_ELEMENTS (PIECES * TILE_C * DEPTH_TILE)
+#define HELD_TILES 2  // buffers for the rows of a task, which the producers fill while the last task is computed
 #else
+#define HELD_TILES 0
 #define STAGE_ELEMENTS ((PAIRS ? 2 : 1) * A_ELEMENTS + PIECES * B_ELEMENTS)
 #endif
 #define ROWS_APART (PRODUCERS / 8)  // rows between two chunks of a producer when 8 producers share a row
@@ -82,14 +84,14 @@ ALWAYS_INLINE int column_chunk(const int depth, const int chunk) {
 // ---- pipeline ----
 typedef struct {
   __local OPERAND_T* stages;
-  uint full, empty;  // local addresses of STAGES mbarriers each
+  uint full, empty;  // local addresses of STAGES mbarriers each; HELD_TILES more follow `empty`
 } Pipeline;
 
 // PIPELINE makes the pipeline of a work-group. arrivals: the number that makes a stage full.
 #define PIPELINE(name) PIPELINE_OF(name, FULL_ARRIVALS)
 #define PIPELINE_OF(name, arrivals)                                                                           \
   __local OPERAND_T name##_stages[STAGES * STAGE_ELEMENTS] __attribute__((aligned(1024)));                    \
-  __local ulong name##_bars[2 * STAGES];                                                                      \
+  __local ulong name##_bars[2 * STAGES + HELD_TILES];                                                         \
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
   pipeline_init(name, arrivals)
 
@@ -114,10 +116,9 @@ typedef struct {
 ALWAYS_INLINE void pipeline_init(const Pipeline p, const int arrivals) {
   SHARE_UNIT();
   if (get_local_id(0) == 0) {
-    for (int i = 0; i < STAGES; ++i) {
-      barrier_init(p.full + 8 * i, arrivals);
-      barrier_init(p.empty + 8 * i, CONSUMERS * 4);  // one arrival for each warp of the consumers
-    }
+    for (int i = 0; i < STAGES; ++i) barrier_init(p.full + 8 * i, arrivals);
+    // one arrival for each warp of the consumers
+    for (int i = 0; i < STAGES + HELD_TILES; ++i) barrier_init(p.empty + 8 * i, CONSUMERS * 4);
     fence_async_proxy();
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -175,7 +176,7 @@ ALWAYS_INLINE void stage_tile_boxes(const Pipeline line, const int begin, const 
 // it arrives LAG steps after it has issued the copies of a step. Meanwhile the copies of LAG steps are in flight.
 #ifndef LAG
 #ifdef TILE_C
-#define LAG (STAGES - 2)
+#define LAG 2  // the stages of one step: see acquire_rows
 #else
 #define LAG (STAGES > 3 ? STAGES - 3 : 0)  // one stage more is in use, because consume() releases a stage one step late
 #endif
@@ -289,11 +290,15 @@ ALWAYS_INLINE ulong descriptor(__local const OPERAND_T* at, const int rows) {
   return descriptor_of(at, rows ? 16 : 64 * TILE_K * (int)sizeof(OPERAND_T));
 }
 
-// Releases the stage of a step, which this warp has read. The warp synchronises first. Otherwise the next phase of the
-// mbarrier might begin while some work-items of the warp still waited for this phase, and they would wait forever.
-ALWAYS_INLINE void consumer_release(const Pipeline p, const int step) {
+// Releases what the mbarrier `bar` guards, which this warp has read. The warp synchronises first. Otherwise the next
+// phase of the mbarrier might begin while some work-items of the warp still waited for this phase, and they would wait
+// forever.
+ALWAYS_INLINE void consumer_release_at(const uint bar) {
   warp_sync();
-  if ((get_local_id(0) & 31) == 0) barrier_arrive(p.empty + 8 * (step % STAGES));
+  if ((get_local_id(0) & 31) == 0) barrier_arrive(bar);
+}
+ALWAYS_INLINE void consumer_release(const Pipeline p, const int step) {
+  consumer_release_at(p.empty + 8 * (step % STAGES));
 }
 // Waits until the stage of a step is full, and returns it.
 ALWAYS_INLINE __local const OPERAND_T* consumer_wait(const Pipeline p, const int step) {

@@ -67,10 +67,14 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
 // at most 1024, has two places.
 #ifdef AT_ONCE
 #define MAP_OWNER (get_group_id(0) + get_group_id(2) * get_num_groups(0))
-// The compiler gives work-items so few registers that AT_ONCE work-groups fit on a compute unit.
-#define SHARE_UNIT() asm volatile("//@@@.minnctapersm %0" ::"n"(AT_ONCE))
+#define RESIDENT AT_ONCE
 #else
 #define MAP_OWNER (unit & 255)
+#endif
+#ifdef RESIDENT
+// The compiler gives work-items so few registers that RESIDENT work-groups fit on a compute unit.
+#define SHARE_UNIT() asm volatile("//@@@.minnctapersm %0" ::"n"(RESIDENT))
+#else
 #define SHARE_UNIT()
 #endif
 #define SET_MAP(field, bits, value, ...)                                                      \

@@ -69,7 +69,8 @@ constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
                               {1, 2, 2, 450, 300, 64, 64, false, Mask::kWindow},
                               {1, 2, 1, 400, 320, 64, 64, true, Mask::kWindow},
                               {1, 2, 2, 200, 260, 64, 64, true, Mask::kAdded},
-                              {1, 1, 1, 300, 200, 96, 128, false, Mask::kAdded}};
+                              {1, 1, 1, 300, 200, 96, 128, false, Mask::kAdded},
+                              {2, 3, 1, 450, 130, 64, 64, true}};
 
 /// More sizes for portable kernels: one query, few queries, heads that are no multiples of four, large heads.
 constexpr Problem kMore[] = {{1, 2, 2, 1, 66, 33, 31, false},

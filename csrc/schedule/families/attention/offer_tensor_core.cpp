@@ -46,6 +46,16 @@ AttentionTile choose_attention_tile(Draft& draft, const TensorCoreMath& math, co
   return pick_tile(draft.choices(), std::move(ranked));
 }
 
+/// Makes the work-groups persistent: as many as are resident share the tasks. A work-group that marks the steps which a mask
+/// shows has one task.
+void share_tasks(Draft& draft, const AttentionParts& parts, const AttentionTile& tile) {
+  TemplateLaunch& launch = draft.launch();
+  launch.arg("batches", parts.batch);
+  if (tile.resident > 1) define(launch, "RESIDENT", tile.resident);
+  const IndexExpr tasks = launch.groups[0] * launch.groups[1] * launch.groups[2];
+  launch.groups = {parts.blocks ? tasks : ir::min(tasks, static_cast<int64_t>(draft.caps.units) * tile.resident), 1, 1};
+}
+
 int64_t rows_of_scores(const Draft& d) { return typical(attention_parts(d).rows(), 512); }
 
 }  // namespace
@@ -96,7 +106,7 @@ void offer_attention_tensor_core(Draft& draft) {
   const int64_t depth = std::max(parts.depth, parts.depth2), unit = std::max(32, 8 * tile.parts);
   define(launch, "DEPTH_TILE", warpgroups ? tile.depth : (depth + unit - 1) / unit * unit);
   share_registers(launch, tile.tile());
-  if (math.chunk == 8 && warpgroups && (gradient || tile.overlap))
+  if (math.chunk == 8 && warpgroups && gradient)
     define(launch, "LAG", tile.stages - 3);  // With overlap, a consumer holds one stage while it waits for another.
   define_attention(draft, parts);
   if (!gradient) launch.stores.align(true);
@@ -118,6 +128,7 @@ void offer_attention_tensor_core(Draft& draft) {
   add_mask_arguments(draft, parts);
   add_blocks_arguments(draft, parts);
   launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
+  if (warpgroups && !gradient) share_tasks(draft, parts, tile);
 }
 
 }  // namespace ocl::schedule
