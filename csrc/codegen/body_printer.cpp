@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "csrc/codegen/op_library.h"
+#include "csrc/codegen/rounded_uses.h"
 #include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
@@ -106,21 +107,6 @@ std::string wrapping_text(const std::string& row, Type type, std::map<std::strin
   if (row == "(-$0)" && type.width > 1 && is_cpu) return negation_text(with.at("0"), type);
   for (auto& [name, text] : with) text = "as_u" + type_name(type) + "(" + text + ")";
   return "as_" + type_name(type) + (row[0] == '(' ? filled(row, with) : "(" + filled(row, with) + ")");
-}
-
-/// Returns the 16-bit type to which all uses round the value of op number `op`, nullopt if there is a use of another kind.
-std::optional<DType> rounded_to(const ir::Node& node, int op) {
-  std::optional<DType> found;
-  const auto rounds = [&](DType to) {
-    if ((to != DType::kF16 && to != DType::kBF16) || (found && *found != to)) return false;
-    found = to;
-    return true;
-  };
-  for (const ir::Op& user : node.body.ops)
-    if (std::ranges::find(user.args, op) != user.args.end() && (user.code != OpCode::kCast || !rounds(user.dtype)))
-      return std::nullopt;
-  const bool stored = std::ranges::any_of(node.stores, [&](const ir::Store& store) { return store.value == op; });
-  return stored ? std::nullopt : found;
 }
 
 }  // namespace
@@ -274,9 +260,9 @@ std::vector<Value> BodyPrinter::operands(NodeId node, const ir::Op& op) {
 }
 
 std::string BodyPrinter::text_of(NodeId node, int op) const {
-  const ir::Node& owner = kernel_.graph().nodes[node];
-  const std::string row = ir::facts(owner.body.ops[static_cast<size_t>(op)].code).text;
-  const std::optional<DType> rounded = kernel_.dialect().is_cpu ? std::nullopt : rounded_to(owner, op);
+  const std::string row = ir::facts(kernel_.graph().nodes[node].body.ops[static_cast<size_t>(op)].code).text;
+  if (kernel_.dialect().is_cpu || shortened(row, DType::kBF16, kernel_.dialect()) == row) return row;
+  const std::optional<DType> rounded = rounded_to(kernel_.schedule(), node, op);
   return rounded ? shortened(row, *rounded, kernel_.dialect()) : row;
 }
 

@@ -21,6 +21,8 @@
 //   gelu_erf        relative error 4e-6 for x < 0
 //   gelu_erf_slope  absolute error 5e-6
 //   gelu_tanh       relative error 1e-6 + |2 u| * 1e-7
+//   gelu_tanh_slope absolute error 1e-6
+//   sigmoid, silu   relative error 1e-6 + |x| * 1e-7
 // tests/device/kernels/test_maths.py compares each function with its bound, over all arguments.
 #ifndef T
 #include "base/ops.cl"
@@ -199,5 +201,20 @@ OCL_INLINE T op_short_gelu_erf_slope(T x) {
 }
 
 OCL_INLINE T op_short_gelu_tanh(T x) {
-  return x * native_recip(REAL(1.0) + native_exp2(REAL(-2.30220820) * (x + REAL(0.044715) * x * x * x)));
+  return x * native_recip(REAL(1.0) + native_exp2(x * fma(x * x, REAL(-0.102943240), REAL(-2.30220820))));
+}
+
+// As op_gelu_tanh_slope. The factor that may become inf comes last: before it, the product is 0.
+OCL_INLINE T op_short_gelu_tanh_slope(T x) {
+  const T square = x * x,
+          s = native_recip(REAL(1.0) + native_exp2(x * fma(square, REAL(-0.102943240), REAL(-2.30220820))));
+  return fma(x * (s * (REAL(1.0) - s)), fma(square, REAL(0.214064449), REAL(1.59576912)), s);
+}
+
+OCL_INLINE T op_short_sigmoid(T x) {
+  return native_recip(REAL(1.0) + native_exp2(REAL(-1.44269504) * x));
+}
+
+OCL_INLINE T op_short_silu(T x) {
+  return x * native_recip(REAL(1.0) + native_exp2(REAL(-1.44269504) * x));
 }

@@ -140,6 +140,12 @@ OCL_INLINE T op_gelu_tanh(T x) {
   return REAL(0.5) * x * (REAL(1.0) + tanh(REAL(0.79788456080286535588) * (x + REAL(0.044715) * x * x * x)));
 }
 
+// (1 + tanh(u)) / 2 is sigmoid(2u), which loses no digits where tanh(u) is almost -1.
+OCL_INLINE T op_gelu_tanh_slope(T x) {
+  const T s = op_sigmoid(REAL(1.5957691216057308) * (x + REAL(0.044715) * x * x * x));
+  return s + x * s * (REAL(1.0) - s) * (REAL(1.5957691216057308) * (REAL(1.0) + REAL(0.134145) * x * x));
+}
+
 OCL_INLINE T op_softplus(T x) {
   return fmax(x, REAL(0.0)) + log1p(exp(-fabs(x)));
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -70,6 +71,7 @@ FORMULAS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "gelu_erf": (F.gelu, [numbers()]),
     "gelu_erf_slope": (aten.gelu_backward.default, [numbers(), numbers()]),
     "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), [numbers()]),
+    "gelu_tanh_slope": (partial(aten.gelu_backward.default, approximate="tanh"), [numbers(), numbers()]),
     "ldexp": (torch.ldexp, [numbers(), torch.arange(-7, 8).view(3, 5)]),
     "order_key": (torch.sort, [numbers()]),
     "philox_bits": (draw(torch.ops.ocl.randint, 0, 9), [state()]),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -17,9 +16,6 @@ from torch_ocl_compile.lowering.elementwise.pointwise import formula
 
 aten = torch.ops.aten
 
-TANH_SCALE = math.sqrt(2 / math.pi)
-TANH_CUBIC = 0.044715
-
 
 @formula(aten.gelu.default)
 def gelu(x: Term, approximate: str = "none") -> Term:
@@ -30,12 +26,7 @@ def gelu(x: Term, approximate: str = "none") -> Term:
 
 @formula(aten.gelu_backward.default)
 def gelu_backward(grad: Term, x: Term, approximate: str = "none") -> Term:
-    if approximate == "tanh":
-        # (1 + tanh(u)) / 2 is sigmoid(2u), which loses no digits where tanh(u) is almost -1.
-        gate = t.sigmoid((x + x * x * x * TANH_CUBIC) * (2 * TANH_SCALE))
-        slope = (x * x * (3 * TANH_CUBIC) + 1.0) * (2 * TANH_SCALE)
-        return grad * (gate + x * gate * (1.0 - gate) * slope)
-    return grad * t.call("gelu_erf_slope", x)
+    return grad * t.call("gelu_tanh_slope" if approximate == "tanh" else "gelu_erf_slope", x)
 
 
 @formula(aten.silu.default)

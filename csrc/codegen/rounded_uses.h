@@ -1,0 +1,15 @@
+// csrc/codegen/rounded_uses.h: which values are only used rounded to 16 bits, so that shorter functions may compute them.
+#pragma once
+
+#include <optional>
+
+#include "csrc/schedule/schedule.h"
+
+namespace ocl::codegen {
+
+/// Returns the 16-bit type to which all uses round the value of op number `op` of a node, nullopt if there is a use of another
+/// kind. A use is a cast, a store, or a product whose own uses round. A buffer that has no memory is followed to the nodes
+/// that load it.
+std::optional<ir::DType> rounded_to(const schedule::Schedule& schedule, ir::NodeId node, int op);
+
+}  // namespace ocl::codegen
