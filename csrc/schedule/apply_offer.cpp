@@ -52,7 +52,6 @@ struct Nest {
     store.value = value;
     node.stores = {store};
   }
-  int cast(int value, DType to) { return node.body.ops[value].dtype == to ? value : add(ir::OpCode::kCast, to, {value}); }
 };
 
 /// What is needed to make the node of a preparation.
@@ -77,14 +76,13 @@ struct Maker {
       with.emplace(ir::Symbol{ir::SymbolKind::kLoop, static_cast<int>(d)}, copy.coords[d]);
     std::vector<IndexExpr> coords;
     for (const IndexExpr& e : copy.view.coords) coords.push_back(ir::simplify(ir::substitute(e, with), ranges));
-    const int value = nest.load(copy.view.buffer, ir::compute_type(buffer().dtype), std::move(coords), std::move(mask));
-    nest.store(to, nest.cast(value, buffer().dtype));
+    nest.store(to, nest.load(copy.view.buffer, ir::compute_type(buffer().dtype), std::move(coords), std::move(mask)));
     return std::move(nest.node);
   }
 
   ir::Node operator()(const Zeros&) const {
     Nest nest(ir::NodeKind::kMap, origin, buffer().sizes);
-    nest.store(to, nest.cast(nest.add(ir::OpCode::kConstant, ir::compute_type(buffer().dtype)), buffer().dtype));
+    nest.store(to, nest.add(ir::OpCode::kConstant, ir::compute_type(buffer().dtype)));
     return std::move(nest.node);
   }
 

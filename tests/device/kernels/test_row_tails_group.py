@@ -22,6 +22,10 @@ def test_padded_rows(ocl_device, dtype, columns, pitch):
         target = torch.full((3, 5, pitch), 7.0, dtype=dtype, device=ocl_device)[..., :columns]
         ours = compiled(on_device, row.to(ocl_device))
         torch.compile(lambda t, x: t.copy_(x * 2), backend="ocl", options=options, dynamic=False)(target, on_device)
+        # Rows that are loaded begin at other elements than those that are stored.
+        twice, packed = target.cpu(), on_device.contiguous()
+        torch.compile(lambda t, x: t.copy_(x * 2), backend="ocl", options=options, dynamic=False)(target.zero_(), packed)
+        assert torch.equal(target.cpu(), twice)
         for a, exact in zip([*ours, target], [*scaled(x.double(), row.double()), x.double() * 2], strict=True):
             epsilon = torch.finfo(dtype).eps  # exp(x) is rounded to the type of x.
             torch.testing.assert_close(a.cpu().double(), exact, rtol=2 * epsilon, atol=2 * epsilon)

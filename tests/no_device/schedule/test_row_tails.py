@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 
+from tests.no_device.graphs.test_lowering import compiled
 from tests.no_device.scheduling import render
 from torch_ocl_compile._C import ir
 
@@ -27,6 +29,17 @@ def test_vectors(columns: int, pitch: int, width: int) -> None:
     text = rendered["kernels"][0]["text"]
     assert len(re.findall(r"\*\(__global (?:const )?ushort\d\*\)", text)) == (2 if width > 1 else 0), text
     assert len(re.findall(r"for \(int at", text)) == (3 if width > 1 else 1), text
+
+
+def test_one_copy_for_two_products() -> None:
+    """A matrix whose rows begin at any element is copied once to padded rows. Vectors are aligned where they are stored."""
+    graphs: list[ir.Graph] = []
+    g, a, b = (torch.randn(*sizes, dtype=torch.bfloat16) for sizes in ((512, 1003), (512, 256), (1003, 256)))
+    compiled(lambda g, a, b: (g.t() @ a, g @ b), graphs)(g, a, b)
+    kernels = render(graphs[0], "warpgroup")["kernels"]
+    assert sorted(kernel["kind"] for kernel in kernels) == ["gemm", "gemm", "pointwise"]
+    text = next(kernel["text"] for kernel in kernels if kernel["kind"] == "pointwise")
+    assert "vload8" in text and len(re.findall(r"\*\(__global ushort8\*\)", text)) == 1, text
 
 
 @pytest.mark.parametrize(
