@@ -170,12 +170,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   MARK_SEEN(only.head, queries, keys, 0, steps_of(only, keys), 1);
 #endif
   if (produces) {
+    PRODUCERS_BEGIN();
     if (direct)
       produce_tasks(line, q_tiles, o, tasks, 1 SEEN_PASS);
     else
       produce_tasks(line, q_tiles, o, tasks, 0 SEEN_PASS);
     return;
   }
+  CONSUMERS_BEGIN();
 
   const int lane = get_local_id(0) & 31;
 #if STORED_MASK

@@ -100,7 +100,9 @@ void offer_attention_tensor_core(Draft& draft) {
 
   TemplateLaunch& launch = draft.launch();
   use_tensor_cores(draft, math, tile.tile(), 128, math.level == kMatrix && whole_chunks ? math.chunk : 2);
-  if (warpgroups) define(launch, "OVERLAP", tile.overlap);
+  // The loads of a bias from memory take the registers that overlap needs.
+  const bool biased = parts.mask && draft.node().body.ops.empty() && draft.buffer(parts.mask->buffer).dtype != ir::DType::kBool;
+  if (warpgroups) define(launch, "OVERLAP", tile.overlap && !(biased && !gradient));
   define(launch, "TILE_C", tile.columns);
   // Each of the parts has whole fragments, whose rows are 8 with DPAS.
   const int64_t depth = std::max(parts.depth, parts.depth2), unit = std::max(32, 8 * tile.parts);
