@@ -25,6 +25,7 @@ from torch_ocl_compile.lowering.elementwise.random import functionalise
 from torch_ocl_compile.lowering.graphs.float_arguments import floats_to_tensors
 from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.lowering.graphs.lowered import Lowered
+from torch_ocl_compile.package.batch_norms import constant_scales
 from torch_ocl_compile.package.refusals import refuse_decisions
 
 aten = torch.ops.aten
@@ -143,10 +144,8 @@ class Exported:
         gelu_pattern.rewrite(self.gm)
         floats_to_tensors(self.gm)
         functionalise(self.gm)
-        kept = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-        owned = [i for i, kind in enumerate(self.kinds) if kind in kept]
-        parameters = [i for i in owned if not self.tensors.is_written(self.owned[self.targets[i]])]
-        lowered = lower_module(self.gm, parameters=parameters, fallback="none")
+        self.compute_scales()
+        lowered = lower_module(self.gm, parameters=self.parameters(), fallback="none")
         for node in lowered.graph.nodes:
             if node.kind == "call":
                 raise UnsupportedError(
@@ -157,6 +156,21 @@ class Exported:
             first = next(n for n in function.graph.nodes if n.op == "call_function")
             raise UnsupportedError(f"it computes a result on the CPU, which needs PyTorch\n{describe(first)}")
         return lowered
+
+    def parameters(self) -> list[int]:
+        """Returns the inputs that no method writes."""
+        kept = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+        owned = [i for i, kind in enumerate(self.kinds) if kind in kept]
+        return [i for i in owned if not self.tensors.is_written(self.owned[self.targets[i]])]
+
+    def compute_scales(self) -> None:
+        """Computes what batch norms make of parameters alone. Inputs that only this reads are no inputs any more."""
+        if constant_scales(self.gm, {self.placeholders[i]: self.owned[self.targets[i]] for i in self.parameters()}):
+            nodes = set(self.gm.graph.nodes)
+            left = [i for i, node in enumerate(self.placeholders) if node in nodes]
+            self.placeholders = [self.placeholders[i] for i in left]
+            self.kinds, self.targets = [self.kinds[i] for i in left], [self.targets[i] for i in left]
+            self.users = [i for i, kind in enumerate(self.kinds) if kind is InputKind.USER_INPUT]
 
     # Rows
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,66 @@ def test_arguments_and_results_that_cannot_be_packaged(
     with pytest.raises(error, match=message):
         package.save(tmp_path / "no.ocl", module, args)
     assert os.listdir(tmp_path) == []
+
+
+class Normalised(nn.Module):
+    """Batch norms with and without weights, of three ranks; one shares its statistics with a result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.norms = nn.ModuleList(
+            [nn.BatchNorm2d(4), nn.BatchNorm2d(4, affine=False), nn.BatchNorm1d(4), nn.BatchNorm1d(4)]
+        )
+        self.rough = nn.BatchNorm2d(4).bfloat16()
+        for norm in [*self.norms, self.rough]:
+            for tensor in norm.state_dict().values():
+                tensor.copy_(torch.rand(tensor.shape) + 0.5)
+
+    def forward(self, x: Tensor) -> Any:
+        a, b, c, d = self.norms
+        y = b(a(x).relu())
+        return y, c(y.flatten(2)), d(y[:, :, 0, 0]), self.rough(x.bfloat16()), d.running_var * 2
+
+
+def test_scales_of_batch_norms_are_computed_when_a_package_is_saved(tmp_path: Path, ocl_device: str) -> None:
+    net, x = Normalised().eval(), torch.randn(2, 4, 3, 5)
+    package.save(tmp_path / "model.ocl", net, (x,))
+    found = ocl_run.load(tmp_path / "model.ocl", device=torch.device(ocl_device).index or 0)(x)
+    half = net.rough.double()(x.bfloat16().double())
+    net.rough.bfloat16()
+    net.norms.double()
+    a, b, c, d = net.norms
+    y = b(a(x.double()).relu())
+    torch.testing.assert_close(found[3].double(), half, rtol=2**-8, atol=2**-8)
+    for single, double in zip(
+        (*found[:3], found[4]), (y, c(y.flatten(2)), d(y[:, :, 0, 0]), d.running_var * 2), strict=True
+    ):
+        torch.testing.assert_close(single.double(), double.detach(), rtol=1e-5, atol=2e-6)
+    with sqlite3.connect(tmp_path / "model.ocl") as db:
+        ((graph,),) = db.execute("SELECT graph FROM methods").fetchall()
+        names = {name for (name,) in db.execute("SELECT name FROM tensors")}
+    assert graph.count("rsqrt") == 1  # of bfloat16
+    assert "norms.0.running_mean" in names and not names & {
+        "norms.0.running_var",
+        "norms.0.weight",
+        "norms.1.running_var",
+    }
+
+
+def test_statistics_that_a_method_writes_are_read_by_the_others(tmp_path: Path, ocl_device: str) -> None:
+    net, x = nn.Sequential(nn.BatchNorm1d(4)), torch.randn(8, 4) * 3
+    step = package.TrainingStep(net, lambda net, x: net(x).square().mean(), (x,), package.sgd(0.1))
+    package.save(
+        tmp_path / "model.ocl", {"train": package.Method(step, (x,)), "predict": package.Method(net.eval(), (x,))}
+    )
+    model = ocl_run.load(tmp_path / "model.ocl", device=torch.device(ocl_device).index or 0)
+    before = model.predict(x)
+    model.train(x)
+    net.train()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    net(x).square().mean().backward()
+    optimizer.step()
+    found = model.predict(x)
+    torch.testing.assert_close(found, net.eval()(x).detach(), rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(found, before)
