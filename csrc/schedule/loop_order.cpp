@@ -138,8 +138,8 @@ class GroupLoops {
     group_.vector_width = width;
   }
 
-  /// Chooses vectors of up to 16 bytes for rows that begin at any element, if some have elements of 16 bits or less: a GPU
-  /// loads these one by one at less than half of its bandwidth. Rows of all tensors must be aligned alike.
+  /// Chooses vectors of up to 16 bytes for rows that begin at any element. A GPU loads single elements of 16 bits at less than
+  /// half of its bandwidth, and needs more instructions for those of 32 bits. Rows of all tensors must be aligned alike.
   void choose_ragged_width(Symbol loop) {
     const IndexExpr& size = loop.kind == SymbolKind::kLoop ? group_.sizes[loop.index] : group_.reduce_sizes[loop.index];
     const bool scans = std::ranges::any_of(nodes_, [&](NodeId id) { return graph_.nodes[id].kind == ir::NodeKind::kScan; });
@@ -156,7 +156,7 @@ class GroupLoops {
       largest = std::max(largest, access.element_bytes);
     }
     const int width = largest <= 2 && !has_slow_ops() ? 8 : 4;
-    if (smallest > 2 || ranges.of(size).high < kVectorsBeforeTail * width) return;
+    if (smallest > 4 || ranges.of(size).high < kVectorsBeforeTail * width) return;
     if (std::ranges::all_of(starts, [&](const IndexExpr& start) { return ranges.known_divides(width, start - starts[0]); }))
       group_.ragged_width = width;
   }

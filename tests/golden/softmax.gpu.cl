@@ -14,14 +14,24 @@ OCL_INLINE float op_maximum_f32(float a, float b) {
   return (isnan(a) | (a > b)) ? a : b;
 }
 
+OCL_INLINE float4 op_softmax_sum_f32x4(float4 m, float4 s, float4 k, float4 t) {
+  const float4 e = m == k ? ((float4)(1.0f)) : exp(-fabs(k - m));
+  return k > m ? s * e + t : s + t * e;
+}
+
 OCL_INLINE float op_softmax_sum_f32(float m, float s, float k, float t) {
   const float e = m == k ? 1.0f : exp(-fabs(k - m));
   return k > m ? s * e + t : s + t * e;
 }
 
+OCL_INLINE float2 op_softmax_sum_f32x2(float2 m, float2 s, float2 k, float2 t) {
+  const float2 e = m == k ? ((float2)(1.0f)) : exp(-fabs(k - m));
+  return k > m ? s * e + t : s + t * e;
+}
+
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void softmax_288eaac343e4(
+void softmax_f261c36605a9(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset) {
   __local float shared_f32_0[256];
@@ -116,25 +126,63 @@ void softmax_288eaac343e4(
       *(__global float4*)(out0 + i0 * 1000 + first0) = v7;
     }
   } else {
+    const int first = (((in0_offset ^ out0_offset)) & 3) == 0 ? min((int)(int)((0 - (ulong)(i0 * 1000) - in0_offset) & 3), (int)(1000)) : 0;
+    const int last = first + ((((in0_offset ^ out0_offset)) & 3) == 0 ? (1000 - first) / 4 * 4 : 0);
     float a6 = -INFINITY;
     float a7 = 0;
-    for (int r0 = lane; r0 < 1000; r0 += 256) {
-      const float v8 = in0[i0 * 1000 + r0];
-      const float v9 = v8 * 0x1p-3f;
-      const float n0 = op_maximum_f32(a6, v9);
-      const float n1 = op_softmax_sum_f32(a6, a7, v9, 1);
-      a6 = n0;
-      a7 = n1;
+    float4 a8 = (float4)(-INFINITY);
+    float4 a9 = (float4)(0);
+    {
+      int vector0 = first + lane * 4;
+      for (; vector0 < last - 1024; vector0 += 2048) {
+        const float4 v8 = *(__global const float4*)(in0 + i0 * 1000 + vector0);
+        const float4 v9 = v8 * (float4)(0x1p-3f);
+        const float4 v10 = *(__global const float4*)(in0 + i0 * 1000 + (vector0 + 1024));
+        const float4 v11 = v10 * (float4)(0x1p-3f);
+        const float4 n0 = op_maximum_f32x4(a8, v9);
+        const float4 n1 = op_softmax_sum_f32x4(a8, a9, v9, 1);
+        a8 = n0;
+        a9 = n1;
+        const float4 n2 = op_maximum_f32x4(a8, v11);
+        const float4 n3 = op_softmax_sum_f32x4(a8, a9, v11, 1);
+        a8 = n2;
+        a9 = n3;
+      }
+      for (; vector0 < last; vector0 += 1024) {
+        const float4 v12 = *(__global const float4*)(in0 + i0 * 1000 + vector0);
+        const float4 v13 = v12 * (float4)(0x1p-3f);
+        const float4 n4 = op_maximum_f32x4(a8, v13);
+        const float4 n5 = op_softmax_sum_f32x4(a8, a9, v13, 1);
+        a8 = n4;
+        a9 = n5;
+      }
     }
+    for (int edge0 = lane; edge0 < 1000 - (last - first); edge0 += 256) {
+      const int r0 = edge0 < first ? edge0 : edge0 + (last - first);
+      const float v14 = in0[i0 * 1000 + r0];
+      const float v15 = v14 * 0x1p-3f;
+      const float n6 = op_maximum_f32(a6, v15);
+      const float n7 = op_softmax_sum_f32(a6, a7, v15, 1);
+      a6 = n6;
+      a7 = n7;
+    }
+    float2 a10 = op_maximum_f32x2(a8.lo, a8.hi);
+    float2 a11 = op_softmax_sum_f32x2(a8.lo, a9.lo, a8.hi, a9.hi);
+    float a12 = op_maximum_f32(a10.s0, a10.s1);
+    float a13 = op_softmax_sum_f32(a10.s0, a11.s0, a10.s1, a11.s1);
+    const float n8 = op_maximum_f32(a6, a12);
+    const float n9 = op_softmax_sum_f32(a6, a7, a12, a13);
+    a6 = n8;
+    a7 = n9;
     shared_f32_0[item] = a6;
     shared_f32_1[item] = a7;
     barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place
     for (int step = 128; step > 0; step /= 2) {
       if (lane < step) {
-        const float n2 = op_maximum_f32(a6, shared_f32_0[item + step]);
-        const float n3 = op_softmax_sum_f32(a6, a7, shared_f32_0[item + step], shared_f32_1[item + step]);
-        a6 = n2;
-        a7 = n3;
+        const float n10 = op_maximum_f32(a6, shared_f32_0[item + step]);
+        const float n11 = op_softmax_sum_f32(a6, a7, shared_f32_0[item + step], shared_f32_1[item + step]);
+        a6 = n10;
+        a7 = n11;
         shared_f32_0[item] = a6;
         shared_f32_1[item] = a7;
       }
@@ -143,15 +191,41 @@ void softmax_288eaac343e4(
     a6 = shared_f32_0[0];
     a7 = shared_f32_1[0];
     barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again
-    const float v10 = a6 - a6;
-    const float v11 = a7 + v10;
-    for (int r0 = lane; r0 < 1000; r0 += 256) {
-      const float v12 = in0[i0 * 1000 + r0];
-      const float v13 = v12 * 0x1p-3f;
-      const float v14 = v13 - a6;
-      const float v15 = exp(v14);
-      const float v16 = v15 / v11;
-      out0[i0 * 1000 + r0] = v16;
+    const float v16 = a6 - a6;
+    const float v17 = a7 + v16;
+    {
+      int vector1 = first + lane * 4;
+      for (; vector1 < last - 1024; vector1 += 2048) {
+        const float4 v18 = *(__global const float4*)(in0 + i0 * 1000 + vector1);
+        const float4 v19 = v18 * (float4)(0x1p-3f);
+        const float4 v20 = v19 - (float4)(a6);
+        const float4 v21 = exp(v20);
+        const float4 v22 = v21 / (float4)(v17);
+        const float4 v23 = *(__global const float4*)(in0 + i0 * 1000 + (vector1 + 1024));
+        const float4 v24 = v23 * (float4)(0x1p-3f);
+        const float4 v25 = v24 - (float4)(a6);
+        const float4 v26 = exp(v25);
+        const float4 v27 = v26 / (float4)(v17);
+        *(__global float4*)(out0 + i0 * 1000 + vector1) = v22;
+        *(__global float4*)(out0 + i0 * 1000 + (vector1 + 1024)) = v27;
+      }
+      for (; vector1 < last; vector1 += 1024) {
+        const float4 v28 = *(__global const float4*)(in0 + i0 * 1000 + vector1);
+        const float4 v29 = v28 * (float4)(0x1p-3f);
+        const float4 v30 = v29 - (float4)(a6);
+        const float4 v31 = exp(v30);
+        const float4 v32 = v31 / (float4)(v17);
+        *(__global float4*)(out0 + i0 * 1000 + vector1) = v32;
+      }
+    }
+    for (int edge1 = lane; edge1 < 1000 - (last - first); edge1 += 256) {
+      const int r1 = edge1 < first ? edge1 : edge1 + (last - first);
+      const float v33 = in0[i0 * 1000 + r1];
+      const float v34 = v33 * 0x1p-3f;
+      const float v35 = v34 - a6;
+      const float v36 = exp(v35);
+      const float v37 = v36 / v17;
+      out0[i0 * 1000 + r1] = v37;
     }
   }
 }

@@ -44,11 +44,17 @@ def test_one_copy_for_two_products() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "result", "columns", "width"),
-    [("kBF16", "kBF16", 50257, 8), ("kBF16", "kF32", 50257, 4), ("kF32", "kF32", 50257, 1), ("kBF16", "kBF16", 127, 1)],
+    [
+        ("kBF16", "kBF16", 50257, 8),
+        ("kBF16", "kF32", 50257, 4),
+        ("kF32", "kF32", 50257, 4),
+        ("kF64", "kF64", 50257, 1),
+        ("kBF16", "kBF16", 127, 1),
+    ],
 )
 @pytest.mark.parametrize("reduces", [False, True])
 def test_ragged_rows(dtype: str, result: str, columns: int, width: int, reduces: bool) -> None:
-    """Rows that begin at any element have vectors, too, if some elements have 16 bits. Both tensors must be aligned alike."""
+    """Rows that begin at any element have vectors, too. Both tensors must be aligned alike."""
     b = ir.Builder()
     x = b.input(getattr(ir.DType, dtype), [1024, columns], [columns, 1])
     row = b.reduce("max", x, [1], True)[0] if reduces else b.input(ir.DType.kF32, [1024, 1], [1, 1])
@@ -60,5 +66,5 @@ def test_ragged_rows(dtype: str, result: str, columns: int, width: int, reduces:
     text = rendered["kernels"][0]["text"]
     if columns == 127 and reduces:
         return  # The row fits into registers.
-    assert bool(re.search(rf"\*\(__global (?:const )?ushort{width}\*\)", text)) == (width > 1), text
+    assert bool(re.search(rf"\*\(__global (?:const )?(?:ushort|float){width}\*\)", text)) == (width > 1), text
     assert ("in0_offset ^ out0_offset" in text) == (width > 1)
