@@ -74,7 +74,10 @@ Words of the tables:
 # The pages of the folder: their titles, and the sections of result files that they show.
 PARTS = {
     "networks": ("Networks, run by run", ("networks", "memory", "layers")),
-    "operations": ("Single operations", ("operations", "fft", "flex_attention", "sparse", "order", "eager", "decode")),
+    "operations": (
+        "Single operations",
+        ("operations", "fft", "flex_attention", "sparse", "order", "eager", "decode", "generate"),
+    ),
     "start": ("Start", ("startup",)),
     "devices": ("Several devices and streams", ("parallel", "collectives", "copies", "overlap")),
 }
@@ -94,6 +97,7 @@ NAMES = {
     "order": "Sorts and searches",
     "eager": "Eager ops",
     "decode": "Decoding",
+    "generate": "Text generation",
 }
 NETWORKS = next(kind for kind in KINDS if kind.section == "networks")
 MODES = ("inference", "training")

@@ -110,6 +110,8 @@ KINDS = [
     Kind("decode", lambda row: f"Decoding of one sequence, model {row['model']}, by the format of weights",
          lambda row: f"{row['format']}, {row['share']:.0%} of the memory bandwidth", lambda row: row["tokens_per_second"],
          "tokens/s", more_is_better=True),
+    Kind("generate", lambda row: "generate() of transformers, one sequence, a Llama of 97 million weights in fp32",
+         lambda row: f"{row['cache']} cache", lambda row: row["tokens_per_second"], "tokens/s", more_is_better=True),
     Kind("collectives", lambda row: row["collective"], lambda row: f"{row['bytes']} bytes", lambda row: row["gbytes"], "GB/s",
          more_is_better=True),
     Kind("copies", lambda row: f"Copies between two devices, {COPIES[row['copies']]}", lambda row: f"{row['bytes'] >> 20} MiB",

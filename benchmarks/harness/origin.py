@@ -23,7 +23,7 @@ FIELDS = ("when", "commit", "torch", "host", "command")
 HIDDEN = ("commit", "cache_dir", "progress")  # Options that change no measurement.
 # Lists of rows in a result file. Each row has the settings of its side.
 SECTIONS = ("networks", "operations", "memory", "startup", "layers", "overlap", "collectives", "copies", "parallel", "fft",
-            "flex_attention", "sparse", "order", "eager", "decode")  # fmt: skip
+            "flex_attention", "sparse", "order", "eager", "decode", "generate")  # fmt: skip
 # Settings of a side. Those of the first line may not be empty; None in the others means that the side has no such thing.
 NEEDED = ("device", "driver", "torch", "dtype", "tf32", "threads", "environment")
 SETTINGS = (*NEEDED, "opencl", "cuda", "cudnn", "backend", "freezing", "cudnn_benchmark")
