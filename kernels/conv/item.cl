@@ -7,30 +7,24 @@
 //   p +------------------------+       p = (n, oh, ow) flattened. A tile has MR consecutive pixels.
 //   | | acc[0][0] .. [NV-1]    |  x MT
 //   v | ...      [MR-1]        |
-//     +------------------------+       acc[i][:] += row[i][j] * w[tap][j][:] for j in run
+//     +------------------------+       acc[i][:] += row[i][j] * w[tap][j][:] for j in C
 //
-// For a tap (r, s) the MR pixels of a tile are MR row pointers. Each points to a contiguous run of `run` floats in x,
-// or to zeros[] where the tap leaves the image. The packed weights of a tap are run x TN. Every tap_block taps are
-// summed in registers, then added to sums[] (private, 4*MT*MR*TN bytes). So the weights of these taps
-// (tap_block*run*TN*4 bytes) stay in cache while all MT tiles use them, and sums stay short. Good values: tap_block*run
-// near 512, its weights at most half of L2.
+// For a tap (r, s) the MR pixels of a tile are MR row pointers. Each points to the C channels of a pixel of x, or to zeros[]
+// where the tap leaves the image. The packed weights of a tap are C x TN. Every tap_block taps are summed in registers, then
+// added to sums[] (private, 4*MT*MR*TN bytes). So the weights of these taps (tap_block*C*TN*4 bytes) stay in cache while all
+// MT tiles use them, and sums stay short. Good values: tap_block*C near 512, its weights at most half of L2.
 //
-// RUN says what a run is (x is addressed as x[n*x_n + h*x_h + w*x_w + c*x_c], strides in elements):
-//   0  channels of a pixel:      taps (r, s), run = C.      Needs x_c == 1.
-//   1  a filter row of pixels:   taps r,      run = S*C.    Needs x_c == 1, x_w == C (one group), dilation_w == 1, and
-//                                no tap that leaves the image: x is a padded copy, pad_h == pad_w == 0. For NHWC with
-//                                few channels.
 // DATA_GRADIENT 1: `x` is dy, C counts the channels of dy (per group), K those of dx, in_* is the size of dy, out_*
 //   that of dx. The weights are packed with c and k exchanged, not flipped. dx[n][k][h][w] = sum over c, r, s with (h +
 //   pad_h - r*dilation_h) = stride_h*oh of dy[n][c][oh][ow] * w[c][k][r][s].
 //   The pixels of a phase (h % stride_h, w % stride_w) share their taps. A tile has pixels of one phase, so no zeros
-//   are multiplied. RUN must be 0. With stride 1, the forward kernel with flipped weights and pad' = dil*(R-1) - pad
+//   are multiplied. With stride 1, the forward kernel with flipped weights and pad' = dil*(R-1) - pad
 //   gives the same result.
 //
 // Inputs: x as above, offset in elements;
 //   w packed and padded with zeros, element (g, k, c, r, s) at ((((g*ceil(K/PANEL) + k/PANEL)*R + r)*S + s)*C +
 //     c)*PANEL + k % PANEL (k, c within the group);
-//   zeros: C zeros (RUN 0; unused otherwise).
+//   zeros: C zeros.
 // Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
 //   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT. With CHANNELS_FIRST 1 the first two sizes are
 //   exchanged, so that all channels of a pixel are written one after the other. Good if w stays in the L2 cache.
@@ -43,7 +37,7 @@
 //   With LONG_STORES, each macro has one call site, in a loop: building MR*NV copies of a long epilogue took seconds.
 // Macros of a launch: MR (pixels of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32;
 //   4x2 of 16)), NV (vectors (of VW floats) of output channels in a tile), MT (tiles (of MR pixels) per work-item),
-//   WHOLE_VECTORS (1: K % VW == 0, so every store is a whole vector), BIAS, DATA_GRADIENT, RUN and CHANNELS_FIRST (see
+//   WHOLE_VECTORS (1: K % VW == 0, so every store is a whole vector), BIAS, DATA_GRADIENT and CHANNELS_FIRST (see
 //   above), LONG_STORES (1: the epilogue macros are long, so each has one call site).
 #ifndef STATISTICS
 #define STATISTICS 0
@@ -78,11 +72,7 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #define IN_STEP_W stride_w
 #endif
   const int pixels = rows_h > 0 && rows_w > 0 ? batch * rows_h * rows_w : 0;
-#if RUN == 0
-  const int taps = R * S, run = C;
-#else
-  const int taps = R, run = S * C;
-#endif
+  const int taps = R * S;
   x += x_offset + (long)group * C * x_c;
   w += w_offset + ((long)group * ((K + PANEL - 1) / PANEL) + k0 / PANEL) * (long)R * S * C * PANEL + k0 % PANEL;
   zeros += zeros_offset;
@@ -127,21 +117,17 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
         const int above = phase_h + pad_h - tap / S * dilation_h, left = phase_w + pad_w - tap % S * dilation_w;
         if (above % stride_h != 0 || left % stride_w != 0) continue;  // no pixel of the phase uses this tap
         const int shift_h = above / stride_h, shift_w = left / stride_w;
-#elif RUN == 0
-        const int shift_h = tap / S * dilation_h - pad_h, shift_w = tap % S * dilation_w - pad_w;
 #else
-        const int shift_h = tap * dilation_h, shift_w = 0;
+        const int shift_h = tap / S * dilation_h - pad_h, shift_w = tap % S * dilation_w - pad_w;
 #endif
         __global const IN_T* row[MR];
         OCL_UNROLL for (int i = 0; i < MR; ++i) {
           const int ih = qh[i] * IN_STEP_H + shift_h, iw = qw[i] * IN_STEP_W + shift_w;
           row[i] = x + (image[i] * x_n + (long)ih * x_h + (long)iw * x_w);
-#if RUN == 0
           if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) row[i] = zeros;
-#endif
         }
-        __global const IN_T* panel = w + (long)tap * run * PANEL;
-        for (int j = 0; j < run; ++j) {
+        __global const IN_T* panel = w + (long)tap * C * PANEL;
+        for (int j = 0; j < C; ++j) {
           VEC bv[NV];
           OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = LOADV(panel, (long)j * PANEL + v * VW);
           OCL_UNROLL for (int i = 0; i < MR; ++i) {

@@ -18,13 +18,16 @@ constexpr int kManyRegisters = 255;
 /// True if long sums get a second set of sums. It costs registers, so short sums have one set.
 bool summed(int64_t depth) { return depth > 3 * kSumDepth; }
 
-#define ITEM_TILE(...) ItemTile{__VA_ARGS__},
-constexpr ItemTile kItemTiles[] = {
-#include "csrc/schedule/families/tiles.def"
-};
-#undef ITEM_TILE
-
 }  // namespace
+
+const std::vector<ItemTile>& item_tiles() {
+#define ITEM_TILE(...) ItemTile{__VA_ARGS__},
+  static const std::vector<ItemTile> tiles = {
+#include "csrc/schedule/families/tiles.def"
+  };
+#undef ITEM_TILE
+  return tiles;
+}
 
 bool few_registers(const Caps& caps) { return caps.item_registers < kManyRegisters; }
 
@@ -36,10 +39,10 @@ bool constants(const std::vector<IndexExpr>& sizes) {
 
 std::string in_slices(int64_t splits) { return splits > 1 ? " in " + std::to_string(splits) + " slices" : ""; }
 
-ItemTile choose_item_tile(Draft& draft, int64_t rows, int64_t columns) {
+ItemTile choose_item_tile(Draft& draft, int64_t rows, int64_t columns, const std::vector<ItemTile>& among) {
   const int vector_floats = draft.caps.vector_floats, registers = vector_floats == 8 ? 16 : 32;
   std::vector<std::pair<double, ItemTile>> ranked;
-  for (const ItemTile& tile : kItemTiles) {
+  for (const ItemTile& tile : among) {
     if (tile.registers != registers) continue;
     const int64_t width = static_cast<int64_t>(tile.vectors) * vector_floats;
     const int64_t area = (rows + tile.rows - 1) / tile.rows * tile.rows * ((columns + width - 1) / width * width);

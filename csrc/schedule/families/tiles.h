@@ -45,9 +45,11 @@ struct ItemTile {
   const char* source;  // Where the cost comes from: "measured" or "estimate".
   std::string name() const { return std::to_string(rows) + "x" + std::to_string(vectors); }
 };
+/// The tiles of families/tiles.def.
+const std::vector<ItemTile>& item_tiles();
 /// Returns the tile with the lowest cost for rows x columns: the area of all tiles, which may reach beyond the output,
 /// times the tile's cost. The choice is the knob "tile".
-ItemTile choose_item_tile(Draft& draft, int64_t rows, int64_t columns);
+ItemTile choose_item_tile(Draft& draft, int64_t rows, int64_t columns, const std::vector<ItemTile>& among = item_tiles());
 /// Returns the number of tiles of a work-item: `max_tiles`, halved until at least 4 work-items per core are left.
 /// tiles: number of all tiles; other_items: number of work-items in the other dimensions. The choice is the knob "run".
 int choose_tiles_per_item(Draft& draft, int64_t tiles, int64_t other_items, int max_tiles);

@@ -14,16 +14,18 @@ SHAPES = [
 ]  # fmt: skip
 # On CPUs, the kernel stores no statistics if a result is a sum of fewer than 64 products, nor for the convolution
 # that the Winograd kernel computes.
+OF_IMAGES = [(3, 64, 61, 47, 7, 2, 1), (3, 40, 35, 50, 5, 1, 1)]
 OF_CPUS = [s for s in SHAPES if s[0] // s[6] * s[4] ** 2 >= 64 and s[:2] != (16, 40)]
-KERNELS = {"wgmma": "conv/warpgroup", "mma": "conv/warp", "item": "conv/item"}
-LEVELS = [pytest.param(level, marks=pytest.mark.needs("cpu" if level == "item" else level)) for level in KERNELS]
+KERNELS = {"wgmma": "conv/warpgroup", "mma": "conv/warp", "item": "conv/item", "image": "conv/image_item"}
+ON_CPUS = ("item", "image")
+LEVELS = [pytest.param(level, marks=pytest.mark.needs("cpu" if level in ON_CPUS else level)) for level in KERNELS]
 ERRORS = {torch.float32: 4e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 # On CPUs, kernels store statistics of float32 only.
 CASES = [
     pytest.param(shape, *param.values, dtype, marks=param.marks)
     for param in LEVELS
-    for dtype in ((torch.float32,) if param.values == ("item",) else ERRORS)
-    for shape in (OF_CPUS if param.values == ("item",) else SHAPES)
+    for dtype in ((torch.float32,) if param.values[0] in ON_CPUS else ERRORS)
+    for shape in {"item": OF_CPUS, "image": OF_IMAGES}.get(param.values[0], SHAPES)
 ]
 
 
@@ -92,7 +94,8 @@ def test_statistics(ocl_device, shape, level, dtype, bias, offset, tmp_path):
 @pytest.mark.parametrize("level", LEVELS)
 def test_statistics_can_be_disabled(ocl_device, level, tmp_path):
     disable = disabled_for(level)
-    block, inputs = block_of(SHAPES[0], torch.float32, True, 0.0, ocl_device)
+    shape = OF_IMAGES[0] if level == "image" else SHAPES[0]
+    block, inputs = block_of(shape, torch.float32, True, 0.0, ocl_device)
     inputs = [t.to(ocl_device) for t in inputs]
     results, _, texts = launched(block, inputs, tmp_path / "off", ",".join(filter(None, (disable, "conv_statistics"))))
     assert not any("#define STATISTICS 1" in text for text in texts)

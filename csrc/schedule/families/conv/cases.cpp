@@ -38,6 +38,14 @@ constexpr Convolution kMore[] = {
     {1, 6, 9, 17, 14, 5, 3, 3, 2, 1, 1},    {1, 3, 7, 9, 8, 3, 3, 1, 0, 1, 1},      {4, 6, 20, 20, 21, 3, 3, 1, 1, 1, 1},
     {1, 17, 5, 10, 9, 3, 3, 1, 2, 2, 1},    {1, 20, 8, 7, 7, 1, 1, 2, 0, 1, 1},     {2, 3, 16, 23, 21, 7, 7, 2, 3, 1, 1},
     {1, 20, 37, 9, 8, 3, 3, 1, 0, 1, 1, 1}, {2, 6, 12, 10, 11, 3, 2, 2, 1, 1, 1, 1}};
+/// For a kernel of images with few channels. The columns of a filter are not dilated. The last two have several blocks of
+/// lines, or strips in a row.
+constexpr Convolution kImages[] = {
+    {1, 1, 1, 2, 2, 2, 2, 1, 0, 1, 1},      {2, 3, 64, 11, 9, 3, 3, 2, 1, 1, 1},     {1, 3, 65, 20, 21, 7, 7, 2, 3, 1, 1},
+    {2, 2, 8, 4, 4, 2, 2, 2, 0, 1, 1},      {1, 3, 5, 3, 3, 3, 3, 3, 4, 1, 1},       {1, 3, 7, 9, 8, 3, 3, 1, 0, 1, 1},
+    {2, 4, 40, 8, 10, 3, 2, 2, 0, 1, 1},    {1, 2, 24, 9, 13, 4, 5, 2, 2, 1, 1},     {1, 3, 48, 5, 70, 3, 3, 1, 1, 1, 1},
+    {1, 3, 33, 35, 39, 11, 11, 4, 2, 1, 1}, {2, 3, 20, 9, 45, 2, 3, 2, 2, 2, 1, -1}, {1, 3, 20, 36, 37, 17, 17, 16, 1, 1, 1},
+    {1, 4, 8, 2, 300, 11, 11, 1, 5, 1, 1}};
 /// For kernels that take whole vectors of channels and one group.
 constexpr Convolution kWhole[] = {
     {1, 16, 16, 1, 1, 1, 1, 1, 0, 1, 1},   {2, 80, 144, 7, 6, 1, 1, 2, 0, 1, 1},  {2, 48, 80, 9, 8, 3, 3, 2, 1, 1, 1},
@@ -282,6 +290,7 @@ std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector
 std::span<const Convolution> portable_convolutions(const KernelRow& row) {
   if (is_depthwise(row)) return kDepthwise;
   if (std::string(row.family) == "winograd") return kWinograd;
+  if (row.id == KernelId::k_conv_image_item) return kImages;
   return row.id == KernelId::k_conv_weight_packed_item ? std::span<const Convolution>(kWhole) : kMore;
 }
 
@@ -305,7 +314,7 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
   std::vector<CheckCase> cases;
   for (CheckSubject on : devices)
     for (const Kind kind : {Kind::kForward, Kind::kData, Kind::kWeight}) {
-      if ((kind == Kind::kWeight) != of_weight) continue;
+      if ((kind == Kind::kWeight) != of_weight || (kind == Kind::kData && id == KernelId::k_conv_image_item)) continue;
       const std::vector<std::string> tiles = tiles_of(on.offer(graph_of(on, all[1], kind, {}), ""));
       for (size_t i = 0; i < tiles.size(); ++i)
         for (size_t j = i % (tiles.size() > 1 ? 2 : 1); j < all.size(); j += tiles.size() > 1 ? 2 : 1) {
@@ -316,12 +325,13 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
           const std::string choice =
               "tile=" + tiles[i] + " run=" + std::to_string(1 + j % 4) + " splits=" + std::to_string(1 + j % 2 * 2);
           // These kernels read images with any strides; others get a copy.
-          const bool any =
-              id == KernelId::k_conv_weight_item || (!item && (of_weight || is_depthwise(subject.row) || c.C < 16));
+          const bool any = id == KernelId::k_conv_weight_item || id == KernelId::k_conv_image_item ||
+                           (!item && (of_weight || is_depthwise(subject.row) || c.C < 16));
           for (const bool planes : any ? std::vector{false, true} : std::vector{false}) {
             const Form form{planes ? 0 : static_cast<int>(j % 3 == 2), planes, static_cast<int>(j % 4 == 3)};
             CheckCase check = convolution_case(on, c, kind, choice, form);
-            if (id == KernelId::k_conv_item && j % 3 == 1) check.defines.emplace_back("LONG_STORES 1");
+            if ((id == KernelId::k_conv_item || id == KernelId::k_conv_image_item) && j % 3 == 1)
+              check.defines.emplace_back("LONG_STORES 1");
             // Plans for filter sizes that are known at run time only.
             if (!item && !is_depthwise(subject.row) && j % 4 == 0)
               std::erase_if(check.defines, [](const std::string& define) { return define.starts_with("FILTER_"); });
@@ -336,7 +346,7 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
 }  // namespace
 
 std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
-  // The own stores of conv_statistics_item have no statistics.
+  // The own stores of portable kernels have no statistics.
   if (subject.portable())
     return subject.row.operation == KernelOperation::k_conv_statistics ? std::vector<CheckCase>() : portable_cases(subject);
   const KernelOperation operation = subject.row.operation;

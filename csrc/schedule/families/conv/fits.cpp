@@ -72,6 +72,26 @@ Refused why_not_conv_item(const Draft& draft) {
   return first_refusal(rows, draft);
 }
 
+Refused why_not_conv_image_item(const Draft& draft) {
+  constexpr int64_t kFewChannels = 4;
+  static const Fit rows[] = {
+      kLoadable,
+      {[](const Draft& d) { return d.node().convolve.kind == ir::ConvolveKind::kForward; },
+       [](const Draft& d) {
+         return "it computes no gradient of an image, here with " + Window(d.node()).K.str() + " channels";
+       }},
+      kOneGroup,
+      kConstantWindow,
+      {[](const Draft& d) { return Window(d.node()).C.constant() <= kFewChannels && Window(d.node()).S.constant() > 1; },
+       [](const Draft& d) {
+         const Window w(d.node());
+         return "C = " + w.C.str() + " is above " + std::to_string(kFewChannels) + ", or S = " + w.S.str() + " is 1";
+       }},
+      {[](const Draft& d) { return d.node().convolve.dilation[1] == 1; },
+       [](const Draft&) { return std::string("the columns of its filters are dilated"); }}};
+  return first_refusal(rows, draft);
+}
+
 Refused why_not_conv_weight_item(const Draft& draft) { return why_not_conv_item(draft); }
 
 Refused why_not_conv_weight_packed_item(const Draft& draft) {

@@ -16,30 +16,6 @@ constexpr int64_t kFiltersInCache = 512 << 10;  // Bytes of filters that stay in
 /// a large part of its time.
 int tiles_for_depth(int64_t depth) { return depth < 64 ? 32 : depth <= 256 ? 16 : 8; }
 
-/// The image that the kernel reads: in place or a copy, its height and width, and the padding that the kernel must
-/// apply.
-struct Image {
-  Operand operand;
-  std::array<IndexExpr, 2> sizes, padding;
-};
-
-/// Returns the image for the kernel's inner loop, which runs along the channels of a pixel, or along filter rows.
-/// Filter rows need a padded copy, so that no tap is outside.
-Image image_for(Draft& draft, const ir::View& x, const ir::ConvolveAttrs& conv, int64_t C, bool filter_rows) {
-  const std::array<IndexExpr, 2> sizes = {x.sizes[2], x.sizes[3]}, padding = {conv.padding[0], conv.padding[1]};
-  if (!filter_rows) return {channels_last_image(draft, x), sizes, padding};
-  const std::optional<Operand> in_place = strided_operand(draft, x, kChannelsLast);
-  const bool padded = conv.padding[0] > 0 || conv.padding[1] > 0;
-  if (!padded && in_place && in_place->strides[1].is_const(1) && in_place->strides[3].is_const(C))
-    return {*in_place, sizes, padding};
-  const std::array<IndexExpr, 2> whole = {sizes[0] + 2 * padding[0], sizes[1] + 2 * padding[1]};
-  const IndexExpr h = IndexExpr::loop(1) - padding[0], w = IndexExpr::loop(2) - padding[1];
-  const Operand copy =
-      copied_operand(draft, x, {x.sizes[0], whole[0], whole[1], C}, {IndexExpr::loop(0), IndexExpr::loop(3), h, w},
-                     {{-1, h}, {h, sizes[0]}, {-1, w}, {w, sizes[1]}});
-  return {{copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}}, whole, {0, 0}};
-}
-
 /// Returns the filters as zero-padded panels [group][panel][R][S][C][width].
 Operand filter_panels(Draft& draft, const ir::View& w, const ir::ConvolveAttrs& conv, int64_t C, int64_t K, int width) {
   const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
@@ -62,11 +38,8 @@ void offer_conv_item(Draft& draft) {
   const int vw = caps.vector_floats;
   const int64_t C = window.C.constant(), K = window.K.constant();
 
-  // The inner loop runs along the channels of a pixel. If there are few channels, it runs along a filter row.
-  const bool filter_rows = C <= 4 && !gradient && conv.dilation[1] == 1 && S.constant() > 1 && conv.groups == 1;
-  const Image image = image_for(draft, x, conv, C, filter_rows);
-  const int64_t run_length = filter_rows ? C * S.constant() : C;
-  const int64_t taps = C * R.constant() * S.constant() / run_length;
+  const Operand image = channels_last_image(draft, x);
+  const int64_t taps = R.constant() * S.constant();
 
   const ItemTile tile = choose_item_tile(draft, 6 * 8 * 49, K);
   const int width = tile.vectors * vw;
@@ -76,25 +49,22 @@ void offer_conv_item(Draft& draft) {
   const IndexExpr& pixels = window.pixels;
   const int64_t panels = (K + width - 1) / width * conv.groups * window.phases;
   const int64_t typical_pixels = typical(pixels, 6272);
-  const int most_tiles = std::max(tiles_for_depth(taps * run_length), typical_pixels > 1000000 ? 16 : 8);
+  const int most_tiles = std::max(tiles_for_depth(taps * C), typical_pixels > 1000000 ? 16 : 8);
   const int mt = choose_tiles_per_item(draft, (typical_pixels + tile.rows - 1) / tile.rows, panels, most_tiles);
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
-  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (filter_rows ? " filter rows" : " channels");
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " channels";
   define_types(draft, launch, vw);
-  define(launch, {{"MR", tile.rows}, {"NV", tile.vectors}, {"MT", mt}, {"RUN", filter_rows}});
+  define(launch, {{"MR", tile.rows}, {"NV", tile.vectors}, {"MT", mt}});
   define(launch, {{"DATA_GRADIENT", gradient}, {"WHOLE_VECTORS", K % vw == 0}});
-  launch.buffers({{"x", image.operand.input}, {"w", packed.input}, {"zeros", zero_row(draft, filter_rows ? 1 : C)}});
-  const int64_t most_taps = std::clamp<int64_t>(640 / run_length, 1, taps), tap_blocks = (taps + most_taps - 1) / most_taps;
+  launch.buffers({{"x", image.input}, {"w", packed.input}, {"zeros", zero_row(draft, C)}});
+  const int64_t most_taps = std::clamp<int64_t>(640 / C, 1, taps), tap_blocks = (taps + most_taps - 1) / most_taps;
   launch.args({{"batch", node.sizes[0]}, {"C", C}, {"K", K}, {"groups", conv.groups}, {"R", R}, {"S", S}});
-  launch.args({{"in_h", image.sizes[0]}, {"in_w", image.sizes[1]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
-  launch.args({{"stride_h", conv.stride[0]}, {"stride_w", conv.stride[1]}});
-  launch.args({{"pad_h", image.padding[0]}, {"pad_w", image.padding[1]}});
-  launch.args({{"dilation_h", conv.dilation[0]},
-               {"dilation_w", conv.dilation[1]},
-               {"tap_block", (taps + tap_blocks - 1) / tap_blocks}});
-  pass_image(launch, "x", image.operand);
+  launch.args({{"in_h", window.in_h}, {"in_w", window.in_w}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+  pass_window(launch, conv);
+  launch.arg("tap_block", (taps + tap_blocks - 1) / tap_blocks);
+  pass_image(launch, "x", image);
   const IndexExpr slices = ir::ceildiv(pixels, tile.rows * mt);
   launch.groups = {slices, ir::ceildiv(K, width) * conv.groups, window.phases};
   // Work-items start in the order of the first dimension of the grid. If the caches keep all filters, this dimension is
@@ -106,7 +76,7 @@ void offer_conv_item(Draft& draft) {
   define(launch, "PREFETCHES", caps.prefetch);
   store_along(launch, 1, vw);
   // Only long sums get statistics. With shorter sums, the statistics would take a tenth of the kernel's time.
-  if (!gradient && taps * run_length >= 64 && draft.buffer(node.outputs[0]).dtype == ir::DType::kF32 &&
+  if (!gradient && taps * C >= 64 && draft.buffer(node.outputs[0]).dtype == ir::DType::kF32 &&
       caps.kernels.has(KernelId::k_conv_statistics_item))
     launch.statistics.kernel = KernelId::k_conv_statistics_item;
   launch.statistics.slices = slices;
