@@ -3,7 +3,7 @@
 // The places of the block's keys in the order of the digit are found in local memory, by two rounds of four bits each. So neighbouring
 // work-items store neighbours.
 //
-//   order    | a b c d ... |      each work-item has BLOCK / ITEMS of these in a row
+//   order    | a b c d ... |      each work-item has BLOCK / ITEMS of these in a row; BLOCK is a multiple of ITEMS
 //   counts   [16][ITEMS]          how many of them have each value of the four bits; their running sum is where they go
 //
 // Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_POSITIONS 1: positions[row][i] at row * positions_row + i.

@@ -104,7 +104,7 @@ inline CheckCase case_of(const Offer& offer, const ir::Graph& graph, int offset,
 }
 
 /// Returns cases of a kernel for one of its types. An offset of 1 makes operands unaligned, so that the kernel copies them
-/// element by element. InternalError if there are no cases for the kernel's operation.
+/// element by element.
 std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, MatrixInstructions matrix,
                                    CaseSet set = CaseSet::kSample);
 /// Returns the type for which a tensor core kernel is launched.

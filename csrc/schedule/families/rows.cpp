@@ -20,10 +20,6 @@ namespace ocl::schedule {
 Refused why_not_none(const Draft&) { return "it is launched by another kernel's row"; }
 void offer_none(Draft&) {}
 bool computes_none(const KernelRow&, const ir::Node&) { return false; }
-std::vector<CheckCase> none_cases(const CheckSubject& subject) {
-  fail(ErrorKind::kInternal, std::string("kernels/operations.def names no check cases for the operation ") +
-                                 name(subject.row.operation) + " of " + subject.row.name);
-}
 
 const std::vector<TemplateRow>& template_rows() {
   static const std::vector<TemplateRow> rows = [] {

@@ -21,7 +21,7 @@ WITHOUT_CASES = {"attention_item", "conv_statistics_item", "conv_image_statistic
 
 def cases() -> Iterator[tuple[str, str, int]]:
     for row in _C.exec.kernels():
-        if row["level"] in PORTABLE and row["operation"] not in ("fft", "sort"):
+        if row["level"] in PORTABLE:
             for kind in row["types"]:
                 count = len(_C.exec.check_cases(row["name"], kind, set="edges", filled=False))
                 assert (count == 0) == (row["name"] in WITHOUT_CASES), row["name"]

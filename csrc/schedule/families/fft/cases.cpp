@@ -1,0 +1,98 @@
+// csrc/schedule/families/fft/cases.cpp: check cases of the kernels of Fourier transforms.
+#include <cmath>
+#include <numbers>
+
+#include "csrc/ir/builder.h"
+#include "csrc/schedule/families/case.h"
+#include "csrc/schedule/families/fft/lines.h"
+
+namespace ocl::schedule {
+namespace {
+
+/// Lines x[outer][n][p][q], and the attributes of the transform. offset: see CheckCase.
+struct Problem {
+  int outer, n, p, q;
+  FftInput input;
+  bool inverse = false;
+  double scale = 1;
+  int root = 0, offset = 0;
+  size_t count() const { return static_cast<size_t>(outer) * n * p * q; }
+};
+
+// Lines that are split over lanes, that are transposed on their way, and that lie across vectors; radices of 2 to 31.
+constexpr Problem kProblems[] = {{3, 1, 1, 1, FftInput::kPairs},
+                                 {5, 2, 1, 1, FftInput::kReal},
+                                 {17, 8, 1, 1, FftInput::kPairs, true},
+                                 {9, 30, 1, 1, FftInput::kSeparate, true, 1.0 / 30},
+                                 {2, 64, 1, 1, FftInput::kPairs},
+                                 {3, 256, 1, 1, FftInput::kPairs, true, 1.0 / 16, 0, 1},
+                                 {33, 77, 1, 1, FftInput::kReal},
+                                 {2, 16, 3, 1, FftInput::kPairs, false, 1, 48},
+                                 {2, 12, 1, 20, FftInput::kPairs},
+                                 {1, 128, 4, 5, FftInput::kSeparate, true, 0.5, 512},
+                                 {2, 31, 17, 1, FftInput::kPairs, false, 1, 527},
+                                 {3, 45, 1, 16, FftInput::kReal, false, 1, 0, 1},
+                                 {1, 1024, 1, 1, FftInput::kPairs},
+                                 {1, 1000, 2, 1, FftInput::kPairs, false, 1, 2000}};
+
+/// The definition of FftAttrs. re(i), im(i): the parts of element i.
+template <class Real, class Imaginary>
+Sums transforms(const Problem& f, const Real& re, const Imaginary& im) {
+  Sums sums(2 * f.count());
+  const double turn = (f.inverse ? 2 : -2) * std::numbers::pi;
+  for (int64_t o = 0; o < f.outer; ++o)
+    for (int64_t k = 0; k < f.n; ++k)
+      for (int64_t p = 0; p < f.p; ++p)
+        for (int64_t q = 0; q < f.q; ++q)
+          for (int64_t j = 0; j < f.n; ++j) {
+            const auto place = [&](int64_t line) { return static_cast<size_t>(((o * f.n + line) * f.p + p) * f.q + q); };
+            const double twisted = f.root == 0 ? 0 : static_cast<double>(k * p % f.root) / f.root;
+            const double angle = turn * (static_cast<double>(j * k % f.n) / f.n + twisted);
+            const double x = f.scale * re(place(j)), y = f.scale * im(place(j)), size = std::hypot(x, y);
+            sums.add(2 * place(k), x * std::cos(angle) - y * std::sin(angle), size);
+            sums.add(2 * place(k) + 1, x * std::sin(angle) + y * std::cos(angle), size);
+          }
+  return sums;
+}
+
+CheckCase fft_case(const CheckSubject& subject, const Problem& f) {
+  ir::Builder builder;
+  const bool pairs = f.input == FftInput::kPairs;
+  ir::Shape sizes = {f.outer, f.n, f.p, f.q};
+  if (pairs) sizes.emplace_back(2);
+  const auto input = [&] { return builder.input(ir::DType::kF32, sizes, ir::contiguous_strides(sizes), false, false); };
+  const ir::Value first = input(), second = f.input == FftInput::kSeparate ? input() : first;
+  ir::FftAttrs attrs;
+  attrs.inverse = f.inverse, attrs.scale = f.scale, attrs.root = f.root;
+  const ir::Value y = pairs ? builder.fft(builder.select(first, 4, 0), builder.select(first, 4, 1), attrs)
+                      : f.input == FftInput::kReal ? builder.fft(first, std::nullopt, attrs)
+                                                   : builder.fft(first, second, attrs);
+  builder.output(y, ir::contiguous_strides({f.outer, f.n, f.p, f.q, 2}));
+  const ir::Graph graph = builder.finish();
+  CheckCase check = case_of(subject.offer(graph, ""), graph, f.offset, [=] {
+    const std::vector<float> a = subject.values(f.count() * (pairs ? 2 : 1), 1), b = subject.values(f.count(), 2);
+    CaseData data;
+    data.inputs.push_back(subject.stored(a));
+    if (f.input == FftInput::kSeparate) data.inputs.push_back(subject.stored(b));
+    data.results = transforms(
+        f, [&](size_t i) -> double { return a[pairs ? 2 * i : i]; },
+        [&](size_t i) -> double { return pairs                        ? a[2 * i + 1]
+                                         : f.input == FftInput::kReal ? 0
+                                                                      : b[i]; });
+    return data;
+  });
+  if (subject.row.level == KernelLevel::k_item) check.last = {int64_t{2} * f.n * f.p * f.q};
+  check.tolerance = 3e-7;
+  return check;
+}
+
+}  // namespace
+
+std::vector<CheckCase> fft_cases(const CheckSubject& subject) {
+  std::vector<CheckCase> cases;
+  for (const CheckSubject& on : on_devices(subject))
+    for (const Problem& f : kProblems) cases.push_back(fft_case(on, f));
+  return cases;
+}
+
+}  // namespace ocl::schedule
