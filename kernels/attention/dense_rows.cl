@@ -2,7 +2,7 @@
 // behind the other. Comes after attention/parameters.cl.
 #ifndef STORE
 #ifdef TASKS
-#define Y_HEADS heads
+#define Y_HEADS (ROWS_ARE_KEYS ? heads / heads_per_kv : heads)
 #define Y_BATCHES batches
 #else
 #define Y_HEADS get_num_groups(1)

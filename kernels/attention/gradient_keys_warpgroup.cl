@@ -3,7 +3,7 @@
 //
 // consume_step adds the products of one step to `out` (ds^T q) and `out2` (dropout(p)^T dout), for rows `row` and
 // `row` + 8.
-// n                number of the step, counted over all heads
+// n                number of the step, counted over all heads and tasks
 // c0               first query of the step
 // seen             1 if a query of the step sees a key of the warpgroup (causal mask); its keys begin at `first`
 // shown            1 if the mask hides no score of the step
@@ -75,14 +75,14 @@ ALWAYS_INLINE void consume_step(float* out, float* out2, const Pipeline line, __
 }
 #endif
 
-// Does the steps of all `heads` heads of queries, one head after another. begin, steps: the first query, and the number
+// The steps are those of all `heads` heads of queries, one head after another. begin, steps: the first query, and the number
 // of steps of a head. statistics: the statistics in local memory, see STATISTICS.
-ALWAYS_INLINE void consume_columns(float* out, float* out2, const Pipeline line, __local const OPERAND_T* a_tile,
-                                   __local const OPERAND_T* a2_tile, __local const float* statistics, const int row,
-                                   const int first, const int begin, const int steps, const int heads,
-                                   const int queries, const int keys MASK_PARAMS DRAW_PARAMS SEEN_PARAMS) {
+ALWAYS_INLINE int consume_columns(float* out, float* out2, const Pipeline line, __local const OPERAND_T* a_tile,
+                                  __local const OPERAND_T* a2_tile, __local const float* statistics, const int row,
+                                  const int first, int n, const int begin, const int steps, const int heads,
+                                  const int queries, const int keys MASK_PARAMS DRAW_PARAMS SEEN_PARAMS) {
   Place at = first_place(steps, heads SEEN_PASS);
-  for (int n = 0; at.head < heads; ++n) {
+  for (; at.head < heads; ++n) {
     const int c0 = begin + at.step * TILE_C, head = at.head;
     __local const float2* step_statistics = (__local const float2*)(statistics + STATISTICS(n)) + (get_local_id(0) & 3);
     consume_step(out, out2, line, a_tile, a2_tile, step_statistics, n, c0, !CAUSAL || c0 + TILE_C > first,
@@ -94,5 +94,6 @@ ALWAYS_INLINE void consume_columns(float* out, float* out2, const Pipeline line,
     draws.queries_before += queries;
 #endif
   }
+  return n;
 }
 #endif

@@ -7,7 +7,7 @@
 #define STEPS_HELD (STAGES / TILES + 2)  // steps whose statistics are in use at once
 #define STATISTICS(n) ((n) % STEPS_HELD * 2 * TILE_C)  // offset of step n's statistics, [lse, delta][TILE_C]
 
-// The columns that a work-group walks over: their operands and statistics for the first head, and the strides from head
+// The columns that a work-group walks over in a task: their operands and statistics for the first head, and the strides from head
 // to head.
 typedef struct {
   __global const OPERAND_T *b, *b2;
@@ -16,9 +16,6 @@ typedef struct {
   long sums_head, delta_head;
   int begin, columns, steps;
   int heads;  // of queries that share this head of keys and values; 1 with PASS 1
-#if BLOCKS
-  __local const uint* seen;
-#endif
 } ColumnOperands;
 #if PASS == 2
 // Returns (lse, delta) of the query that this producer loads for a step; zeros if it loads none.
@@ -41,16 +38,18 @@ ALWAYS_INLINE float2 put_statistics(__local float* statistics, const ColumnOpera
   return statistics_at(o, next);
 }
 #endif
+// Each version of produce stages the steps of a task. n: number of the steps taken before, over all tasks. Returns the
+// number of those taken after it.
 #if HALVES
-ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local float* statistics, const int direct) {
-  Place at = first_place(o.steps, o.heads SEEN_OF(o));
+ALWAYS_INLINE int produce(const Pipeline line, const ColumnOperands o, __local float* statistics, int n,
+                          const int direct SEEN_PARAMS) {
+  Place at = first_place(o.steps, o.heads SEEN_PASS);
 #if PASS == 2
   float2 loaded = statistics_at(o, at);
 #endif
-  int n = 0;
   for (; at.head < o.heads; ++n) {
     const int c0 = o.begin + at.step * TILE_C, left = o.columns - c0;
-    const Place next = next_place(at, o.steps SEEN_OF(o));
+    const Place next = next_place(at, o.steps SEEN_PASS);
     __local OPERAND_T* to = producer_acquire(line, 2 * n);
 #if PASS == 2
     loaded = put_statistics(statistics, o, n, next, loaded);
@@ -62,7 +61,7 @@ ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local 
     producer_commit(line, 2 * n + 1);
     at = next;
   }
-  producer_finish(line, 2 * n);
+  return n;
 }
 #else
 // A producer holds 4 x 4 blocks of a tile in registers: 4 rows by 4 elements of the depth. The 4 rows are neighbours in
@@ -106,16 +105,17 @@ ALWAYS_INLINE void put_columns(const Pipeline line, const int stage, int p, cons
   }
   producer_commit(line, stage);
 }
-ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local float* statistics, const int quads) {
+ALWAYS_INLINE int produce(const Pipeline line, const ColumnOperands o, __local float* statistics, int n,
+                          const int quads SEEN_PARAMS) {
   const int p = get_local_id(0) - CONSUMERS * 128;
   float4 held[HELD];
-  Place at = first_place(o.steps, o.heads SEEN_OF(o));
+  Place at = first_place(o.steps, o.heads SEEN_PASS);
 #if PASS == 2
   float2 loaded = statistics_at(o, at);
 #endif
-  for (int n = 0; at.head < o.heads; ++n) {
+  for (; at.head < o.heads; ++n) {
     const int c0 = o.begin + at.step * TILE_C, left = o.columns - c0;
-    const Place next = next_place(at, o.steps SEEN_OF(o));
+    const Place next = next_place(at, o.steps SEEN_PASS);
     fetch_tile(held, p, o.b + at.head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, quads);
 #if PASS == 2
     // Once the step's first stage is free, no consumer reads the statistics that put_statistics overwrites.
@@ -129,10 +129,14 @@ ALWAYS_INLINE void produce(const Pipeline line, const ColumnOperands o, __local 
     if (PASS == 2) put_columns(line, TILES * n + 3, p, held);
     at = next;
   }
+  return n;
 }
 #endif
 
 // ---- what the consumers of both passes share ----
+// consume_columns does the steps of a task. n: number of the steps taken before, over all tasks. Returns the number of
+// those taken after it.
+//
 // DRAW_PARAMS declares the parameters of a function that draws random numbers. DRAW_PASS passes them on.
 #if DROPOUT
 #define DRAW_PARAMS , Draws draws

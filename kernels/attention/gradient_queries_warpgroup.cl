@@ -2,17 +2,16 @@
 // gradient of queries. Comes after attention/gradient_producer_warpgroup.cl.
 //
 // Each version of consume_columns adds ds k to `out`, over those of the first `steps` steps that are taken, for rows
-// `row` and `row` + 8, and returns their number. With a causal mask, no query of the warpgroup sees a key of later
+// `row` and `row` + 8. With a causal mask, no query of the warpgroup sees a key of later
 // steps. first: the warpgroup's first row. row_statistics: lse of the two rows, then delta of the two.
 #if PASS == 1
 #if !HALVES
 ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,
                                   __local const OPERAND_T* a2_tile, const float* row_statistics, const int row,
-                                  const int first, const int steps, const int queries,
+                                  const int first, int n, const int steps, const int queries,
                                   const int keys MASK_PARAMS DRAW_PARAMS SEEN_PARAMS) {
   float s[TILE_C / 2], grad[TILE_C / 2];
   DECLARE_KEEP_BITS
-  int n = 0;
   for (int step = seen_from(0, steps SEEN_PASS); step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
     DRAW(keep_bits, row, step * TILE_C);
     multiply_scores(s, a_tile, consumer_wait(line, TILES * n));
@@ -33,14 +32,14 @@ ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const
 // busy while the next ds is computed.
 ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,
                                   __local const OPERAND_T* a2_tile, const float* row_statistics, const int row,
-                                  const int first, const int steps, const int queries,
+                                  const int first, int n, const int steps, const int queries,
                                   const int keys MASK_PARAMS DRAW_PARAMS SEEN_PARAMS) {
   float s[TILE_C / 2], grad[TILE_C / 2];
   uint held[TILE_C / 4];
   DECLARE_KEEP_BITS
-  int n = 1, step = seen_from(0, steps SEEN_PASS);
-  if (step >= steps) return 0;
-  __local const OPERAND_T *v_tile = consumer_wait(line, 0), *k_before = consumer_wait(line, 1);
+  int step = seen_from(0, steps SEEN_PASS);
+  if (step >= steps) return n;
+  __local const OPERAND_T *v_tile = consumer_wait(line, 2 * n), *k_before = consumer_wait(line, 2 * n + 1);
   begin_scores(s, a_tile, k_before);
   begin_scores(grad, a2_tile, v_tile);
   DRAW(keep_bits, row, step * TILE_C);
@@ -48,11 +47,12 @@ ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const
   MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
   softmax_weights(s, 0, row_statistics);
   WAIT_SUMS(grad, TILE_C / 2, "0");
-  consumer_release(line, 0);
+  consumer_release(line, 2 * n);
   DROP_SCORES(grad, keep_bits);
   score_gradient(s, s, grad, 0, row_statistics);
   to_operands(held, s);
-  for (step = seen_from(step + 1, steps SEEN_PASS); step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
+  for (++n, step = seen_from(step + 1, steps SEEN_PASS); step < steps;
+       ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
     v_tile = consumer_wait(line, 2 * n);
     __local const OPERAND_T* k_tile = consumer_wait(line, 2 * n + 1);
     begin_scores(s, a_tile, k_tile);
@@ -79,12 +79,11 @@ ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const
 #else
 ALWAYS_INLINE int consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,
                                   __local const OPERAND_T* a2_tile, const float* row_statistics, const int row,
-                                  const int first, const int steps, const int queries,
+                                  const int first, int n, const int steps, const int queries,
                                   const int keys MASK_PARAMS DRAW_PARAMS SEEN_PARAMS) {
   float s[TILE_C / 2], grad[TILE_C / 2];
   uint held[TILE_C / 4];
   DECLARE_KEEP_BITS
-  int n = 0;
   for (int step = seen_from(0, steps SEEN_PASS); step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
     __local const OPERAND_T *v_tile = consumer_wait(line, 2 * n), *k_tile = consumer_wait(line, 2 * n + 1);
     begin_scores(s, a_tile, k_tile);

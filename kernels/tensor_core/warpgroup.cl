@@ -58,7 +58,9 @@
 #define DEPTH_TILE 64
 #endif
 #define STAGE_ELEMENTS (PIECES * TILE_C * DEPTH_TILE)
-#define HELD_TILES 2  // buffers for the rows of a task, which the producers fill while the last task is computed
+// Buffers for the rows of a task. The producers fill the second one while the last task is computed. Gradients of 32-bit
+// operands have no memory for it.
+#define HELD_TILES (HALVES || PASS == 0 ? 2 : 1)
 #else
 #define HELD_TILES 0
 #define STAGE_ELEMENTS ((PAIRS ? 2 : 1) * A_ELEMENTS + PIECES * B_ELEMENTS)

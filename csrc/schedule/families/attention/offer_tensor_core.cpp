@@ -108,8 +108,6 @@ void offer_attention_tensor_core(Draft& draft) {
   const int64_t depth = std::max(parts.depth, parts.depth2), unit = std::max(32, 8 * tile.parts);
   define(launch, "DEPTH_TILE", warpgroups ? tile.depth : (depth + unit - 1) / unit * unit);
   share_registers(launch, tile.tile());
-  if (math.chunk == 8 && warpgroups && gradient)
-    define(launch, "LAG", tile.stages - 3);  // With overlap, a consumer holds one stage while it waits for another.
   define_attention(draft, parts);
   if (!gradient) launch.stores.align(true);
 
@@ -130,7 +128,7 @@ void offer_attention_tensor_core(Draft& draft) {
   add_mask_arguments(draft, parts);
   add_blocks_arguments(draft, parts);
   launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
-  if (warpgroups && !gradient) share_tasks(draft, parts, tile);
+  if (warpgroups) share_tasks(draft, parts, tile);
 }
 
 }  // namespace ocl::schedule
