@@ -36,6 +36,9 @@ class LargeGroups {
 
  private:
   size_t items(size_t index) const;
+  /// The work-items that the driver grants the kernel, if these are too few; otherwise 0.
+  size_t too_few(size_t index, cl_program program) const;
+  bool refuse(size_t index, size_t granted);
   const Device& device_;
   const std::vector<KernelText>& texts_;
   const std::vector<std::string>& keys_;
