@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "csrc/exec/executor.h"
+#include "csrc/runtime/build/large_groups.h"
 #include "csrc/runtime/queues/queue.h"
 
 namespace ocl::exec {
@@ -19,7 +20,9 @@ UserKernel::UserKernel(runtime::Device& device, const runtime::KernelText& text,
   OCL_CHECK(clGetKernelWorkGroupInfo(kernel_.get(), device.id(), CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(required_local_),
                                      required_local_.data(), nullptr),
             name_);
-  if (device.profile()) most_items_ = std::min(most_items_, static_cast<size_t>(device.caps().max_group_size));
+  const auto most = static_cast<size_t>(device.caps().max_group_size);
+  if (device.profile()) most_items_ = std::min(most_items_, most);
+  if (most_items_ < most && runtime::understates(device)) most_items_ = most;
 }
 
 runtime::LaunchInfoPtr UserKernel::describe(const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,

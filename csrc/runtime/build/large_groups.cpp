@@ -47,16 +47,6 @@ bool runs_more_than_told(const Device& device) {
   return !values.empty();
 }
 
-/// True if the driver's numbers say nothing about which work-groups run. Then only a kernel that does not build is refused.
-bool understates(const Device& device) {
-  static std::mutex mutex;
-  static std::map<cl_device_id, bool> known;
-  const std::lock_guard lock(mutex);
-  const auto [found, is_new] = known.try_emplace(device.id(), false);
-  if (is_new) found->second = runs_more_than_told(device);
-  return found->second;
-}
-
 /// Returns the work-items that the driver grants the kernel; `otherwise` if it does not say.
 size_t items_of(const Device& device, cl_program program, const KernelText& text, size_t otherwise) {
   const size_t most = told_items(device, program, text.name, otherwise);
@@ -64,6 +54,16 @@ size_t items_of(const Device& device, cl_program program, const KernelText& text
 }
 
 }  // namespace
+
+bool understates(const Device& device) {
+  if (device.profile()) return false;
+  static std::mutex mutex;
+  static std::map<cl_device_id, bool> known;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace(device.id(), false);
+  if (is_new) found->second = runs_more_than_told(device);
+  return found->second;
+}
 
 size_t LargeGroups::items(size_t index) const {
   const auto& local = texts_[index].local;
@@ -82,7 +82,7 @@ bool LargeGroups::refuses(size_t index, cl_program program) {
   // NVIDIA's says 256 for kernels that run with 512 work-items. A check launches each of them before it is used.
   if (texts_[index].text.find("setmaxnreg") != std::string::npos) return false;
   const size_t granted = too_few(index, program);
-  if (granted > 0 && !device_.profile() && understates(device_)) return false;
+  if (granted > 0 && understates(device_)) return false;
   return refuse(index, granted);
 }
 

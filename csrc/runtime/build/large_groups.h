@@ -13,6 +13,10 @@ namespace ocl::runtime {
 
 class Device;
 
+/// True if the driver runs more work-items than CL_KERNEL_WORK_GROUP_SIZE says. Then the number says nothing about which
+/// work-groups run: NVIDIA's driver says 256 for every kernel. Found out once for each device, by a small kernel.
+bool understates(const Device& device);
+
 /// A driver may grant a kernel fewer work-items than the device has, because it needs many registers. The number is known once
 /// the kernel is built (CL_KERNEL_WORK_GROUP_SIZE). Some drivers refuse to build such a kernel at all. The kernel's entry in
 /// the store then has the number.
