@@ -286,20 +286,18 @@ class GroupLoops {
   }
 
   /// True if the loop is no loop of whole vectors, but each row that is stored begins with aligned vectors, as in a buffer with
-  /// padded rows. A row that is loaded may begin at any element: a GPU then loads the elements of a vector one by one, but has
-  /// as many loads under way.
+  /// padded rows. A GPU loads the vectors of other rows element by element, with as many loads under way.
   bool takes_vectors_and_tail(Symbol loop, int width) const {
     const IndexExpr& size = group_.sizes[loop.index];
     if (!size.is_const() || size.constant() % width == 0 || size.constant() < kVectorsBeforeTail * width) return false;
     const ir::Ranges ranges = loops().ranges(graph_);
     bool contiguous = false;
     for (const AccessStrides& access : accesses_) {
-      const std::optional<IndexExpr>& stride = access.strides[position(loop.kind, loop.index)];
-      if (stride && stride->is_const(0)) continue;
+      if (const auto& stride = access.strides[position(loop.kind, loop.index)]; stride && stride->is_const(0)) continue;
       const IndexExpr offset = linear_offset(graph_.buffers[access.access.buffer], access.access.coords, ranges);
       const auto affine = affine_in(offset, loop);
-      if (!affine || !affine->coefficient.is_const(1)) return false;
-      if (access.store && !ranges.known_divides(width, affine->rest)) return false;
+      if (!affine || !affine->coefficient.is_const(1) || (access.store && !ranges.known_divides(width, affine->rest)))
+        return false;
       contiguous = true;
     }
     return contiguous;
