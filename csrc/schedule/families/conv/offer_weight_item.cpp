@@ -48,7 +48,8 @@ void offer_conv_weight_packed_item(Draft& draft) {
   const Window window(node);
   const int64_t C = window.C.constant(), K = window.K.constant(), R = window.R.constant(), S = window.S.constant();
   const Caps& caps = draft.caps;
-  const int vw = caps.vector_floats, mr = rows_of_two_vectors(caps), nv = 2;
+  // Few channels fill one vector of a tile. Then it has more rows, so that enough sums are added at the same time.
+  const int vw = caps.vector_floats, nv = C > vw ? 2 : 1, mr = std::max(rows_of_two_vectors(caps), nv == 1 ? vw : 0);
   const Operand input = channels_last_image(draft, x), gradient = channels_last_image(draft, dy);
 
   // A task computes cb x kb sums of one tap. The more sums it has, the less often pixels are copied. 128 KB of sums
