@@ -44,6 +44,8 @@
 #endif
 #define TN (NV * VW)  // output channels of a tile
 #define PANEL TN  // output channels of a panel of w; a multiple of TN
+#define LINE 16  // floats of a cache line
+#define FLOATS_AHEAD 4096  // a tile prefetches what is read after about so many floats
 #define PIXELS_ID get_global_id(CHANNELS_FIRST)
 #define PANEL_ID get_global_id(1 - CHANNELS_FIRST)
 #ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k], y_K = all channels
@@ -110,6 +112,13 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
             PREFETCHV(image[i], group * K + k0 + v * VW, OUT_H(qh[i]), OUT_W(qw[i]));
       }
 #endif
+      if (taps == 1 && k0 == 0) {  // a product of pixels, which reads each of them once
+        const int tiles = max(1, FLOATS_AHEAD / (MR * C)), ahead = qw[0] + tiles * MR;
+        __global const IN_T* later =
+            x + (image[0] * x_n + (long)(qh[0] * IN_STEP_H) * x_h + (long)(ahead * IN_STEP_W) * x_w);
+        for (int i = 0; i < MR; ++i)
+          for (int c = 0; c < C; c += LINE) PREFETCH(later + (long)(i * IN_STEP_W) * x_w + c);
+      }
       VEC acc[MR][NV];
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
       for (int tap = tap0; tap < tap1; ++tap) {
