@@ -1,4 +1,5 @@
 # tests/device/stored/test_package_programs.py: the C and C++ programs of examples/package give the results of PyTorch.
+import ctypes.util
 import importlib.util
 import shutil
 import subprocess
@@ -33,7 +34,7 @@ def headers():
     return folder() if Path(folder(), "ocl_run.h").exists() else ROOT / "csrc" / "run"
 
 
-def build(source, target):
+def build(source, target, *libraries):
     compiler, language = ("g++", "-std=c++17") if str(source).endswith(".cpp") else ("gcc", "-std=c11")
     flags = [
         "-O1",
@@ -45,7 +46,7 @@ def build(source, target):
         f"-L{folder()}",
         f"-Wl,-rpath,{folder()}",
     ]
-    subprocess.run([compiler, *flags, str(EXAMPLES / source), "-locl_run", "-o", str(target)], check=True)
+    subprocess.run([compiler, *flags, str(EXAMPLES / source), "-locl_run", *libraries, "-o", str(target)], check=True)
     return target
 
 
@@ -131,6 +132,26 @@ def test_digits(makers, tmp_path, ocl_device):
     found = [int(line) for line in done.stdout.split()]
     right = sum(a == b for a, b in zip(found, labels[1500:], strict=True))
     assert right > 0.9 * len(found)
+
+
+class Strokes(torch.nn.Module):
+    """A number from 0 to 9 for each image, in place of a trained network."""
+
+    def forward(self, images):
+        return images.sum((1, 2)).long() % 10 + (torch.arange(images.shape[0], device=images.device) % 4)
+
+
+def test_a_program_with_opencl_of_its_own(tmp_path, ocl_device):
+    """In the first platform that the loader lists, which may be another than that of ocl_device."""
+    if ctypes.util.find_library("OpenCL") is None:
+        pytest.skip("needs an OpenCL loader of the system")
+    batch = torch.export.Dim("batch", min=1, max=64)
+    package.save(
+        tmp_path / "strokes.ocl", Strokes().eval(), (torch.zeros(2, 8, 8),), dynamic_shapes={"images": {0: batch}}
+    )
+    done = run(build("own_opencl.c", tmp_path / "own_opencl", "-l:libOpenCL.so.1"), tmp_path / "strokes.ocl")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["6", "7", "8", "9"]  # 2 x 8 pixels of 16, and the number of the image
 
 
 def test_classify(makers, tmp_path, ocl_device):
