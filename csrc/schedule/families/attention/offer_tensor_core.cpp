@@ -40,7 +40,8 @@ AttentionTile choose_attention_tile(Draft& draft, const TensorCoreMath& math, co
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * others;
     const int64_t steps = (columns + tile.columns - 1) / tile.columns;
     const double pairs = static_cast<double>(tile.rows * tile.columns * steps) / tile.rate;
-    const double time = pairs + (kStartPairs + kRowPairs * tile.rows) / tile.resident;
+    const bool persistent = tile.level == kWarpgroup && !parts.blocks;  // The next task is loaded while one is computed.
+    const double time = pairs + (persistent ? 0 : (kStartPairs + kRowPairs * tile.rows) / tile.resident);
     ranked.emplace_back(static_cast<double>((tiles + caps.units - 1) / caps.units) * time, tile);
   }
   return pick_tile(draft.choices(), std::move(ranked));
