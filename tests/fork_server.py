@@ -44,6 +44,8 @@ IMPORTS = (
     "torch.distributed.tensor",
     "torch.testing",
 )
+# A client that starts many programs of a kind adds modules of the checkout before its first program.
+FURTHER_IMPORTS: list[str] = []
 
 
 class Program:
@@ -94,7 +96,7 @@ def _address(libraries: str) -> str:
             # does not initialise CUDA. Once CUDA is initialised in a process, it does not work in forks of this
             # process.
             environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-            command = [sys.executable, __file__, str(listener.fileno()), str(os.getpid())]
+            command = [sys.executable, __file__, str(listener.fileno()), str(os.getpid()), *FURTHER_IMPORTS]
             process = subprocess.Popen(
                 command, env=environment, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
             )
@@ -240,7 +242,9 @@ def _serve(listener: socket.socket, parent: int) -> list[str]:
 def _main() -> None:
     import importlib
 
-    for name in IMPORTS:
+    if sys.argv[3:]:
+        sys.path.insert(1, str(ROOT))
+    for name in (*IMPORTS, *sys.argv[3:]):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

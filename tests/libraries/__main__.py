@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tests import fork_server
+
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 RESULTS = FOLDER / "results.json"
@@ -50,14 +52,12 @@ def one(name: str, device: str) -> dict[str, Any]:
 
 
 def row_in_process(name: str, device: str) -> dict[str, Any]:
-    """The row of a program that runs in a process of its own. What it prints goes to a file."""
+    """The row of a program that runs in a process of its own, a fork of one that has imported torch. What it prints goes to a file."""
     log = LOGS / (name.replace("/", "_") + ".txt")
-    command = [sys.executable, "-m", "tests.libraries", "one", name, "--device", device]
+    command = ["-m", "tests.libraries", "one", name, "--device", device]
     begun = time.time()
     try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=os.environ | OFFLINE, capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
+        done = fork_server.run(command, os.environ | OFFLINE, ROOT, LIMIT_S)
     except subprocess.TimeoutExpired:
         return {"right": False, "why": f"did not end within {LIMIT_S} s"}
     log.write_text(done.stdout + done.stderr, encoding="utf-8")
@@ -78,6 +78,7 @@ def run(parts: list[str], device: str, jobs: int) -> bool:
     rows = {row["name"]: row for row in kept if row["name"] in programs()}
     given = {"when": time.strftime("%Y-%m-%d"), "commit": commit(), "torch": torch.__version__}
     LOGS.mkdir(parents=True, exist_ok=True)
+    fork_server.FURTHER_IMPORTS.append("tests.libraries.imported")
     with ThreadPoolExecutor(jobs) as pool:
         for name, row in zip(chosen, pool.map(lambda name: row_in_process(name, device), chosen), strict=True):
             rows[name] = {"name": name, **row, **given}
