@@ -42,8 +42,8 @@ bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, c
   return true;
 }
 
-/// A Map that adds a bias per channel to a convolution's output and stores the same dtype. Nothing else reads that
-/// output.
+/// A Map that adds a bias per channel to a convolution's output and stores the dtype of its operands. Nothing else reads
+/// that output.
 struct BiasMap {
   NodeId map = ir::kNone;
   ir::BufferId bias = ir::kNone, stored = ir::kNone;
@@ -78,6 +78,7 @@ bool is_element(const std::vector<IndexExpr>& index, const std::vector<int>& loo
 /// Returns the Map that adds a bias to the output of `conv`; nullopt if there is none, or if `conv` cannot add the bias.
 std::optional<BiasMap> biased(const Graph& graph, NodeId conv, const Uses& uses) {
   const ir::BufferId output = graph.nodes[conv].outputs[0];
+  const ir::DType dtype = graph.buffers[graph.nodes[conv].operands[0].buffer].dtype;
   const NodeId id = uses.reader[output];
   if (uses.readers[output] != 1 || id == ir::kNone || graph.nodes[id].kind != ir::NodeKind::kMap) return std::nullopt;
   const Node& map = graph.nodes[id];
@@ -89,7 +90,7 @@ std::optional<BiasMap> biased(const Graph& graph, NodeId conv, const Uses& uses)
   const ir::Store& store = map.stores[0];
   if (store.value != static_cast<int>(ops.size()) - 1 || ir::is_partial(store) ||
       !is_element(store.index, {0, 1, 2, 3}, map.sizes) || uses.writers[store.buffer] != 1 ||
-      graph.buffers[store.buffer].dtype != graph.buffers[output].dtype)
+      graph.buffers[store.buffer].dtype != dtype)
     return std::nullopt;
   if (ops[2].args != std::vector{0, 1} && ops[2].args != std::vector{1, 0}) return std::nullopt;
   const auto loads = [&](const ir::Op& op, const std::vector<int>& loops) {
@@ -99,8 +100,7 @@ std::optional<BiasMap> biased(const Graph& graph, NodeId conv, const Uses& uses)
   const ir::Op& bias = ops[1 - first];
   if (!loads(ops[first], {0, 1, 2, 3}) || ops[first].buffer != output || !loads(bias, {1})) return std::nullopt;
   const ir::Buffer& buffer = graph.buffers[bias.buffer];
-  if (buffer.dtype != graph.buffers[output].dtype || !(buffer.sizes[0] == map.sizes[1]) ||
-      (buffer.strides && !(*buffer.strides)[0].is_const(1)))
+  if (buffer.dtype != dtype || !(buffer.sizes[0] == map.sizes[1]) || (buffer.strides && !(*buffer.strides)[0].is_const(1)))
     return std::nullopt;
   for (NodeId between = conv + 1; between < id; ++between) {
     const std::vector<ir::BufferId> written = ir::writes(graph.nodes[between]);
@@ -110,7 +110,7 @@ std::optional<BiasMap> biased(const Graph& graph, NodeId conv, const Uses& uses)
   return BiasMap{id, bias.buffer, store.buffer};
 }
 
-/// Lets the convolution add the bias. The map becomes a copy.
+/// Lets the convolution add the bias and round the sum. The map becomes a copy.
 void take_bias(Graph& graph, NodeId conv, const BiasMap& biased, TemplateLaunch& launch) {
   Node& map = graph.nodes[biased.map];
   const ir::BufferId output = graph.nodes[conv].outputs[0];
@@ -118,6 +118,7 @@ void take_bias(Graph& graph, NodeId conv, const BiasMap& biased, TemplateLaunch&
       std::find_if(map.body.ops.begin(), map.body.ops.end(), [&](const ir::Op& op) { return op.buffer == output; });
   map.body.ops = {ir::Op(*load)};
   map.stores[0].value = 0;
+  graph.buffers[output].dtype = graph.buffers[biased.stored].dtype;
   ir::Buffer& bias = graph.buffers[biased.bias];
   if (!bias.strides) bias.strides = ir::contiguous_strides(bias.sizes);
   graph.nodes[conv].operands.push_back({biased.bias, bias.sizes, {IndexExpr::loop(0)}});
@@ -200,12 +201,11 @@ void conv_statistics(Schedule& schedule, const Caps& caps) {
   for (auto& [id, launch] : schedule.launches) {
     if (graph.nodes[id].kind != ir::NodeKind::kConvolve || !launch.statistics.kernel) continue;
     const ir::BufferId output = graph.nodes[id].outputs[0];
-    // The kernel rounds its results to the dtype of its operands, so the dtypes must be equal.
-    if (uses.writers[output] != 1 || !graph.nodes[id].sizes[1].is_const() ||
-        graph.buffers[output].dtype != graph.buffers[graph.nodes[id].operands[0].buffer].dtype)
-      continue;
+    if (uses.writers[output] != 1 || !graph.nodes[id].sizes[1].is_const()) continue;
     const std::optional<BiasMap> of_sum = biased(graph, id, uses);
     const ir::BufferId stored = of_sum ? of_sum->stored : output;
+    // The kernel rounds its results to the dtype of its operands, so the dtypes must be equal.
+    if (graph.buffers[stored].dtype != graph.buffers[graph.nodes[id].operands[0].buffer].dtype) continue;
     for (NodeId next = id + 1; next < static_cast<NodeId>(graph.nodes.size()); ++next) {
       Node& reduce = graph.nodes[next];
       if (!reads_channels(graph, graph.nodes[id], stored, reduce) || !is_profitable(graph, graph.nodes[id], reduce, caps))

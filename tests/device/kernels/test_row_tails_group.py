@@ -24,7 +24,9 @@ def test_padded_rows(ocl_device, dtype, columns, pitch):
         torch.compile(lambda t, x: t.copy_(x * 2), backend="ocl", options=options, dynamic=False)(target, on_device)
         # Rows that are loaded begin at other elements than those that are stored.
         twice, packed = target.cpu(), on_device.contiguous()
-        torch.compile(lambda t, x: t.copy_(x * 2), backend="ocl", options=options, dynamic=False)(target.zero_(), packed)
+        torch.compile(lambda t, x: t.copy_(x * 2), backend="ocl", options=options, dynamic=False)(
+            target.zero_(), packed
+        )
         assert torch.equal(target.cpu(), twice)
         for a, exact in zip([*ours, target], [*scaled(x.double(), row.double()), x.double() * 2], strict=True):
             epsilon = torch.finfo(dtype).eps  # exp(x) is rounded to the type of x.
