@@ -147,17 +147,6 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
     }
   }
 #if STATISTICS
-  float results[3 * TN];
-  OCL_UNROLL for (int v = 0; v < NV; ++v) {
-    VSTORE(means[v], results + v * VW);
-    VSTORE(m2s[v], results + TN + v * VW);
-    VSTORE((VEC)(count), results + 2 * TN + v * VW);
-  }
-  OCL_NO_UNROLL for (int which = 0; which < 3; ++which) {
-    int k = 0;
-    OCL_NO_UNROLL for (; k + VW <= width; k += VW)
-        STORE1V(VLOAD(results + which * TN + k), which, get_global_id(1), k0 + k);
-    OCL_NO_UNROLL for (; k < width; ++k) STORE1(results[which * TN + k], which, get_global_id(1), k0 + k);
-  }
+  STORE_STATISTICS(means, m2s, count, get_global_id(1), width, k0);
 #endif
 }

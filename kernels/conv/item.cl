@@ -190,17 +190,6 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
       const VEC d = VLOAD(sums + i * TN + v * VW) - mean[v];
       m2[v] = fma(d, d, m2[v]);
     }
-  float results[3 * TN];
-  OCL_UNROLL for (int v = 0; v < NV; ++v) {
-    VSTORE(mean[v], results + v * VW);
-    VSTORE(m2[v], results + TN + v * VW);
-    VSTORE((VEC)(rows), results + 2 * TN + v * VW);
-  }
-  OCL_NO_UNROLL for (int which = 0; which < 3; ++which) {
-    int k = 0;
-    OCL_NO_UNROLL for (; k + VW <= width; k += VW)
-        STORE1V(VLOAD(results + which * TN + k), which, PIXELS_ID, k_out + k);
-    OCL_NO_UNROLL for (; k < width; ++k) STORE1(results[which * TN + k], which, PIXELS_ID, k_out + k);
-  }
+  STORE_STATISTICS(mean, m2, rows, PIXELS_ID, width, k_out);
 #endif
 }
