@@ -240,12 +240,20 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
   const std::string by_number = arguments.has_numbers ? key_of(op, arguments, KeyLevel::kAnyNumbers) : std::string();
   const std::string by_size = key_of(op, arguments, KeyLevel::kAnySizes);
   CacheMiss miss(op, stack, arguments, c.compiler, lock);
+  std::optional<RecipePointer> looked_up;
+  const auto stored_exact = [&] {
+    if (!looked_up) looked_up = miss.stored(KeyLevel::kExact);
+    return *looked_up;
+  };
   const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> RecipePointer {
     const Class& known = c.classes[key];
     if (RecipePointer plan = known.find(arguments)) return plan;
     if (known.is_full() || known.compiled < after) return nullptr;
     RecipePointer plan = miss.stored(level);
-    if (!plan) plan = miss.compiled(level);
+    if (!plan) {
+      if (stored_exact()) return nullptr;  // It serves this call without a compilation.
+      plan = miss.compiled(level);
+    }
     c.classes[key].add(plan, arguments);
     // That there is no plan for the class says nothing about these sizes and numbers.
     return plan->runs() ? plan : nullptr;
@@ -260,7 +268,7 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
       return without_plan("it has been compiled for " + std::to_string(known.compiled) +
                           " calls that differ only in sizes or numbers, and no plan serves all of them");
   }
-  RecipePointer plan = miss.stored(KeyLevel::kExact);
+  RecipePointer plan = stored_exact();
   if (!plan) {
     // An earlier process may have had so many calls of the class that it stored a plan for all of them.
     for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kAnyNumbers), std::pair(&by_size, KeyLevel::kAnySizes)}) {

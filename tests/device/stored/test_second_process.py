@@ -184,6 +184,23 @@ def test_processes_that_store_at_once(ocl_device: str, tmp_path: Path) -> None:
     assert run(ocl_device, tmp_path, program)["compiled"] == 0
 
 
+NUMBERS = """
+import json, os, torch
+from torch_ocl_compile import _C
+x = torch.ones(3, device=os.environ["TEST_DEVICE"])
+assert [(x * k).tolist() for k in FACTORS] == [[k] * 3 for k in FACTORS]
+print(json.dumps(_C.eager_counters()))
+"""
+
+
+@pytest.mark.sampled()
+def test_exact_plans_of_several_processes(ocl_device: str, tmp_path: Path) -> None:
+    """Two processes store four exact plans of one class. A third process uses all four instead of a general plan."""
+    for factors, compiled in (([0.5, 1.5, 2.5], 3), ([3.5], 1), ([0.5, 1.5, 2.5, 3.5], 0)):
+        ended = run(ocl_device, tmp_path, NUMBERS.replace("FACTORS", str(factors)), fresh=False)
+        assert ended["compiled"] == compiled
+
+
 AFTERWARDS = """
 import json, os, sys, threading, torch
 from torch_ocl_compile import _C
