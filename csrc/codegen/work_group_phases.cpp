@@ -23,9 +23,8 @@ struct LoadAhead {
   size_t max_ops;
 };
 constexpr LoadAhead kLoadAhead[] = {{8, 12}, {4, 64}};
-constexpr LoadAhead kVectorsAhead = {2, 24};  // The same for vectors of a ragged row.
-constexpr int kTileElements = 4;              // Elements of an item in a tile of a scan.
-constexpr size_t kScanOps = 48;               // Larger bodies are not repeated in a scan.
+constexpr int kTileElements = 4;  // Elements of an item in a tile of a scan.
+constexpr size_t kScanOps = 48;   // Larger bodies are not repeated in a scan.
 
 /// Returns the accumulators in the arrays at `place`.
 Accumulators::Carried elements_at(const Accumulators::Carried& arrays, const std::string& place) {
@@ -47,7 +46,7 @@ void merge_segment(Writer& w, const Accumulators& scan, const Accumulators::Carr
 
 }  // namespace
 
-int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps) const {
+int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps, bool vectors) const {
   size_t ops = 0;
   for (const ir::NodeId id : phase.nodes) {
     const ir::Node& node = body_.kernel().graph().nodes[id];
@@ -55,7 +54,7 @@ int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps) const {
     ops += node.body.ops.size();
   }
   for (const auto& [scalars, max_ops] : kLoadAhead) {
-    const int elements = width_ > 1 ? scalars / 2 : scalars;
+    const int elements = vectors ? scalars / 2 : scalars;
     if (steps >= 2 * elements && ops <= max_ops) return elements;
   }
   return 1;
@@ -67,7 +66,9 @@ WorkGroupPhases::Loop WorkGroupPhases::choose_loop(const Phase& phase, const Pha
   const int64_t longest = body_.ranges().of(loop.total).high;
   loop.flat = group_.reduce_sizes.size() > 1;
   loop.blocks = reductions.wants_blocks(longest > int64_t{kBlockSteps} * sharing_.items);
-  loop.at_once = elements_at_once(phase, longest / sharing_.items);
+  loop.ragged = ragged_ > 1 && !loop.blocks;
+  const int64_t steps = longest / sharing_.items / (loop.ragged ? ragged_ : 1);
+  loop.at_once = elements_at_once(phase, steps, width_ > 1 || loop.ragged);
   loop.type = loop.flat ? flat_type(body_, loop.total) : body_.kernel().index_type();
   return loop;
 }
@@ -88,8 +89,8 @@ void WorkGroupPhases::print_inner(const Phase& phase) {
   const std::string end = body_.index(loop.total);
   const Sets sets = reductions.names(), block = loop.blocks ? reductions.block_names() : sets;
   reductions.declare(body_.writer(), sets, width_);
-  if (ragged_ > 1 && !loop.blocks) {
-    print_ragged(reductions, sets);
+  if (loop.ragged) {
+    print_ragged(reductions, sets, loop.at_once);
     if (reductions.empty()) return;
     if (sharing_.items > 1) print_tree(reductions, sets);
     reductions.finish(sets, 1);
@@ -138,7 +139,7 @@ void WorkGroupPhases::print() {
 }
 
 /// Prints the loops over an item's vectors, then over its elements before and after the vectors of all items.
-void WorkGroupPhases::print_ragged(PhaseReductions& reductions, const Sets& sets) {
+void WorkGroupPhases::print_ragged(PhaseReductions& reductions, const Sets& sets, int ahead) {
   const std::string type = body_.kernel().index_type(), end = body_.index(group_.reduce_sizes[0]);
   const int64_t step = int64_t{sharing_.items} * ragged_;
   const Sets lanes = reductions.names();
@@ -146,7 +147,6 @@ void WorkGroupPhases::print_ragged(PhaseReductions& reductions, const Sets& sets
   const std::string at = body_.kernel().fresh("vector"), edge = body_.kernel().fresh("edge"), r = body_.kernel().fresh("r");
   const std::string begin = format("first + $s * $d", {sharing_.lane, ragged_});
   const std::string& live = sharing_.row_exists;
-  const int ahead = reductions.op_count() <= kVectorsAhead.max_ops ? kVectorsAhead.elements : 1;
   const Writer several = ragged_vectors(reductions, lanes, at, ahead), one = ragged_vectors(reductions, lanes, at, 1);
   body_.push({{{SymbolKind::kReduce, 0}, r}});
   reductions.step_nodes(sets, false);

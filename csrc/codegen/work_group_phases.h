@@ -26,11 +26,12 @@ class WorkGroupPhases : public PhasePrinter {
     ir::IndexExpr total;  // Number of elements of r* for all items.
     bool flat = false;    // There are several loops r*, computed from a flat index.
     bool blocks = false;  // Sums go through blocks.
-    int at_once = 1;      // Elements that are loaded before the first is used.
+    bool ragged = false;  // Aligned vectors, and elements before and after them.
+    int at_once = 1;      // Elements or vectors that are loaded before the first is used.
     std::string name, type;
   };
   Loop choose_loop(const schedule::Phase& phase, const PhaseReductions& reductions) const;
-  int elements_at_once(const schedule::Phase& phase, int64_t steps) const;
+  int elements_at_once(const schedule::Phase& phase, int64_t steps, bool vectors) const;
   std::map<ir::Symbol, std::string> element_names(const Loop& loop, Writer& writer, const std::string& position,
                                                   const std::string& suffix) const;
   void print_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets, const std::string& from,
@@ -50,7 +51,7 @@ class WorkGroupPhases : public PhasePrinter {
                    int elements);
 
   /// Elements [first, last) of the row are aligned vectors of `ragged_`.
-  void print_ragged(PhaseReductions& reductions, const Sets& sets);
+  void print_ragged(PhaseReductions& reductions, const Sets& sets, int ahead);
   Writer ragged_vectors(PhaseReductions& reductions, const Sets& sets, const std::string& position, int at_once);
 
   const Sharing sharing_;
