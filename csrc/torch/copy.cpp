@@ -12,6 +12,7 @@
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/host_allocator.h"
+#include "csrc/torch/number_checks.h"
 #include "csrc/torch/refusals.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -259,6 +260,7 @@ bool fill_by_copy(const at::Tensor& memory, const at::Tensor& number) {
 
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) return self;
+  if (self.numel() > 1) check_number(self.scalar_type(), value);  // PyTorch's own fill of one element checks nothing.
   const at::Tensor number = at::empty({}, self.options().device(at::kCPU)).fill_(value);
   const at::Tensor host = with_bits_of(self, number).resolve_conj().resolve_neg(), memory = physical(self);
   at_boundary([&] {

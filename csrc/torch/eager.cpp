@@ -15,6 +15,7 @@
 #include "csrc/torch/eager_memory.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/generator.h"
+#include "csrc/torch/number_checks.h"
 #include "csrc/torch/plan_runner.h"
 #include "csrc/torch/recipe.h"
 #include "csrc/torch/tensor_location.h"
@@ -237,6 +238,7 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
     return found->second.plan;
   }
 
+  check_numbers(op, stack);
   const std::string by_number = arguments.has_numbers ? key_of(op, arguments, KeyLevel::kAnyNumbers) : std::string();
   const std::string by_size = key_of(op, arguments, KeyLevel::kAnySizes);
   CacheMiss miss(op, stack, arguments, c.compiler, lock);

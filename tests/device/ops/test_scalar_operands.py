@@ -78,3 +78,45 @@ def test_mixed_operands(ocl_device: str, name: str) -> None:
     torch._dynamo.reset()
     for (a, b, result), got in zip(wanted, torch.compile(every, backend="ocl")(), strict=True):
         assert_same(got.cpu(), result, f"{a}, {b}")
+
+
+TOO_LARGE: dict[str, Any] = {
+    "masked_fill": lambda x, v: x.masked_fill(x > 2, v),
+    "fill": lambda x, v: x.clone().fill_(v),
+    "index_fill": lambda x, v: x.index_fill(0, torch.tensor([0, 2], device=x.device), v),
+    "scatter": lambda x, v: x.scatter(0, torch.tensor([0, 2], device=x.device), v),
+    "add": lambda x, v: x.add(x, alpha=v),
+    "addcmul": lambda x, v: x.addcmul(x, x, value=v),
+    "clamp": lambda x, v: x.clamp(max=v),
+    "threshold": lambda x, v: torch.nn.functional.threshold(x, 1, v),
+    "hardtanh": lambda x, v: torch.nn.functional.hardtanh(x, 0, v),
+    "lists": lambda x, v: torch._foreach_add([x, x], [x, x], alpha=v)[0],
+    "random": lambda x, v: torch.randint(0, v, (3,), dtype=x.dtype, device=x.device) * 0,
+    "plus": lambda x, v: x + v,  # Wraps around.
+    "where": lambda x, v: torch.where(x > 2, x, v),
+    "one": lambda x, v: x.new_zeros(2).index_put((torch.tensor([True, False], device=x.device),), torch.tensor(v)),
+}
+
+
+@pytest.mark.sampled(first=1)
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_numbers_that_a_type_cannot_hold(ocl_device: str, name: str) -> None:
+    """Raises an error where the CPU does, instead of storing a number that has wrapped around, also after valid numbers."""
+    for dtype, *numbers in (
+        (torch.int8, 5, 300, 7.5),
+        (torch.uint8, 3, 4, 5, 6, 256),
+        (torch.float16, 2.5, 65505, 1e39),
+    ):
+        x = torch.arange(6).to(dtype)
+        for number in numbers:
+            if name in ("add", "lists") and dtype.is_floating_point:
+                continue  # The CPU has alpha in float16.
+            try:
+                expected_one = TOO_LARGE[name](x, number)
+            except (RuntimeError, TypeError):
+                with pytest.raises(
+                    (RuntimeError, TypeError), match=r"without overflow|out of bounds|invalid combination|For integral"
+                ):
+                    TOO_LARGE[name](x.to(ocl_device), number)
+            else:
+                torch.testing.assert_close(TOO_LARGE[name](x.to(ocl_device), number).cpu(), expected_one)
