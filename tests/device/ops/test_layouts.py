@@ -103,3 +103,22 @@ def test_joined_tensors_with_equal_parts(ocl_device):
     given = [torch.randn(sizes) for sizes in ((6, 4), (6, 4), (8, 5))]
     got = torch.compile(products, backend="ocl")(*(x.to(ocl_device) for x in given))
     assert_as_exact(got, products, *given)
+
+
+def test_a_rotation_is_read_in_place(ocl_device):
+    """Rotary embeddings join the halves of a tensor, one of them negated. Products read the halves without a copy."""
+
+    def rotated(x, cos, sin):
+        half = x.shape[-1] // 2
+        return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
+
+    given = [torch.randn(2, 3, 5, 16, requires_grad=True), torch.randn(5, 16), torch.randn(5, 16)]
+    on_device = [x.detach().to(ocl_device).requires_grad_(x.requires_grad) for x in given]
+    compiled = torch.compile(rotated, backend="ocl")
+    assert_as_exact(compiled(*on_device), rotated, *given)
+    compiled(*on_device).sum().backward()
+    rotated(*given).sum().backward()
+    torch.testing.assert_close(on_device[0].grad.cpu(), given[0].grad)
+    with torch.no_grad(), torch.ocl.record() as launches:
+        compiled(*on_device)
+    assert len(launches) == 1

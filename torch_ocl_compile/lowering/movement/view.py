@@ -224,15 +224,15 @@ MOST_UNPACKED = 8
 def _joined(c: Context, xs: Sequence[ir.Value], dim: int) -> ir.Value:
     """Returns the concatenation of the values along `dim`.
 
-    If shifts and masks made all values, such as the two int4 of a byte, one loop nest computes the result, and fuses into the node that
-    reads it. Otherwise the values are stored one by one.
+    If shifts and masks made all values, such as the two int4 of a byte, or if the values are the swapped halves of a tensor, one loop
+    nest computes the result, and fuses into the nodes that read it. Otherwise the values are stored one by one.
     """
     whole = xs[0].sizes
     assert c.node is not None
     parts = c.node.args[0]
     unpacked = isinstance(parts, (list, tuple)) and all(isinstance(n, torch.fx.Node) and _takes_bits(n) for n in parts)
     alike = all(x.sizes == whole for x in xs) and whole[dim].is_const()
-    if not (unpacked and alike and 1 < len(xs) <= MOST_UNPACKED):
+    if not ((unpacked or _is_rotation(c.node)) and alike and 1 < len(xs) <= MOST_UNPACKED):
         return c.builder.concat(list(xs), dim)
     nest = c.nest([*whole[:dim], whole[dim] * len(xs), *whole[dim + 1 :]])
     part, place = nest.i[dim] // whole[dim], nest.i[dim] % whole[dim]
@@ -242,6 +242,17 @@ def _joined(c: Context, xs: Sequence[ir.Value], dim: int) -> ir.Value:
     for k in range(len(xs) - 2, -1, -1):
         value = t.where(which.eq(k), loaded[k], value)
     return nest.store((value, c.dtype))[0]
+
+
+def _is_rotation(cat: torch.fx.Node) -> bool:
+    """Returns whether the node swaps the halves of a tensor and negates one, and only products read it: rotary embeddings."""
+    parts = [n.all_input_nodes[0] if n.target is aten.neg.default else n for n in cat.all_input_nodes]
+    return (
+        len(parts) == 2
+        and all(n.target is aten.slice.Tensor for n in parts)
+        and parts[0].args[0] is parts[1].args[0]
+        and all(user.target is aten.mul.Tensor for user in cat.users)
+    )
 
 
 def _takes_bits(node: torch.fx.Node, depth: int = 4) -> bool:
