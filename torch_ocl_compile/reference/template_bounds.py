@@ -44,7 +44,7 @@ def convolution(
     attrs = node.convolve
     of_x, of_y = finite(x), finite(y)
     if mixed:
-        of_x = torch.nn.functional.max_pool2d(of_x, 5, 1, 2)
+        of_x = torch.nn.functional.max_pool2d(of_x, (5, 9), 1, (2, 4))  # a patch has at most 4 x 6 pixels
         if attrs.kind == ir.ConvolveKind.kWeight:
             of_y = torch.nn.functional.max_pool2d(of_y, 3, 1, 1)
     size = convolve(node, sizes, of_x, of_y, *(b.abs() for b in bias))

@@ -1,4 +1,4 @@
-// csrc/schedule/families/winograd/filters.h: sizes of Winograd's convolution F(2x2, 3x3), and its transformed filters.
+// csrc/schedule/families/winograd/filters.h: sizes of Winograd's convolutions of 3x3 filters.
 #pragma once
 
 #include "csrc/schedule/families/tiles.h"

@@ -1,5 +1,5 @@
 // csrc/schedule/families/winograd/offer_item.cpp: offers kernels/winograd/item.cl, 3x3 convolutions with stride 1 and their
-// data gradients on CPUs. Generated Maps transform the filters (G g, then (G g) G'). They fuse and batch like any node.
+// data gradients on CPUs. Generated Maps transform the filters (G g, then (G g) H'). They fuse and batch like any node.
 #include <array>
 #include <map>
 
@@ -39,25 +39,39 @@ struct Ops {
     o.constant.f = value;
     return add(o);
   }
-  /// Adds ops for G * d with three values d. half: the op of the constant 0.5. Returns the numbers of the four results.
-  std::array<int, 4> transform(const std::array<int, 3>& d, int half) {
-    const int ends = op(ir::OpCode::k_add, ir::DType::kF32, {d[0], d[2]});
-    const int even = op(ir::OpCode::k_mul, ir::DType::kF32, {ends, half});
-    const int odd = op(ir::OpCode::k_mul, ir::DType::kF32, {d[1], half});
-    const int sum = op(ir::OpCode::k_add, ir::DType::kF32, {even, odd}),
-              difference = op(ir::OpCode::k_sub, ir::DType::kF32, {even, odd});
-    return {d[0], sum, difference, d[2]};
+  int add(int a, int b) { return op(ir::OpCode::k_add, ir::DType::kF32, {a, b}); }
+  int sub(int a, int b) { return op(ir::OpCode::k_sub, ir::DType::kF32, {a, b}); }
+  int scaled(int a, double by) { return op(ir::OpCode::k_mul, ir::DType::kF32, {a, constant(by)}); }
+  /// Adds ops for the filter transform of three values g: the polynomial g at `outputs` + 1 points (see
+  /// kernels/winograd/item.cl), divided by the product of the point's distances from the others, and g[2] for infinity.
+  /// outputs: 2 or 4. Returns the numbers of the outputs + 2 results.
+  std::vector<int> transform(const std::array<int, 3>& g, int outputs) {
+    std::vector<int> points;
+    if (outputs == 2) {
+      const int even = scaled(add(g[0], g[2]), 0.5), odd = scaled(g[1], 0.5);
+      points = {g[0], add(even, odd), sub(even, odd)};
+    } else {
+      constexpr double kA = 0.625, kB = 1.5, kAA = kA * kA, kBB = kB * kB;
+      points = {scaled(g[0], 1 / (kAA * kBB))};
+      for (const auto& [p, product] : {std::pair{kA, 2 * kAA * (kAA - kBB)}, {kB, 2 * kBB * (kBB - kAA)}}) {
+        const int even = add(scaled(g[0], 1 / product), scaled(g[2], p * p / product)), odd = scaled(g[1], p / product);
+        points.insert(points.end(), {add(even, odd), sub(even, odd)});
+      }
+    }
+    points.push_back(g[2]);
+    return points;
   }
 };
 
-/// Adds a Map that writes the transformed filters, and returns them as U[16][panel][C][width]. For each (k, c), the Map
-/// loads the 3x3 filter g and stores u[a][b] = sum over r, s of G[a][r] g[r][s] G[b][s], or zero where k >= K.
+/// Adds a Map that writes the transformed filters for tiles of 2 x `columns` outputs, and returns them as
+/// U[4*(columns + 2)][panel][C][width]. For each (k, c), the Map loads the 3x3 filter g and stores u[a][b] = sum over r, s of
+/// G[a][r] g[r][s] H[b][s], or zero where k >= K.
 /// gradient: true for the data gradient, whose filters have k and c exchanged and r and s reversed.
-Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t C, int width, bool gradient) {
+Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t C, int width, int columns, bool gradient) {
   const IndexExpr panels = ir::ceildiv(K, width);
   ir::Buffer result;
   result.dtype = ir::DType::kF32;
-  result.sizes = {16, panels, C, width};
+  result.sizes = {4 * (columns + 2), panels, C, width};
   result.strides = ir::contiguous_strides(result.sizes);
   const ir::BufferId buffer = draft.add(result);
 
@@ -73,8 +87,7 @@ Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t 
     const int left = ops.index(k), right = ops.index(K);
     mask = ops.op(ir::OpCode::k_lt, ir::DType::kBool, {left, right});
   }
-  const int half = ops.constant(0.5);
-  std::array<std::array<int, 3>, 4> half_done;  // G g.
+  std::array<std::array<int, 3>, 4> half_done;  // G g
   for (int s = 0; s < 3; ++s) {
     std::array<int, 3> column;
     for (int r = 0; r < 3; ++r) {
@@ -90,21 +103,33 @@ Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t 
       for (const IndexExpr& e : w.coords) load.index.push_back(ir::simplify(ir::substitute(e, with), ranges));
       column[r] = ops.add(load);
     }
-    const std::array<int, 4> done = ops.transform(column, half);
+    const std::vector<int> done = ops.transform(column, 2);
     for (int a = 0; a < 4; ++a) half_done[a][s] = done[a];
   }
   for (int a = 0; a < 4; ++a) {
-    const std::array<int, 4> done = ops.transform(half_done[a], half);
-    for (int b = 0; b < 4; ++b) {
+    const std::vector<int> done = ops.transform(half_done[a], columns);
+    for (int b = 0; b < columns + 2; ++b) {
       ir::Store store;
       store.buffer = buffer;
-      store.index = {a * 4 + b, IndexExpr::loop(0), c, IndexExpr::loop(2)};
+      store.index = {a * (columns + 2) + b, IndexExpr::loop(0), c, IndexExpr::loop(2)};
       store.value = done[b];
       node.stores.push_back(store);
     }
   }
   draft.prepare(buffer, std::move(node));
   return Operand{{buffer, 0}, *result.strides};
+}
+
+/// Returns the number of tiles of 2 x `columns` outputs.
+int64_t patches(const ir::Node& node, int columns) {
+  const ir::IndexExpr tiles = node.sizes[0] * ir::ceildiv(node.sizes[2], 2) * ir::ceildiv(node.sizes[3], columns);
+  return typical(tiles, 2048 / columns);
+}
+
+/// Returns the columns of a tile of outputs, 2 or 4, that need fewer multiplications. The choice is the knob "columns".
+int choose_columns(Draft& draft) {
+  const bool wide = patches(draft.node(), 4) * 24 < patches(draft.node(), 2) * 16;
+  return static_cast<int>(draft.choices().pick("columns", wide ? std::vector<int64_t>{4, 2} : std::vector<int64_t>{2, 4}));
 }
 
 }  // namespace
@@ -114,19 +139,21 @@ void offer_winograd_item(Draft& draft) {
   const ir::ConvolveAttrs& conv = node.convolve;
   const bool gradient = conv.kind == ir::ConvolveKind::kData;
   const ir::View &x = node.operands[0], &w = node.operands[1];
-  const int64_t C = x.sizes[1].constant(), K = node.sizes[1].constant(), count = typical(winograd_patches(node), 1024);
+  const int64_t C = x.sizes[1].constant(), K = node.sizes[1].constant();
   const Caps& caps = draft.caps;
   const int vw = caps.vector_floats;
   const Operand input = channels_last_image(draft, x);
   draft.lay_out(node.outputs[0], kChannelsLast);
   const ItemTile tile = choose_item_tile(draft, 24, K);
   const int width = tile.vectors * vw;
-  const Operand filters = transformed_filters(draft, w, K, C, width, gradient);
+  const int columns = choose_columns(draft), points = 4 * (columns + 2);
+  const int64_t count = patches(node, columns);
+  const Operand filters = transformed_filters(draft, w, K, C, width, columns, gradient);
 
-  // A block of tiles takes 16 * block * (C + width) floats and should stay within 1 MB. If there are few tiles, a block
+  // A block of tiles takes points * block * (C + width) floats and should stay within 1 MB. If there are few tiles, a block
   // has all tiles of a core, because loading the filters then costs more.
   const int64_t panels = (K + width - 1) / width, pitch = (C + vw - 1) / vw * vw, units = caps.units;
-  const int64_t fits = std::max<int64_t>(tile.rows, (1 << 20) / (64 * (pitch + width)));
+  const int64_t fits = std::max<int64_t>(tile.rows, (1 << 20) / (4 * points * (pitch + width)));
   int64_t items = 2 * units, block = std::min<int64_t>(fits, 24), shares = 1;
   const bool few_tiles = count < items * 24;
   // A work-item takes all tiles, and a share of the panels.
@@ -141,11 +168,12 @@ void offer_winograd_item(Draft& draft) {
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = "winograd";
-  launch.variant = "F(2,3) " + std::to_string(tile.rows) + "x" + std::to_string(width) + ", blocks of " + std::to_string(block);
+  launch.variant = "F(2x" + std::to_string(columns) + ") " + std::to_string(tile.rows) + "x" + std::to_string(width) +
+                   ", blocks of " + std::to_string(block);
   define_types(draft, launch, vw);
-  define(launch, {{"MR", tile.rows}, {"NV", tile.vectors}, {"WHOLE_VECTORS", K % vw == 0 && C % vw == 0}});
+  define(launch, {{"TILE_W", columns}, {"MR", tile.rows}, {"NV", tile.vectors}, {"WHOLE_VECTORS", K % vw == 0 && C % vw == 0}});
   launch.buffers({{"x", input.input}, {"u", filters.input}, {"zeros", zero_row(draft, C)}});
-  launch.scratch_elements = items * shares * 16 * block * (pitch + width);
+  launch.scratch_elements = items * shares * points * (block * (pitch + width) + 2 * vw);
   const int pad_h = gradient ? 2 - conv.padding[0] : conv.padding[0], pad_w = gradient ? 2 - conv.padding[1] : conv.padding[1];
   launch.args({{"batch", node.sizes[0]}, {"C", C}, {"K", K}, {"pad_h", pad_h}, {"pad_w", pad_w}});
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
