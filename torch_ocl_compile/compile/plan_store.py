@@ -37,9 +37,13 @@ from torch_ocl_compile.errors import OclError
 log = logging.getLogger(__name__)
 
 MOST_ENTRIES = 8  # At most this many entries of one key are kept. They differ in their guards on sizes.
-# torch stores no graph with a private function of torch. These two are safe: the graph's text, which is part of the key, has
-# their arguments.
-_CACHEABLE = ("torch.amp.autocast_mode._enter_autocast", "torch.amp.autocast_mode._exit_autocast")
+# torch stores no graph with a private function of torch, or with one of ours. These are safe: the graph's text, which is part of
+# the key, has their arguments.
+_CACHEABLE = (
+    "torch.amp.autocast_mode._enter_autocast",
+    "torch.amp.autocast_mode._exit_autocast",
+    "torch_ocl_compile.device.compiled_optimizers.adam_in_one_call",
+)
 _OURS = stored_plan.__name__.encode()  # The module that pickle names in our entries.
 # (class, function, the parameters that the function must have)
 _WRAPPED: list[tuple[Any, str, list[str]]] = [

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from torch_ocl_compile.device.compiled_optimizers import adam_in_one_call
+
 STEPS = 12
 SETTINGS: dict[str, dict[str, Any]] = {
     "Adadelta": {}, "Adafactor": {}, "Adagrad": {}, "Adam": {"amsgrad": True}, "AdamW": {}, "Adamax": {}, "ASGD": {},
@@ -129,3 +131,21 @@ def test_parameters_join_later(frozen: int, ocl_device: str) -> None:
         training.run(4, frozen=frozen)
         training.run(4)
     agree(got, expected)
+
+
+def test_adam_is_one_node_of_each_group(ocl_device: str) -> None:
+    """A learning rate that has changed is a symbol, and then Dynamo traces the ops one by one."""
+    expected, got, graphs = Training("AdamW", "cpu"), Training("AdamW", ocl_device), list[Any]()
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append([node.target for node in gm.graph.nodes if node.op == "call_function"])
+        return gm
+
+    got.optimizer.step = torch.compile(got.optimizer.step, backend=backend)  # type: ignore[method-assign]
+    for training in (expected, got):
+        training.run(3)
+        training.optimizer.param_groups[0]["lr"] = 0.01
+        training.run(2)
+    agree(got, expected)
+    assert graphs[0] == [adam_in_one_call] * 2 and len(graphs) == 2
+    assert graphs[1].count(adam_in_one_call) == 1 and torch._foreach_addcmul_ in graphs[1]
