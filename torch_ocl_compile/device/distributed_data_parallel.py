@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -49,8 +50,9 @@ def _communication_overlaps(inputs: list[Any]) -> bool:
 
 
 def broadcast_together(module: ModuleType) -> None:
-    """Replaces _broadcast_coalesced of `module`, torch.distributed."""
-    plain: Any = module.__dict__["_broadcast_coalesced"]
+    """Replaces _broadcast_coalesced of torch.distributed, to which `module` belongs."""
+    names = sys.modules["torch.distributed"].__dict__
+    plain: Any = names["_broadcast_coalesced"]
 
     @functools.wraps(plain)
     def broadcast_coalesced(process_group: Any, tensors: Sequence[Tensor], buffer_size: int, src: int = 0) -> None:
@@ -60,7 +62,7 @@ def broadcast_together(module: ModuleType) -> None:
             for part in _parts(tensors, buffer_size):
                 _broadcast(process_group, part, src)
 
-    module.__dict__["_broadcast_coalesced"] = broadcast_coalesced
+    names["_broadcast_coalesced"] = broadcast_coalesced
 
 
 def _parts(tensors: Sequence[Tensor], most_bytes: int) -> Iterator[list[Tensor]]:

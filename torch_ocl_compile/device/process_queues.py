@@ -20,9 +20,9 @@ from torch_ocl_compile.errors import UnsupportedError
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 
 
-def refuse_storages() -> None:
-    """Makes the pickler of multiprocessing refuse storages on ocl. torch's function for them expects CPU memory."""
-    from torch.multiprocessing import reductions
+def refuse_storages(reductions: ModuleType) -> None:
+    """Makes the pickler of multiprocessing refuse storages on ocl. The function of torch.multiprocessing.reductions for them
+    expects CPU memory."""
 
     def reduce_storage(storage: torch.UntypedStorage) -> Any:
         _refuse(storage)

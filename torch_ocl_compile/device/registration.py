@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import importlib.util
 import pkgutil
 import sys
@@ -20,6 +21,30 @@ import torch
 
 from torch_ocl_compile.errors import ConfigError, UnsupportedError
 
+# Modules, and the functions of this folder that adapt them after they have been imported.
+ADAPTED = (
+    ("torch._dynamo.device_interface", "dynamo_interface.register_interface"),
+    ("torch._dynamo.backends.distributed", "distributed_data_parallel.keep_graphs_whole"),
+    ("torch._dynamo.variables.optimizer", "compiled_optimizers.register"),
+    ("torch._inductor.compile_fx", "default_backend.register"),
+    ("torch._subclasses.fake_impls", "fake_rules.register"),
+    ("torch.nn.attention.flex_attention", "flex_attention.register"),
+    ("torch.nested._internal.ops", "jagged_attention.register_with"),
+    ("torch.compiler._cache", "artifacts.register"),
+    ("torch.distributed.distributed_c10d", "distributed.register_with"),
+    ("torch.distributed.distributed_c10d", "distributed_data_parallel.broadcast_together"),
+    ("torch.multiprocessing.reductions", "process_queues.refuse_storages"),
+    ("multiprocessing.queues", "process_queues.check_queues"),
+    ("torch.nn.parallel.comm", "data_parallel.register_with"),
+    ("torch.nn.parallel.distributed", "distributed_gradients.register_with"),
+    ("torch.nn.parallel.parallel_apply", "data_parallel.register_parallel_apply"),
+    ("accelerate.state", "accelerate.register_with"),
+    ("transformers.training_args", "accelerate.register_trainer"),
+    ("lightning.pytorch.trainer.connectors.accelerator_connector", "lightning_trainer.register_with"),
+    ("pytorch_lightning.trainer.connectors.accelerator_connector", "lightning_trainer.register_with"),
+    ("lightning.fabric.connector", "lightning_trainer.register_with"),
+    ("lightning_fabric.connector", "lightning_trainer.register_with"),
+)
 _registered = False
 _ATEN = torch.library.Library("aten", "IMPL")
 
@@ -78,27 +103,9 @@ def register() -> None:
     _ATEN.impl("empty_quantized", _refuse_quantized, "QuantizedPrivateUse1")
     _C.set_before_first_use(adapt_torch)
     _when_imported("torch_ocl_compile.compile.backend", lambda _: adapt_torch())
-    _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
-    _when_imported("torch._dynamo.backends.distributed", _keep_ddp_graphs_whole)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
-    _when_imported("torch._dynamo.variables.optimizer", _register_optimizers)
-    _when_imported("torch._inductor.compile_fx", _register_default_backend)
-    _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
-    _when_imported("torch.nn.attention.flex_attention", _allow_flex_attention)
-    _when_imported("torch.nested._internal.ops", _register_jagged_attention)
-    _when_imported("torch.compiler._cache", _register_artifacts)
-    _when_imported("torch.distributed.distributed_c10d", _register_process_group)
-    _when_imported("torch.multiprocessing.reductions", _refuse_other_processes)
-    _when_imported("multiprocessing.queues", _check_queues)
-    _when_imported("torch.nn.parallel.comm", _register_data_parallel)
-    _when_imported("torch.nn.parallel.distributed", _register_ddp_gradients)
-    _when_imported("torch.nn.parallel.parallel_apply", _register_parallel_apply)
-    _when_imported("accelerate.state", _register_accelerate)
-    _when_imported("transformers.training_args", _register_trainer)
-    for trainer in ("lightning.pytorch", "pytorch_lightning"):
-        _when_imported(f"{trainer}.trainer.connectors.accelerator_connector", _register_lightning)
-    for fabric in ("lightning.fabric", "lightning_fabric"):
-        _when_imported(f"{fabric}.connector", _register_lightning)
+    for name, where in ADAPTED:
+        _when_imported(name, partial(_adapt, where))
     atexit.register(_end)
     _registered = True
 
@@ -206,108 +213,10 @@ def _end() -> None:
     _C.exec.checkpoint_cache()
 
 
-def _register_with_dynamo(module: ModuleType) -> None:
-    from torch_ocl_compile.device.dynamo_interface import register_interface
-
-    register_interface(module)
-
-
-def _register_optimizers(module: ModuleType) -> None:
-    from torch_ocl_compile.device.compiled_optimizers import register
-
-    register(module)
-
-
-def _register_default_backend(module: ModuleType) -> None:
-    from torch_ocl_compile.device.default_backend import register
-
-    register(module)
-
-
-def _register_fake_rules(module: ModuleType) -> None:
-    from torch_ocl_compile.device.fake_rules import register
-
-    register(module)
-
-
-def _register_process_group(module: ModuleType) -> None:
-    from torch_ocl_compile.device.distributed import register_with
-    from torch_ocl_compile.device.distributed_data_parallel import broadcast_together
-
-    register_with(module)
-    broadcast_together(sys.modules["torch.distributed"])
-
-
-def _refuse_other_processes(module: ModuleType) -> None:
-    from torch_ocl_compile.device.process_queues import refuse_storages
-
-    refuse_storages()
-
-
-def _check_queues(module: ModuleType) -> None:
-    from torch_ocl_compile.device.process_queues import check_queues
-
-    check_queues(module)
-
-
-def _register_data_parallel(module: ModuleType) -> None:
-    from torch_ocl_compile.device.data_parallel import register_with
-
-    register_with(module)
-
-
-def _keep_ddp_graphs_whole(module: ModuleType) -> None:
-    from torch_ocl_compile.device.distributed_data_parallel import keep_graphs_whole
-
-    keep_graphs_whole(module)
-
-
-def _register_ddp_gradients(module: ModuleType) -> None:
-    from torch_ocl_compile.device.distributed_gradients import register_with
-
-    register_with(module)
-
-
-def _register_accelerate(module: ModuleType) -> None:
-    from torch_ocl_compile.device import accelerate
-
-    accelerate.register_with(module)
-
-
-def _register_trainer(module: ModuleType) -> None:
-    from torch_ocl_compile.device import accelerate
-
-    accelerate.register_trainer(module)
-
-
-def _register_lightning(module: ModuleType) -> None:
-    from torch_ocl_compile.device import lightning_trainer
-
-    lightning_trainer.register_with(module)
-
-
-def _register_parallel_apply(module: ModuleType) -> None:
-    from torch_ocl_compile.device.data_parallel import register_parallel_apply
-
-    register_parallel_apply(module)
-
-
-def _allow_flex_attention(module: ModuleType) -> None:
-    from torch_ocl_compile.device.flex_attention import register
-
-    register(module)
-
-
-def _register_jagged_attention(module: ModuleType) -> None:
-    from torch_ocl_compile.device.jagged_attention import register_with
-
-    register_with(module)
-
-
-def _register_artifacts(module: ModuleType) -> None:
-    from torch_ocl_compile.device.artifacts import register
-
-    register(module)
+def _adapt(where: str, module: ModuleType) -> None:
+    """Imports and calls a function of this folder, named as in ADAPTED."""
+    file, _, function = where.partition(".")
+    getattr(importlib.import_module(f"torch_ocl_compile.device.{file}"), function)(module)
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
