@@ -17,99 +17,49 @@ from torch_ocl_compile.lowering.core.context import Context
 from torch_ocl_compile.lowering.core.registry import Lowering, find, lower_complex
 
 # Overload: the positions of the arguments that have two parts. The parts of a real number there are the number and 0.
-BY_PART: dict[str, tuple[int, ...]] = {
-    "_reshape_alias.default": (0,),
-    "_unsafe_index.Tensor": (0,),
+_FIRST = (
+    "_reshape_alias.default _unsafe_index.Tensor _unsafe_view.default alias.default as_strided.default "
+    "cat.default chunk.default clone.default col2im.default contiguous.default cumsum.default detach.default "
+    "diagonal.default embedding.default embedding_dense_backward.default empty_like.default expand.default "
+    "flip.default gather.default im2col.default index.Tensor index_select.default lift_fresh.default "
+    "lift_fresh_copy.default masked_scatter_backward.default mean.default mean.dim permute.default "
+    "reflection_pad1d.default reflection_pad2d.default reflection_pad3d.default repeat.default "
+    "replication_pad1d.default replication_pad2d.default replication_pad3d.default reshape.default "
+    "resolve_conj.default resolve_neg.default scalar_tensor.default select.int slice.Tensor split.Tensor "
+    "split_with_sizes.default squeeze.default squeeze.dim squeeze.dims stack.default sum.default sum.dim_IntList "
+    "t.default transpose.int unbind.int unfold.default unsafe_split.Tensor unsqueeze.default view.default"
+)
+BY_PART: dict[str, tuple[int, ...]] = dict.fromkeys(_FIRST.split(), (0,))
+BY_PART |= {
     "_unsafe_index_put.default": (0, 2),
-    "_unsafe_view.default": (0,),
-    "alias.default": (0,),
-    "as_strided.default": (0,),
     "as_strided_scatter.default": (0, 1),
-    "cat.default": (0,),
-    "chunk.default": (0,),
-    "clone.default": (0,),
-    "col2im.default": (0,),
     "constant_pad_nd.default": (0, 2),
-    "contiguous.default": (0,),
     "copy.default": (0, 1),
-    "cumsum.default": (0,),
-    "detach.default": (0,),
-    "diagonal.default": (0,),
     "diagonal_scatter.default": (0, 1),
-    "embedding.default": (0,),
-    "embedding_dense_backward.default": (0,),
-    "empty_like.default": (0,),
-    "expand.default": (0,),
     "fill.Scalar": (0, 1),
     "fill.Tensor": (0, 1),
-    "flip.default": (0,),
     "full.default": (1,),
     "full_like.default": (0, 1),
-    "gather.default": (0,),
-    "im2col.default": (0,),
-    "index.Tensor": (0,),
     "index_put.default": (0, 2),
-    "index_select.default": (0,),
-    "lift_fresh.default": (0,),
-    "lift_fresh_copy.default": (0,),
     "masked_scatter.default": (0, 2),
-    "masked_scatter_backward.default": (0,),
-    "mean.default": (0,),
-    "mean.dim": (0,),
-    "permute.default": (0,),
-    "reflection_pad1d.default": (0,),
     "reflection_pad1d_backward.default": (0, 1),
-    "reflection_pad2d.default": (0,),
     "reflection_pad2d_backward.default": (0, 1),
-    "reflection_pad3d.default": (0,),
     "reflection_pad3d_backward.default": (0, 1),
-    "repeat.default": (0,),
-    "replication_pad1d.default": (0,),
     "replication_pad1d_backward.default": (0, 1),
-    "replication_pad2d.default": (0,),
     "replication_pad2d_backward.default": (0, 1),
-    "replication_pad3d.default": (0,),
     "replication_pad3d_backward.default": (0, 1),
-    "reshape.default": (0,),
-    "resolve_conj.default": (0,),
-    "resolve_neg.default": (0,),
-    "scalar_tensor.default": (0,),
     "scatter.src": (0, 3),
     "scatter.value": (0, 3),
     "scatter_add.default": (0, 3),
-    "select.int": (0,),
     "select_scatter.default": (0, 1),
-    "slice.Tensor": (0,),
     "slice_scatter.default": (0, 1),
-    "split.Tensor": (0,),
-    "split_with_sizes.default": (0,),
-    "squeeze.default": (0,),
-    "squeeze.dim": (0,),
-    "squeeze.dims": (0,),
-    "stack.default": (0,),
-    "sum.default": (0,),
-    "sum.dim_IntList": (0,),
-    "t.default": (0,),
-    "transpose.int": (0,),
-    "unbind.int": (0,),
-    "unfold.default": (0,),
-    "unsafe_split.Tensor": (0,),
-    "unsqueeze.default": (0,),
-    "view.default": (0,),
 }
 PRIMS_BY_PART = ("prims.copy_strided.default", "prims.device_put.default", "prims.rev.default")
 # Ops that create a tensor: the number, if any, is the real part.
-CREATED = (
-    *("_efficientzerotensor.default", "empty.memory_format", "empty_permuted.default", "empty_strided.default"),
-    *("new_empty.default", "new_empty_strided.default", "new_ones.default", "new_zeros.default", "ones.default"),
-    *(
-        "ones_like.default",
-        "zeros.default",
-        "zeros_like.default",
-        "arange.default",
-        "arange.start",
-        "arange.start_step",
-    ),
+_CREATED = (
+    "_efficientzerotensor.default empty.memory_format empty_permuted.default empty_strided.default "
+    "new_empty.default new_empty_strided.default new_ones.default new_zeros.default ones.default "
+    "ones_like.default zeros.default zeros_like.default arange.default arange.start arange.start_step"
 )
 
 
@@ -173,7 +123,7 @@ def _register() -> None:
         lowering = find(target)
         if lowering is not None:
             lower_complex(name)(by_part(lowering, data))
-    for name in CREATED:
+    for name in _CREATED.split():
         lowering = find(overload(f"aten.{name}"))
         if lowering is not None:
             lower_complex(f"aten.{name}")(_created(lowering))

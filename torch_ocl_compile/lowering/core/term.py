@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from torch_ocl_compile._C import ir
@@ -17,6 +17,14 @@ def scalar(value: Number, dtype: ir.DType) -> Number:
     if ir.is_floating(dtype):
         return float(value)
     return int(bool(value)) if dtype == ir.DType.kBool else int(value)
+
+
+def _operator(name: str) -> Callable[[Term, Operand], Term]:
+    return lambda self, other: self.nest.op(name, self, other)
+
+
+def _reflected(name: str) -> Callable[[Term, Operand], Term]:
+    return lambda self, other: self.nest.op(name, other, self)
 
 
 class Term:
@@ -35,56 +43,16 @@ class Term:
     def dtype(self) -> ir.DType:
         return self.nest.body.dtype_of(self.id)
 
-    def __add__(self, other: Operand) -> Term:
-        return self.nest.op("add", self, other)
-
-    def __radd__(self, other: Operand) -> Term:
-        return self.nest.op("add", other, self)
-
-    def __sub__(self, other: Operand) -> Term:
-        return self.nest.op("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Term:
-        return self.nest.op("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Term:
-        return self.nest.op("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Term:
-        return self.nest.op("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Term:
-        return self.nest.op("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Term:
-        return self.nest.op("div", other, self)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
+    eq, ne = _operator("eq"), _operator("ne")
+    __and__, __or__ = _operator("logical_and"), _operator("logical_or")
 
     def __neg__(self) -> Term:
         return self.nest.op("neg", self)
-
-    def __lt__(self, other: Operand) -> Term:
-        return self.nest.op("lt", self, other)
-
-    def __le__(self, other: Operand) -> Term:
-        return self.nest.op("le", self, other)
-
-    def __gt__(self, other: Operand) -> Term:
-        return self.nest.op("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Term:
-        return self.nest.op("ge", self, other)
-
-    def eq(self, other: Operand) -> Term:
-        return self.nest.op("eq", self, other)
-
-    def ne(self, other: Operand) -> Term:
-        return self.nest.op("ne", self, other)
-
-    def __and__(self, other: Operand) -> Term:
-        return self.nest.op("logical_and", self, other)
-
-    def __or__(self, other: Operand) -> Term:
-        return self.nest.op("logical_or", self, other)
 
     def __invert__(self) -> Term:
         return self.nest.op("logical_not", self)
@@ -201,44 +169,13 @@ def where(condition: Term, then: Operand, otherwise: Operand) -> Term:
     return call("where", condition, then, otherwise)
 
 
-def exp(x: Term) -> Term:
-    return call("exp", x)
+def _function(name: str) -> Callable[[Term], Term]:
+    return lambda x: call(name, x)
 
 
-def log(x: Term) -> Term:
-    return call("log", x)
-
-
-def log1p(x: Term) -> Term:
-    return call("log1p", x)
-
-
-def expm1(x: Term) -> Term:
-    return call("expm1", x)
-
-
-def sqrt(x: Term) -> Term:
-    return call("sqrt", x)
-
-
-def rsqrt(x: Term) -> Term:
-    return call("rsqrt", x)
-
-
-def erf(x: Term) -> Term:
-    return call("erf", x)
-
-
-def tanh(x: Term) -> Term:
-    return call("tanh", x)
-
-
-def sigmoid(x: Term) -> Term:
-    return call("sigmoid", x)
-
-
-def abs_(x: Term) -> Term:
-    return call("abs", x)
+exp, expm1, log, log1p = _function("exp"), _function("expm1"), _function("log"), _function("log1p")
+sqrt, rsqrt, abs_ = _function("sqrt"), _function("rsqrt"), _function("abs")
+erf, tanh, sigmoid = _function("erf"), _function("tanh"), _function("sigmoid")
 
 
 def minimum(x: Operand, y: Operand) -> Term:

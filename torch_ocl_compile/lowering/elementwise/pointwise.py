@@ -18,6 +18,13 @@ from torch_ocl_compile.lowering.core.term import Operand, Term
 aten = torch.ops.aten
 prims = torch.ops.prims
 
+# Ops of the same name; of two tensors, or of a tensor and a number.
+_SAME = (
+    "abs acos acosh asin asinh atan atan2 atanh bitwise_not ceil cos cosh digamma erf erfc erfinv exp exp2 expm1 "
+    "floor fmax fmin frac gcd hypot lgamma log log10 log1p log2 logaddexp maximum minimum neg nextafter "
+    "reciprocal relu round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+)
+_WITH_NUMBERS = "bitwise_and bitwise_or bitwise_xor copysign div fmod mul remainder"
 # Ops that are computed in the result's dtype, to which PyTorch promotes the operands (integers become float for sin, exp
 # and the like).
 ARITHMETIC: dict[str, str] = {
@@ -25,84 +32,23 @@ ARITHMETIC: dict[str, str] = {
     "aten.__lshift__.Tensor": "shift_left",
     "aten.__rshift__.Scalar": "shift_right",
     "aten.__rshift__.Tensor": "shift_right",
-    "aten.abs.default": "abs",
-    "aten.acos.default": "acos",
-    "aten.acosh.default": "acosh",
-    "aten.asin.default": "asin",
-    "aten.asinh.default": "asinh",
-    "aten.atan.default": "atan",
-    "aten.atan2.default": "atan2",
-    "aten.atanh.default": "atanh",
-    "aten.bitwise_and.Scalar": "bitwise_and",
-    "aten.bitwise_and.Tensor": "bitwise_and",
+    "aten._neg_view.default": "neg",
     "aten.bitwise_left_shift.Tensor": "shift_left",
     "aten.bitwise_left_shift.Tensor_Scalar": "shift_left",
-    "aten.bitwise_not.default": "bitwise_not",
-    "aten.bitwise_or.Scalar": "bitwise_or",
-    "aten.bitwise_or.Tensor": "bitwise_or",
     "aten.bitwise_right_shift.Tensor": "shift_right",
     "aten.bitwise_right_shift.Tensor_Scalar": "shift_right",
-    "aten.bitwise_xor.Scalar": "bitwise_xor",
-    "aten.bitwise_xor.Tensor": "bitwise_xor",
-    "aten.ceil.default": "ceil",
     "aten.clamp_max.Tensor": "minimum",
     "aten.clamp_max.default": "minimum",
     "aten.clamp_min.Tensor": "maximum",
     "aten.clamp_min.default": "maximum",
-    "aten.digamma.default": "digamma",
-    "aten.frac.default": "frac",
-    "aten.copysign.Scalar": "copysign",
-    "aten.copysign.Tensor": "copysign",
-    "aten.cos.default": "cos",
-    "aten.cosh.default": "cosh",
-    "aten.div.Scalar": "div",
-    "aten.div.Tensor": "div",
-    "aten.erf.default": "erf",
-    "aten.erfc.default": "erfc",
-    "aten.erfinv.default": "erfinv",
-    "aten.exp.default": "exp",
-    "aten.exp2.default": "exp2",
-    "aten.expm1.default": "expm1",
-    "aten.floor.default": "floor",
-    "aten.fmax.default": "fmax",
-    "aten.fmin.default": "fmin",
-    "aten.fmod.Scalar": "fmod",
-    "aten.fmod.Tensor": "fmod",
-    "aten.gcd.default": "gcd",
-    "aten.hypot.default": "hypot",
-    "aten.lgamma.default": "lgamma",
-    "aten.log.default": "log",
-    "aten.log10.default": "log10",
-    "aten.log1p.default": "log1p",
-    "aten.log2.default": "log2",
-    "aten.logaddexp.default": "logaddexp",
-    "aten.maximum.default": "maximum",
-    "aten.minimum.default": "minimum",
-    "aten.mul.Scalar": "mul",
-    "aten.mul.Tensor": "mul",
-    "aten._neg_view.default": "neg",
-    "aten.neg.default": "neg",
-    "aten.nextafter.default": "nextafter",
+    "aten.fix.default": "trunc",
     "aten.pow.Scalar": "pow",
     "aten.pow.Tensor_Tensor": "pow",
-    "aten.reciprocal.default": "reciprocal",
-    "aten.relu.default": "relu",
-    "aten.remainder.Scalar": "remainder",
     "aten.remainder.Scalar_Tensor": "remainder",
-    "aten.remainder.Tensor": "remainder",
-    "aten.round.default": "round",
-    "aten.rsqrt.default": "rsqrt",
-    "aten.sigmoid.default": "sigmoid",
-    "aten.sign.default": "sign",
     "aten.sgn.default": "sign",
-    "aten.sin.default": "sin",
-    "aten.sinh.default": "sinh",
-    "aten.sqrt.default": "sqrt",
-    "aten.tan.default": "tan",
-    "aten.tanh.default": "tanh",
-    "aten.trunc.default": "trunc",
-    "aten.fix.default": "trunc",
 }
+ARITHMETIC |= {f"aten.{name}.default": name for name in _SAME.split()}
+ARITHMETIC |= {f"aten.{name}.{which}": name for name in _WITH_NUMBERS.split() for which in ("Scalar", "Tensor")}
 
 # Ops that are computed in the operands' common dtype. The result is bool.
 COMPARISONS: dict[str, str] = {

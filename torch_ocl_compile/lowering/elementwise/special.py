@@ -19,29 +19,19 @@ from torch_ocl_compile.lowering.elementwise.pointwise import apply
 
 aten = torch.ops.aten
 
+_SAME = "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 erfcx i0e i1 i1e log_ndtr ndtri spherical_bessel_j0"
 UNARY: dict[str, str] = {
     "aten.i0.default": "i0",
-    "aten.special_airy_ai.default": "airy_ai",
-    "aten.special_bessel_j0.default": "bessel_j0",
-    "aten.special_bessel_j1.default": "bessel_j1",
-    "aten.special_bessel_y0.default": "bessel_y0",
-    "aten.special_bessel_y1.default": "bessel_y1",
-    "aten.special_erfcx.default": "erfcx",
-    "aten.special_i0e.default": "i0e",
-    "aten.special_i1.default": "i1",
-    "aten.special_i1e.default": "i1e",
-    "aten.special_log_ndtr.default": "log_ndtr",
     "aten.special_modified_bessel_i0.default": "i0",
     "aten.special_modified_bessel_i1.default": "i1",
     "aten.special_modified_bessel_k0.default": "k0",
     "aten.special_modified_bessel_k1.default": "k1",
-    "aten.special_ndtri.default": "ndtri",
     "aten.special_scaled_modified_bessel_k0.default": "k0e",
     "aten.special_scaled_modified_bessel_k1.default": "k1e",
-    "aten.special_spherical_bessel_j0.default": "spherical_bessel_j0",
     "aten.igamma.default": "igamma",
     "aten.igammac.default": "igammac",
 }
+UNARY |= {f"aten.special_{name}.default": name for name in _SAME.split()}
 
 # Each op below has these overloads: two tensors, or a number for either operand.
 OVERLOADS = ("default", "x_scalar", "n_scalar", "other_scalar", "self_scalar")
