@@ -257,7 +257,8 @@ std::vector<Job> jobs_of(const runtime::Device& device, const schedule::Schedule
 bool is_surpassed(const KernelRow& subject, KernelType type, const Caps& caps) {
   return subject.level == KernelLevel::k_warp &&
          std::any_of(kernel_rows().begin(), kernel_rows().end(), [&](const KernelRow& row) {
-           return row.level == KernelLevel::k_warpgroup && row.operation == subject.operation && caps.kernels.has(row.id, type);
+           return row.level == KernelLevel::k_warpgroup && row.operation == subject.operation && row.form == subject.form &&
+                  caps.kernels.has(row.id, type);
          });
 }
 

@@ -53,10 +53,12 @@ std::string key_of(const std::string& graph_key, const runtime::Device& device, 
   // What the name and the driver of a device do not determine: a container may have fewer cores, or less memory, and
   // processors of one name differ in their instructions.
   for (const int64_t number :
-       {int64_t{caps.units}, int64_t{caps.kernels.has(KernelId::k_gemm_pairs_item)},
-        static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(caps.global_bytes))), int64_t{options.most_kept_bytes > 0},
-        int64_t{options.vector_floats}, int64_t{options.units}, int64_t{options.schedule.fuse}, int64_t{options.tuned}})
+       {int64_t{caps.units}, static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(caps.global_bytes))),
+        int64_t{options.most_kept_bytes > 0}, int64_t{options.vector_floats}, int64_t{options.units},
+        int64_t{options.schedule.fuse}, int64_t{options.tuned}})
     all += ' ' + std::to_string(number);
+  for (const KernelRow& row : kernel_rows())
+    if (caps.is_cpu && row.is_checked() && caps.kernels.has(row.id)) all += std::string(" ") + row.name;
   all += ' ' + options.kernel_family;
   for (const std::string& kernel : options.disable) all += '\0' + kernel;
   if (options.tuned) {

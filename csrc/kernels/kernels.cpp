@@ -36,6 +36,12 @@ constexpr const char* kOperationNames[] = {
 #include "kernels/operations.def"
 #undef OCL_OPERATION
 };
+constexpr const char* kFormNames[] = {
+    "",
+#define OCL_FORM_NAME(name) "_" #name,
+#include "kernels/forms.def"
+#undef OCL_FORM_NAME
+};
 
 /// What a name selects: rows of kernels/kernels.def, and types (one bit per KernelType).
 struct Named {
@@ -61,21 +67,51 @@ Named find(std::string_view term) {
       return named;
     }
   for (const KernelRow& row : kernel_rows())
-    if (word == name(row.level) || word == name(row.operation)) named.rows.push_back(&row);
+    if (word == name(row.level) || word == row.operation_name()) named.rows.push_back(&row);
   if (!named.rows.empty()) return named;
   std::string known;
   for (const char* word_of : kLevelNames) known += std::string(word_of) + ", ";
-  for (const char* word_of : kOperationNames) known += std::string(word_of) + ", ";
+  std::set<std::string> operations;
+  for (const KernelRow& row : kernel_rows()) operations.insert(row.operation_name() + ", ");
+  for (const std::string& operation : operations) known += operation;
   for (const KernelRow& row : kernel_rows()) known += std::string(row.name) + ", ";
   known.resize(known.size() - 2);
   fail(ErrorKind::kConfig, "'" + std::string(term) + "' is no execution level, operation or kernel; there are " + known);
+}
+
+// The column `types`.
+using enum KernelType;
+using Types = std::vector<KernelRow::Checked>;
+constexpr std::initializer_list<KernelRow::Checked> FP32 = {{kFp32, 0}}, FLOATS = {{kFp32, 0}, {kBf16, 0}, {kFp16, 0}};
+Types BF16(double bf16) { return {{kBf16, bf16}}; }
+Types HALVES(double bf16, double fp16) { return {{kBf16, bf16}, {kFp16, fp16}}; }
+Types MATRIX(double fp32, double bf16, double fp16) { return {{kFp32, fp32}, {kBf16, bf16}, {kFp16, fp16}}; }
+Types TENSOR_FP32(double tf32, double fp32) { return {{kTf32, tf32}, {kFp32, fp32}}; }
+Types TENSOR(double tf32, double fp32, double bf16, double fp16) {
+  return {{kTf32, tf32}, {kFp32, fp32}, {kBf16, bf16}, {kFp16, fp16}};
+}
+
+/// Gives forms what they have from their bases.
+const std::vector<KernelRow>* completed(std::vector<KernelRow>* rows) {
+  for (KernelRow& row : *rows) {
+    const KernelRow& base = (*rows)[static_cast<size_t>(row.base)];
+    row.family = base.family, row.level = base.level, row.operation = base.operation;
+    if (!row.arguments.empty()) continue;
+    row.arguments = base.arguments;
+    row.files.insert(row.files.begin(), base.files.begin(), base.files.end() - 1);
+    row.files.push_back(base.files.back());
+  }
+  return rows;
 }
 
 }  // namespace
 
 const char* name(KernelType type) { return kTypeNames[static_cast<size_t>(type)]; }
 const char* name(KernelLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
-const char* name(KernelOperation operation) { return kOperationNames[static_cast<size_t>(operation)]; }
+
+std::string KernelRow::operation_name() const {
+  return std::string(kOperationNames[static_cast<size_t>(operation)]) + kFormNames[static_cast<size_t>(form)];
+}
 
 bool KernelRow::is_required() const {
   return operation == KernelOperation::k_pack || operation == KernelOperation::k_fft || operation == KernelOperation::k_sort ||
@@ -104,57 +140,26 @@ std::string KernelRow::parameters(const std::set<std::string>& given) const {
 }
 
 const std::vector<KernelRow>& kernel_rows() {
-#define TENSOR(tf32, fp32, bf16, fp16)                                                                           \
-  {                                                                                                              \
-    {KernelType::kTf32, tf32}, {KernelType::kFp32, fp32}, {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
-  }
-#define TENSOR_FP32(tf32, fp32)                            \
-  {                                                        \
-    {KernelType::kTf32, tf32}, { KernelType::kFp32, fp32 } \
-  }
-#define MATRIX(fp32, bf16, fp16)                                                      \
-  {                                                                                   \
-    {KernelType::kFp32, fp32}, {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
-  }
-#define HALVES(bf16, fp16)                                 \
-  {                                                        \
-    {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
-  }
-#define FLOATS                                                             \
-  {                                                                        \
-    {KernelType::kFp32, 0}, {KernelType::kBf16, 0}, {KernelType::kFp16, 0} \
-  }
-#define BF16(tolerance)            \
-  {                                \
-    {                              \
-      KernelType::kBf16, tolerance \
-    }                              \
-  }
-#define FP32 \
-  { {KernelType::kFp32, 0} }
 #define FILES(...) {__VA_ARGS__}
-#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
-  {KernelId::k_##name,                                                                   \
-   KernelId::k_##base,                                                                   \
-   #name,                                                                                \
-   #family,                                                                              \
-   KernelLevel::k_##level,                                                               \
-   KernelOperation::k_##operation,                                                       \
-   types,                                                                                \
-   files,                                                                                \
+#define OCL_KERNEL(name, family, level, operation, offer, types, files, arguments) \
+  {KernelId::k_##name,                                                             \
+   KernelId::k_##name,                                                             \
+   #name,                                                                          \
+   #family,                                                                        \
+   KernelLevel::k_##level,                                                         \
+   KernelOperation::k_##operation,                                                 \
+   types,                                                                          \
+   files,                                                                          \
    parse_arguments(arguments)},
-  static const auto* rows = new std::vector<KernelRow>{
+#define OCL_FORM(name, base, form, macro, offer, types, files, arguments)             \
+  {KernelId::k_##name,         KernelId::k_##base,   #name, "", {}, {}, types, files, \
+   parse_arguments(arguments), KernelForm::k_##form, macro},
+  static const auto* rows = completed(new std::vector<KernelRow>{
 #include "kernels/kernels.def"
-  };
+  });
+#undef OCL_FORM
 #undef OCL_KERNEL
 #undef FILES
-#undef FP32
-#undef BF16
-#undef FLOATS
-#undef HALVES
-#undef TENSOR_FP32
-#undef MATRIX
-#undef TENSOR
   OCL_ASSERT(rows->size() <= 64, "KernelSet has a bit for each of 64 kernels");
   return *rows;
 }
@@ -163,8 +168,15 @@ const KernelRow& kernel_row(KernelId id) { return kernel_rows()[static_cast<size
 
 KernelId tensor_core_kernel(KernelOperation operation, KernelLevel level) {
   for (const KernelRow& row : kernel_rows())
-    if (row.on_tensor_cores() && row.level == level && row.operation == operation) return row.id;
-  fail(ErrorKind::kInternal, std::string("kernels.def has no kernel for ") + name(operation) + " at level " + name(level));
+    if (row.on_tensor_cores() && row.level == level && row.operation == operation && row.base == row.id) return row.id;
+  const char* of = kOperationNames[static_cast<size_t>(operation)];
+  fail(ErrorKind::kInternal, std::string("kernels.def has no kernel for ") + of + " at level " + name(level));
+}
+
+std::optional<KernelId> kernel_of_form(KernelId base, KernelForm form) {
+  for (const KernelRow& row : kernel_rows())
+    if (row.base == base && row.form == form) return row.id;
+  return std::nullopt;
 }
 
 void KernelSet::add(KernelLevel level) { add(name(level)); }

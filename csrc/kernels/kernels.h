@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,7 +16,9 @@ namespace ocl {
 /// One value per row of kernels/kernels.def, such as KernelId::k_gemm_item.
 enum class KernelId : uint8_t {
 #define OCL_KERNEL(name, ...) k_##name,
+#define OCL_FORM OCL_KERNEL
 #include "kernels/kernels.def"
+#undef OCL_FORM
 #undef OCL_KERNEL
 };
 
@@ -27,6 +30,14 @@ enum class KernelOperation : uint8_t {
 #define OCL_OPERATION(name, ...) k_##name,
 #include "kernels/operations.def"
 #undef OCL_OPERATION
+};
+
+/// A special form of a kernel: one value per row of kernels/forms.def. Other kernels are plain.
+enum class KernelForm : uint8_t {
+  k_plain,
+#define OCL_FORM_NAME(name) k_##name,
+#include "kernels/forms.def"
+#undef OCL_FORM_NAME
 };
 
 /// The largest head size that the portable kernels of attention take: a work-group or work-item holds a whole row. Attention
@@ -45,7 +56,6 @@ enum class KernelType : uint8_t { kTf32, kFp32, kBf16, kFp16 };
 inline constexpr int kKernelTypes = 4;
 const char* name(KernelType type);
 const char* name(KernelLevel level);
-const char* name(KernelOperation operation);
 
 struct KernelArgument {
   std::string name, type;                                  // type: of a buffer's elements; "": the type of the operands.
@@ -65,6 +75,10 @@ struct KernelRow {
   std::vector<Checked> types;
   std::vector<const char*> files;
   std::vector<KernelArgument> arguments;
+  KernelForm form = KernelForm::k_plain;
+  std::string macro = "";  // What a launch in this form defines as 1; "" if nothing.
+  /// The operation and the form, as in `disable=`: "conv_statistics".
+  std::string operation_name() const;
   bool on_tensor_cores() const { return level != KernelLevel::k_item && level != KernelLevel::k_group; }
   /// True if the kernel needs instructions that not every device has. Then it is checked on the device before its first use.
   bool is_checked() const;
@@ -77,8 +91,10 @@ struct KernelRow {
 
 const std::vector<KernelRow>& kernel_rows();
 const KernelRow& kernel_row(KernelId id);
-/// Returns the kernel that computes `operation` at a level of tensor cores. InternalError if there is none.
+/// Returns the plain kernel that computes `operation` at a level of tensor cores. InternalError if there is none.
 KernelId tensor_core_kernel(KernelOperation operation, KernelLevel level);
+/// Returns the kernel of a form of `base`; nullopt if there is none.
+std::optional<KernelId> kernel_of_form(KernelId base, KernelForm form);
 
 /// The kernels that may be used, each with the types for which it may be used.
 class KernelSet {

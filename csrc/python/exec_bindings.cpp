@@ -315,7 +315,7 @@ py::list kernels() {
     d["name"] = row.name;
     d["family"] = row.family;
     d["level"] = name(row.level);
-    d["operation"] = name(row.operation);
+    d["operation"] = row.operation_name();
     d["base"] = kernel_row(row.base).name;
     d["types"] = tolerances;
     d["files"] = row.files;

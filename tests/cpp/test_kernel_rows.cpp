@@ -98,7 +98,7 @@ TEST_CASE("a new row is all that a kernel needs") {
 TEST_CASE("a new operation is a row and the functions of its folder") {
   const KernelRow& row = kernel_rows().back();
   REQUIRE(std::string(row.name) == "gemm_scratch_group");
-  CHECK(std::string(name(row.operation)) == "gemm_scratch");
+  CHECK(row.operation_name() == "gemm_scratch");
   Caps caps = gpu();
   CHECK(chosen(caps) == "gemm_group");
   caps.kernels.remove("gemm_group");

@@ -88,7 +88,8 @@ def alone() -> list[str]:
         row["name"]
         for row in _C.exec.kernels()
         if row["level"] in ("item", "group")
-        and row["operation"] in ("conv", "conv_weight", "gemm", "pack", "fft", "sort")
+        and not row["operation"].startswith("attention")
+        and not row["operation"].endswith("_statistics")
         and "fp32" in row["types"]
     ]
 

@@ -21,10 +21,9 @@ TensorCoreMath CheckSubject::math() const {
   math.terms = type == KernelType::kFp32 && row.level != KernelLevel::k_subgroup_matrix ? 3 : 1;
   math.chunk = halves() ? 8 : 4;
   math.matrix = matrix;
-  math.wide = true;
-  constexpr std::array of_boxes = {KernelOperation::k_gemm_boxes, KernelOperation::k_conv_boxes,
-                                   KernelOperation::k_conv_statistics};
-  math.boxes = halves() && row.level == KernelLevel::k_warpgroup && std::ranges::count(of_boxes, row.operation) > 0;
+  math.forms = {KernelForm::k_wide, row.form};
+  if (row.form == KernelForm::k_statistics && halves() && kernel_of_form(row.base, KernelForm::k_boxes))
+    math.forms.insert(KernelForm::k_boxes);
   return math;
 }
 
@@ -79,16 +78,16 @@ Offer CheckSubject::offer(const ir::Graph& given, const std::string& choice) con
   caps.kernels = {};
   for (const KernelRow& other : kernel_rows())
     for (const KernelRow::Checked& checked : other.types)
-      if (other.base == row.base && checked.type == type) caps.kernels.add(std::string(other.name) + ":" + name(type));
+      // A portable form would take problems from its base.
+      if (other.base == row.base && checked.type == type &&
+          (row.on_tensor_cores() || other.id == row.id || other.id == row.base))
+        caps.kernels.add(std::string(other.name) + ":" + name(type));
   const auto& rows = template_rows();
   const auto asked = [&](KernelId kernel) {
     return std::find_if(rows.begin(), rows.end(), [&](const TemplateRow& r) { return r.kernel == kernel; });
   };
   auto found = asked(row.id);
   if (found == rows.end()) found = asked(row.base);
-  // The last row asked for the operation takes what others leave, and may launch kernels that are not asked.
-  for (auto other = rows.begin(); asked(row.base) == rows.end() && other != rows.end(); ++other)
-    if (kernel_row(other->kernel).operation == row.operation && kernel_row(other->kernel).level == row.level) found = other;
   OCL_ASSERT(found != rows.end(), std::string("no row makes an offer with the kernel ") + row.name);
   const auto node = std::find_if(graph.nodes.begin(), graph.nodes.end(), takes_template);
   node->reduced_precision = type == KernelType::kTf32;
@@ -97,14 +96,9 @@ Offer CheckSubject::offer(const ir::Graph& given, const std::string& choice) con
   return std::move(draft.offer);
 }
 
-void keep_those_with(std::vector<CheckCase>& cases, const std::string& macro) {
-  std::erase_if(cases, [&](const CheckCase& c) { return std::ranges::count(c.defines, macro) == 0; });
-}
-
 std::vector<CheckSubject> on_devices(const CheckSubject& subject) {
   std::vector<CheckSubject> all;
-  const bool pairs = subject.row.id == KernelId::k_gemm_pairs_item;  // Its instruction has one width.
-  for (const int each : pairs                                      ? std::vector{16}
+  for (const int each : subject.row.is_checked()                   ? std::vector{16}  // An instruction has one width.
                         : subject.row.level == KernelLevel::k_item ? std::vector{16, 8, 4}
                                                                    : std::vector{255, 100}) {
     all.push_back(subject);
@@ -316,8 +310,8 @@ KernelType type_of(const TemplateLaunch& launch) {
 bool is_like(const CheckCase& check, const TemplateLaunch& launch) {
   if (check.kernel != launch.kernel) return false;
   // The macros that choose a tile, or another way through the kernel.
-  std::vector<std::string> compared = {"TILE_M",    "TILE_N",    "WARP_M", "WARP_N", "TILE_C",   "PASS",
-                                       "A_K_MAJOR", "B_K_MAJOR", "BOXES",  "PACKED", "B_PACKED", "STATISTICS"};
+  std::vector<std::string> compared = {"TILE_M", "TILE_N", "WARP_M", "WARP_N", "TILE_C", "PASS", "A_K_MAJOR", "B_K_MAJOR"};
+  for (const KernelRow& row : kernel_rows()) compared.push_back(row.macro);
   // Packed filters are read in the same way for the gradient.
   if (std::ranges::count(check.defines, "B_PACKED 1") == 0) compared.emplace_back("DATA_GRADIENT");
   return std::ranges::all_of(compared, [&](const std::string& macro) {

@@ -66,7 +66,7 @@ struct CheckSubject {
   bool edges() const { return set == CaseSet::kEdges; }
   bool halves() const { return storage_of(type) != ir::DType::kF32; }
   bool warps() const { return row.level == KernelLevel::k_warp; }
-  /// How the kernel multiplies, with tiles of 256 columns.
+  /// How the kernel multiplies, with wide tiles.
   TensorCoreMath math() const;
   /// Returns random values. At edges they are multiples of 1/2 in [-2, 2]. Otherwise they are in [-1, 1): in 16-bit types
   /// multiples of 1/256, which these hold exactly; in fp32 they have all digits of a float.
@@ -79,8 +79,6 @@ struct CheckSubject {
 };
 /// Returns the subject on several devices: CPUs by the width of their vectors, GPUs by the registers of a work-item.
 std::vector<CheckSubject> on_devices(const CheckSubject& subject);
-/// Drops the cases whose launches do not define `macro`, such as "BOXES 1": an offer may have refused what was asked for.
-void keep_those_with(std::vector<CheckCase>& cases, const std::string& macro);
 /// Returns the names of the tiles among which an offer chose.
 std::vector<std::string> tiles_of(const Offer& offer);
 /// Returns x rounded to a dtype: to nearest, ties to even.

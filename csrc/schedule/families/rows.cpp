@@ -4,10 +4,12 @@
 
 namespace ocl::schedule {
 
-#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
-  Refused why_not_##offer(const Draft& draft);                                           \
+#define OCL_KERNEL(name, family, level, operation, offer, types, files, arguments) \
+  Refused why_not_##offer(const Draft& draft);                                     \
   void offer_##offer(Draft& draft);
+#define OCL_FORM OCL_KERNEL
 #include "kernels/kernels.def"
+#undef OCL_FORM
 #undef OCL_KERNEL
 
 #define OCL_OPERATION(name, nodes, cases)                            \
@@ -23,11 +25,13 @@ bool computes_none(const KernelRow&, const ir::Node&) { return false; }
 
 const std::vector<TemplateRow>& template_rows() {
   static const std::vector<TemplateRow> rows = [] {
-#define OCL_KERNEL(name, family, level, operation, base, offer, types, files, arguments) \
+#define OCL_KERNEL(name, family, level, operation, offer, types, files, arguments) \
   {KernelId::k_##name, why_not_##offer, offer_##offer},
+#define OCL_FORM OCL_KERNEL
     std::vector<TemplateRow> all = {
 #include "kernels/kernels.def"
     };
+#undef OCL_FORM
 #undef OCL_KERNEL
     std::erase_if(all, [](const TemplateRow& row) { return row.make == offer_none; });
     return all;
@@ -67,6 +71,9 @@ std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type, Matrix
 #include "kernels/operations.def"
 #undef OCL_OPERATION
   }
+  // An offer may have refused what the form needs.
+  if (!row.macro.empty())
+    std::erase_if(cases, [&](const CheckCase& c) { return std::ranges::count(c.defines, row.macro + " 1") == 0; });
   for (CheckCase& check : cases)
     for (const KernelRow::Checked& checked : row.types)
       if (checked.type == type && check.tolerance == 0) check.tolerance = checked.tolerance;

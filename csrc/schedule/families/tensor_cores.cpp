@@ -71,9 +71,8 @@ std::optional<TensorCoreMath> tensor_core_math(const Draft& draft) {
     math.chunk = 16 / static_cast<int>(ir::size_bytes(type));
     if (math.level == kMatrix || (math.level == kWarp && draft.caps.matrix == MatrixInstructions::kMma8))
       math.matrix = draft.caps.matrix;
-    const bool product = node.kind == ir::NodeKind::kContract;
-    math.wide = allows_variant(draft, math, product ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
-    math.boxes = allows_variant(draft, math, product ? KernelOperation::k_gemm_boxes : KernelOperation::k_conv_boxes);
+    for (const KernelRow& row : kernel_rows())
+      if (row.base == kernel.base && draft.caps.kernels.has(row.id, math.type)) math.forms.insert(row.form);
     return math;
   }
   return std::nullopt;
@@ -93,12 +92,6 @@ const Fit kMultiplied = {[](const Draft& d) { return tensor_core_math(d).has_val
                            return reason;
                          }};
 
-bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperation form) {
-  for (const KernelRow& row : kernel_rows())
-    if (row.operation == form && row.level == math.level) return draft.caps.kernels.has(row.id, math.type);
-  return false;
-}
-
 std::string TensorCoreTile::name() const {
   const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
   if (shares_unit()) return tile + "*" + std::to_string(resident);
@@ -112,8 +105,8 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
     if (tile.lanes != 0 && tile.lanes != math.lanes()) continue;
     if ((tile.chunk != 0 && tile.chunk != math.chunk) || (tile.terms != 0 && tile.terms != math.terms)) continue;
     if (math.matrix == MatrixInstructions::kMma8 && tile.rows + tile.columns > kNarrowTile) continue;
-    if (tile.shares_unit() && !math.boxes) continue;
-    if (!is_wide(tile) || math.wide || math.chunk == 4) tiles.push_back(tile);
+    if (tile.shares_unit() && !math.has(KernelForm::k_boxes)) continue;
+    if (!is_wide(tile) || math.has(KernelForm::k_wide) || math.chunk == 4) tiles.push_back(tile);
   }
   return tiles;
 }
@@ -136,7 +129,7 @@ bool use_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& t
     define(draft.launch(), "AT_ONCE", tile.resident);
     draft.launch().local = {tile.rows / 64 * 128 + 32, 1, 1};
   } else {
-    if (!math.boxes || resident_groups(draft.caps, tile) > draft.caps.units) return false;
+    if (!math.has(KernelForm::k_boxes) || resident_groups(draft.caps, tile) > draft.caps.units) return false;
     const std::vector<std::string> copies = {"boxes", "chunks"};
     if (copies[draft.choices().pick("copies", copies)] != "boxes") return false;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,9 @@ struct TensorCoreMath {
   // Results per second that the epilogue of a compute unit of an H100 stores, while nothing is multiplied. Infinite: not
   // measured, taken as part of `product`.
   double stored = std::numeric_limits<double>::infinity();
-  bool wide = false;                                      // Tiles that are wide may be used.
-  bool boxes = false;                                     // Tensor maps may describe the operands.
+  std::set<KernelForm> forms = {};                        // Of the kernel; these may be used.
   MatrixInstructions matrix = MatrixInstructions::kNone;  // At the level subgroup_matrix, or kMma8.
+  bool has(KernelForm form) const { return forms.contains(form); }
   /// Work-items of a warp or subgroup.
   int lanes() const { return matrix == MatrixInstructions::kNone ? 32 : matrix_row(matrix).lanes; }
 };
@@ -38,8 +39,6 @@ inline constexpr double kMemoryBytesPerSecond = 3.5e12, kLaunchSeconds = 4e-6;
 std::optional<TensorCoreMath> tensor_core_math(const Draft& draft);
 /// The condition that tensor_core_math() returns a value.
 extern const Fit kMultiplied;
-/// True if the device may use `form`, a variant of the kernel that is asked.
-bool allows_variant(const Draft& draft, const TensorCoreMath& math, KernelOperation form);
 
 /// The tile of the output that a work-group computes: a row of tiles.def. A consumer warpgroup has 64 of its rows; a warp or a
 /// subgroup with matrix instructions has warp_rows x warp_columns. A chunk, a number of terms or of lanes of 0 stands for any.

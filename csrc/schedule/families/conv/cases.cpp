@@ -144,7 +144,7 @@ CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Ki
             slice_pixels = portable ? c.batch * c.P() * c.Q() : slice_pixels_of(offer.launch);
   CheckCase check = case_of(offer, graph, form.offset, [=] {
     std::vector<float> x = subject.values(c.x_size(), 3), dy = subject.values(c.y_size(), 4), w = subject.values(c.w_size(), 5);
-    if (subject.edges() && subject.row.operation == KernelOperation::k_conv_statistics) {
+    if (subject.edges() && subject.row.form == KernelForm::k_statistics) {
       // The mean is large compared with the spread, for pixels whose filter window is inside the image.
       for (size_t i = 0; i < x.size(); i += static_cast<size_t>(c.C)) x[i] = 64;
       for (size_t i = 0; i < w.size(); i += static_cast<size_t>(c.C)) w[i] = 16;
@@ -258,8 +258,7 @@ std::vector<CheckCase> statistics_cases(const CheckSubject& subject, const std::
   return cases;
 }
 
-/// Each tile with 1 x 1 convolutions, in both directions. Several small tiles are resident at the same time, which leaves no
-/// places for tensor maps.
+/// Each tile with 1 x 1 convolutions, in both directions.
 std::vector<CheckCase> box_cases(const CheckSubject& subject, const std::vector<TensorCoreTile>& tiles) {
   std::vector<CheckCase> cases;
   for (size_t i = 0; i < tiles.size(); ++i)
@@ -268,15 +267,13 @@ std::vector<CheckCase> box_cases(const CheckSubject& subject, const std::vector<
         cases.push_back(convolution_case(subject, kProducts[j], (i + j + offset) % 2 == 0 ? Kind::kForward : Kind::kData,
                                          "tile=" + tiles[i].name() + (tiles[i].shares_unit() ? "" : " copies=boxes"),
                                          {0, false, offset}));
-  keep_those_with(cases, "BOXES 1");
   return cases;
 }
 
 /// Each tile with a half of the convolutions, in each direction.
 std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector<TensorCoreTile>& tiles,
                                   const std::string& rest) {
-  const bool of_weight = subject.row.operation == KernelOperation::k_conv_weight,
-             packed = subject.row.operation == KernelOperation::k_conv_packed;
+  const bool of_weight = subject.row.operation == KernelOperation::k_conv_weight;
   // In 16 bytes. The kernels refuse groups that are no multiples of it.
   const int chunk = subject.math().chunk;
   std::vector<CheckCase> cases;
@@ -285,7 +282,6 @@ std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector
       for (const Kind kind : {Kind::kForward, Kind::kData, Kind::kWeight})
         if ((i + j) % 2 == 0 && (kind == Kind::kWeight) == of_weight && (kEdges[j].groups == 1 || kEdges[j].C % chunk == 0))
           cases.push_back(convolution_case(subject, kEdges[j], kind, "tile=" + tiles[i].name() + rest, {j % 3 == 2 ? 1 : 0}));
-  if (packed) keep_those_with(cases, "B_PACKED 1");  // Some gradients cannot have packed filters.
   return cases;
 }
 
@@ -352,42 +348,36 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
 std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
   // The own stores of portable kernels have no statistics.
   if (subject.portable())
-    return subject.row.operation == KernelOperation::k_conv_statistics ? std::vector<CheckCase>() : portable_cases(subject);
-  const KernelOperation operation = subject.row.operation;
-  const bool wide = operation == KernelOperation::k_conv_wide,
+    return subject.row.form == KernelForm::k_statistics ? std::vector<CheckCase>() : portable_cases(subject);
+  const KernelForm form = subject.row.form;
+  const bool of_weight = subject.row.operation == KernelOperation::k_conv_weight, packed = form == KernelForm::k_packed,
              // Kernels with matrix instructions have few tiles: all are checked.
       every = subject.set != CaseSet::kSample || subject.row.level == KernelLevel::k_subgroup_matrix;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : convolution_tiles(subject.math()))
-    if (operation == KernelOperation::k_conv_packed || operation == KernelOperation::k_conv_boxes || is_wide(tile) == wide ||
-        (subject.edges() && operation == KernelOperation::k_conv_statistics))
+    if (packed || form == KernelForm::k_boxes || is_wide(tile) == (form == KernelForm::k_wide) ||
+        (subject.edges() && form == KernelForm::k_statistics))
       tiles.push_back(tile);
-  std::vector<CheckCase> cases;
-  const auto add = [&](Kind kind, const std::string& choice) {
-    cases.push_back(convolution_case(subject, kConvolution, kind, choice));
-  };
-  if (operation == KernelOperation::k_conv_statistics) return statistics_cases(subject, tiles);
-  if (operation == KernelOperation::k_conv_boxes) return box_cases(subject, tiles);
+  if (form == KernelForm::k_statistics) return statistics_cases(subject, tiles);
+  if (form == KernelForm::k_boxes) return box_cases(subject, tiles);
   if (subject.edges())
     return edge_cases(subject, tiles,
-                      operation == KernelOperation::k_conv_weight   ? " splits=3"
-                      : operation == KernelOperation::k_conv_packed ? " copies=chunks filters=packed"
-                                                                    : " copies=chunks filters=in_place");
-  switch (operation) {
-    case KernelOperation::k_conv_weight:
-      // Sizes choose the tile of warpgroups.
-      for (size_t i = 0; i < (subject.row.level == KernelLevel::k_warpgroup ? 1 : tiles.size()); i += every ? 1 : 2)
-        add(Kind::kWeight, "tile=" + tiles[i].name() + " splits=" + std::to_string(kSlices));
-      break;
-    case KernelOperation::k_conv_packed:
-      for (size_t i = 0; i < tiles.size(); i += every ? 1 : std::max<size_t>(tiles.size() - 1, 1))
-        add(Kind::kForward, "tile=" + tiles[i].name() + " filters=packed");
-      break;
-    default:
-      for (size_t i = 0; i < std::max<size_t>(tiles.size() * (every ? 2 : 1), 2); ++i)
-        add(i % 2 == 0 ? Kind::kForward : Kind::kData,
-            "tile=" + tiles[(every ? i / 2 : i) % tiles.size()].name() + " filters=in_place");
-  }
+                      of_weight ? " splits=3"
+                      : packed  ? " copies=chunks filters=packed"
+                                : " copies=chunks filters=in_place");
+  std::vector<CheckCase> cases;
+  const auto add = [&](Kind kind, size_t tile, const std::string& rest) {
+    cases.push_back(convolution_case(subject, kConvolution, kind, "tile=" + tiles[tile].name() + rest));
+  };
+  if (of_weight)  // Sizes choose the tile of warpgroups.
+    for (size_t i = 0; i < (subject.row.level == KernelLevel::k_warpgroup ? 1 : tiles.size()); i += every ? 1 : 2)
+      add(Kind::kWeight, i, " splits=" + std::to_string(kSlices));
+  else if (packed)
+    for (size_t i = 0; i < tiles.size(); i += every ? 1 : std::max<size_t>(tiles.size() - 1, 1))
+      add(Kind::kForward, i, " filters=packed");
+  else
+    for (size_t i = 0; i < std::max<size_t>(tiles.size() * (every ? 2 : 1), 2); ++i)
+      add(i % 2 == 0 ? Kind::kForward : Kind::kData, (every ? i / 2 : i) % tiles.size(), " filters=in_place");
   return cases;
 }
 

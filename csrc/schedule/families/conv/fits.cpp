@@ -52,10 +52,6 @@ bool computes_conv(const KernelRow&, const ir::Node& node) {
   return node.kind == ir::NodeKind::kConvolve && node.convolve.kind != ir::ConvolveKind::kWeight;
 }
 
-bool computes_conv_statistics(const KernelRow&, const ir::Node& node) {
-  return node.kind == ir::NodeKind::kConvolve && node.convolve.kind == ir::ConvolveKind::kForward;
-}
-
 bool computes_conv_weight(const KernelRow&, const ir::Node& node) {
   return node.kind == ir::NodeKind::kConvolve && node.convolve.kind == ir::ConvolveKind::kWeight;
 }

@@ -155,7 +155,7 @@ void offer_conv_tensor_core(Draft& draft) {
       pairs_columns(window, math.chunk)
           ? paired_columns(draft, window, math.chunk)
           : std::pair{channels_in_chunks(draft, node.operands[0], math.chunk), padded_filters(draft, window, depth)};
-  math.boxes = math.boxes && is_product(draft, window, image);
+  if (!is_product(draft, window, image)) math.forms.erase(KernelForm::k_boxes);
   TensorCoreTile tile =
       choose_tensor_core_tile(draft, convolution_tiles(math, typical(depth, 64)), typical(window.pixels, 50176), typical(K, 64),
                               node.convolve.groups * window.phases);
@@ -166,7 +166,7 @@ void offer_conv_tensor_core(Draft& draft) {
   // A step of packed filters is 8 chunks. With several phases, which each use only some of the taps, a step must not
   // contain chunks of two taps.
   const bool boxes = use_boxes(draft, math, tile);
-  const bool packed = !boxes && allows_variant(draft, math, KernelOperation::k_conv_packed) &&
+  const bool packed = !boxes && math.has(KernelForm::k_packed) &&
                       (window.phases == 1 || multiples(draft, 8 * math.chunk, {depth})) && packs_filters(draft, math);
   if (packed) {
     define(launch, "B_PACKED", 1);
@@ -198,13 +198,9 @@ void offer_conv_tensor_core(Draft& draft) {
   // Warp kernels have no producers that run ahead. So, if they fit, two work-groups share a compute unit and overlap
   // their work.
   const int64_t at_once = resident_groups(draft.caps, tile) * (math.level == KernelLevel::k_warp ? 2 : 1);
-  if (!window.data && allows_variant(draft, math, KernelOperation::k_conv_statistics))
-    launch.statistics = {tensor_core_kernel(KernelOperation::k_conv_statistics, math.level),
-                         std::nullopt,
-                         window.pixels,
-                         tile.rows,
-                         tile.columns,
-                         at_once};
+  if (!window.data && math.has(KernelForm::k_statistics))
+    launch.statistics = {
+        kernel_of_form(launch.kernel, KernelForm::k_statistics), std::nullopt, window.pixels, tile.rows, tile.columns, at_once};
 }
 
 namespace {

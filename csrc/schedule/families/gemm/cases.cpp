@@ -137,7 +137,7 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
         CheckSubject device = on;
         device.caps.prefetch = j % 3 > 0;
         CheckCase check = product_case(device, "tile=" + tiles[i] + " splits=1", edges[j]);
-        if (item && subject.row.id != KernelId::k_gemm_pairs_item) check.last = {edges[j].M, edges[j].N};
+        if (item && !subject.row.is_checked()) check.last = {edges[j].M, edges[j].N};
         for (const std::string& macro : edges[j].stores)
           if (item) check.defines.push_back(macro);
         if (check.kernel == subject.row.id) cases.push_back(std::move(check));
@@ -154,23 +154,15 @@ std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
   if (subject.row.level == KernelLevel::k_item)
     return {product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kDepth, Along::kDepth}),
             product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kOther, Along::kOther, 8, 1})};
-  const KernelOperation form = subject.row.operation;
-  const bool packed = form == KernelOperation::k_gemm_packed, boxes = form == KernelOperation::k_gemm_boxes,
-             wide = form == KernelOperation::k_gemm_wide || boxes;
+  const KernelForm form = subject.row.form;
+  const bool packed = form == KernelForm::k_packed, boxes = form == KernelForm::k_boxes,
+             wide = form == KernelForm::k_wide || boxes;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : tensor_core_tiles(subject.math(), packed))
     if (packed || is_wide(tile) == wide || tile.shares_unit() || (subject.set != CaseSet::kSample && boxes))
       tiles.push_back(tile);
   std::vector<CheckCase> cases;
-  // Several small tiles are resident at the same time, which leaves no places for tensor maps.
-  const auto with_boxes = [&] {
-    if (boxes) keep_those_with(cases, "BOXES 1");
-    return cases;
-  };
-  if (subject.edges()) {
-    cases = edge_cases(subject, tiles, boxes);
-    return with_boxes();
-  }
+  if (subject.edges()) return edge_cases(subject, tiles, boxes);
   if (subject.set == CaseSet::kTiles) {
     for (const TensorCoreTile& tile : tiles)
       for (const int offset : {0, 1})
@@ -179,7 +171,7 @@ std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
             // Packs bring operands of all orders into one.
             if (!packed || (a_depth == (offset == 0) && b_depth != a_depth))
               cases.push_back(product_case(subject, tile, boxes, a_depth, b_depth, offset));
-    return with_boxes();
+    return cases;
   }
   for (size_t i = 0; i < std::max<size_t>(tiles.size(), packed ? 3 : 2); ++i) {
     const TensorCoreTile& tile = tiles[i % tiles.size()];
