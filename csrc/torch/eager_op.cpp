@@ -4,10 +4,9 @@
 
 #include <torch/library.h>
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
+#include "csrc/support/words.h"
 #include "csrc/torch/cpu_run.h"
 #include "csrc/torch/eager.h"
 #include "csrc/torch/errors.h"
@@ -18,14 +17,11 @@ namespace ocl::aten {
 
 namespace {
 
-// Ops whose length arguments may be CPU tensors on every device. Indices on the CPU are moved before they get here, see
-// counted_ops.cpp.
-constexpr std::array<std::string_view, 1> kMixedDevices = {"aten::_ctc_loss"};
-
 /// Throws ConfigError if arguments are on different devices. A CPU tensor without dimensions counts as a number.
 void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const auto& arguments = op.schema().arguments();
-  if (std::find(kMixedDevices.begin(), kMixedDevices.end(), op.schema().name()) != kMixedDevices.end()) return;
+  // Its lengths may be CPU tensors on every device. Indices on the CPU are moved before they get here, see counted_ops.cpp.
+  if (op.schema().name() == "aten::_ctc_loss") return;
   std::optional<at::Device> seen;
   const auto check = [&](const at::Tensor& t) {
     if (!t.defined() || (t.device().is_cpu() && t.dim() == 0)) return;
@@ -84,35 +80,15 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 /// for all sizes cannot resize it, so that each size would be compiled.
 /// The last five run on the CPU: torch's own kernels, which it has for all devices, read the memory of the tensors on the host.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 25> kWhole = {"aten::native_layer_norm",
-                                                       "aten::native_group_norm",
-                                                       "aten::embedding",
-                                                       "aten::mish_backward",
-                                                       "aten::silu_backward",
-                                                       "aten::native_channel_shuffle",
-                                                       "aten::ldexp",
-                                                       "aten::ldexp_",
-                                                       "aten::conj_physical_",
-                                                       "aten::cat",
-                                                       "aten::abs",
-                                                       "aten::median",
-                                                       "aten::nanmedian",
-                                                       "aten::kthvalue",
-                                                       "aten::logical_and",
-                                                       "aten::logical_or",
-                                                       "aten::logical_xor",
-                                                       "aten::logical_not",
-                                                       "aten::logsumexp",
-                                                       "aten::soft_margin_loss",
-                                                       "aten::_rowwise_prune",
-                                                       "aten::_sobol_engine_draw",
-                                                       "aten::_sobol_engine_ff_",
-                                                       "aten::_sobol_engine_scramble_",
-                                                       "aten::_sobol_engine_initialize_state_"};
+  constexpr std::string_view kWhole =
+      "native_layer_norm native_group_norm embedding mish_backward silu_backward native_channel_shuffle ldexp ldexp_ "
+      "conj_physical_ cat abs median nanmedian kthvalue logical_and logical_or logical_xor logical_not logsumexp "
+      "soft_margin_loss _rowwise_prune _sobol_engine_draw _sobol_engine_ff_ _sobol_engine_scramble_ "
+      "_sobol_engine_initialize_state_";
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const std::string name = c10::toString(op);
     const bool whole = op.name.rfind("aten::_foreach_", 0) == 0 || name == "aten::linalg_pinv.atol_rtol_tensor" ||
-                       std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();
+                       (op.name.starts_with("aten::") && has_word(kWhole, std::string_view(op.name).substr(6)));
     const bool is_out = op.overload_name == "out" || op.overload_name.find("_out") != std::string::npos;
     if (!whole || (is_out && op.name != "aten::ldexp")) continue;
     m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_eager_op>());

@@ -8,11 +8,11 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "csrc/support/words.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/refusals.h"
 
@@ -23,73 +23,23 @@ namespace {
 using DispatchKey = c10::DispatchKey;
 
 // Ops of COO and of compressed tensors that torch computes by other ops alone. CUDA and the CPU share these kernels.
-constexpr std::array<std::string_view, 37> kElementwise = {
-    "abs",     "angle",    "asin",     "asinh", "atan",       "atanh",         "ceil",
-    "deg2rad", "erf",      "erfinv",   "expm1", "floor",      "frac",          "isinf",
-    "isnan",   "isneginf", "isposinf", "log1p", "nan_to_num", "neg",           "pow",
-    "rad2deg", "relu",     "round",    "sgn",   "sign",       "signbit",       "sin",
-    "sinh",    "sqrt",     "tan",      "tanh",  "trunc",      "conj_physical", "threshold_backward",
-    "zero_",   "normal_"};
-constexpr std::array<std::string_view, 44> kCoo = {"view_as_real",
-                                                   "view_as_complex",
-                                                   "sub",
-                                                   "cat",
-                                                   "copy_",
-                                                   "div",
-                                                   "floor_divide",
-                                                   "empty",
-                                                   "empty_like",
-                                                   "mm",
-                                                   "mv",
-                                                   "narrow_copy",
-                                                   "permute",
-                                                   "unsqueeze",
-                                                   "zeros",
-                                                   "native_norm",
-                                                   "norm",
-                                                   "clone",
-                                                   "any",
-                                                   "sum",
-                                                   "resize_as_sparse_",
-                                                   "sparse_resize_",
-                                                   "sparse_resize_and_clear_",
-                                                   "_sparse_broadcast_to",
-                                                   "_sparse_coo_tensor_with_dims",
-                                                   "_sparse_coo_tensor_with_dims_and_tensors",
-                                                   "_to_dense",
-                                                   "_to_sparse",
-                                                   "_to_sparse_csr",
-                                                   "_to_sparse_csc",
-                                                   "_to_sparse_bsr",
-                                                   "_to_sparse_bsc",
-                                                   "sparse_dim",
-                                                   "dense_dim",
-                                                   "_dimI",
-                                                   "_dimV",
-                                                   "_nnz",
-                                                   "is_coalesced",
-                                                   "_indices",
-                                                   "_values",
-                                                   "_coalesced_",
-                                                   "indices",
-                                                   "values",
-                                                   "copy_sparse_to_sparse_"};
-constexpr std::array<std::string_view, 24> kCompressed = {
-    "_conj_physical",    "fill_",     "clone",     "copy_",  "empty",        "empty_like",  "resize_",
-    "resize_as_sparse_", "mm",        "addmm",     "select", "select_copy",  "sum",         "sparse_mask",
-    "sparse_dim",        "dense_dim", "_nnz",      "values", "crow_indices", "col_indices", "ccol_indices",
-    "row_indices",       "_to_dense", "_to_sparse"};
-constexpr std::array<std::string_view, 2> kBlocks = {"_to_sparse_bsr", "_to_sparse_bsc"};
+constexpr std::string_view kElementwise =
+    "abs angle asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac isinf isnan isneginf isposinf log1p nan_to_num "
+    "neg pow rad2deg relu round sgn sign signbit sin sinh sqrt tan tanh trunc conj_physical threshold_backward zero_ normal_";
+constexpr std::string_view kCoo =
+    "view_as_real view_as_complex sub cat copy_ div floor_divide empty empty_like mm mv narrow_copy permute unsqueeze zeros "
+    "native_norm norm clone any sum resize_as_sparse_ sparse_resize_ sparse_resize_and_clear_ _sparse_broadcast_to "
+    "_sparse_coo_tensor_with_dims _sparse_coo_tensor_with_dims_and_tensors _to_dense _to_sparse _to_sparse_csr "
+    "_to_sparse_csc _to_sparse_bsr _to_sparse_bsc sparse_dim dense_dim _dimI _dimV _nnz is_coalesced _indices _values "
+    "_coalesced_ indices values copy_sparse_to_sparse_";
+constexpr std::string_view kCompressed =
+    "_conj_physical fill_ clone copy_ empty empty_like resize_ resize_as_sparse_ mm addmm select select_copy sum sparse_mask "
+    "sparse_dim dense_dim _nnz values crow_indices col_indices ccol_indices row_indices _to_dense _to_sparse";
+constexpr std::string_view kBlocks = "_to_sparse_bsr _to_sparse_bsc";
 // Sums and products of two tensors. torch computes all forms but `out` by the form `out`.
-constexpr std::array<std::string_view, 2> kBinary = {"add", "mul"};
+constexpr std::string_view kBinary = "add mul";
 // Ops that make sparse tensors of dense ones.
-constexpr std::array<std::string_view, 5> kMakers = {"_to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr",
-                                                     "_to_sparse_bsc"};
-
-template <size_t n>
-bool has(const std::array<std::string_view, n>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+constexpr std::string_view kMakers = "_to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc";
 
 /// Returns the device of the first ocl tensor among the arguments, or the device that is asked for.
 std::optional<at::Device> device_of_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
@@ -124,12 +74,15 @@ void share(torch::Library& m, const Serves& serves) {
 }
 
 bool is_elementwise(std::string_view name) {
-  return has(kElementwise, name) || (name.ends_with('_') && has(kElementwise, name.substr(0, name.size() - 1)));
+  return has_word(kElementwise, name) || (name.ends_with('_') && has_word(kElementwise, name.substr(0, name.size() - 1)));
 }
 bool is_binary(std::string_view name, std::string_view overload) {
-  return overload != "out" && (has(kBinary, name) || (name.ends_with('_') && has(kBinary, name.substr(0, name.size() - 1))));
+  return overload != "out" &&
+         (has_word(kBinary, name) || (name.ends_with('_') && has_word(kBinary, name.substr(0, name.size() - 1))));
 }
-bool is_in_place_of_coo(std::string_view name) { return name.ends_with('_') && has(kCoo, name.substr(0, name.size() - 1)); }
+bool is_in_place_of_coo(std::string_view name) {
+  return name.ends_with('_') && has_word(kCoo, name.substr(0, name.size() - 1));
+}
 
 // The CPU as last resort.
 
@@ -225,18 +178,18 @@ TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(on_cpu()); }
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   share<DispatchKey::SparseCPU>(m, [](std::string_view name, std::string_view overload) {
-    return is_elementwise(name) || is_binary(name, overload) || is_in_place_of_coo(name) || has(kCoo, name);
+    return is_elementwise(name) || is_binary(name, overload) || is_in_place_of_coo(name) || has_word(kCoo, name);
   });
 }
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
   share<DispatchKey::SparseCsrCPU>(m, [](std::string_view name, std::string_view overload) {
     if (name == "addmm" && overload == "out") return false;  // sparse_product.cpp has it.
-    return is_elementwise(name) || is_binary(name, overload) || has(kCompressed, name) || has(kBlocks, name) ||
+    return is_elementwise(name) || is_binary(name, overload) || has_word(kCompressed, name) || has_word(kBlocks, name) ||
            (name == "mul" && overload == "out");
   });
 }
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  share<DispatchKey::CPU>(m, [](std::string_view name, std::string_view) { return has(kMakers, name); });
+  share<DispatchKey::CPU>(m, [](std::string_view name, std::string_view) { return has_word(kMakers, name); });
 }
 
 }  // namespace ocl::aten

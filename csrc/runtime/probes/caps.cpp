@@ -8,6 +8,7 @@
 #include "csrc/runtime/probes/tensor_core_probes.h"
 #include "csrc/support/os.h"
 #include "csrc/support/processor.h"
+#include "csrc/support/words.h"
 
 namespace ocl::runtime {
 namespace {
@@ -42,10 +43,6 @@ bool has_unrestricted_buffers(cl_device_id device, cl_context context) {
   };
   return takes(kUnrestrictedSize) && !takes(kMeaningless) &&
          build_probe(device, context, "__kernel void k(__global float* p) { p[0] = 1.0f; }", kUnrestrictedOption) > 0;
-}
-
-bool has_word(const std::string& words, const std::string& word) {
-  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
 }
 
 /// Returns Caps::item_registers. NVIDIA's runtime tells the registers of a work-group; their number for an instruction is
