@@ -39,75 +39,23 @@ aten = torch.ops.aten
 prims = torch.ops.prims
 
 # Every overload of these ops is kept whole.
+_WHOLE = (
+    "_native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training "
+    "native_batch_norm_backward _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data "
+    "_safe_softmax im2col col2im nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward gelu "
+    "gelu_backward silu silu_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward threshold "
+    "threshold_backward elu elu_backward hardswish hardswish_backward hardsigmoid hardsigmoid_backward softplus "
+    "softplus_backward mish mish_backward sigmoid_backward tanh_backward log_sigmoid_forward log_sigmoid_backward "
+    "_prelu_kernel _prelu_kernel_backward native_dropout_backward addmm mm bmm baddbmm clamp nan_to_num "
+    "linalg_vector_norm index_select embedding_dense_backward index_reduce var std std_mean cat masked_scatter "
+    "lerp _foreach_lerp fmax fmin frac logaddexp special_log_ndtr"
+)
 WHOLE = [
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_functional",
-    "_native_batch_norm_legit_no_training",
-    "native_batch_norm_backward",
-    "_softmax",
-    "_softmax_backward_data",
-    "_log_softmax",
-    "_log_softmax_backward_data",
-    "_safe_softmax",
+    *_WHOLE.split(),
     *(f"avg_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
     *(f"_adaptive_avg_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
     *(f"adaptive_max_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
     *(f"{kind}_pad{d}d{b}" for kind in ("reflection", "replication") for d in (1, 2, 3) for b in ("", "_backward")),
-    "im2col",
-    "col2im",
-    "nll_loss_forward",
-    "nll_loss_backward",
-    "nll_loss2d_forward",
-    "nll_loss2d_backward",
-    "gelu",
-    "gelu_backward",
-    "silu",
-    "silu_backward",
-    "hardtanh",
-    "hardtanh_backward",
-    "leaky_relu",
-    "leaky_relu_backward",
-    "threshold",
-    "threshold_backward",
-    "elu",
-    "elu_backward",
-    "hardswish",
-    "hardswish_backward",
-    "hardsigmoid",
-    "hardsigmoid_backward",
-    "softplus",
-    "softplus_backward",
-    "mish",
-    "mish_backward",
-    "sigmoid_backward",
-    "tanh_backward",
-    "log_sigmoid_forward",
-    "log_sigmoid_backward",
-    "_prelu_kernel",
-    "_prelu_kernel_backward",
-    "native_dropout_backward",
-    "addmm",
-    "mm",
-    "bmm",
-    "baddbmm",
-    "clamp",
-    "nan_to_num",
-    "linalg_vector_norm",
-    "index_select",
-    "embedding_dense_backward",
-    "index_reduce",
-    "var",
-    "std",
-    "std_mean",
-    "cat",
-    "masked_scatter",
-    "lerp",
-    "_foreach_lerp",
-    "fmax",
-    "fmin",
-    "frac",
-    "logaddexp",
-    "special_log_ndtr",
 ]
 
 # Overloads of the ops above that are decomposed nevertheless: the lowering handles the overload with `correction` only.

@@ -1,9 +1,11 @@
 # torch_ocl_compile/lowering/__init__.py: imports every family of lowerings, so that the table of lowerings is complete.
 """Lowering translates aten ops into the IR. There is one file per family of ops, and one lowering per overload."""
 
-import torch._inductor.inductor_prims  # noqa: F401  defines prims that rows refer to
+# ruff: noqa: F401  (importing a module adds its rows)
 
-from torch_ocl_compile.fx import ops  # noqa: F401  (defines torch.ops.ocl)
+import torch._inductor.inductor_prims  # defines prims that rows refer to
+
+from torch_ocl_compile.fx import ops  # defines torch.ops.ocl
 from torch_ocl_compile.lowering.complex_numbers import (
     complex_contraction,
     complex_pointwise,
@@ -20,37 +22,3 @@ from torch_ocl_compile.lowering.reductions import normalization, reduction, scan
 
 from torch_ocl_compile.lowering.complex_numbers import complex_parts  # isort: skip  (its rows refer to those above)
 from torch_ocl_compile.lowering.elementwise import foreach  # isort: skip  (its rows, too)
-
-__all__ = [
-    "activation",
-    "adaptive_pooling",
-    "attention",
-    "collectives",
-    "complex_contraction",
-    "complex_parts",
-    "complex_pointwise",
-    "complex_reduction",
-    "contraction",
-    "convolution",
-    "embedding",
-    "factory",
-    "fft",
-    "folding",
-    "foreach",
-    "index_put",
-    "indexing",
-    "jacobi",
-    "loss",
-    "normalization",
-    "padding",
-    "pointwise",
-    "pooling",
-    "quantized",
-    "random",
-    "reduction",
-    "scan",
-    "scatter",
-    "sort",
-    "special",
-    "view",
-]

@@ -115,21 +115,27 @@ class Context:
         return result
 
     def pointwise(
+        self, formula: Callable[..., Any], *args: Any, dtype: ir.DType | None = None, **settings: Any
+    ) -> ir.Value:
+        """Returns the value of a formula with one result; see pointwise_tuple. `dtype`: of the result; None: the node's."""
+        dtypes = [self.dtype if dtype is None else dtype]
+        return self.pointwise_tuple(lambda *a, **k: (formula(*a, **k),), *args, dtypes=dtypes, **settings)[0]
+
+    def pointwise_tuple(
         self,
         formula: Callable[..., Any],
         *args: Any,
-        dtype: ir.DType | Sequence[ir.DType] | None = None,
+        dtypes: Sequence[ir.DType],
         compute: ir.DType | None = None,
         raw: Sequence[int] = (),
         **settings: Any,
-    ) -> Any:
-        """Builds one loop nest that computes `formula` of the broadcast arguments.
+    ) -> tuple[ir.Value, ...]:
+        """Builds one loop nest that computes `formula`, a tuple, of the broadcast arguments. `dtypes` are those of the
+        results.
 
-        Values become terms cast to `compute` (default: the result's dtype), except values at the positions `raw`.
-        Python numbers stay numbers, SymInts become terms. `dtype` is the storage dtype of the result, or a list of
-        them if the formula returns a tuple. Returns one value, or a tuple of values.
+        Values become terms cast to `compute` (default: the first result's dtype), except values at the positions `raw`.
+        Python numbers stay numbers, SymInts become terms.
         """
-        dtypes = [self.dtype] if dtype is None else [dtype] if isinstance(dtype, ir.DType) else list(dtype)
         compute = ir.compute_type(dtypes[0] if compute is None else compute)
         sizes = self.broadcast(args)
         nest = Nest(self.builder, sizes)
@@ -147,10 +153,8 @@ class Context:
         # A keyword argument that is a value has rank 0.
         terms_of = {k: operand(v, False) for k, v in settings.items()}
         made = formula(*(operand(a, position in raw) for position, a in enumerate(args)), **terms_of)
-        results = made if isinstance(made, tuple) else (made,)
-        terms = [m if isinstance(m, Term) else nest.constant(m, d) for m, d in zip(results, dtypes, strict=True)]
-        stored = nest.store(*zip(terms, dtypes, strict=True))
-        return tuple(stored) if isinstance(made, tuple) else stored[0]
+        terms = [m if isinstance(m, Term) else nest.constant(m, d) for m, d in zip(made, dtypes, strict=True)]
+        return tuple(nest.store(*zip(terms, dtypes, strict=True)))
 
     def halves_of(self, x: ir.Value) -> Complex | None:
         """Returns the complex value whose real view x is, so that the view need not be stored. None if x is none."""

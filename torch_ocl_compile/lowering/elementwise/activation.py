@@ -163,7 +163,7 @@ def prelu_backward(c: Context, grad: ir.Value, x: ir.Value, weight: ir.Value) ->
     def both(g: Term, v: Term, w: Term) -> tuple[Term, Term]:
         return t.where(v > 0, g, g * w), t.where(v > 0, 0, g * v)
 
-    return c.pointwise(both, grad, x, weight, dtype=[ir_dtype(v.dtype) for v in c.val])
+    return c.pointwise_tuple(both, grad, x, weight, dtypes=[ir_dtype(v.dtype) for v in c.val])
 
 
 @formula(aten.native_dropout_backward.default)

@@ -68,5 +68,4 @@ def arange(c: Context, *args: Any, **_: Any) -> ir.Value:
     if all(isinstance(v, (int, torch.SymInt)) for v in (start, step)):
         return c.builder.iota(c.sizes, c.size(start) + ir.IndexExpr.loop(0) * c.size(step), c.dtype)
     ramp = c.builder.iota(c.sizes, ir.IndexExpr.loop(0), ir.compute_type(c.dtype))
-    result: ir.Value = c.pointwise(lambda i: i * float(step) + float(start), ramp)
-    return result
+    return c.pointwise(lambda i: i * float(step) + float(start), ramp)

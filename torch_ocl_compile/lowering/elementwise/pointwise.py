@@ -89,14 +89,12 @@ def apply(c: Context, name: str, *args: Any, dtype: ir.DType | None = None) -> i
         nest = next(o.nest for o in operands if isinstance(o, Term))
         return t.call(name, *(o if isinstance(o, Term) else nest.constant(o, dtype) for o in operands))
 
-    result: ir.Value = c.pointwise(formula, *args, dtype=dtype)
-    return result
+    return c.pointwise(formula, *args, dtype=dtype)
 
 
 def compare(c: Context, name: str, *args: Any) -> ir.Value:
     compute = c.common_dtype(args)
-    result: ir.Value = c.pointwise(lambda *o: t.call(name, *o), *args, dtype=ir.DType.kBool, compute=compute)
-    return result
+    return c.pointwise(lambda *o: t.call(name, *o), *args, dtype=ir.DType.kBool, compute=compute)
 
 
 def _arithmetic_row(name: str) -> Callable[..., ir.Value]:
@@ -119,8 +117,7 @@ def _test_row(name: str) -> Callable[..., ir.Value]:
             return compare(c, "lt", x, 0)
         if not ir.is_floating(x.dtype):
             return c.constant(False, ir.DType.kBool, x.sizes)
-        result: ir.Value = c.pointwise(lambda v: t.call(name, v), x, dtype=ir.DType.kBool, compute=x.dtype)
-        return result
+        return c.pointwise(lambda v: t.call(name, v), x, dtype=ir.DType.kBool, compute=x.dtype)
 
     return test
 
@@ -155,22 +152,19 @@ def add(c: Context, x: Any, y: Any, alpha: Any = 1) -> ir.Value:
     # Bool addition is a logical or; a false alpha removes y.
     if c.dtype == ir.DType.kBool:
         return apply(c, "add", x, apply(c, "mul", y, bool(alpha)))
-    result: ir.Value = c.pointwise(lambda a, b, s: a + b * s, x, y, alpha)
-    return result
+    return c.pointwise(lambda a, b, s: a + b * s, x, y, alpha)
 
 
 @lower(aten.sub.Tensor, aten.sub.Scalar)
 def sub(c: Context, x: Any, y: Any, alpha: Any = 1) -> ir.Value:
     """Returns x - alpha * y."""
-    result: ir.Value = c.pointwise(lambda a, b, s: a - b if _is_one(s) else a - b * s, x, y, alpha)
-    return result
+    return c.pointwise(lambda a, b, s: a - b if _is_one(s) else a - b * s, x, y, alpha)
 
 
 @lower(aten.rsub.Tensor, aten.rsub.Scalar)
 def rsub(c: Context, x: Any, y: Any, alpha: Any = 1) -> ir.Value:
     """Returns y - alpha * x."""
-    result: ir.Value = c.pointwise(lambda a, b, s: b - a if _is_one(s) else b - a * s, x, y, alpha)
-    return result
+    return c.pointwise(lambda a, b, s: b - a if _is_one(s) else b - a * s, x, y, alpha)
 
 
 def _is_one(x: Operand) -> bool:
@@ -203,8 +197,7 @@ def pow_scalar(c: Context, x: ir.Value, exponent: Any) -> ir.Value:
     if c.dtype == ir.DType.kBool:
         return apply(c, "logical_or", x, not exponent)
     if isinstance(exponent, (int, float)) and exponent in forms:
-        result: ir.Value = c.pointwise(forms[exponent], x)
-        return result
+        return c.pointwise(forms[exponent], x)
     return apply(c, "pow", x, exponent)
 
 
@@ -213,8 +206,7 @@ def where(c: Context, condition: ir.Value, x: Any, y: Any) -> ir.Value:
     def choose(p: Term, a: Operand, b: Operand) -> Term:
         return t.where(p.cast(ir.DType.kBool), a, b)
 
-    result: ir.Value = c.pointwise(choose, condition, x, y, raw=(0,))
-    return result
+    return c.pointwise(choose, condition, x, y, raw=(0,))
 
 
 @lower(aten.clamp.default, aten.clamp.Tensor)
@@ -227,8 +219,7 @@ def clamp(c: Context, x: ir.Value, low: Any = None, high: Any = None) -> ir.Valu
             v = t.maximum(v, _in_dtype(left.pop(0), v))
         return t.minimum(v, _in_dtype(left.pop(0), v)) if high is not None else v
 
-    result: ir.Value = c.pointwise(bounded, x, *(b for b in (low, high) if b is not None))
-    return result
+    return c.pointwise(bounded, x, *(b for b in (low, high) if b is not None))
 
 
 def _in_dtype(x: Operand, beside: Term) -> Operand:
@@ -242,14 +233,12 @@ def round_decimals(c: Context, x: ir.Value, decimals: int = 0) -> ir.Value:
     def rounded(v: Term) -> Term:
         return t.call("round", v * scale) / scale if decimals >= 0 else t.call("round", v / scale) * scale
 
-    result: ir.Value = c.pointwise(rounded, x)
-    return result
+    return c.pointwise(rounded, x)
 
 
 @lower("aten.square.default")
 def square(c: Context, x: ir.Value) -> ir.Value:
-    result: ir.Value = c.pointwise(lambda v: v * v, x)
-    return result
+    return c.pointwise(lambda v: v * v, x)
 
 
 @lower(prims.convert_element_type.default)
@@ -272,5 +261,4 @@ def device_put(c: Context, x: ir.Value, device: torch.device, non_blocking: bool
 
 @lower("prims.fma.default")
 def fma(c: Context, x: Any, y: Any, z: Any) -> ir.Value:
-    result: ir.Value = c.pointwise(lambda a, b, d: t.call("fma", a, b, d), x, y, z)
-    return result
+    return c.pointwise(lambda a, b, d: t.call("fma", a, b, d), x, y, z)

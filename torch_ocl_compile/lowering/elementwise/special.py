@@ -83,8 +83,7 @@ def polygamma(c: Context, n: int, x: ir.Value) -> ir.Value:
     if n < 2:
         return apply(c, "trigamma" if n else "digamma", x)
     factor = float((-1) ** (n + 1) * math.factorial(n))
-    result: ir.Value = c.pointwise(lambda v: t.call("zeta", v.nest.constant(n + 1, v.dtype), v) * factor, x)
-    return result
+    return c.pointwise(lambda v: t.call("zeta", v.nest.constant(n + 1, v.dtype), v) * factor, x)
 
 
 @lower(aten.ldexp.Tensor)
@@ -99,12 +98,11 @@ def ldexp(c: Context, x: ir.Value, exponent: ir.Value) -> ir.Value:
         e = e.cast(ir.compute_type(exponent.dtype))
         return a * t.call("pow", e.nest.constant(2.0, e.dtype), e).cast(exponent.dtype).cast(compute)
 
-    result: ir.Value = c.pointwise(scaled, x, exponent, raw=(1,))
-    return result
+    return c.pointwise(scaled, x, exponent, raw=(1,))
 
 
 @lower(aten.frexp.Tensor)
 def frexp(c: Context, x: ir.Value) -> Any:
     """Returns (mantissa, exponent) such that x = mantissa * 2^exponent."""
     dtypes = [ir_dtype(v.dtype) for v in c.val]
-    return c.pointwise(lambda v: (t.call("frexp_mantissa", v), t.call("frexp_exponent", v)), x, dtype=dtypes)
+    return c.pointwise_tuple(lambda v: (t.call("frexp_mantissa", v), t.call("frexp_exponent", v)), x, dtypes=dtypes)

@@ -128,8 +128,7 @@ class Attention:
         def row(x: t.Term, row_max: t.Term, total: t.Term) -> t.Term:
             return t.where(total.eq(0.0), math.nan if self.settings.nan_rows else 0.0, t.exp(x - row_max) / total)
 
-        result: ir.Value = self.c.pointwise(row, s, *sums, dtype=self.wide)
-        return result
+        return self.c.pointwise(row, s, *sums, dtype=self.wide)
 
     def dropped(self, x: ir.Value) -> ir.Value:
         """Returns x [b, h, lq, lk] with dropout applied: each element is multiplied by 0 or by 1 / (1 - p)."""
@@ -164,8 +163,7 @@ class Attention:
         """Returns the gradient of q k^T, from that of the scores."""
         cap = self.settings.cap
         if cap <= 0:
-            result: ir.Value = self.c.pointwise(lambda x: x * self.scale, gs, dtype=self.wide)
-            return result
+            return self.c.pointwise(lambda x: x * self.scale, gs, dtype=self.wide)
         products = self.product(self.q, self.k, transpose_b=True)
 
         def slope(g: t.Term, x: t.Term) -> t.Term:
@@ -275,8 +273,7 @@ def _with_nan_rows(c: Context, a: Attention, gv: ir.Value, total: ir.Value) -> i
     """
     rows = c.pointwise(lambda n: t.where(n.eq(0.0), math.nan, 0.0), total, dtype=a.wide)
     heads = c.builder.unsqueeze(c.builder.reduce("sum", rows, [2], True, a.wide)[0], 3)
-    result: ir.Value = c.pointwise(lambda g, n: g + n, gv, a.of_group(heads, gv), dtype=gv.dtype)
-    return result
+    return c.pointwise(lambda g, n: g + n, gv, a.of_group(heads, gv), dtype=gv.dtype)
 
 
 def _summed_to(c: Context, x: ir.Value, shape: Sequence[ir.IndexExpr], wide: ir.DType) -> ir.Value:

@@ -52,8 +52,7 @@ def add_scaled(c: Context, x: ir.Value, y: ir.Value, beta: Any, alpha: Any) -> i
 
     if isinstance(beta, int | float) and beta == 0:
         return c.cast(y, c.dtype) if isinstance(alpha, int | float) and alpha == 1 else c.pointwise(scaled, y, alpha)
-    result: ir.Value = c.pointwise(combine, x, y, beta, alpha)
-    return result
+    return c.pointwise(combine, x, y, beta, alpha)
 
 
 @lower(aten.mm.default)

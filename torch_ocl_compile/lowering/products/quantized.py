@@ -73,8 +73,7 @@ def _transposed(c: Context, x: ir.Value) -> ir.Value:
 def weight_int8pack_mm(c: Context, x: ir.Value, weight: ir.Value, scales: ir.Value) -> ir.Value:
     """Returns x @ weight.T * scales for x [m, k], weight int8 [n, k] and a scale for each column. x's dtypes hold every int8."""
     wide = product(c, x, _transposed(c, c.cast(weight, x.dtype)), ir.DType.kF32, x.dtype)
-    result: ir.Value = c.pointwise(lambda y, s: y * s, wide, scales, compute=ir.DType.kF32)
-    return result
+    return c.pointwise(lambda y, s: y * s, wide, scales, compute=ir.DType.kF32)
 
 
 def _nibble(word: Term, place: Term) -> Term:

@@ -58,8 +58,7 @@ def _affine(
         return y + left.pop(0) if bias is not None else y
 
     columns = [_channels(c, v, rank) for v in (mean, invstd, weight, bias) if v is not None]
-    result: ir.Value = c.pointwise(normalise, x, *columns, dtype=dtype)
-    return result
+    return c.pointwise(normalise, x, *columns, dtype=dtype)
 
 
 def _running(c: Context, old: ir.Value, new: ir.Value, momentum: float, scale: Any = None) -> ir.Value:
@@ -68,8 +67,7 @@ def _running(c: Context, old: ir.Value, new: ir.Value, momentum: float, scale: A
     def update(a: Term, b: Term) -> Term:
         return a * (1.0 - momentum) + (b if scale is None else scale(b)) * momentum
 
-    result: ir.Value = c.pointwise(update, old, new, dtype=old.dtype)
-    return result
+    return c.pointwise(update, old, new, dtype=old.dtype)
 
 
 def train_batch_norm(
@@ -226,15 +224,13 @@ def _row_total(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> ir.Value:
 @lower(aten._softmax.default)
 def softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
     largest, total = row_sums(c, x, dim, ir.compute_type(c.dtype))
-    result: ir.Value = c.pointwise(lambda v, m, s: t.exp(v - m) / s, x, largest, total)
-    return result
+    return c.pointwise(lambda v, m, s: t.exp(v - m) / s, x, largest, total)
 
 
 @lower(aten._log_softmax.default)
 def log_softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
     largest, total = row_sums(c, x, dim, ir.compute_type(c.dtype))
-    result: ir.Value = c.pointwise(lambda v, m, s: v - m - t.log(s), x, largest, total)
-    return result
+    return c.pointwise(lambda v, m, s: v - m - t.log(s), x, largest, total)
 
 
 @lower(aten._softmax_backward_data.default)
@@ -243,23 +239,18 @@ def softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dt
     wide = ir.compute_type(y.dtype)
     products = c.pointwise(lambda g, v: g * v, grad, y, dtype=wide)
     total = _row_total(c, products, dim, wide)
-    result: ir.Value = c.pointwise(lambda g, v, s: v * (g - s), grad, y, total)
-    return result
+    return c.pointwise(lambda g, v, s: v * (g - s), grad, y, total)
 
 
 @lower(aten._log_softmax_backward_data.default)
 def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
     """Returns grad - exp(y) * sum(grad)."""
     total = _row_total(c, grad, dim, ir.compute_type(y.dtype))
-    result: ir.Value = c.pointwise(lambda g, v, s: g - t.exp(v) * s, grad, y, total)
-    return result
+    return c.pointwise(lambda g, v, s: g - t.exp(v) * s, grad, y, total)
 
 
 @lower("aten._safe_softmax.default")
 def safe_softmax(c: Context, x: ir.Value, dim: int, dtype: Any = None) -> ir.Value:
     """Returns the softmax, and 0 for rows in which every element is -inf."""
     largest, total = row_sums(c, x, dim, ir.compute_type(c.dtype))
-    result: ir.Value = c.pointwise(
-        lambda v, m, s: t.where(m.eq(-float("inf")), 0.0, t.exp(v - m) / s), x, largest, total
-    )
-    return result
+    return c.pointwise(lambda v, m, s: t.where(m.eq(-float("inf")), 0.0, t.exp(v - m) / s), x, largest, total)

@@ -44,8 +44,7 @@ def count(c: Context, x: ir.Value, dim: Any) -> ir.IndexExpr:
 
 def divide(c: Context, x: ir.Value, n: ir.IndexExpr, dtype: ir.DType) -> ir.Value:
     """Returns x / n, where n is a product of sizes."""
-    result: ir.Value = c.pointwise(lambda s: s / s.nest.index(n).cast(s.dtype), x, dtype=dtype)
-    return result
+    return c.pointwise(lambda s: s / s.nest.index(n).cast(s.dtype), x, dtype=dtype)
 
 
 @lower(aten.mean.default, aten.mean.dim)
@@ -139,7 +138,9 @@ def welford(c: Context, x: ir.Value, dim: Any, keepdim: bool, dtype: ir.DType) -
     return mean, squares
 
 
-def variance(c: Context, x: ir.Value, dim: Any, correction: Any, keepdim: bool, dtype: ir.DType) -> Any:
+def variance(
+    c: Context, x: ir.Value, dim: Any, correction: Any, keepdim: bool, dtype: ir.DType
+) -> tuple[ir.Value, ir.Value]:
     """Returns (variance, mean), where the variance is the sum of squares / max(n - correction, 0)."""
     accumulate = ir.compute_type(dtype)
     mean, squares = welford(c, x, dim, keepdim, accumulate)
@@ -153,15 +154,13 @@ def variance(c: Context, x: ir.Value, dim: Any, correction: Any, keepdim: bool, 
 
 @lower(aten.var.correction)
 def var(c: Context, x: ir.Value, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> ir.Value:
-    result: ir.Value = variance(c, x, dim, correction, keepdim, c.dtype)[0]
-    return result
+    return variance(c, x, dim, correction, keepdim, c.dtype)[0]
 
 
 @lower(aten.std.correction)
 def std(c: Context, x: ir.Value, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> ir.Value:
     v = variance(c, x, dim, correction, keepdim, ir.compute_type(c.dtype))[0]
-    result: ir.Value = c.pointwise(t.sqrt, v)
-    return result
+    return c.pointwise(t.sqrt, v)
 
 
 @lower(aten.var_mean.correction)
@@ -188,10 +187,7 @@ def vector_norm(
     total = fold(c, "sum", powers, dim, keepdim, wide)
     if order in (0.0, 1.0):
         return c.cast(total, dtype)
-    result: ir.Value = c.pointwise(
-        lambda s: t.sqrt(s) if order == 2.0 else t.call("pow", s, 1 / order), total, dtype=dtype
-    )
-    return result
+    return c.pointwise(lambda s: t.sqrt(s) if order == 2.0 else t.call("pow", s, 1 / order), total, dtype=dtype)
 
 
 @lower(aten.linalg_vector_norm.default)
