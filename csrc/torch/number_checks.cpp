@@ -2,7 +2,7 @@
 // arguments.
 #include "csrc/torch/number_checks.h"
 
-#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
 #include <ATen/OpMathType.h>
 #include <ATen/native/DistributionTemplates.h>
 
@@ -49,8 +49,11 @@ void check_range(const at::Tensor& self, const c10::IValue* values, bool has_fro
 }  // namespace
 
 void check_number(at::ScalarType type, const at::Scalar& number) {
-  if (number.isSymbolic() || number.isComplex() || !(at::isIntegralType(type, false) || at::isFloatingType(type))) return;
-  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, type, "check_number", [&] { (void)number.to<scalar_t>(); });
+  if (number.isSymbolic() || number.isComplex()) return;
+  if (at::isIntegralType(type, /*includeBool=*/false))
+    AT_DISPATCH_V2(type, "check_number", AT_WRAP([&] { (void)number.to<scalar_t>(); }), AT_EXPAND(AT_INTEGRAL_TYPES_V2));
+  else if (type == at::kHalf || type == at::kBFloat16 || type == at::kFloat)
+    AT_DISPATCH_V2(type, "check_number", AT_WRAP([&] { (void)number.to<scalar_t>(); }), at::kHalf, at::kBFloat16, at::kFloat);
 }
 
 void check_numbers(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
