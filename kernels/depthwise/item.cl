@@ -14,9 +14,11 @@
 // With stride 2 in kind 1 an output uses only every second tap. The compiler knows which one after unrolling, because
 // tiles start where w + pad_w is a multiple of STRIDE_W.
 // Kind 2: one work-item sums all taps of one block of VW channels over its share of the rows (n, oh). The sums of a row
-// are made in registers, then added to totals. If the last block is not full, it is moved back to end at C: it computes
 // are made in registers, then added to totals. If the last block has fewer than VW channels, it starts earlier and ends
 // at C. It then computes some channels that the previous block also has, but stores only its own. C >= VW.
+//
+// Each kind prefetches what the next row adds to the rows that it reads. Otherwise a block of channels would wait for one
+// cache line of each pixel: kernels took up to twice as long where the caches do not have the image.
 //
 // Inputs: x (kind 1: dy) is x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 is dy[n*dy_n + h*dy_h +
 // w*dy_w + c].
@@ -49,6 +51,14 @@
 
 #define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)  // input columns under PX outputs
 
+// Prefetches pixel `w` of the next row of dy, and those pixels of x below it that the next row is the first to read.
+#define PREFETCH_NEXT(w)                                                                            \
+  do {                                                                                              \
+    PREFETCH(gradient + dy_h + (long)(w) * dy_w);                                                   \
+    OCL_UNROLL for (int r = 0; r < STRIDE_H; ++r) OCL_UNROLL for (int i = 0; i < STRIDE_W; ++i)     \
+        PREFETCH(image + (long)((R - 1) * DIL_H + 1 + r) * x_h + (long)((w) * STRIDE_W + i) * x_w); \
+  } while (0)
+
 ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int block = get_global_id(0) * VW, c = min(block, C - VW), rows = batch * out_h;
   const int row_begin = (long)rows * get_global_id(1) / get_global_size(1),
@@ -64,6 +74,7 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
     for (int ow = 0; ow < out_w;) {
       const int iw = ow * STRIDE_W - pad_w;
       if (ow + PX <= out_w && iw >= 0 && iw + COLUMNS <= in_w) {
+        OCL_UNROLL for (int p = 0; p < PX; ++p) PREFETCH_NEXT(ow + p);
         VEC d[PX];
         OCL_UNROLL for (int p = 0; p < PX; ++p) d[p] = LOADV(gradient, (long)(ow + p) * dy_w);
         OCL_UNROLL for (int r = 0; r < R; ++r) if (ih + r * DIL_H >= 0 && ih + r * DIL_H < in_h) {
@@ -75,6 +86,7 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
         }
         ow += PX;
       } else {
+        PREFETCH_NEXT(ow);
         const VEC d = LOADV(gradient, (long)ow * dy_w);
         OCL_UNROLL for (int r = 0; r < R; ++r) if (ih + r * DIL_H >= 0 && ih + r * DIL_H < in_h) {
           OCL_UNROLL for (int s = 0; s < S; ++s) if (iw + s * DIL_W >= 0 && iw + s * DIL_W < in_w) acc[r * S + s] =
@@ -111,6 +123,10 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)
 #define MEETS(p, s) 1  // 1 if output p of a tile uses tap s
 #define COLUMN(p, s) ((p) * STRIDE_W + (s) * DIL_W)  // the column that tap s of output p reads
+#define NEXT_ROW(oh) ((oh) * STRIDE_H - pad_h + (R - 1) * DIL_H + 1)  // first input row that row oh does not read
+#define NEXT_ROWS STRIDE_H  // how many of them row oh + 1 reads
+#define NEXT_COLUMN(w) ((w) * STRIDE_W)  // first of the columns that a tile prefetches
+#define NEXT_COLUMNS (PX * STRIDE_W)
 #else
 #define BEFORE ((S - 1) * DIL_W / STRIDE_W)
 #define FIRST_W (-(pad_w % STRIDE_W))
@@ -118,6 +134,10 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #define COLUMNS ((PX - 1) / STRIDE_W + BEFORE + 1)
 #define MEETS(p, s) (((p) - (s) * DIL_W) % STRIDE_W == 0)
 #define COLUMN(p, s) (MEETS(p, s) ? ((p) - (s) * DIL_W) / STRIDE_W + BEFORE : 0)
+#define NEXT_ROW(oh) (((oh) + pad_h) / STRIDE_H + 1)
+#define NEXT_ROWS 1
+#define NEXT_COLUMN(w) (((w) + pad_w) / STRIDE_W)
+#define NEXT_COLUMNS (PX / STRIDE_W)
 #endif
 
 ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
@@ -139,7 +159,10 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
       row[r] = x + x_offset + n * x_n + (long)ih * x_h + c;
       OCL_UNROLL for (int s = 0; s < S; ++s) filter[r * S + s] = LOADV(w, w_offset + (ulong)(r * S + s) * C + c);
     }
+    __global const IN_T* next = x + x_offset + n * x_n + (long)NEXT_ROW(oh) * x_h + c;
     for (int ow = FIRST_W; ow < out_w; ow += PX) {
+      OCL_UNROLL for (int r = 0; r < NEXT_ROWS; ++r) OCL_UNROLL for (int i = 0; i < NEXT_COLUMNS; ++i)
+          PREFETCH(next + (long)r * x_h + (long)(NEXT_COLUMN(ow) + i) * x_w);
       const int iw = FIRST_COLUMN(ow);
       VEC acc[PX];
       OCL_UNROLL for (int p = 0; p < PX; ++p) acc[p] = (VEC)(0.f);

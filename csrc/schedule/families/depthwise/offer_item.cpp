@@ -24,7 +24,7 @@ void offer_depthwise_item(Draft& draft) {
   define_types(draft, launch, vw);
   define(launch, "DEPTHWISE_KIND", weight ? 2 : conv.kind == ir::ConvolveKind::kData ? 1 : 0);
   define(launch, {{"R", R}, {"S", S}, {"STRIDE_H", conv.stride[0]}, {"STRIDE_W", conv.stride[1]}});
-  define(launch, {{"DIL_H", conv.dilation[0]}, {"DIL_W", conv.dilation[1]}});
+  define(launch, {{"DIL_H", conv.dilation[0]}, {"DIL_W", conv.dilation[1]}, {"PREFETCHES", caps.prefetch}});
   const ir::Shape& out = weight ? other.sizes : node.sizes;
   launch.args({{"batch", x.sizes[0]}, {"C", C}, {"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", out[2]}, {"out_w", out[3]}});
