@@ -58,7 +58,9 @@ std::string key_of(const std::string& graph_key, const runtime::Device& device, 
         int64_t{options.schedule.fuse}, int64_t{options.tuned}})
     all += ' ' + std::to_string(number);
   for (const KernelRow& row : kernel_rows())
-    if (caps.is_cpu && row.is_checked() && caps.kernels.has(row.id)) all += std::string(" ") + row.name;
+    for (const KernelRow::Checked& checked : row.types)
+      if (caps.is_cpu && checked.tolerance > 0 && caps.kernels.has(row.id, checked.type))
+        all += std::string(" ") + row.name + ':' + name(checked.type);
   all += ' ' + options.kernel_family;
   for (const std::string& kernel : options.disable) all += '\0' + kernel;
   if (options.tuned) {

@@ -29,7 +29,7 @@ std::vector<KernelArgument> parse_arguments(std::string_view text) {
   return arguments;
 }
 
-constexpr const char* kTypeNames[] = {"tf32", "fp32", "bf16", "fp16"};
+constexpr const char* kTypeNames[] = {"tf32", "fp32", "bf16", "fp16", "int8"};
 constexpr const char* kLevelNames[] = {"item", "group", "subgroup_matrix", "warp", "warpgroup"};
 constexpr const char* kOperationNames[] = {
 #define OCL_OPERATION(name, ...) #name,
@@ -57,7 +57,7 @@ Named find(std::string_view term) {
   if (colon != std::string_view::npos) {
     const auto type = std::find(std::begin(kTypeNames), std::end(kTypeNames), term.substr(colon + 1));
     if (type == std::end(kTypeNames))
-      fail(ErrorKind::kConfig, "'" + std::string(term) + "' ends in no type; there are tf32, fp32, bf16, fp16");
+      fail(ErrorKind::kConfig, "'" + std::string(term) + "' ends in no type; there are tf32, fp32, bf16, fp16, int8");
     named.types = 1u << (type - std::begin(kTypeNames));
   }
   for (const KernelRow& row : kernel_rows())
@@ -83,8 +83,8 @@ Named find(std::string_view term) {
 using enum KernelType;
 using Types = std::vector<KernelRow::Checked>;
 constexpr std::initializer_list<KernelRow::Checked> FP32 = {{kFp32, 0}}, FLOATS = {{kFp32, 0}, {kBf16, 0}, {kFp16, 0}};
-Types BF16(double bf16) { return {{kBf16, bf16}}; }
 Types HALVES(double bf16, double fp16) { return {{kBf16, bf16}, {kFp16, fp16}}; }
+Types WORDS(double bf16, double int8) { return {{kBf16, bf16}, {kInt8, int8}}; }
 Types MATRIX(double fp32, double bf16, double fp16) { return {{kFp32, fp32}, {kBf16, bf16}, {kFp16, fp16}}; }
 Types TENSOR_FP32(double tf32, double fp32) { return {{kTf32, tf32}, {kFp32, fp32}}; }
 Types TENSOR(double tf32, double fp32, double bf16, double fp16) {

@@ -52,8 +52,8 @@ inline constexpr int kLargestFftPrime = 61;
 
 /// How a kernel multiplies. kTf32: fp32 operands are rounded to TF32. The others multiply in the type of their
 /// operands.
-enum class KernelType : uint8_t { kTf32, kFp32, kBf16, kFp16 };
-inline constexpr int kKernelTypes = 4;
+enum class KernelType : uint8_t { kTf32, kFp32, kBf16, kFp16, kInt8 };
+inline constexpr int kKernelTypes = 5;
 const char* name(KernelType type);
 const char* name(KernelLevel level);
 

@@ -8,6 +8,7 @@
 #include "csrc/ir/simplify.h"
 #include "csrc/ir/verify.h"
 #include "csrc/schedule/batch.h"
+#include "csrc/schedule/byte_products.h"
 #include "csrc/schedule/choose_template.h"
 #include "csrc/schedule/computed_masks.h"
 #include "csrc/schedule/conv_statistics.h"
@@ -51,6 +52,7 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
+    {"byte_products", with_caps<byte_products>, kAlways, kGraphRules},
     {"few_rows", with_caps<few_rows>, kFusing, kGraphRules},
     {"simplify", with_caps<simplify_graph>, kAlways, kGraphRules},
     {"packed_pairs", with_caps<packed_pairs>, kFusing, kGraphRules},
@@ -76,6 +78,7 @@ struct Order {
 };
 
 constexpr Order kOrder[] = {
+    {"byte_products", "layout", "its conversions have layouts as other nodes do"},
     {"few_rows", "simplify", "elements that are read together have known places, which are folded"},
     {"simplify", "packed_pairs", "the halves of a byte are found once their places are folded"},
     {"packed_pairs", "split_reductions", "a sum is rewritten as long as it is whole"},

@@ -32,6 +32,7 @@ CAPS: dict[str, dict[str, Any]] = {
         "fp64": True,
     },
 }  # fmt: skip
+CAPS["words"] = CAPS["cpu16"] | {"kernels": "gemm_pairs_item,gemm_dot_pairs_item"}
 CAPS["warpgroup"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warpgroup"}
 CAPS["warp"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warp"}
 CAPS["matrix"] = CAPS["gpu"] | {"units": 96, "kernels": "subgroup_matrix:bf16,subgroup_matrix:fp16", "matrix": "wmma11"}

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile._C import ir
 from torch_ocl_compile.dtypes import TORCH_DTYPES
 from torch_ocl_compile.reference import reduction_bounds, template_bounds
 from torch_ocl_compile.reference.error_bounds import (
@@ -235,7 +236,8 @@ class BoundedRun(Run):
         if node.kind in ("map", "reduce", "scan"):
             self.loops(node)
             return
-        if node.kind in ("pack", "sort"):
+        integers = any(self.graph.buffers[v.buffer].dtype == ir.DType.kI8 for v in node.operands)
+        if node.kind in ("pack", "sort") or (node.kind == "contract" and integers):
             super().node(node)
             return
         types = [TORCH_DTYPES[self.graph.buffers[v.buffer].dtype] for v in node.operands]

@@ -245,7 +245,7 @@ class Run:
 
 
 def _compute(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in NARROW else x
+    return x.int() if x.dtype is torch.int8 else x.float() if x.dtype in NARROW else x
 
 
 def _complex_parts(parts: list[Tensor]) -> list[Tensor]:

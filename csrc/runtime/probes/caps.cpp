@@ -125,8 +125,11 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     caps.prefetch = width > 1;
     caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
     caps.keeps_negations = false;
-    // The check of the kernel finds out whether the compiler reaches the instruction.
-    if (width >= 16 && multiplies_bf16_pairs()) caps.kernels.add("gemm_pairs_item");
+    // The check of the kernel finds out whether the compiler reaches the instructions.
+    for (const std::string kernel : {"gemm_pairs_item", "gemm_dot_pairs_item"}) {
+      if (width >= 16 && multiplies_bf16_pairs()) caps.kernels.add(kernel + ":bf16");
+      if (width >= 16 && multiplies_bytes()) caps.kernels.add(kernel + ":int8");
+    }
     return caps;
   }
   caps.vector_floats = 4;

@@ -31,9 +31,10 @@ std::vector<float> CheckSubject::values(size_t count, uint32_t seed) const {
   std::vector<float> values(count);
   for (float& value : values) {
     seed = seed * 1664525u + 1013904223u;
-    value = edges()    ? static_cast<float>(static_cast<int>(seed >> 24) % 9 - 4) * 0.5f
-            : halves() ? static_cast<float>(seed >> 23) / 256.0f - 1.0f
-                       : static_cast<float>(seed >> 8) / 8388608.0f - 1.0f;
+    value = type == KernelType::kInt8 ? static_cast<float>(static_cast<int>(seed >> 24) - 128)
+            : edges()                 ? static_cast<float>(static_cast<int>(seed >> 24) % 9 - 4) * 0.5f
+            : halves()                ? static_cast<float>(seed >> 23) / 256.0f - 1.0f
+                                      : static_cast<float>(seed >> 8) / 8388608.0f - 1.0f;
   }
   return values;
 }
@@ -63,6 +64,8 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
     const uint16_t half = type == ir::DType::kF16 ? half_bits(values[i]) : static_cast<uint16_t>(bits >> 16);
     if (element == 4)
       std::memcpy(&bytes[i * 4], &bits, 4);
+    else if (element == 1)
+      bytes[i] = static_cast<unsigned char>(static_cast<int8_t>(values[i]));
     else
       std::memcpy(&bytes[i * 2], &half, 2);
   }
@@ -301,6 +304,7 @@ KernelType type_of(const TemplateLaunch& launch) {
   };
   if (!value("IN_BF16").empty()) return KernelType::kBf16;
   if (!value("IN_HALF").empty()) return KernelType::kFp16;
+  if (!value("IN_INT8").empty()) return KernelType::kInt8;
   // fp32 is computed by three products of smaller types, except by instructions that multiply floats.
   const KernelRow& row = kernel_row(launch.kernel);
   const bool rounds = std::ranges::any_of(row.types, [](const auto& checked) { return checked.type == KernelType::kTf32; });

@@ -68,8 +68,8 @@ struct CheckSubject {
   bool warps() const { return row.level == KernelLevel::k_warp; }
   /// How the kernel multiplies, with wide tiles.
   TensorCoreMath math() const;
-  /// Returns random values. At edges they are multiples of 1/2 in [-2, 2]. Otherwise they are in [-1, 1): in 16-bit types
-  /// multiples of 1/256, which these hold exactly; in fp32 they have all digits of a float.
+  /// Returns random values. For int8 they are all its numbers. At edges they are multiples of 1/2 in [-2, 2]. Otherwise they
+  /// are in [-1, 1): in 16-bit types multiples of 1/256, which these hold exactly; in fp32 they have all digits of a float.
   std::vector<float> values(size_t count, uint32_t seed) const;
   /// Returns the values as bytes in the type of the operands.
   std::vector<unsigned char> stored(const std::vector<float>& values) const;

@@ -61,6 +61,10 @@ void define_types(const Draft& draft, TemplateLaunch& launch, int vector_width) 
   if (draft.caps.thread_items > 0) define(launch, "THREAD_ITEMS", draft.caps.thread_items);
   if (type == ir::DType::kF16) define(launch, "IN_HALF", 1);
   if (type == ir::DType::kBF16) define(launch, "IN_BF16", 1);
+  if (type == ir::DType::kI8) {
+    define(launch, "IN_INT8", 1);
+    launch.defines.emplace_back("IN_T", "uchar");
+  }
 }
 
 void store_along(TemplateLaunch& launch, int dimension, int width, int rank) {

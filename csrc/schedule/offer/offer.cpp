@@ -38,7 +38,16 @@ std::variant<Offer, Refusal> answer(const TemplateRow& row, const Request& reque
 }
 
 ir::DType storage_of(KernelType type) {
-  return type == KernelType::kBf16 ? ir::DType::kBF16 : type == KernelType::kFp16 ? ir::DType::kF16 : ir::DType::kF32;
+  switch (type) {
+    case KernelType::kBf16:
+      return ir::DType::kBF16;
+    case KernelType::kFp16:
+      return ir::DType::kF16;
+    case KernelType::kInt8:
+      return ir::DType::kI8;
+    default:
+      return ir::DType::kF32;
+  }
 }
 
 std::string why_removed(const Request& request, KernelId kernel) {

@@ -52,14 +52,14 @@ def test_prefetch_is_a_capability():
         assert "#define PREFETCHES 1" not in text and "#define PREFETCH_A 1" not in text
 
 
-PAIRS = {"kernels": "gemm_pairs_item"}
+PAIRS = {"kernels": CAPS["words"]["kernels"]}
 
 
 @pytest.mark.parametrize(
     ("rows", "dtype", "caps", "pairs"),
     [
-        (17, torch.bfloat16, PAIRS, True),
-        (16, torch.bfloat16, PAIRS, False),
+        (5, torch.bfloat16, PAIRS, True),
+        (4, torch.bfloat16, PAIRS, False),
         (17, torch.bfloat16, {}, False),
         (17, torch.float16, PAIRS, False),
         (17, torch.float32, PAIRS, False),
@@ -69,3 +69,16 @@ def test_pairs_of_bf16(rows, dtype, caps, pairs):
     """Products of pairs are for bf16, on processors that have the instruction."""
     [text] = product(rows, 64, 64, dtype, **caps)
     assert ("#define B_LAYOUT" in text) == pairs
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "along_depth"), [(4, 8192, True), (16, 1024, True), (16, 1025, False), (17, 64, False)]
+)
+def test_few_rows_of_bf16(rows, depth, along_depth):
+    """Both operands are read along the depth as long as the rows stay in the L1 cache."""
+    graphs: list[ir.Graph] = []
+    x, w = torch.randn(rows, depth, dtype=torch.bfloat16), torch.randn(64, depth, dtype=torch.bfloat16)
+    with torch.no_grad():
+        compiled(torch.nn.functional.linear, graphs, dynamic=False)(x, w)
+    [kernel] = _C.exec.render(graphs[0], CAPS["words"], True)["kernels"]
+    assert ("#define COLUMNS" in kernel["text"]) == along_depth

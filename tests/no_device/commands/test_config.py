@@ -44,7 +44,7 @@ def test_compile_options():
             "'disable': 'nonsense' is no execution level, operation or kernel; there are item, .*gemm_warpgroup",
         ),
         (lambda: config.compile_options({"disable": "warpgroup,wrap"}), "'disable': 'wrap' is no execution level"),
-        (lambda: config.compile_options({"disable": "warp:int8"}), "'warp:int8' ends in no type"),
+        (lambda: config.compile_options({"disable": "warp:int4"}), "'warp:int4' ends in no type"),
         (lambda: config.compile_options({"disable": "pack_item"}), "'pack_item' cannot be disabled"),
         (lambda: config.compile_options({"disable": "gemm_group:tf32"}), "'gemm_group:tf32' disables nothing"),
         (lambda: config.compile_options({"disable": "pack"}), "'pack' disables nothing"),

@@ -35,7 +35,13 @@ def test_rows(name: str) -> None:
 
 # ---- the reference of the checks ----
 
-DTYPES = {"tf32": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {
+    "tf32": torch.float32,
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int8": torch.int8,
+}
 
 
 class Case:
@@ -57,7 +63,8 @@ class Case:
         return self.given[name]
 
     def operand(self, name: str, sizes: tuple[int, ...], strides: tuple[str, ...]) -> torch.Tensor:
-        steps = [self[f"{name}_{stride}"] for stride in strides]
+        # Kernels that read along the depth have no arguments for its strides.
+        steps = [self.given.get(f"{name}_{stride}", 1) for stride in strides]
         return self.buffers[name].as_strided(sizes, steps).double()
 
 
@@ -126,6 +133,7 @@ def attention_gradient(case: Case) -> torch.Tensor:
 CHECKED = [
     (gemm, "gemm_warp", "fp32", 3), (gemm, "gemm_warpgroup", "bf16", 0), (gemm, "gemm_wide_warpgroup", "fp16", 1),
     (gemm, "gemm_subgroup_matrix", "fp16", 1), (gemm, "gemm_pairs_item", "bf16", 1),
+    (gemm, "gemm_pairs_item", "int8", 0), (gemm, "gemm_dot_pairs_item", "bf16", 0), (gemm, "gemm_dot_pairs_item", "int8", 0),
     (conv, "conv_subgroup_matrix", "bf16", 0), (conv, "conv_subgroup_matrix", "fp16", 1),
     (conv_weight, "conv_weight_subgroup_matrix", "fp16", 1),
     (conv, "conv_warp", "fp32", 0), (conv, "conv_warp", "bf16", 1), (conv, "conv_warpgroup", "tf32", 0),

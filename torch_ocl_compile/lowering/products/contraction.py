@@ -21,9 +21,9 @@ aten = torch.ops.aten
 def contract(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType, operands: ir.DType | None = None) -> ir.Value:
     """Returns the batched product [b, m, k] x [b, k, n] -> [b, m, n]. `operands`: their dtype, else that of the result.
 
-    Integers are computed by a plain reduction, since no matrix-product kernel takes them.
+    Integers but int8 are computed by a plain reduction, since no matrix-product kernel takes them.
     """
-    if ir.is_floating(dtype) and not a.sizes[2].is_const(0):
+    if (ir.is_floating(dtype) or operands == ir.DType.kI8) and not a.sizes[2].is_const(0):
         given = operands or dtype
         return c.builder.contract(c.cast(a, given), c.cast(b, given), dtype)
     nest = c.nest([a.sizes[0], a.sizes[1], b.sizes[2]], [a.sizes[2]])

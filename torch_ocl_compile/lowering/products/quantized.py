@@ -140,24 +140,7 @@ def weight_int4pack_mm_for_cpu(c: Context, x: ir.Value, packed: ir.Value, group:
     return _unpacked(c, x, packed, 2, group, scales)
 
 
-# Elements whose products of int8 a sum in fp32 holds exactly: 1024 * 128 * 128 = 2^24.
-EXACT_DEPTH = 1024
-
-
 @lower("aten._int_mm.default")
 def int_mm(c: Context, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Returns the int32 product of int8 matrices.
-
-    Many rows are multiplied as bf16, which holds every int8, in slices of the depth that are exact in fp32.
-    """
-    depth = a.sizes[1]
-    if a.dtype != ir.DType.kI8 or _has_few_rows(a) or not depth.is_const():
-        return product(c, a, b, ir.DType.kI32)
-    total: ir.Value | None = None
-    for start in range(0, max(depth.constant(), 1), EXACT_DEPTH):
-        end = min(start + EXACT_DEPTH, depth.constant())
-        left, right = c.builder.slice(a, 1, start, end, 1), c.builder.slice(b, 0, start, end, 1)
-        part = c.cast(product(c, left, right, ir.DType.kF32, ir.DType.kBF16), ir.DType.kI32)
-        total = part if total is None else c.pointwise(lambda x, y: x + y, total, part, dtype=ir.DType.kI32)
-    assert total is not None
-    return total
+    """Returns the int32 product of int8 matrices. The scheduler chooses how it is computed (csrc/schedule/byte_products.h)."""
+    return product(c, a, b, ir.DType.kI32, ir.DType.kI8 if a.dtype == ir.DType.kI8 else None)

@@ -1,4 +1,4 @@
-// csrc/schedule/families/gemm/cases.cpp: check cases of matrix products on tensor cores and of pairs on CPUs.
+// csrc/schedule/families/gemm/cases.cpp: check cases of matrix products on tensor cores and of words on CPUs.
 #include <algorithm>
 
 #include "csrc/ir/builder.h"
@@ -38,7 +38,8 @@ CheckCase product_case(const CheckSubject& subject, const std::string& choice, c
   const ir::DType type = storage_of(subject.type);
   const ir::Value a = builder.input(type, {kBatch, p.M, p.K}, a_strides, false, false),
                   b = builder.input(type, {kBatch, p.K, p.N}, b_strides, false, false);
-  builder.output(builder.contract(a, b, ir::DType::kF32), ir::contiguous_strides({kBatch, p.M, p.N}));
+  builder.output(builder.contract(a, b, type == ir::DType::kI8 ? ir::DType::kI32 : ir::DType::kF32),
+                 ir::contiguous_strides({kBatch, p.M, p.N}));
   const ir::Graph graph = builder.finish();
   return case_of(subject.offer(graph, choice), graph, p.offset, [=] {
     const std::vector<float> x = subject.values(a_size, 1), y = subject.values(b_size, 2);
@@ -152,8 +153,10 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
 std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
   if (subject.portable() && (subject.edges() || !subject.row.is_checked())) return portable_cases(subject);
   if (subject.row.level == KernelLevel::k_item)
-    return {product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kDepth, Along::kDepth}),
-            product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kOther, Along::kOther, 8, 1})};
+    return subject.row.form == KernelForm::k_dot
+               ? std::vector{product_case(subject, "run=2", {13, 130, 172, Along::kDepth, Along::kDepth})}
+               : std::vector{product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kDepth, Along::kDepth}),
+                             product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kOther, Along::kOther, 8, 1})};
   const KernelForm form = subject.row.form;
   const bool packed = form == KernelForm::k_packed, boxes = form == KernelForm::k_boxes,
              wide = form == KernelForm::k_wide || boxes;

@@ -1,10 +1,13 @@
 // csrc/schedule/families/gemm/fits.cpp: what the kernels of matrix products require, with reasons.
 #include <cmath>
+#include <optional>
 
 #include "csrc/schedule/families/tensor_cores.h"
 
 namespace ocl::schedule {
 namespace {
+
+constexpr int64_t kFewRows = 4;
 
 ProductSizes sizes(const Draft& d) { return product_sizes(d.node()); }
 
@@ -33,6 +36,14 @@ double fastest(const Draft& d, const TensorCoreMath& math, bool packed) {
   return tile_plans(d.caps, math, sizes(d), packed)[0].seconds;
 }
 
+/// The type that both operands have, if an instruction of some CPUs multiplies it.
+std::optional<KernelType> word_type(const Draft& d) {
+  const ir::DType type = d.buffer(d.node().operands[0].buffer).dtype;
+  if (type != d.buffer(d.node().operands[1].buffer).dtype) return std::nullopt;
+  if (type == ir::DType::kI8 && d.buffer(d.node().outputs[0]).dtype == ir::DType::kI32) return KernelType::kInt8;
+  return type == ir::DType::kBF16 ? std::optional(KernelType::kBf16) : std::nullopt;
+}
+
 std::string text(const ProductSizes& p) {
   return std::to_string(p.rows) + " x " + std::to_string(p.columns) + " x " + std::to_string(p.depth);
 }
@@ -48,14 +59,21 @@ Refused why_not_gemm_item(const Draft& draft) {
 
 Refused why_not_gemm_pairs_item(const Draft& draft) {
   static const Fit rows[] = {
-      kLoadable,
-      {[](const Draft& d) { return d.buffer(d.node().operands[0].buffer).dtype == ir::DType::kBF16; },
+      {[](const Draft& d) { return word_type(d).has_value(); },
        [](const Draft& d) {
-         return std::string("the operands are ") + ir::name(d.buffer(d.node().operands[0].buffer).dtype) + ", not bf16";
+         return std::string("the operands are ") + ir::name(d.buffer(d.node().operands[0].buffer).dtype) + " and " +
+                ir::name(d.buffer(d.node().operands[1].buffer).dtype) + ", not both bf16 or both int8";
        }},
-      // With few rows, reading B takes as long as the products.
-      {[](const Draft& d) { return !d.node().sizes[1].is_const() || d.node().sizes[1].constant() > 16; },
-       [](const Draft& d) { return "M = " + std::to_string(sizes(d).rows) + " is below 17: reading B takes the time"; }}};
+      {[](const Draft& d) { return d.caps.kernels.has(d.kernel, *word_type(d)); },
+       [](const Draft& d) { return std::string("the processor has no instruction for products of ") + name(*word_type(d)); }},
+      // With few rows, reading B takes as long as the products. Other kernels do not take int8.
+      {[](const Draft& d) {
+         return sizes(d).rows > kFewRows || !d.node().sizes[1].is_const() || word_type(d) == KernelType::kInt8;
+       },
+       [](const Draft& d) {
+         return "M = " + std::to_string(sizes(d).rows) + " is below " + std::to_string(kFewRows + 1) +
+                ": reading B takes the time";
+       }}};
   return first_refusal(rows, draft);
 }
 

@@ -1,5 +1,5 @@
 // csrc/schedule/families/gemm/offer_item.cpp: offers kernels/gemm/item.cl, matrix products on CPUs. For few rows and a
-// weight [N][K], it offers gemm/dot_item.cl, and for bf16 gemm/pairs_item.cl.
+// weight [N][K], it offers gemm/dot_item.cl. For bf16 and int8, it offers gemm/pairs_item.cl and gemm/dot_pairs_item.cl.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -16,6 +16,8 @@ constexpr int kMostTiles = 48;
 constexpr int kMostPackedTiles = 32;  // The same for a work-item that also packs A.
 // A matrix B with up to this many floats stays in the L2 cache, so every work-item reads it in place.
 constexpr int64_t kL2Floats = 1 << 18;
+// With up to this many bytes, A stays in the L1 cache while rows of B pass through it.
+constexpr int64_t kL1Bytes = 32 << 10;
 constexpr int64_t kPageFloats = 1024;  // Floats in a page of 4 KB.
 constexpr int64_t kShortRow = 512;     // If rows of A have up to this many floats, the kernel prefetches them.
 
@@ -39,19 +41,36 @@ Product product_of(Draft& draft, bool pairs = false) {
   return p;
 }
 
-/// Uses the dot-product kernel, for few rows and a weight [N][K]. The kernel reads both operands along K.
-void use_dot_product(Draft& draft, const Product& p) {
+/// Uses a dot-product kernel, for few rows and a weight [N][K]. The kernels read both operands along K. Returns false if the
+/// product has another form, or if `kernel` is not used for its type.
+bool use_dot_product(Draft& draft, const Product& p, KernelId kernel) {
+  const ir::DType type = draft.buffer(draft.node().operands[0].buffer).dtype;
+  if (std::ranges::none_of(kernel_row(kernel).types, [&](const KernelRow::Checked& checked) {
+        return storage_of(checked.type) == type && draft.caps.kernels.has(kernel, checked.type);
+      }))
+    return false;
+  if (!p.M.is_const() || p.rows > 16 || !p.a.col.is_const(1) || !p.b.row.is_const(1) || p.b.col.is_const(1)) return false;
+  const bool pairs = kernel == KernelId::k_gemm_dot_pairs_item;
+  if (pairs && p.rows > 4 && p.rows * typical(p.K, 1024) * ir::size_bytes(type) > kL1Bytes) return false;
   TemplateLaunch& launch = draft.launch();
-  const int accumulators = draft.caps.vector_floats == 8 ? 12 : 24;
-  const int mr = static_cast<int>(p.rows <= 8 ? p.rows : (p.rows + 1) / 2), nr = std::clamp(accumulators / mr, 1, 8);
-  const int mt = choose_tiles_per_item(draft, (p.columns + nr - 1) / nr, p.batches, 16);
-  launch.kernel = KernelId::k_gemm_dot_item;
-  launch.variant = std::to_string(mr) + "x" + std::to_string(nr) + " along k";
+  const int mr = static_cast<int>(p.rows <= 8 ? p.rows : (p.rows + 1) / 2);
+  int nr = std::clamp((draft.caps.vector_floats == 8 ? 12 : 24) / mr, 1, 8), mt = 0;
+  if (pairs) {  // The lanes of up to 16 accumulators are added at once. A work-item stores vectors of 16 columns.
+    nr = mr <= 2 ? 8 : mr <= 4 ? 4 : 2;
+    mt = 16 / nr * choose_tiles_per_item(draft, (p.columns + 15) / 16, p.batches, 8);
+    launch.stores.width = 16;
+    launch.stores.vectors = Stores::Vectors::kSteps;
+  } else {
+    mt = choose_tiles_per_item(draft, (p.columns + nr - 1) / nr, p.batches, 16);
+  }
+  launch.kernel = kernel;
+  launch.variant = std::to_string(mr) + "x" + std::to_string(nr) + (pairs ? " pairs along k" : " along k");
   define(launch, {{"MR", mr}, {"NR", nr}, {"MT", mt}});
   launch.buffers({{"a", p.a.input}, {"b", p.b.input}});
   launch.args({{"M", p.M}, {"N", p.N}, {"K", p.K}, {"inner", p.inner}, {"a_row", p.a.row}, {"b_col", p.b.col}});
   launch.args({{"a_outer", p.a.outer}, {"a_inner", p.a.inner}, {"b_outer", p.b.outer}, {"b_inner", p.b.inner}});
   launch.groups = {ir::ceildiv(p.N, nr * mt), p.batch, 1};
+  return true;
 }
 
 /// A register tile, and the kernel's macro K_CHAINS: into how many sums along K each accumulator is split.
@@ -142,8 +161,11 @@ void offer_gemm_pairs_item(Draft& draft) {
   TemplateLaunch& launch = draft.launch();
   launch.kind = "gemm";
   define_types(draft, launch, vw);
-  store_along(launch, 2, vw, 3);
-  const ItemTile tile = choose_item_tile(draft, p.rows, p.columns);
+  store_along(launch, 2, 1, 3);
+  if (use_dot_product(draft, p, KernelId::k_gemm_dot_pairs_item)) return;
+  launch.stores.width = vw;
+  ItemTile tile = choose_item_tile(draft, p.rows, p.columns);
+  if (p.M.is_const()) tile.rows = static_cast<int>(std::min<int64_t>(tile.rows, p.rows));
   const int64_t width = static_cast<int64_t>(tile.vectors) * vw, panels = (p.columns + width - 1) / width * p.batches;
   const int a_layout = layout_of_a(p.a);
   const int tiles_per_item =
@@ -163,11 +185,8 @@ void offer_gemm_item(Draft& draft) {
   launch.kind = "gemm";
   define_types(draft, launch, vw);
   store_along(launch, 2, 1, 3);
-  if (why_removed(draft, KernelId::k_gemm_dot_item).empty() && p.M.is_const() && p.rows <= 16 && p.a.col.is_const(1) &&
-      p.b.row.is_const(1) && !p.b.col.is_const(1)) {
-    use_dot_product(draft, p);
+  if (use_dot_product(draft, p, KernelId::k_gemm_dot_pairs_item) || use_dot_product(draft, p, KernelId::k_gemm_dot_item))
     return;
-  }
 
   const auto [tile, sums_along_k] = tile_for(draft, p);
   const int width = tile.vectors * vw;
