@@ -244,13 +244,12 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   return at::_local_scalar_dense(host);
 }
 
-/// Fills a dense block of a GPU's memory by its copy kernel, in pieces of 8 bytes, if it is large and aligned enough. An
+/// Fills a dense block of memory by the copy kernel, in pieces of 8 bytes, if it is large and aligned enough. An
 /// OpenCL fill writes with less than half of the bandwidth of some drivers. Returns false if it has filled nothing.
 bool fill_by_copy(const at::Tensor& memory, const at::Tensor& number) {
   constexpr int64_t kPiece = 8, kLarge = 1 << 20;
   const int64_t bytes = static_cast<int64_t>(memory.nbytes()), first = memory.storage_offset() * memory.element_size();
   if (bytes < kLarge || bytes % kPiece != 0 || first % kPiece != 0 || memory.element_size() > kPiece) return false;
-  if (device_at(memory.device().index()).caps().is_cpu) return false;
   const at::ScalarType piece = at::kComplexFloat;
   const at::Tensor pattern = number.expand({kPiece / number.element_size()}).contiguous().view(piece).to(memory.device());
   const at::Tensor pieces = memory.as_strided({memory.numel()}, {1}, memory.storage_offset()).view(piece);

@@ -23,12 +23,13 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr int kMaxDims = 8;  // Limit of kernels/base/copy.cl.
+constexpr int kMaxDims = 8;      // Limit of kernels/base/copy.cl.
+constexpr uint64_t kLanes = 16;  // The elements of a vector on a CPU.
 
 /// The struct `Shape` of kernels/base/copy.cl.
 struct Shape {
   uint64_t size[kMaxDims], src_stride[kMaxDims], dst_stride[kMaxDims];
-  uint64_t places, dims;
+  uint64_t places, dims, rows;
 };
 
 /// Returns the name of an element type in kernels/base/copy.cl; nullptr if the kernel cannot convert it.
@@ -89,6 +90,7 @@ std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarT
 struct Form {
   bool rows = false, vectors = false, crossed = false;  // The macros ROWS, VECTORS and CROSSED.
   bool wide = false;                                    // The macro PLACE is ulong.
+  bool lanes = false, tiled = false;                    // The macros LANES and TILED.
   size_t chunk = 1;
   /// True if get_global_id(0) runs over the places, too.
   bool is_flat() const { return rows || crossed; }
@@ -130,6 +132,8 @@ std::string form_macros(const Form& form, size_t src_bytes, size_t dst_bytes) {
   if (form.rows) text += "#define ROWS\n";
   if (form.crossed) text += "#define CROSSED\n";
   if (form.vectors) text += "#define VECTORS\n";
+  if (form.lanes) text += "#define LANES " + std::to_string(kLanes) + "\n";
+  if (form.tiled) text += "#define TILED\n";
   if (form.vectors || form.crossed)
     text += "#define SRC_VECTOR " + vector_type(src_bytes, form.chunk) + "\n#define DST_VECTOR " +
             vector_type(dst_bytes, form.chunk) + "\n";
@@ -152,6 +156,8 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
                 (form.vectors   ? "_vectors"
                  : form.crossed ? "_crossed"
                  : form.rows    ? "_rows"
+                 : form.tiled   ? "_tiled"
+                 : form.lanes   ? "_lanes"
                                 : "") +
                 (form.wide ? "_wide" : "");
   fresh->local = form.is_flat()         ? std::array<size_t, 3>{128, 1, 1}
@@ -240,6 +246,14 @@ bool aligned_rows(uint64_t offset, const uint64_t* strides, uint64_t dims, size_
   return std::all_of(strides + 1, strides + dims, [&](uint64_t stride) { return stride % count == 0; });
 }
 
+/// Makes dimension k the dimension 1, and counts it in steps of `count` elements.
+void step_rows(Shape& shape, uint64_t k, uint64_t count) {
+  for (uint64_t* const row : {shape.size, shape.src_stride, shape.dst_stride}) std::rotate(row + 1, row + k, row + k + 1);
+  shape.places /= shape.size[1];
+  shape.rows = std::exchange(shape.size[1], (shape.size[1] + count - 1) / count);
+  shape.places *= shape.size[1], shape.src_stride[1] *= count, shape.dst_stride[1] *= count;
+}
+
 /// For a transposition: makes dimension 1 the one in which src is contiguous, in steps of whole aligned vectors. Returns the
 /// elements of a vector; 1 if there is none.
 size_t cross(Shape& shape, size_t src_bytes, uint64_t src_offset) {
@@ -250,16 +264,29 @@ size_t cross(Shape& shape, size_t src_bytes, uint64_t src_offset) {
     if (shape.src_stride[k] != 1 || shape.size[k] % count != 0) continue;
     for (uint64_t other = 0; other < shape.dims; ++other)
       if (other != k && shape.src_stride[other] % count != 0) return 1;
-    for (uint64_t* const row : {shape.size, shape.src_stride, shape.dst_stride}) std::rotate(row + 1, row + k, row + k + 1);
-    shape.size[1] /= count, shape.places /= count, shape.src_stride[1] *= count, shape.dst_stride[1] *= count;
+    step_rows(shape, k, count);
     return count;
   }
   return 1;
 }
 
+/// For a transposition on a CPU, as cross(). Returns whether there is a dimension in which src is contiguous.
+bool tile(Shape& shape) {
+  if (shape.dst_stride[0] != 1 || shape.src_stride[0] <= 1 || shape.size[0] < kLanes) return false;
+  for (uint64_t k = 1; k < shape.dims; ++k)
+    if (shape.src_stride[k] == 1 && shape.size[k] >= kLanes) return step_rows(shape, k, kLanes), true;
+  return false;
+}
+
+/// True if kernels/base/copy.cl has vectors for these types on a CPU.
+bool has_lanes(const std::string& src, const std::string& dst) {
+  const auto lacks = [](const std::string& type) { return type == "raw16" || type == "u64" || type.starts_with("f8"); };
+  return !lacks(src) && !lacks(dst);
+}
+
 /// May change the order of the dimensions and their steps, see cross().
-Form choose_form(const runtime::Device& device, Shape& shape, size_t src_bytes, size_t dst_bytes, uint64_t src_offset,
-                 uint64_t dst_offset) {
+Form choose_form(const runtime::Device& device, Shape& shape, const std::pair<std::string, std::string>& types,
+                 size_t src_bytes, size_t dst_bytes, uint64_t src_offset, uint64_t dst_offset) {
   Form form;
   const bool is_cpu = device.caps().is_cpu;
   form.rows = !is_cpu && shape.dst_stride[0] == 1 && shape.src_stride[0] <= 1;
@@ -274,7 +301,9 @@ Form choose_form(const runtime::Device& device, Shape& shape, size_t src_bytes, 
                    aligned_rows(dst_offset, shape.dst_stride, shape.dims, count);
     form.chunk = form.vectors ? count : std::max<size_t>(count, 4);
   } else if (is_cpu) {
-    form.chunk = 1024;
+    form.lanes = has_lanes(types.first, types.second);
+    form.tiled = form.lanes && tile(shape);
+    form.chunk = form.tiled ? 64 : 1024;
   }
   const uint64_t items = form.is_flat() ? form.width(shape) * shape.places : shape.places;
   form.wide = items >= (uint64_t{1} << 32) - 128;
@@ -285,7 +314,7 @@ void enqueue(runtime::Device& device, const std::pair<std::string, std::string>&
              const at::Tensor& dst, Shape shape) {
   const runtime::Location from = location(src), to = location(dst);
   const uint64_t src_offset = from.offset_bytes / src.element_size(), dst_offset = to.offset_bytes / dst.element_size();
-  const Form form = choose_form(device, shape, src.element_size(), dst.element_size(), src_offset, dst_offset);
+  const Form form = choose_form(device, shape, types, src.element_size(), dst.element_size(), src_offset, dst_offset);
   CopyKernel& copy = copy_kernel(device, types.first, types.second, form, src.element_size(), dst.element_size());
   const size_t width = form.width(shape);
   const std::array<size_t, 3> global{round_up(form.is_flat() ? width * shape.places : width, copy.local[0]),

@@ -13,6 +13,10 @@
 // 1, whose size and strides count vectors of CHUNK elements. A work-item reads one vector, and stores its elements to CHUNK rows,
 // which the neighbouring work-items continue.
 //
+// The macro LANES selects forms for CPUs: rows are copied by vectors of LANES elements, which CPUs' compilers do not make of loops.
+// With TILED as well, src is contiguous in dimension 1, whose size and strides count LANES elements: a work-item turns squares
+// of LANES x LANES elements in private memory, so that it reads and writes whole cache lines.
+//
 // Macros of a launch: NAME (of the kernel), CHUNK, SRC and DST (element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16
 //   f32 f64 f8e4m3 f8e5m2 f8e4m3fnuz f8e5m2fnuz (these need floats8.cl before this file, and bf16 as DST bfloat16.cl), or raw1
 //   raw2 raw4 raw8 raw16 for both: bytes as they are).
@@ -101,6 +105,62 @@
 #define STORE_f8e4m3fnuz(p, i, v) p[i] = (uchar)op_f8e4m3fnuz_bits(op_round_f8e4m3fnuz((float)(v)))
 #define STORE_f8e5m2fnuz(p, i, v) p[i] = (uchar)op_f8e5m2fnuz_bits(op_round_f8e5m2fnuz((float)(v)))
 
+#ifdef LANES
+// The type of an element in private memory, where half is not allowed.
+#define CELL_raw1 uchar
+#define CELL_raw2 ushort
+#define CELL_raw4 uint
+#define CELL_raw8 ulong
+#define CELL_boolean uchar
+#define CELL_u8 uchar
+#define CELL_i8 char
+#define CELL_i16 short
+#define CELL_i32 int
+#define CELL_i64 long
+#define CELL_u16 ushort
+#define CELL_u32 uint
+#define CELL_f16 ushort
+#define CELL_bf16 ushort
+#define CELL_f32 float
+#define CELL_f64 double
+#define CELL GLUE(CELL_, SRC)
+
+// LOAD_* and STORE_* for LANES = 16 elements from p[i]. 8-bit floats and raw16 have no vectors.
+#define READ_raw1(p, i) vload16(0, (p) + (i))
+#define READ_raw2(p, i) vload16(0, (p) + (i))
+#define READ_raw4(p, i) vload16(0, (p) + (i))
+#define READ_raw8(p, i) vload16(0, (p) + (i))
+#define READ_boolean(p, i) (convert_long16(vload16(0, (p) + (i)) != (uchar16)(0)) & (long16)(1))
+#define READ_u8(p, i) convert_long16(vload16(0, (p) + (i)))
+#define READ_i8(p, i) convert_long16(vload16(0, (p) + (i)))
+#define READ_i16(p, i) convert_long16(vload16(0, (p) + (i)))
+#define READ_i32(p, i) convert_long16(vload16(0, (p) + (i)))
+#define READ_i64(p, i) vload16(0, (p) + (i))
+#define READ_u16(p, i) convert_long16(vload16(0, (p) + (i)))
+#define READ_u32(p, i) convert_long16(vload16(0, (p) + (i)))
+#define READ_f16(p, i) vload_half16(0, (p) + (i))
+#define READ_bf16(p, i) as_float16(convert_uint16(vload16(0, (p) + (i))) << 16)
+#define READ_f32(p, i) vload16(0, (p) + (i))
+#define READ_f64(p, i) vload16(0, (p) + (i))
+
+#define WRITE_raw1(p, i, v) vstore16(v, 0, (p) + (i))
+#define WRITE_raw2(p, i, v) vstore16(v, 0, (p) + (i))
+#define WRITE_raw4(p, i, v) vstore16(v, 0, (p) + (i))
+#define WRITE_raw8(p, i, v) vstore16(v, 0, (p) + (i))
+#define WRITE_boolean(p, i, v) vstore16(convert_uchar16((v) != 0) & (uchar16)(1), 0, (p) + (i))
+#define WRITE_u8(p, i, v) vstore16(convert_uchar16(convert_long16(v)), 0, (p) + (i))
+#define WRITE_i8(p, i, v) vstore16(convert_char16(convert_long16(v)), 0, (p) + (i))
+#define WRITE_i16(p, i, v) vstore16(convert_short16(convert_long16(v)), 0, (p) + (i))
+#define WRITE_i32(p, i, v) vstore16(convert_int16(convert_long16(v)), 0, (p) + (i))
+#define WRITE_i64(p, i, v) vstore16(convert_long16(v), 0, (p) + (i))
+#define WRITE_u16(p, i, v) vstore16(convert_ushort16(convert_long16(v)), 0, (p) + (i))
+#define WRITE_u32(p, i, v) vstore16(convert_uint16(convert_long16(v)), 0, (p) + (i))
+#define WRITE_f16(p, i, v) vstore_half16_rte(convert_float16(v), 0, (p) + (i))
+#define WRITE_bf16(p, i, v) vstore16(bfloat16_bits16(convert_float16(v)), 0, (p) + (i))
+#define WRITE_f32(p, i, v) vstore16(convert_float16(v), 0, (p) + (i))
+#define WRITE_f64(p, i, v) vstore16(convert_double16(v), 0, (p) + (i))
+#endif
+
 // Strides in elements. Dimensions from `dims` on have size 1.
 typedef struct {
   ulong size[8];
@@ -108,6 +168,7 @@ typedef struct {
   ulong dst_stride[8];
   ulong places;  // size[1] * size[2] * ...
   ulong dims;
+  ulong rows;  // With TILED: the elements of dimension 1.
 } Shape;
 
 __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
@@ -128,6 +189,9 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
   if (place >= shape.places || begin >= shape.size[0]) return;
 #endif
   ulong s = src_offset, d = dst_offset;
+#ifdef TILED
+  const uint rows = (uint)min((ulong)LANES, shape.rows - place % (PLACE)shape.size[1] * (ulong)LANES);
+#endif
   for (uint k = 1; k < (uint)shape.dims; ++k) {
     const PLACE size = (PLACE)shape.size[k];
     const PLACE i = place % size;
@@ -152,11 +216,38 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
     const ulong i = column + k * (ulong)width;
     if (i < shape.size[0]) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i * shape.src_stride[0]));
   }
+#elif defined(TILED)
+  const ulong end = min(begin + CHUNK, shape.size[0]), src_step = shape.src_stride[0],
+              dst_row = shape.dst_stride[1] / LANES;
+  for (ulong i = begin; i < end; i += LANES) {
+    if (rows < LANES || i + LANES > end) {
+      for (uint row = 0; row < rows; ++row)
+        for (ulong k = i; k < min(i + LANES, end); ++k)
+          GLUE(STORE_, DST)(dst, d + row * dst_row + k, GLUE(LOAD_, SRC)(src, s + k * src_step + row));
+      continue;
+    }
+    CELL square[LANES * LANES], line[LANES];
+    __global const CELL* from = (__global const CELL*)(src + s + i * src_step);
+    for (uint k = 0; k < LANES; ++k) vstore16(vload16(0, from + k * src_step), 0, square + k * LANES);
+    for (uint row = 0; row < LANES; ++row) {
+      for (uint k = 0; k < LANES; ++k) line[k] = square[k * LANES + row];
+      GLUE(WRITE_, DST)(dst, d + row * dst_row + i, GLUE(READ_, SRC)((const GLUE(ELEMENT_, SRC)*)line, 0));
+    }
+  }
 #else
   const ulong end = min(begin + CHUNK, shape.size[0]);
   const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
-  if (src_step == 1 && dst_step == 1) {  // compilers vectorise this loop
-    for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i));
+  if (src_step <= 1 && dst_step == 1) {
+    ulong i = begin;
+#ifdef LANES
+    CELL line[LANES];
+    for (uint k = 0; k < LANES && src_step == 0; ++k) line[k] = ((__global const CELL*)src)[s];
+    if (src_step == 0)
+      for (; i + LANES <= end; i += LANES)
+        GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)((const GLUE(ELEMENT_, SRC)*)line, 0));
+    for (; i + LANES <= end; i += LANES) GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)(src, s + i));
+#endif
+    for (; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i * src_step));
   } else {
     for (ulong i = begin; i < end; ++i)
       GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));

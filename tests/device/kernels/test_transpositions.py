@@ -1,5 +1,5 @@
 # tests/device/kernels/test_transpositions.py: on GPUs, transpositions load vectors along another loop than the innermost, and
-# windows of a few elements stay in one work-item.
+# windows of a few elements stay in one work-item; eager copies of all forms.
 import pytest
 import torch
 import torch.nn.functional as F
@@ -59,6 +59,29 @@ def test_copies(ocl_device):
         program, TORCH_OCL_PROFILE="nvidia-pascal", TORCH_OCL_DEVICES=str(ocl_device).split(":")[1]
     )
     assert status == 0, out + err
+
+
+VIEWS = {
+    "rows": lambda x: x[:, 3:],
+    "transposed": lambda x: x.transpose(1, 2),
+    "outermost": lambda x: x.transpose(0, 2)[1:],
+    "expanded": lambda x: x[:, :, :1].expand(x.shape),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+def test_copies_of_any_form(ocl_device, source, view):
+    """CPUs copy rows and squares of 16 elements by vectors; what is left of a row, one by one."""
+    x = some((3, 70, 50), source)
+    if source.is_floating_point:
+        x.view(-1)[::7] *= 1.0078125
+        x.view(-1)[::97] = float("nan")
+    for result in DTYPES if not source.is_floating_point else (source, torch.float32, torch.bfloat16, torch.bool):
+        given = VIEWS[view](x.to(ocl_device))
+        ours = torch.empty(given.shape, dtype=result, device=ocl_device).copy_(given)
+        expected = VIEWS[view](x).to(result).contiguous()
+        torch.testing.assert_close(ours.cpu(), expected, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
