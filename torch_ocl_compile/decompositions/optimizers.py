@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -32,42 +32,14 @@ def _skip(found_inf: Any) -> Any:
     return None if found_inf is None else found_inf == 1
 
 
-@dataclass(kw_only=True)
-class Settings:
-    """The settings that all fused optimizers share, named as in their schemas."""
-
-    lr: Any
-    weight_decay: float
-    maximize: bool
-    grad_scale: Any = None
-    found_inf: Any = None
-
-
-@dataclass(kw_only=True)
-class AdamSettings(Settings):
-    beta1: float
-    beta2: float
-    eps: float
-    amsgrad: bool
-
-
-@dataclass(kw_only=True)
-class SgdSettings(Settings):
-    momentum: float
-    dampening: float
-    nesterov: bool
-    is_first_step: bool
-
-
-@dataclass(kw_only=True)
-class AdagradSettings(Settings):
-    lr_decay: float
-    eps: float
+def _settings(given: dict[str, Any]) -> Any:
+    """Returns the settings of an optimizer as attributes, named as in its schema."""
+    return SimpleNamespace(**{"grad_scale": None, "found_inf": None, **given})
 
 
 def _adam(
     decoupled: bool, params: Tensors, grads: Tensors, averages: Tensors, squares: Tensors, largest: Tensors, steps: Tensors,
-    *, o: AdamSettings,
+    *, o: Any,
 ) -> None:  # fmt: skip
     """Updates all parameters in place. `decoupled` selects the weight decay of AdamW.
 
@@ -97,17 +69,17 @@ def _adam(
 
 @form("aten._fused_adam_.default", "aten._fused_adam_.tensor_lr")
 def adam(*lists: Any, **settings: Any) -> None:
-    _adam(False, *lists, o=AdamSettings(**settings))
+    _adam(False, *lists, o=_settings(settings))
 
 
 @form("aten._fused_adamw_.default", "aten._fused_adamw_.tensor_lr")
 def adamw(*lists: Any, **settings: Any) -> None:
-    _adam(True, *lists, o=AdamSettings(**settings))
+    _adam(True, *lists, o=_settings(settings))
 
 
 @form("aten._fused_sgd_.default", "aten._fused_sgd_.tensor_lr")
 def sgd(params: Tensors, grads: Tensors, buffers: Tensors, **settings: Any) -> None:
-    o = SgdSettings(**settings)
+    o = _settings(settings)
     skip = _skip(o.found_inf)
     for k, param in enumerate(params):
         unscaled, grad = _gradient(grads[k], o.grad_scale, o.maximize)
@@ -124,7 +96,7 @@ def sgd(params: Tensors, grads: Tensors, buffers: Tensors, **settings: Any) -> N
 
 @form("aten._fused_adagrad_.default", "aten._fused_adagrad_.tensor_lr")
 def adagrad(params: Tensors, grads: Tensors, sums: Tensors, steps: Tensors, **settings: Any) -> None:
-    o = AdagradSettings(**settings)
+    o = _settings(settings)
     skip = _skip(o.found_inf)
     for k, param in enumerate(params):
         unscaled, grad = _gradient(grads[k], o.grad_scale, o.maximize)

@@ -50,36 +50,29 @@ def by_columns(result: Tensor, x: Tensor) -> Tensor:
 
 
 # The layout of each result of an op, in order. None keeps the strides that the decomposition gives.
+_BY_COLUMNS = (
+    "_linalg_svd cholesky_inverse cholesky_solve geqrf linalg_cholesky_ex linalg_inv_ex linalg_ldl_factor_ex "
+    "linalg_ldl_solve linalg_lu_factor_ex linalg_solve_triangular"
+)
+_KEEPS_FORMAT = (
+    "channel_shuffle max_unpool2d native_channel_shuffle pixel_shuffle pixel_unshuffle _upsample_bicubic2d_aa "
+    "_upsample_bilinear2d_aa"
+)
 LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
+    **{f"aten.{name}.default": (by_columns,) for name in _BY_COLUMNS.split()},
+    **{f"aten.{name}.default": (in_format,) for name in _KEEPS_FORMAT.split()},
     "aten._linalg_eigh.default": (None, by_columns),
     "aten._linalg_solve_ex.default": (by_columns, by_columns),
-    "aten._linalg_svd.default": (by_columns,),
     "aten.as_strided_copy.default": (plain,),
     "aten.as_strided_scatter.default": (in_place_of_first,),
-    "aten.channel_shuffle.default": (in_format,),
-    "aten.cholesky_inverse.default": (by_columns,),
-    "aten.cholesky_solve.default": (by_columns,),
     "aten.float_power.Scalar": (plain,),
-    "aten.geqrf.default": (by_columns,),
     "aten.index_fill.int_Scalar": (like_first,),
     "aten.index_fill.int_Tensor": (like_first,),
-    "aten.linalg_cholesky_ex.default": (by_columns,),
-    "aten.linalg_inv_ex.default": (by_columns,),
-    "aten.linalg_ldl_factor_ex.default": (by_columns,),
-    "aten.linalg_ldl_solve.default": (by_columns,),
-    "aten.linalg_lu_factor_ex.default": (by_columns,),
     "aten.linalg_qr.default": (by_columns, by_columns),
-    "aten.linalg_solve_triangular.default": (by_columns,),
-    "aten.max_unpool2d.default": (in_format,),
-    "aten.native_channel_shuffle.default": (in_format,),
-    "aten.pixel_shuffle.default": (in_format,),
-    "aten.pixel_unshuffle.default": (in_format,),
     "aten.put.default": (like_first,),
     "aten.rrelu_with_noise_functional.default": (plain, plain),
     "aten.upsample_nearest1d.default": (plain,),
     "aten._upsample_nearest_exact1d.default": (plain,),
-    "aten._upsample_bicubic2d_aa.default": (in_format,),
-    "aten._upsample_bilinear2d_aa.default": (in_format,),
     "aten.view_copy.default": (plain,),
 }
 
@@ -127,14 +120,11 @@ def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
         target = overload(name)
         if target in table:
             table[target] = _laid_out(table[target], layouts)
-    for name in POINTWISE:
-        target = overload(name)
-        if target in table:
-            table[target] = _as_operands(table[target])
-    for name in LIKE:
-        target = overload(name)
-        if target in table:
-            table[target] = _like(table[target])
+    for group, wrapped in ((POINTWISE, _as_operands), (LIKE, _like)):
+        for name in group:
+            target = overload(name)
+            if target in table:
+                table[target] = wrapped(table[target])
     for names, rule in ((IN_FORMAT, _of_contiguous), (OF_CONTIGUOUS_LAST, _of_contiguous_last)):
         for name in names:
             target = overload(name)
@@ -148,6 +138,12 @@ def elementwise_strides(*operands: Tensor) -> tuple[int, ...]:
     return tuple(compute_elementwise_output_strides(*torch.broadcast_tensors(*operands)))
 
 
+def _with_strides(made: Tensor, strides: tuple[int, ...]) -> Any:
+    if made.stride() == strides:
+        return made
+    return aten.copy(torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device), made)
+
+
 def _as_operands(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(decomposition)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -155,10 +151,7 @@ def _as_operands(decomposition: Callable[..., Any]) -> Callable[..., Any]:
         operands = [x for x in args if isinstance(x, Tensor)]
         if made is NotImplemented or all(x.is_contiguous() for x in operands):
             return made
-        strides = elementwise_strides(*operands)
-        if made.stride() == strides:
-            return made
-        return aten.copy(torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device), made)
+        return _with_strides(made, elementwise_strides(*operands))
 
     return run
 
@@ -170,10 +163,7 @@ def _like(decomposition: Callable[..., Any]) -> Callable[..., Any]:
         kept = kwargs.get("memory_format") in (None, torch.preserve_format)
         if made is NotImplemented or not kept or x.is_contiguous():
             return made
-        strides = torch.empty_like(x).stride()
-        if made.stride() == strides:
-            return made
-        return aten.copy(torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device), made)
+        return _with_strides(made, torch.empty_like(x).stride())
 
     return run
 

@@ -16,7 +16,7 @@ from torch_ocl_compile.lowering.core.context import Context, dims_of, ir_dtype
 from torch_ocl_compile.lowering.core.registry import find, lower_complex
 from torch_ocl_compile.lowering.core.term import Nest
 from torch_ocl_compile.lowering.reductions.reduction import variance
-from torch_ocl_compile.lowering.reductions.scan import Row, run
+from torch_ocl_compile.lowering.reductions.scan import Row, along
 
 
 def _of_real(c: Context, x: ir.Value, *args: Any, **kwargs: Any) -> Any:
@@ -81,22 +81,12 @@ def cumprod(c: Context, x: Complex, dim: int, *, dtype: Any = None) -> Complex:
     if not x.sizes:
         return x.map(lambda part: c.cast(part, parts))
     wide = ir.compute_type(parts)
-    dim %= len(x.sizes)
-    targets = [c.builder.buffer(parts, x.sizes) for _ in x]
-
-    def place(at: list[ir.IndexExpr], position: ir.IndexExpr) -> list[ir.IndexExpr]:
-        return [*at[:dim], position, *at[dim:]]
-
-    def element(nest: Nest, at: list[ir.IndexExpr], position: ir.IndexExpr) -> Any:
-        return tuple(nest.load(part, place(at, position)).cast(wide) for part in x), None
-
-    def stores(nest: Nest, at: list[ir.IndexExpr], position: ir.IndexExpr) -> Any:
-        return [(target, place(at, position), number, None) for number, target in enumerate(targets)]
 
     def merge(a: Any, b: Any) -> Any:
         made = z.Z(*a) * z.Z(*b)
         return made.re, made.im
 
-    rows = [s for d, s in enumerate(x.sizes) if d != dim]
-    run(c, Row("complex_prod", (wide, wide), merge), rows, x.sizes[dim], element, stores)
-    return Complex(*targets)
+    def terms(nest: Nest, at: list[ir.IndexExpr]) -> Any:
+        return tuple(nest.load(part, at).cast(wide) for part in x)
+
+    return Complex(*along(c, Row("complex_prod", (wide, wide), merge), x[0], dim, [parts, parts], terms))

@@ -138,8 +138,13 @@ def _element(
         position = nest.load(found, nest.i)
     else:
         position = nest.load(made.positions, [*nest.i, place.as_index()])
+    return _at(c, nest, last, position, dim, keepdim)
+
+
+def _at(c: Context, nest: Nest, last: ir.Value, position: Term, dim: int, keepdim: bool) -> Any:
+    """Returns (value, position) of an element of each row of `last`."""
     value = nest.load(last, [*nest.i, position.as_index()])
-    values, indices = nest.store((value, x.dtype), (position, I64))
+    values, indices = nest.store((value, last.dtype), (position, I64))
     if keepdim:
         return c.builder.unsqueeze(values, dim), c.builder.unsqueeze(indices, dim)
     return values, indices
@@ -234,12 +239,7 @@ def mode(c: Context, x: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
     best = c.builder.reduce("argmax", counts, [len(last.sizes) - 1], False, I64)[0]
     nest = Nest(c.builder, last.sizes[:-1])
     place = nest.load(best, nest.i)
-    position = nest.load(made.positions, [*nest.i, place.as_index()])
-    value = nest.load(last, [*nest.i, position.as_index()])
-    values, indices = nest.store((value, x.dtype), (position, I64))
-    if keepdim:
-        return c.builder.unsqueeze(values, dim), c.builder.unsqueeze(indices, dim)
-    return values, indices
+    return _at(c, nest, last, nest.load(made.positions, [*nest.i, place.as_index()]), dim, keepdim)
 
 
 def starts_between(

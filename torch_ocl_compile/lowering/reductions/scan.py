@@ -44,8 +44,8 @@ class Row:
     name: str
     # The dtypes of the results, as stored between the steps.
     dtypes: tuple[ir.DType, ...]
-    # Merges the results so far with the values of an element.
-    merge: Callable[[Terms, Terms], Terms]
+    # Merges the results so far with the values of an element. None: rows are never cut into chunks.
+    merge: Callable[[Terms, Terms], Terms] | None
     # True if a row without restarts is reduced to the totals of its chunks, in vectors.
     in_vectors: bool = False
 
@@ -60,14 +60,8 @@ def run(
     fresh: Fresh | None = None,
 ) -> None:
     """Scans every row of `length` elements and makes the stores that `stores` returns."""
-    if not _is_long(rows, length):
-        nest = Nest(c.builder, rows, [length])
-        values, reset = element(nest, nest.i, nest.r[0])
-        nest.scan(row.name, values, row.dtypes[0], reset)
-        for target, coords, result, mask in stores(nest, nest.i, nest.r[0]):
-            nest.add_store(target, coords, result, mask)
-        nest.end()
-        return
+    if row.merge is None or not _is_long(rows, length):
+        return _run_whole(c, row, rows, length, element, stores)
     carry = _carry(c, row, rows, length, element, fresh)
     nest = Nest(c.builder, [*rows, ir.ceildiv(length, CHUNK)], [ir.IndexExpr(CHUNK)])
     at, begin = nest.i[:-1], nest.i[-1] * CHUNK + nest.r[0]
@@ -83,6 +77,18 @@ def run(
     nest.scan(row.name, values, row.dtypes[0], reset)
     for target, coords, result, mask in stores(nest, at, position):
         nest.add_store(target, coords, result, inside if mask is None else mask & inside)
+    nest.end()
+
+
+def _run_whole(
+    c: Context, row: Row, rows: Sequence[ir.IndexExpr], length: ir.IndexExpr, element: Element, stores: Stores
+) -> None:
+    """Scans each row in one piece."""
+    nest = Nest(c.builder, rows, [length])
+    values, reset = element(nest, nest.i, nest.r[0])
+    nest.scan(row.name, values, row.dtypes[0], reset)
+    for target, coords, result, mask in stores(nest, nest.i, nest.r[0]):
+        nest.add_store(target, coords, result, mask)
     nest.end()
 
 
@@ -131,17 +137,20 @@ def _carry(
     if chunks.is_const():
         run(c, row, rows, chunks, total_of, store, chunked_fresh)
     else:
-        nest = Nest(c.builder, rows, [chunks])
-        values, reset = total_of(nest, nest.i, nest.r[0])
-        nest.scan(row.name, values, row.dtypes[0], reset)
-        for target, coords, result, _ in store(nest, nest.i, nest.r[0]):
-            nest.add_store(target, coords, result)
-        nest.end()
+        _run_whole(c, row, rows, chunks, total_of, store)
     return carry
 
 
-def along(c: Context, row: Row, x: ir.Value, dim: int, dtypes: Sequence[ir.DType]) -> list[ir.Value]:
-    """Returns the scan of x along `dim`, one buffer of x's shape per result. Positions count along `dim`."""
+def along(
+    c: Context,
+    row: Row,
+    x: ir.Value,
+    dim: int,
+    dtypes: Sequence[ir.DType],
+    terms: Callable[[Nest, list[ir.IndexExpr]], Terms] | None = None,
+) -> list[ir.Value]:
+    """Returns the scan of x along `dim`, one buffer of x's shape per result. Positions count along `dim`. terms: what is scanned
+    at a place instead of x."""
     dim %= len(x.sizes)
     rows = [s for d, s in enumerate(x.sizes) if d != dim]
     targets = [c.builder.buffer(d, x.sizes) for d in dtypes]
@@ -150,6 +159,8 @@ def along(c: Context, row: Row, x: ir.Value, dim: int, dtypes: Sequence[ir.DType
         return [*at[:dim], position, *at[dim:]]
 
     def element(nest: Nest, at: list[ir.IndexExpr], position: ir.IndexExpr) -> tuple[Terms, Term | None]:
+        if terms is not None:
+            return terms(nest, place(at, position)), None
         value = nest.load(x, place(at, position))
         return ((value, nest.index(position)) if len(row.dtypes) > 1 else (value,)), None
 
@@ -223,17 +234,7 @@ def logcumsumexp(c: Context, x: ir.Value, dim: int) -> Any:
     """Computes log(sum(exp)) from the running maximum and the running sum of exponentials relative to it."""
     if not x.sizes:
         return x
-    dim %= len(x.sizes)
     wide = ir.compute_type(c.dtype)
-    rows, length = [s for d, s in enumerate(x.sizes) if d != dim], x.sizes[dim]
-    largest, total = (c.builder.buffer(wide, x.sizes) for _ in range(2))
-
-    def place(at: list[ir.IndexExpr], position: ir.IndexExpr) -> list[ir.IndexExpr]:
-        return [*at[:dim], position, *at[dim:]]
-
-    nest = Nest(c.builder, rows, [length])
-    nest.scan("softmax_twosum" if wide == ir.DType.kF32 else "softmax", [nest.load(x, place(nest.i, nest.r[0]))], wide)
-    for number, target in enumerate((largest, total)):
-        nest.add_store(target, place(nest.i, nest.r[0]), number)
-    nest.end()
+    row = Row("softmax_twosum" if wide == ir.DType.kF32 else "softmax", (wide,), None)
+    largest, total = along(c, row, x, dim, [wide, wide])
     return c.pointwise(lambda m, s: m + t.log(s), largest, total, compute=wide)
