@@ -104,6 +104,11 @@ MemHandle retained(cl_mem memory) {
   return MemHandle(memory);
 }
 
+EventHandle retained(cl_event event) {
+  OCL_CHECK(clRetainEvent(event), "an event");
+  return EventHandle(event);
+}
+
 bool completed(cl_int execution_status, const std::string& where) {
   if (execution_status < 0) raise_status(execution_status, "the work before an event", where);
   return execution_status == CL_COMPLETE;

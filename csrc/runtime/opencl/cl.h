@@ -62,10 +62,11 @@ using ProgramHandle = Handle<cl_program, clReleaseProgram>;
 using KernelHandle = Handle<cl_kernel, clReleaseKernel>;
 using EventHandle = Handle<cl_event, clReleaseEvent>;
 
-/// Each returns another handle of an object of the program.
+/// Each returns another handle of an object.
 ContextHandle retained(cl_context context);
 QueueHandle retained(cl_command_queue queue);
 MemHandle retained(cl_mem memory);
+EventHandle retained(cl_event event);
 
 /// Returns whether an event with this execution status is complete. DeviceError with `where` if the work before it
 /// failed.

@@ -43,10 +43,8 @@ EventHandle user_event(const DeviceInfo& device) {
 /// wait for each other's events, so the host completes the second event.
 EventHandle twin_in(const DeviceInfo& device, const DeviceInfo& owner, cl_event source) {
   EventHandle twin = user_event(device);
-  clRetainEvent(twin.get());
-  clRetainEvent(source);
-  const auto shared_twin = std::make_shared<EventHandle>(twin.get());
-  const auto shared_source = std::make_shared<EventHandle>(source);
+  const auto shared_twin = std::make_shared<EventHandle>(retained(twin.get()));
+  const auto shared_source = std::make_shared<EventHandle>(retained(source));
   when_done(owner, source, [shared_twin, shared_source] {
     cl_int status = CL_COMPLETE;
     clGetEventInfo(shared_source->get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);

@@ -236,10 +236,9 @@ void Queue::launch_now(cl_kernel kernel, int dims, const std::array<size_t, 3>& 
 }
 
 void Queue::follow(cl_event event) {
-  clRetainEvent(event);
   {
     const std::lock_guard lock(followed_mutex_);
-    followed_ = EventHandle(event);
+    followed_ = retained(event);
   }
   follows_ = true;
   enqueued_.fetch_add(1);
@@ -247,8 +246,7 @@ void Queue::follow(cl_event event) {
 
 EventHandle Queue::followed() {
   const std::lock_guard lock(followed_mutex_);
-  clRetainEvent(followed_.get());
-  return EventHandle(followed_.get());
+  return retained(followed_.get());
 }
 
 EventHandle Queue::marker() {
@@ -271,8 +269,7 @@ EventHandle Queue::last_work() {
     last_work_ = marker();
     last_work_position_ = position;
   }
-  clRetainEvent(last_work_.get());
-  return EventHandle(last_work_.get());
+  return retained(last_work_.get());
 }
 
 void set_enqueue_threads(EnqueueThreads allowed) noexcept { g_threads = allowed; }

@@ -99,8 +99,7 @@ void when_done(const DeviceInfo& device, cl_event event, std::function<void()> t
   // GPU drivers may take long to call back: NVIDIA's looks every 20 ms for events that take more than some microseconds
   // (driver 580, H100).
   if (!device.caps.is_cpu) {
-    clRetainEvent(event);
-    const auto kept = std::make_shared<EventHandle>(event);
+    const auto kept = std::make_shared<EventHandle>(retained(event));
     return repeat_until_true([kept, then = std::move(then)] {
       if (!is_done(kept->get())) return false;
       then();
