@@ -17,8 +17,8 @@
 // are made in registers, then added to totals. If the last block has fewer than VW channels, it starts earlier and ends
 // at C. It then computes some channels that the previous block also has, but stores only its own. C >= VW.
 //
-// Each kind prefetches what the next row adds to the rows that it reads. Otherwise a block of channels would wait for one
-// cache line of each pixel: kernels took up to twice as long where the caches do not have the image.
+// Each kind prefetches what the next row adds to the rows that it reads. Otherwise a block of channels would wait for
+// one cache line of each pixel: kernels took up to twice as long where the caches do not have the image.
 //
 // Inputs: x (kind 1: dy) is x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 is dy[n*dy_n + h*dy_h +
 // w*dy_w + c].

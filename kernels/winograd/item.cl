@@ -18,15 +18,17 @@
 //   transforms a block into V. Then, for each panel, it multiplies 4*PW matrices into M and transforms M into pixels of
 //   TN channels.
 //   x        NHWC: x[n*x_n + h*x_h + w*x_w + c]
-//   u        the transformed filters U[4*PW][ceil(K/TN)][C][TN], zeros where k >= K
+//   u        the transformed filters U[4*PW][ceil(K/TN)][C][TN], zeros where k >= K, with POINT_GAP
+//            floats behind each point
 //   zeros    C zeros
 //   scratch  float, 4*PW*(tile_block*(Cv + TN) + 2*VW) elements for each work-item (global size 0 * global size 1)
 //   Global size: (items, ceil(ceil(K/TN) / panels_per_item), 1), local (1, 1, 1). items: enough to keep all cores busy,
 //     at most ceil(tiles / tile_block) with tiles = batch*ceil(out_h/2)*ceil(out_w/TILE_W). Good values: tile_block 24
 //     with 16*PW*tile_block*(C + TN) bytes <= 1 MB. For few tiles and many channels: a block of all tiles, one panel.
 //   Epilogue macros: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w); store dimension k.
-// Macros of a launch: TILE_W (columns of a tile of outputs, 2 or 4), MR (tiles (rows of V) of a register tile), NV
-//   (vectors (of VW floats) of output channels in a register tile), WHOLE_VECTORS (1: C and K are multiples of VW).
+// Macros of a launch: TILE_W (columns of a tile of outputs, 2 or 4), POINT_GAP (see u), MR (tiles (rows of V) of a
+//   register tile), NV (vectors (of VW floats) of output channels in a register tile), WHOLE_VECTORS (1: C and K are
+//   multiples of VW).
 #define TN (NV * VW)  // output channels of a panel
 #define PW (TILE_W + 2)  // columns of a patch of inputs
 #define SUM_CHANNELS 24  // channels of one running sum
@@ -166,8 +168,9 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
     for (int panel = panel_begin; panel < panel_end; ++panel) {
       for (int xi = 0; xi < 4 * PW; ++xi)
         for (int t = 0; t < count; t += MR)
-          multiply_tile(V + (size_t)xi * v_step + t * pitch, pitch, u + (size_t)(xi * panels + panel) * C * TN,
-                        M + (size_t)xi * m_step + t * TN, count - t, C);
+          multiply_tile(V + (size_t)xi * v_step + t * pitch, pitch,
+                        u + (size_t)(xi * panels + panel) * C * TN + xi * POINT_GAP, M + (size_t)xi * m_step + t * TN,
+                        count - t, C);
       for (int t = 0; t < count; ++t) {
         const int tile = block + t, ow = tile % tiles_w * TILE_W, oh = tile / tiles_w % tiles_h * 2,
                   n = tile / tiles_w / tiles_h;

@@ -10,6 +10,9 @@ namespace {
 
 using ir::IndexExpr;
 
+/// Unused floats behind the filters of each point, so that the points of a filter are in different sets of the caches.
+constexpr int kPointGap = 80;
+
 /// The body of a Map while ops are added.
 struct Ops {
   std::vector<ir::Op>& ops;
@@ -73,6 +76,7 @@ Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t 
   result.dtype = ir::DType::kF32;
   result.sizes = {4 * (columns + 2), panels, C, width};
   result.strides = ir::contiguous_strides(result.sizes);
+  (*result.strides)[0] = (*result.strides)[0] + kPointGap;
   const ir::BufferId buffer = draft.add(result);
 
   ir::Node node;
@@ -171,7 +175,11 @@ void offer_winograd_item(Draft& draft) {
   launch.variant = "F(2x" + std::to_string(columns) + ") " + std::to_string(tile.rows) + "x" + std::to_string(width) +
                    ", blocks of " + std::to_string(block);
   define_types(draft, launch, vw);
-  define(launch, {{"TILE_W", columns}, {"MR", tile.rows}, {"NV", tile.vectors}, {"WHOLE_VECTORS", K % vw == 0 && C % vw == 0}});
+  define(launch, {{"TILE_W", columns},
+                  {"POINT_GAP", kPointGap},
+                  {"MR", tile.rows},
+                  {"NV", tile.vectors},
+                  {"WHOLE_VECTORS", K % vw == 0 && C % vw == 0}});
   launch.buffers({{"x", input.input}, {"u", filters.input}, {"zeros", zero_row(draft, C)}});
   launch.scratch_elements = items * shares * points * (block * (pitch + width) + 2 * vw);
   const int pad_h = gradient ? 2 - conv.padding[0] : conv.padding[0], pad_w = gradient ? 2 - conv.padding[1] : conv.padding[1];
