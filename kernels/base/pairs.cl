@@ -54,19 +54,23 @@ OCL_INLINE uint word_of(__global const IN_T* p, const long step, const int left)
   return word;
 }
 
-// What a sum of products with a row of A, kn elements from p on, starts at.
-OCL_INLINE SUM first_sum(__global const IN_T* p, const int kn) {
+// What sums of products with `rows` rows of A, kn elements from row[i] on, start at. `rows` is a constant.
+OCL_INLINE void first_sums(SUM* starts, __global const IN_T* const* row, const int rows, const int kn) {
 #ifdef IN_INT8
   const uint16 ones = (uint16)(0x01010101u);
-  SUMS sums = (SUMS)(0);
+  int16 sums[16];
+  OCL_UNROLL for (int i = 0; i < rows; ++i) sums[i] = (int16)(0);
   int k = 0;
-  for (; k + VECTOR_K <= kn; k += VECTOR_K) sums = add_products(sums, WORDS_AT(p + k), ones);
-  for (; k < kn; ++k) sums.s0 += (char)p[k];
-  const int8 eight = sums.lo + sums.hi;
-  const int4 four = eight.lo + eight.hi;
-  return -128 * (four.s0 + four.s1 + four.s2 + four.s3);
+  for (; k + VECTOR_K <= kn; k += VECTOR_K)
+    OCL_UNROLL for (int i = 0; i < rows; ++i) sums[i] = add_products(sums[i], WORDS_AT(row[i] + k), ones);
+  OCL_UNROLL for (int i = 0; i < rows; ++i) {
+    const int8 eight = sums[i].lo + sums[i].hi;
+    const int4 four = eight.lo + eight.hi;
+    starts[i] = -128 * (four.s0 + four.s1 + four.s2 + four.s3);
+  }
+  for (; k < kn; ++k) OCL_UNROLL for (int i = 0; i < rows; ++i) starts[i] -= 128 * (char)row[i][k];
 #else
-  return 0;
+  OCL_UNROLL for (int i = 0; i < rows; ++i) starts[i] = 0;
 #endif
 }
 #endif  // OCL_PAIRS_CL

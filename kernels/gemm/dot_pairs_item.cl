@@ -38,7 +38,11 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner + (long)first * b_col;
   const int vectors = K / VECTOR_K * VECTOR_K;
   SUM starts[MOST_ROWS], results[MOST_ROWS][COLUMNS];
-  for (int m = 0; m < MOST_ROWS; ++m) starts[m] = first_sum(a + (long)min(m, M - 1) * a_row, vectors);
+  for (int m = 0; m < M; m += MR) {
+    __global const IN_T* row[MR];
+    OCL_UNROLL for (int i = 0; i < MR; ++i) row[i] = a + (long)min(m + i, M - 1) * a_row;
+    first_sums(starts + m, row, MR, vectors);
+  }
   for (int n = 0; n < columns; n += NR) {
     __global const IN_T* column[NR];
     OCL_UNROLL for (int j = 0; j < NR; ++j) column[j] = b + (long)min(n + j, columns - 1) * b_col;

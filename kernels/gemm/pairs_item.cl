@@ -95,15 +95,17 @@ OCL_INLINE void pack_a(uint* packed, __global const IN_T* a, const int a_col, co
   }
 }
 
-// What the sums of MR rows of A in words start at; see first_sum.
+// What the sums of MR rows of A in words start at; see first_sums. Several chains hide the latency of the instruction.
 OCL_INLINE void first_packed(SUM* starts, const uint* row, const int kn) {
-  SUMS sums = (SUMS)(0);
 #ifdef IN_INT8
-  for (int k = 0; k < kn; k += PER_WORD)
-    sums = add_products(sums, vload16((size_t)0, row + k / PER_WORD * ROWS), (uint16)(0x01010101u));
-  sums *= -128;
+  int16 parts[4] = {(int16)(0), (int16)(0), (int16)(0), (int16)(0)};
+  for (int k = 0; k < kn; k += 4 * PER_WORD)
+    OCL_UNROLL for (int i = 0; i < 4; ++i) if (k + i * PER_WORD < kn) parts[i] =
+        add_products(parts[i], vload16((size_t)0, row + (k / PER_WORD + i) * ROWS), (uint16)(0x01010101u));
+  vstore16(-128 * (parts[0] + parts[1] + parts[2] + parts[3]), (size_t)0, starts);
+#else
+  vstore16((float16)(0.f), (size_t)0, starts);
 #endif
-  vstore16(sums, (size_t)0, starts);
 }
 
 #define MULTIPLY_ADD(k, word_of_row)                                                           \
@@ -137,19 +139,17 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
       const int m = first + t * MR;
       if (m >= M) break;
       SUMS acc[MR][NV];
+      SUM starts[16];
 #if A_LAYOUT == 1
       const uint* row = words + t * MR;  // rows beyond M are not stored, so their values do not matter
-      SUM starts[16];
       first_packed(starts, row, kn);
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (SUMS)(starts[i]);
       for (int k = 0; k < kn; k += PER_WORD) MULTIPLY_ADD(k, row[k / PER_WORD * ROWS + i])
 #else
       __global const IN_T* row[MR];
-      OCL_UNROLL for (int i = 0; i < MR; ++i) {
-        row[i] = a + (long)min(m + i, M - 1) * a_row + k0;
-        const SUM start = first_sum(row[i], kn);
-        OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (SUMS)(start);
-      }
+      OCL_UNROLL for (int i = 0; i < MR; ++i) row[i] = a + (long)min(m + i, M - 1) * a_row + k0;
+      first_sums(starts, row, MR, kn);
+      OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (SUMS)(starts[i]);
       const int whole = kn / PER_WORD * PER_WORD;
       for (int k = 0; k < whole; k += PER_WORD) MULTIPLY_ADD(k, WORD_AT(row[i] + k))
       if (whole < kn) MULTIPLY_ADD(whole, word_of(row[i] + whole, 1, kn - whole))

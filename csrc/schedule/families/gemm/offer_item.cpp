@@ -13,7 +13,8 @@ using ir::IndexExpr;
 
 // With up to this many row tiles, a work-item packs B for itself. With more, a launch packs B first.
 constexpr int kMostTiles = 48;
-constexpr int kMostPackedTiles = 32;  // The same for a work-item that also packs A.
+constexpr int kMostTilesOfPairs = 96;  // The same for the kernel of pairs, whose products are short beside packing.
+constexpr int kMostPackedTiles = 32;   // The same for a work-item that also packs A.
 // A matrix B with up to this many floats stays in the L2 cache, so every work-item reads it in place.
 constexpr int64_t kL2Floats = 1 << 18;
 // With up to this many bytes, A stays in the L1 cache while rows of B pass through it.
@@ -168,8 +169,8 @@ void offer_gemm_pairs_item(Draft& draft) {
   if (p.M.is_const()) tile.rows = static_cast<int>(std::min<int64_t>(tile.rows, p.rows));
   const int64_t width = static_cast<int64_t>(tile.vectors) * vw, panels = (p.columns + width - 1) / width * p.batches;
   const int a_layout = layout_of_a(p.a);
-  const int tiles_per_item =
-      choose_tiles_per_item(draft, (p.rows + tile.rows - 1) / tile.rows, panels, a_layout == 0 ? kMostTiles : kMostPackedTiles);
+  const int tiles_per_item = choose_tiles_per_item(draft, (p.rows + tile.rows - 1) / tile.rows, panels,
+                                                   a_layout == 0 ? kMostTilesOfPairs : kMostPackedTiles);
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " in pairs";
   set_tile(launch, tile, tiles_per_item);
   define(launch, {{"A_LAYOUT", a_layout}, {"B_LAYOUT", p.b.col.is_const(1) ? 0 : p.b.row.is_const(1) ? 1 : 2}});
