@@ -90,7 +90,7 @@ std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarT
 struct Form {
   bool rows = false, vectors = false, crossed = false;  // The macros ROWS, VECTORS and CROSSED.
   bool wide = false;                                    // The macro PLACE is ulong.
-  bool lanes = false, tiled = false;                    // The macros LANES and TILED.
+  bool lanes = false, tiled = false, runs = false;      // The macros LANES, TILED and RUNS.
   size_t chunk = 1;
   /// True if get_global_id(0) runs over the places, too.
   bool is_flat() const { return rows || crossed; }
@@ -134,6 +134,7 @@ std::string form_macros(const Form& form, size_t src_bytes, size_t dst_bytes) {
   if (form.vectors) text += "#define VECTORS\n";
   if (form.lanes) text += "#define LANES " + std::to_string(kLanes) + "\n";
   if (form.tiled) text += "#define TILED\n";
+  if (form.runs) text += "#define RUNS\n";
   if (form.vectors || form.crossed)
     text += "#define SRC_VECTOR " + vector_type(src_bytes, form.chunk) + "\n#define DST_VECTOR " +
             vector_type(dst_bytes, form.chunk) + "\n";
@@ -157,11 +158,12 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
                  : form.crossed ? "_crossed"
                  : form.rows    ? "_rows"
                  : form.tiled   ? "_tiled"
+                 : form.runs    ? "_runs"
                  : form.lanes   ? "_lanes"
                                 : "") +
                 (form.wide ? "_wide" : "");
   fresh->local = form.is_flat()         ? std::array<size_t, 3>{128, 1, 1}
-                 : device.caps().is_cpu ? std::array<size_t, 3>{1, 16, 1}
+                 : device.caps().is_cpu ? std::array<size_t, 3>{1, form.runs ? size_t{4} : size_t{16}, 1}
                                         : std::array<size_t, 3>{32, 4, 1};
   std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n" +
                      form_macros(form, src_bytes, dst_bytes);
@@ -303,6 +305,9 @@ Form choose_form(const runtime::Device& device, Shape& shape, const std::pair<st
   } else if (is_cpu) {
     form.lanes = has_lanes(types.first, types.second);
     form.tiled = form.lanes && tile(shape);
+    constexpr uint64_t kShortRow = 512;  // To find a longer row takes little time beside copying it.
+    form.runs = form.lanes && !form.tiled && shape.size[0] <= kShortRow && shape.dims > 1;
+    if (form.runs) step_rows(shape, 1, kLanes);
     form.chunk = form.tiled ? 64 : 1024;
   }
   const uint64_t items = form.is_flat() ? form.width(shape) * shape.places : shape.places;

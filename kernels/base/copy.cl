@@ -14,8 +14,9 @@
 // which the neighbouring work-items continue.
 //
 // The macro LANES selects forms for CPUs: rows are copied by vectors of LANES elements, which CPUs' compilers do not make of loops.
-// With TILED as well, src is contiguous in dimension 1, whose size and strides count LANES elements: a work-item turns squares
-// of LANES x LANES elements in private memory, so that it reads and writes whole cache lines.
+// With RUNS as well, dimension 1 counts LANES rows, which a work-item copies one after the other. With TILED as well, src is
+// contiguous in dimension 1, whose size and strides count LANES elements: a work-item turns squares of LANES x LANES elements in
+// private memory, so that it reads and writes whole cache lines.
 //
 // Macros of a launch: NAME (of the kernel), CHUNK, SRC and DST (element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16
 //   f32 f64 f8e4m3 f8e5m2 f8e4m3fnuz f8e5m2fnuz (these need floats8.cl before this file, and bf16 as DST bfloat16.cl), or raw1
@@ -105,7 +106,9 @@
 #define STORE_f8e4m3fnuz(p, i, v) p[i] = (uchar)op_f8e4m3fnuz_bits(op_round_f8e4m3fnuz((float)(v)))
 #define STORE_f8e5m2fnuz(p, i, v) p[i] = (uchar)op_f8e5m2fnuz_bits(op_round_f8e5m2fnuz((float)(v)))
 
-#ifdef LANES
+#ifndef LANES
+#define LANES 1
+#else
 // The type of an element in private memory, where half is not allowed.
 #define CELL_raw1 uchar
 #define CELL_raw2 ushort
@@ -168,7 +171,7 @@ typedef struct {
   ulong dst_stride[8];
   ulong places;  // size[1] * size[2] * ...
   ulong dims;
-  ulong rows;  // With TILED: the elements of dimension 1.
+  ulong rows;  // With TILED or RUNS: the elements of dimension 1.
 } Shape;
 
 __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
@@ -189,8 +192,10 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
   if (place >= shape.places || begin >= shape.size[0]) return;
 #endif
   ulong s = src_offset, d = dst_offset;
-#ifdef TILED
+#if defined(TILED) || defined(RUNS)
   const uint rows = (uint)min((ulong)LANES, shape.rows - place % (PLACE)shape.size[1] * (ulong)LANES);
+#else
+  const uint rows = 1;
 #endif
   for (uint k = 1; k < (uint)shape.dims; ++k) {
     const PLACE size = (PLACE)shape.size[k];
@@ -237,20 +242,20 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
 #else
   const ulong end = min(begin + CHUNK, shape.size[0]);
   const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
-  if (src_step <= 1 && dst_step == 1) {
+  for (uint row = 0; row < rows; ++row, s += shape.src_stride[1] / LANES, d += shape.dst_stride[1] / LANES) {
     ulong i = begin;
-#ifdef LANES
-    CELL line[LANES];
-    for (uint k = 0; k < LANES && src_step == 0; ++k) line[k] = ((__global const CELL*)src)[s];
-    if (src_step == 0)
-      for (; i + LANES <= end; i += LANES)
-        GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)((const GLUE(ELEMENT_, SRC)*)line, 0));
-    for (; i + LANES <= end; i += LANES) GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)(src, s + i));
+#if LANES > 1
+    if (src_step <= 1 && dst_step == 1) {
+      if (src_step == 0) {
+        CELL line[LANES];
+        for (uint k = 0; k < LANES; ++k) line[k] = ((__global const CELL*)src)[s];
+        for (; i + LANES <= end; i += LANES)
+          GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)((const GLUE(ELEMENT_, SRC)*)line, 0));
+      }
+      for (; i + LANES <= end; i += LANES) GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)(src, s + i));
+    }
 #endif
-    for (; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i * src_step));
-  } else {
-    for (ulong i = begin; i < end; ++i)
-      GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
+    for (; i < end; ++i) GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
   }
 #endif
 }

@@ -66,6 +66,7 @@ VIEWS = {
     "transposed": lambda x: x.transpose(1, 2),
     "outermost": lambda x: x.transpose(0, 2)[1:],
     "expanded": lambda x: x[:, :, :1].expand(x.shape),
+    "swapped": lambda x: x.view(3, 35, 2, 50).transpose(1, 2),
 }
 
 
