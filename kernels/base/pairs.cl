@@ -7,7 +7,8 @@
 //
 // The instruction for int8 takes its second operand as unsigned: b has 128 added to each number (OFFSET), and a sum starts at
 // -128 times the sum of a.
-#ifndef OCL_PAIRS_CL
+// A launch that defines PAIRS as 0 does not use them.
+#if !defined(OCL_PAIRS_CL) && (!defined(PAIRS) || PAIRS)
 #define OCL_PAIRS_CL
 #ifdef IN_INT8
 #define PER_WORD 4

@@ -24,6 +24,7 @@
 // Inputs: x as above, offset in elements;
 //   w packed and padded with zeros, element (g, k, c, r, s) at ((((g*ceil(K/PANEL) + k/PANEL)*R + r)*S + s)*C +
 //     c)*PANEL + k % PANEL (k, c within the group);
+//     with PAIRS 1, channels c and c + 1 of an output channel are neighbours: ... *C/2 + c/2)*PANEL + k % PANEL)*2 + c % 2;
 //   zeros: C zeros.
 // Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
 //   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT. With CHANNELS_FIRST 1 the first two sizes are
@@ -37,8 +38,8 @@
 //   With LONG_STORES, each macro has one call site, in a loop: building MR*NV copies of a long epilogue took seconds.
 // Macros of a launch: MR (pixels of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32;
 //   4x2 of 16)), NV (vectors (of VW floats) of output channels in a tile), MT (tiles (of MR pixels) per work-item),
-//   WHOLE_VECTORS (1: K % VW == 0, so every store is a whole vector), BIAS, DATA_GRADIENT and CHANNELS_FIRST (see
-//   above), LONG_STORES (1: the epilogue macros are long, so each has one call site).
+//   PAIRS (1: bf16 is multiplied by the instruction for pairs of base/pairs.cl; C is even), WHOLE_VECTORS (1: K % VW
+//   == 0, so every store is a whole vector), BIAS, DATA_GRADIENT and CHANNELS_FIRST (see above), LONG_STORES (1: the epilogue macros are long, so each has one call site).
 #ifndef STATISTICS
 #define STATISTICS 0
 #endif
@@ -136,6 +137,16 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
           if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) row[i] = zeros;
         }
         __global const IN_T* panel = w + (long)tap * C * PANEL;
+#if PAIRS
+        for (int j = 0; j < C; j += 2) {
+          uint16 bv[NV];
+          OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = WORDS_AT(panel + (long)j * PANEL + v * 32);
+          OCL_UNROLL for (int i = 0; i < MR; ++i) {
+            const uint16 av = (uint16)(WORD_AT(row[i] + j));
+            OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = add_products(acc[i][v], av, bv[v]);
+          }
+        }
+#else
         for (int j = 0; j < C; ++j) {
           VEC bv[NV];
           OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = LOADV(panel, (long)j * PANEL + v * VW);
@@ -144,6 +155,7 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
             OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
           }
         }
+#endif
       }
       float* tile = sums + (STATISTICS || tap_block < taps ? t * (MR * TN) : 0);
       if (tap0 > 0) {

@@ -1,9 +1,10 @@
-# tests/device/kernels/test_pairs.py: products on processors that multiply pairs of bf16, against fp64.
+# tests/device/kernels/test_pairs.py: products and convolutions on processors that multiply pairs of bf16, against fp64.
 
 from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from torch_ocl_compile import _C, explain
 
@@ -27,6 +28,35 @@ def test_values_beyond_the_numbers(processor: str) -> None:
     assert product.variant.startswith("gemm_pairs_item ")
     got = torch.compile(torch.mm, backend="ocl")(*on_device).cpu().double()
     torch.testing.assert_close(got, rows[:, :5].double() @ b.double(), rtol=2**-8, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "groups", "stride", "dilation", "pairs"),
+    [(32, 70, 1, 1, 1, True), (12, 36, 2, 2, 1, True), (96, 20, 1, 2, 2, True), (7, 24, 1, 1, 1, False)],
+)
+def test_convolutions(
+    processor: str, channels: int, filters: int, groups: int, stride: int, dilation: int, pairs: bool
+) -> None:
+    """Forward and the gradient of the image, whose channels are the filters. An odd number of channels has no pairs."""
+    x = torch.randn(2, channels, 11, 9).bfloat16()
+    w = torch.randn(filters, channels // groups, 3, 3).bfloat16()
+
+    def convolve(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, w, None, stride, 1, dilation, groups)
+
+    leaf, filter_ = x.to(processor).requires_grad_(), w.to(processor)
+    with torch.no_grad():
+        kernels = explain(convolve, leaf, filter_).graphs[0].kernels
+    assert any(k.variant.endswith("pairs of channels") for k in kernels) == pairs, [k.variant for k in kernels]
+    y = torch.compile(convolve, backend="ocl")(leaf, filter_)
+    dy = torch.randn(y.shape).bfloat16()
+    y.backward(dy.to(processor))
+    exact = x.double().requires_grad_()
+    want = convolve(exact, w.double())
+    want.backward(dy.double())
+    assert leaf.grad is not None and exact.grad is not None
+    for got, right in ((y.detach(), want.detach()), (leaf.grad, exact.grad)):
+        torch.testing.assert_close(got.cpu().double(), right, rtol=2**-8, atol=1e-3)
 
 
 def test_networks_use_it(processor: str) -> None:

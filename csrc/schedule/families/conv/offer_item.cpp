@@ -16,11 +16,13 @@ constexpr int64_t kFiltersInCache = 512 << 10;  // Bytes of filters that stay in
 /// a large part of its time.
 int tiles_for_depth(int64_t depth) { return depth < 64 ? 32 : depth <= 256 ? 16 : 8; }
 
-/// Returns the filters as zero-padded panels [group][panel][R][S][C][width].
-Operand filter_panels(Draft& draft, const ir::View& w, const ir::ConvolveAttrs& conv, int64_t C, int64_t K, int width) {
+/// Returns the filters as zero-padded panels [group][panel][R][S][C / step][width][step]. step: 2 for pairs of channels.
+Operand filter_panels(Draft& draft, const ir::View& w, const ir::ConvolveAttrs& conv, int64_t C, int64_t K, int width,
+                      int step) {
   const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
-  const IndexExpr s = IndexExpr::loop(3), c = IndexExpr::loop(4);
-  const ir::Shape sizes = {conv.groups, ir::ceildiv(K, width), w.sizes[2], w.sizes[3], C, width};
+  const IndexExpr s = IndexExpr::loop(3), c = IndexExpr::loop(4) * step + (step > 1 ? IndexExpr::loop(6) : 0);
+  ir::Shape sizes = {conv.groups, ir::ceildiv(K, width), w.sizes[2], w.sizes[3], C / step, width};
+  if (step > 1) sizes.emplace_back(step);
   if (conv.kind == ir::ConvolveKind::kData) return copied_operand(draft, w, sizes, {group * C + c, k, r, s}, {{k, K}});
   return copied_operand(draft, w, sizes, {group * K + k, c, r, s}, {{k, K}});
 }
@@ -43,7 +45,9 @@ void offer_conv_item(Draft& draft) {
 
   const ItemTile tile = choose_item_tile(draft, 6 * 8 * 49, K);
   const int width = tile.vectors * vw;
-  const Operand packed = filter_panels(draft, w, conv, C, K, width);
+  const bool pairs = draft.buffer(x.buffer).dtype == ir::DType::kBF16 && vw == 16 && C % 2 == 0 &&
+                     caps.kernels.has(KernelId::k_gemm_pairs_item, KernelType::kBf16);
+  const Operand packed = filter_panels(draft, w, conv, C, K, width, pairs ? 2 : 1);
   draft.lay_out(node.outputs[0], kChannelsLast);
 
   const IndexExpr& pixels = window.pixels;
@@ -54,7 +58,8 @@ void offer_conv_item(Draft& draft) {
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
-  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " channels";
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (pairs ? " pairs of channels" : " channels");
+  define(launch, "PAIRS", pairs);
   define_types(draft, launch, vw);
   define(launch, {{"MR", tile.rows}, {"NV", tile.vectors}, {"MT", mt}});
   define(launch, {{"DATA_GRADIENT", gradient}, {"WHOLE_VECTORS", K % vw == 0}});
