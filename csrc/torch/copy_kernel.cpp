@@ -234,10 +234,11 @@ runtime::LaunchInfoPtr copy_info(const CopyKernel& copy, const at::Tensor& src, 
   auto info = std::make_shared<runtime::LaunchInfo>();
   info->kernel = copy.name, info->kind = "copy", info->origin = "aten::copy_";
   info->global = global, info->local = copy.local, info->ops = 1;
-  info->bytes = static_cast<int64_t>(shape.size[0] * shape.places * (src.element_size() + dst.element_size()));
+  info->bytes = static_cast<int64_t>(dst.numel() * (src.element_size() + dst.element_size()));
   info->title = "copy ";
   for (uint64_t k = shape.dims; k > 0; --k)
-    info->title.append(std::to_string(shape.size[k - 1])).append(k > 1 ? "x" : " @ aten::copy_");
+    info->title.append(std::to_string(k == 2 && shape.rows > 0 ? shape.rows : shape.size[k - 1]))
+        .append(k > 1 ? "x" : " @ aten::copy_");
   info->title += ", " + runtime::amount(static_cast<double>(info->bytes), "B") + ": " + copy.name;
   return info;
 }
