@@ -31,7 +31,7 @@ OCL_INLINE float2 op_softmax_sum_f32x2(float2 m, float2 s, float2 k, float2 t) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void softmax_f261c36605a9(
+void softmax_11ff6a98bc6c(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset) {
   __local float shared_f32_0[256];
@@ -134,55 +134,41 @@ void softmax_f261c36605a9(
     float4 a9 = (float4)(0);
     {
       int vector0 = first + lane * 4;
-      for (; vector0 < last - 1024; vector0 += 2048) {
-        const float4 v8 = *(__global const float4*)(in0 + i0 * 1000 + vector0);
-        const float4 v9 = v8 * (float4)(0x1p-3f);
-        const float4 v10 = *(__global const float4*)(in0 + i0 * 1000 + (vector0 + 1024));
+      for (; vector0 < last; vector0 += 1024) {
+        const float4 v10 = *(__global const float4*)(in0 + i0 * 1000 + vector0);
         const float4 v11 = v10 * (float4)(0x1p-3f);
-        const float4 n0 = op_maximum_f32x4(a8, v9);
-        const float4 n1 = op_softmax_sum_f32x4(a8, a9, v9, 1);
-        a8 = n0;
-        a9 = n1;
         const float4 n2 = op_maximum_f32x4(a8, v11);
         const float4 n3 = op_softmax_sum_f32x4(a8, a9, v11, 1);
         a8 = n2;
         a9 = n3;
       }
-      for (; vector0 < last; vector0 += 1024) {
-        const float4 v12 = *(__global const float4*)(in0 + i0 * 1000 + vector0);
-        const float4 v13 = v12 * (float4)(0x1p-3f);
-        const float4 n4 = op_maximum_f32x4(a8, v13);
-        const float4 n5 = op_softmax_sum_f32x4(a8, a9, v13, 1);
-        a8 = n4;
-        a9 = n5;
-      }
     }
     for (int edge0 = lane; edge0 < 1000 - (last - first); edge0 += 256) {
       const int r0 = edge0 < first ? edge0 : edge0 + (last - first);
-      const float v14 = in0[i0 * 1000 + r0];
-      const float v15 = v14 * 0x1p-3f;
-      const float n6 = op_maximum_f32(a6, v15);
-      const float n7 = op_softmax_sum_f32(a6, a7, v15, 1);
-      a6 = n6;
-      a7 = n7;
+      const float v12 = in0[i0 * 1000 + r0];
+      const float v13 = v12 * 0x1p-3f;
+      const float n4 = op_maximum_f32(a6, v13);
+      const float n5 = op_softmax_sum_f32(a6, a7, v13, 1);
+      a6 = n4;
+      a7 = n5;
     }
     float2 a10 = op_maximum_f32x2(a8.lo, a8.hi);
     float2 a11 = op_softmax_sum_f32x2(a8.lo, a9.lo, a8.hi, a9.hi);
     float a12 = op_maximum_f32(a10.s0, a10.s1);
     float a13 = op_softmax_sum_f32(a10.s0, a11.s0, a10.s1, a11.s1);
-    const float n8 = op_maximum_f32(a6, a12);
-    const float n9 = op_softmax_sum_f32(a6, a7, a12, a13);
-    a6 = n8;
-    a7 = n9;
+    const float n6 = op_maximum_f32(a6, a12);
+    const float n7 = op_softmax_sum_f32(a6, a7, a12, a13);
+    a6 = n6;
+    a7 = n7;
     shared_f32_0[item] = a6;
     shared_f32_1[item] = a7;
     barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place
     for (int step = 128; step > 0; step /= 2) {
       if (lane < step) {
-        const float n10 = op_maximum_f32(a6, shared_f32_0[item + step]);
-        const float n11 = op_softmax_sum_f32(a6, a7, shared_f32_0[item + step], shared_f32_1[item + step]);
-        a6 = n10;
-        a7 = n11;
+        const float n8 = op_maximum_f32(a6, shared_f32_0[item + step]);
+        const float n9 = op_softmax_sum_f32(a6, a7, shared_f32_0[item + step], shared_f32_1[item + step]);
+        a6 = n8;
+        a7 = n9;
         shared_f32_0[item] = a6;
         shared_f32_1[item] = a7;
       }
@@ -191,41 +177,27 @@ void softmax_f261c36605a9(
     a6 = shared_f32_0[0];
     a7 = shared_f32_1[0];
     barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again
-    const float v16 = a6 - a6;
-    const float v17 = a7 + v16;
+    const float v14 = a6 - a6;
+    const float v15 = a7 + v14;
     {
       int vector1 = first + lane * 4;
-      for (; vector1 < last - 1024; vector1 += 2048) {
-        const float4 v18 = *(__global const float4*)(in0 + i0 * 1000 + vector1);
-        const float4 v19 = v18 * (float4)(0x1p-3f);
-        const float4 v20 = v19 - (float4)(a6);
-        const float4 v21 = exp(v20);
-        const float4 v22 = v21 / (float4)(v17);
-        const float4 v23 = *(__global const float4*)(in0 + i0 * 1000 + (vector1 + 1024));
-        const float4 v24 = v23 * (float4)(0x1p-3f);
-        const float4 v25 = v24 - (float4)(a6);
-        const float4 v26 = exp(v25);
-        const float4 v27 = v26 / (float4)(v17);
-        *(__global float4*)(out0 + i0 * 1000 + vector1) = v22;
-        *(__global float4*)(out0 + i0 * 1000 + (vector1 + 1024)) = v27;
-      }
       for (; vector1 < last; vector1 += 1024) {
-        const float4 v28 = *(__global const float4*)(in0 + i0 * 1000 + vector1);
-        const float4 v29 = v28 * (float4)(0x1p-3f);
-        const float4 v30 = v29 - (float4)(a6);
-        const float4 v31 = exp(v30);
-        const float4 v32 = v31 / (float4)(v17);
-        *(__global float4*)(out0 + i0 * 1000 + vector1) = v32;
+        const float4 v21 = *(__global const float4*)(in0 + i0 * 1000 + vector1);
+        const float4 v22 = v21 * (float4)(0x1p-3f);
+        const float4 v23 = v22 - (float4)(a6);
+        const float4 v24 = exp(v23);
+        const float4 v25 = v24 / (float4)(v15);
+        *(__global float4*)(out0 + i0 * 1000 + vector1) = v25;
       }
     }
     for (int edge1 = lane; edge1 < 1000 - (last - first); edge1 += 256) {
       const int r1 = edge1 < first ? edge1 : edge1 + (last - first);
-      const float v33 = in0[i0 * 1000 + r1];
-      const float v34 = v33 * 0x1p-3f;
-      const float v35 = v34 - a6;
-      const float v36 = exp(v35);
-      const float v37 = v36 / v17;
-      out0[i0 * 1000 + r1] = v37;
+      const float v26 = in0[i0 * 1000 + r1];
+      const float v27 = v26 * 0x1p-3f;
+      const float v28 = v27 - a6;
+      const float v29 = exp(v28);
+      const float v30 = v29 / v15;
+      out0[i0 * 1000 + r1] = v30;
     }
   }
 }
