@@ -402,6 +402,6 @@ TEST_CASE("verifying between passes names the pass") {
     make_schedule(parse_graph(text), cpu(), options);
     FAIL("a store outside its buffer went unseen");
   } catch (const ocl::Error& error) {
-    CHECK(std::string(error.what()).find("after the pass few_rows: the graph breaks the rule") == 0);
+    CHECK(std::string(error.what()).find("after the pass byte_products: the graph breaks the rule") == 0);
   }
 }
