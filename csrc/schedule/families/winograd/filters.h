@@ -7,8 +7,8 @@ namespace ocl::schedule {
 
 /// The channels of the operand with pixels that the kernel reads, and of the output; for a weight gradient, of x and of dy.
 std::pair<ir::IndexExpr, ir::IndexExpr> winograd_channels(const ir::Node& node);
-/// Number of patches of 2 x 2 outputs.
-ir::IndexExpr winograd_patches(const ir::Node& node);
+/// Number of patches of 2 x `columns` outputs.
+ir::IndexExpr winograd_patches(const ir::Node& node, int columns = 2);
 int64_t winograd_weight_patches(const ir::Node& node);
 /// Work-groups of kernels/winograd/group.cl: 32 patches each, by this many channels.
 ir::IndexExpr winograd_groups(const ir::Node& node, int channels);

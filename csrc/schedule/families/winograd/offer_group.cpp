@@ -76,8 +76,8 @@ std::pair<IndexExpr, IndexExpr> winograd_channels(const ir::Node& node) {
   return {node.operands[0].sizes[1], node.sizes[1]};
 }
 
-IndexExpr winograd_patches(const ir::Node& node) {
-  return node.sizes[0] * ir::ceildiv(node.sizes[2], 2) * ir::ceildiv(node.sizes[3], 2);
+IndexExpr winograd_patches(const ir::Node& node, int columns) {
+  return node.sizes[0] * ir::ceildiv(node.sizes[2], 2) * ir::ceildiv(node.sizes[3], columns);
 }
 
 int64_t winograd_weight_patches(const ir::Node& node) {

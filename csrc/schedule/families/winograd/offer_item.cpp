@@ -124,11 +124,7 @@ Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t 
   return Operand{{buffer, 0}, *result.strides};
 }
 
-/// Returns the number of tiles of 2 x `columns` outputs.
-int64_t patches(const ir::Node& node, int columns) {
-  const ir::IndexExpr tiles = node.sizes[0] * ir::ceildiv(node.sizes[2], 2) * ir::ceildiv(node.sizes[3], columns);
-  return typical(tiles, 2048 / columns);
-}
+int64_t patches(const ir::Node& node, int columns) { return typical(winograd_patches(node, columns), 2048 / columns); }
 
 /// Returns the columns of a tile of outputs, 2 or 4, that need fewer multiplications. The choice is the knob "columns".
 int choose_columns(Draft& draft) {
