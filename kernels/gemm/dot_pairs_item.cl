@@ -9,12 +9,6 @@
 //   tiles per work-item; NR*MT is a multiple of 16).
 #define MOST_ROWS 16
 #define COLUMNS (NR * MT)
-#ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
-#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
-#define STOREV(acc, b, m, n) vstore16(convert_float16(acc), (size_t)0, y + Y_AT(b, m, n))
-#endif
 
 #ifdef IN_INT8
 #define NUMBER(p, i) ((int)(char)(p)[i])

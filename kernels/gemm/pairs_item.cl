@@ -20,12 +20,6 @@
 #define BLOCK_WORDS 256  // words of a block along K
 #define K_BLOCK (BLOCK_WORDS * PER_WORD)
 #define CACHE_ALIGNED __attribute__((aligned(64)))
-#ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
-#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
-#define STOREV(acc, b, m, n) vstore16(convert_float16(acc), (size_t)0, y + Y_AT(b, m, n))
-#endif
 
 #define AT(p) (*(const uint16*)(p))
 #define PUT_WORDS(x, p) (*(uint16*)(p) = (x))
