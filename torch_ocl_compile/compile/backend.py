@@ -22,6 +22,7 @@ from torch_ocl_compile.compile import (
     plan_store,
     progress,
     repro,
+    reshaped,
     times,
 )
 from torch_ocl_compile.compile.bodies import PlanBody
@@ -58,6 +59,7 @@ def ocl(
     """Compiles a Dynamo graph. `options`: options of scope "compile" in config.py. `mode`: the mode of torch.compile."""
     settings = parse_options(options, mode)
     with times.compilation():
+        reshaped.forget(gm)
         attention_pattern.rewrite(gm)
         flex_attention.rewrite(gm)
         constant_masks.rewrite(gm)

@@ -62,6 +62,8 @@ def flex_attention_ops(gm: GraphModule, changes: Changes, device_type: str) -> i
         query = value(node.args[0]) if is_flex(node) else None
         if query is None or query.device.type != device_type:
             continue
+        if any("example_value" not in n.meta for n in node.all_input_nodes if n.op != "get_attr"):
+            continue  # A tensor gets another shape later (reshaped.py), or a pass has made it.
         Replacement(gm, node, changes).run()
         changed += 1
     return changed

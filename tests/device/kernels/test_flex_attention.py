@@ -124,3 +124,19 @@ def test_autocast(ocl_device: str) -> None:
     assert out.dtype is torch.bfloat16
     exact = flex.flex_attention(*(x.cpu().double() for x in (q, k, v)), biased(slopes.cpu().double()), enable_gqa=True)
     torch.testing.assert_close(out.cpu().double(), exact, rtol=0.02, atol=0.02)
+
+
+def test_values_reshaped_afterwards(ocl_device: str) -> None:
+    """Values that the program transposes in place after the call have their first shape in it."""
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        values = v * 2
+        mask = flex.create_block_mask(window, 1, 1, q.shape[2], k.shape[2], device=q.device)
+        out = flex.flex_attention(q, k, values, lambda s, b, h, i, j: s * h, mask)
+        values.transpose_(1, 3)
+        return out, values
+
+    q, k, v = (torch.randn(2, size, 6, DEPTH) for size in (HEADS, HEADS, HEADS))
+    got = torch.compile(function, backend="ocl")(*(x.to(ocl_device) for x in (q, k, v)))
+    exact = function(q.double(), k.double(), v.double())
+    agree([x.cpu() for x in got], [x.double() for x in exact])
