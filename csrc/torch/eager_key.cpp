@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -199,6 +200,13 @@ bool computes_in_floats(const c10::OperatorHandle& op, const c10::IValue* values
   return false;
 }
 
+/// True for an integer of 2^63 or more. Kernels get integers as int64_t.
+bool exceeds_int64(const c10::IValue& number) {
+  if (number.isUnsigned()) return number.toUInt() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (!number.isTensor() || !number.toTensor().defined() || !is_host_scalar(number.toTensor())) return false;
+  return number.toTensor().scalar_type() == at::kUInt64 && exceeds_int64(number.toTensor().item());
+}
+
 /// Returns why kernels cannot read a tensor that is neither a number nor a strided tensor on a device.
 std::string why_unsupported(const at::Tensor& t) {
   if (t.layout() != at::kStrided) return c10::str("tensors of layout ", t.layout(), " have no kernels");
@@ -262,6 +270,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
         result.unsupported = why_unsupported(t);
       }
     }
+    if (exceeds_int64(value)) result.unsupported = "kernels take no integers of 2^63 and more";
     if (value.isDouble()) {
       if (result.free < 0 || result.free == argument) result.has_numbers = true;
       // Equal numbers of a list, such as step counts of many parameters, count as one.

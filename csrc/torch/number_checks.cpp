@@ -25,6 +25,8 @@ constexpr Converted kConverted[] = {
     {.argument = "threshold"},
     {.argument = "min_val"},
     {.argument = "max_val"},
+    {.argument = "start"},
+    {.argument = "end"},
     {.argument = "min", .promotes = true},
     {.argument = "max", .promotes = true},
     {.argument = "alpha", .scales = true},

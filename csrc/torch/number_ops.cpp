@@ -51,7 +51,9 @@ void with_number(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::Tensor self = std::find_if(values, values + count, [](const c10::IValue& v) { return v.isTensor(); })->toTensor();
   bool all_fit = !kIntegersOnly || at::isIntegralType(self.scalar_type(), /*includeBool=*/false);
   for (size_t i = 0; i < count; ++i) {
-    if (!values[i].isScalar() || !is_number(op.schema().arguments()[i])) continue;
+    if (!is_number(op.schema().arguments()[i]) || values[i].isNone()) continue;
+    all_fit &= values[i].isScalar();  // Not integers of 2^63 and more.
+    if (!values[i].isScalar()) continue;
     const at::Scalar number = values[i].toScalar();
     // A small power is a product, and PyTorch raises an error for a negative one.
     const bool is_small = op.schema().arguments()[i].name() == "exponent" && number.isIntegral(true) && number.toLong() <= 4;

@@ -92,6 +92,8 @@ TOO_LARGE: dict[str, Any] = {
     "hardtanh": lambda x, v: torch.nn.functional.hardtanh(x, 0, v),
     "lists": lambda x, v: torch._foreach_add([x, x], [x, x], alpha=v)[0],
     "random": lambda x, v: torch.randint(0, v, (3,), dtype=x.dtype, device=x.device) * 0,
+    "linspace": lambda x, v: torch.linspace(0, v, 3, dtype=x.dtype, device=x.device),
+    "equal": lambda x, v: x == v,
     "plus": lambda x, v: x + v,  # Wraps around.
     "where": lambda x, v: torch.where(x > 2, x, v),
     "one": lambda x, v: x.new_zeros(2).index_put((torch.tensor([True, False], device=x.device),), torch.tensor(v)),
@@ -103,7 +105,7 @@ TOO_LARGE: dict[str, Any] = {
 def test_numbers_that_a_type_cannot_hold(ocl_device: str, name: str) -> None:
     """Raises an error where the CPU does, instead of storing a number that has wrapped around, also after valid numbers."""
     for dtype, *numbers in (
-        (torch.int8, 5, 300, 7.5),
+        (torch.int8, 5, 300, 7.5, 2**63 + 5),
         (torch.uint8, 3, 4, 5, 6, 256),
         (torch.float16, 2.5, 65505, 1e39),
     ):
@@ -113,9 +115,10 @@ def test_numbers_that_a_type_cannot_hold(ocl_device: str, name: str) -> None:
                 continue  # The CPU has alpha in float16.
             try:
                 expected_one = TOO_LARGE[name](x, number)
-            except (RuntimeError, TypeError):
+            except (RuntimeError, TypeError, ValueError):
                 with pytest.raises(
-                    (RuntimeError, TypeError), match=r"without overflow|out of bounds|invalid combination|For integral"
+                    (RuntimeError, TypeError, ValueError),
+                    match=r"without overflow|Overflow|out of bounds|invalid combination|For integral",
                 ):
                     TOO_LARGE[name](x.to(ocl_device), number)
             else:
