@@ -275,42 +275,40 @@ ALWAYS_INLINE void join_lanes(SPACE const REAL* from, const Block* block EPILOGU
 }
 #endif
 
-// Returns block number i.
-ALWAYS_INLINE Block block_at(const int i, const int O, const int P, const int Q, const long x_o, const long x_n,
-                             const long x_p, const long x_q) {
-  Block block;
-  block.each = P * Q;
-  block.next = x_n;
-  block.skipped = 0;
-  block.count = LANES;
-  block.inner = block.line = 0;
+// Describes block number i. (Oclgrind cannot run inlined functions that return a struct.)
+ALWAYS_INLINE void find_block(Block* block, const int i, const int O, const int P, const int Q, const long x_o, const long x_n,
+                              const long x_p, const long x_q) {
+  block->each = P * Q;
+  block->next = x_n;
+  block->skipped = 0;
+  block->count = LANES;
+  block->inner = block->line = 0;
 #if SPLIT
-  block.o = i;
-  block.from = i * x_o;
-  block.next = x_n * LANES;
+  block->o = i;
+  block->from = i * x_o;
+  block->next = x_n * LANES;
 #elif COLUMNS  // The last block ends with the last column, and repeats columns of the block before.
-  const int blocks = (block.each + LANES - 1) / LANES, inner = i % blocks * LANES;
-  block.o = i / blocks;
-  block.inner = min(inner, block.each - LANES);
-  block.skipped = inner - block.inner;
-  block.from = block.o * x_o + block.inner / Q * x_p + block.inner % Q * x_q;
+  const int blocks = (block->each + LANES - 1) / LANES, inner = i % blocks * LANES;
+  block->o = i / blocks;
+  block->inner = min(inner, block->each - LANES);
+  block->skipped = inner - block->inner;
+  block->from = block->o * x_o + block->inner / Q * x_p + block->inner % Q * x_q;
 #else
-  block.o = 0;
-  block.from = 0;
-  block.line = i * LANES;
-  block.count = min(LANES, O * block.each - block.line);
+  block->o = 0;
+  block->from = 0;
+  block->line = i * LANES;
+  block->count = min(LANES, O * block->each - block->line);
 #endif
 #if !SPLIT && !(COLUMNS && STEP_IN)
   for (int l = 0; l < LANES; ++l) {
-    const int line = COLUMNS ? block.inner + l : min(block.line + l, O * block.each - 1);
-    block.lane[l] = (COLUMNS ? -block.from + block.o * x_o : line / block.each * x_o) + line % block.each / Q * x_p +
+    const int line = COLUMNS ? block->inner + l : min(block->line + l, O * block->each - 1);
+    block->lane[l] = (COLUMNS ? -block->from + block->o * x_o : line / block->each * x_o) + line % block->each / Q * x_p +
                     line % Q * x_q;
   }
 #endif
 #if ROOT
-  for (int l = 0; l < LANES; ++l) block.p[l] = (COLUMNS ? block.inner + l : (block.line + l) % block.each) / Q;
+  for (int l = 0; l < LANES; ++l) block->p[l] = (COLUMNS ? block->inner + l : (block->line + l) % block->each) / Q;
 #endif
-  return block;
 }
 
 __kernel ONE_ITEM void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
@@ -322,7 +320,8 @@ __kernel ONE_ITEM void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int blocks = SPLIT ? O : COLUMNS ? O * ((P * Q + LANES - 1) / LANES) : (O * P * Q + LANES - 1) / LANES;
   const int first = (int)get_group_id(0) * blocks_per_item, end = min(first + blocks_per_item, blocks);
   for (int i = first; i < end; ++i) {
-    const Block block = block_at(i, O, P, Q, x_o, x_n, x_p, x_q);
+    Block block;
+    find_block(&block, i, O, P, Q, x_o, x_n, x_p, x_q);
 #if LINES_IN
     load_lines(re + re_offset, &block, numbers);
 #endif
