@@ -214,6 +214,15 @@ def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format
     return flat.view([size[0], *size[2:], size[1]]).movedim(-1, 1)
 
 
+def zeros_of_layout(x: Tensor, other: Tensor, *, self_num_batch_dims: int = 0) -> Tensor:
+    """Returns zeros of x's type in the memory layout of `other`, once for each of x's first dimensions."""
+    count = other.untyped_storage().nbytes() // other.element_size()
+    batch = x.shape[:self_num_batch_dims]
+    steps = [math.prod(batch[d + 1 :]) * count for d in range(self_num_batch_dims)]
+    zeros = x.new_zeros((*batch, count))
+    return zeros.as_strided((*batch, *other.shape), (*steps, *other.stride()), other.storage_offset())
+
+
 def _uninitialised(dtype: torch.dtype) -> float | int | bool:
     """Returns the value that stands for uninitialised memory: 0, or PyTorch's fill value in deterministic mode."""
     deterministic: Any = torch.utils.deterministic
@@ -373,6 +382,7 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.as_strided_copy.default: as_strided_copy,
     aten.as_strided_scatter.default: as_strided_scatter,
     aten.resize.default: resize,
+    aten._new_zeros_with_same_feature_meta.default: zeros_of_layout,
     aten.roll.default: roll,
     aten.channel_shuffle.default: channel_shuffle,
     aten.native_channel_shuffle.default: channel_shuffle,

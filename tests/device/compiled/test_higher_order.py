@@ -227,6 +227,25 @@ def test_jvp(ocl_device):
     assert_same(function, torch.randn(4, 3), torch.randn(4, 3), device=ocl_device)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_tangents_of_another_layout(ocl_device, dynamic):
+    """A tangent gets the layout of what it is the tangent of, which is a part of other memory here."""
+
+    def write(x):
+        whole = torch.zeros(5, 6, dtype=x.dtype, device=x.device)
+        whole[1:, ::2].T.add_(x)
+        return whole * 2, torch.empty(4, 3, dtype=x.dtype, device=x.device).T.copy_(x).sin()
+
+    def function(x, tangent):
+        return torch.func.jvp(write, (x,), (tangent,)), torch.func.jacfwd(write)(x)
+
+    torch._dynamo.reset()
+    used = torch.compile(function, backend="ocl", fullgraph=True, dynamic=dynamic, options={"fallback": "error"})
+    for _ in range(2):
+        given = torch.randn(3, 4), torch.randn(3, 4)
+        assert_as_exact(used(*(x.to(ocl_device) for x in given)), function, *given)
+
+
 def test_jacobian_and_hessian(ocl_device):
     def function(x):
         return torch.func.jacrev(lambda x: x.sin() * x.sum())(x), torch.func.hessian(lambda x: (x**3).sum())(x)
