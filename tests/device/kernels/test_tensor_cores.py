@@ -1,5 +1,6 @@
 # tests/device/kernels/test_tensor_cores.py: products, convolutions and attention on warp and warpgroup tensor cores.
 """The tests run where a device has the instructions of the level. On warps, `disable` takes the kernels of warpgroups away.
+test_kernels.py and test_emulated_kernels.py have batches, slices, operands that are not aligned, and dropout.
 
 Each result is compared with fp64. The error may be twice that of PyTorch's own sums in the same dtype. Where TF32 is
 allowed, the error may be that of operands rounded to TF32's ten bits.
@@ -173,36 +174,6 @@ def test_tf32(ocl_device, level, how, tmp_path, tf32):
 
 
 @in_dtypes
-@warpgroup
-def test_gemm_of_an_offset_view(ocl_device, dtype, tmp_path):
-    a, b = torch.randn(70, 131).to(dtype)[1:, 3:], torch.randn(128, 67).to(dtype)[:, 1:]
-    check(torch.mm, (a, b), ocl_device, tmp_path, "warpgroup")
-
-
-@in_dtypes
-@on_levels
-def test_gemm_of_an_input_that_is_not_aligned(ocl_device, dtype, level, tmp_path):
-    """The view begins at element 1, so its rows are not aligned to 16 bytes. This is known only at the call."""
-    a, b = torch.randn(128 * 64 + 1).to(dtype)[1:].view(128, 64), torch.randn(64, 128).to(dtype)
-    check(torch.mm, (a, b), ocl_device, tmp_path, level)
-
-
-@in_dtypes
-@pytest.mark.parametrize(
-    "level, added", [pytest.param("warp", 1, marks=warp), pytest.param("warpgroup", 0, marks=warpgroup)]
-)
-def test_batched(ocl_device, dtype, level, added, tmp_path):
-    inputs = torch.randn(5, 65, 40).to(dtype), torch.randn(5, 40, 66).to(dtype), torch.randn(5, 1, 66).to(dtype)
-    check(
-        lambda a, b, *c: torch.baddbmm(*c, a, b) if c else torch.bmm(a, b),
-        inputs[: 2 + added],
-        ocl_device,
-        tmp_path,
-        level,
-    )
-
-
-@in_dtypes
 @pytest.mark.parametrize("shape, kind", DIRECTIONS, ids=lambda s: s if isinstance(s, str) else "-".join(map(str, s)))
 @on_levels
 def test_convolution(ocl_device, shape, kind, dtype, level, tmp_path):
@@ -220,27 +191,6 @@ def test_convolution(ocl_device, shape, kind, dtype, level, tmp_path):
         return aten.convolution_backward(dy, x, w, *rest, (not wanted, wanted, False))[wanted]
 
     check(gradient, (dy, x, weight), ocl_device, tmp_path, level)
-
-
-@pytest.mark.parametrize("channels_last", [False, True])
-@in_dtypes
-@warp
-def test_weight_gradient_of_many_pixels(ocl_device, dtype, channels_last, tmp_path):
-    """The gradient is computed in slices. A second kernel adds them in a fixed order, so two calls give the same
-    bits."""
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    x, dy = (torch.randn(5, c, 55, 57).to(dtype).contiguous(memory_format=layout) for c in (40, 72))
-    weight = torch.randn(72, 40, 3, 3).to(dtype)
-
-    def gradient(dy, x, weight):
-        rest = (None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1, (False, True, False))
-        return aten.convolution_backward(dy, x, weight, *rest)[1]
-
-    check(gradient, (dy, x, weight), ocl_device, tmp_path, "warp")
-    with config.override(disable="warpgroup"):
-        again = torch.compile(gradient, backend="ocl", dynamic=False)
-        first, second = (again(*(t.to(ocl_device) for t in (dy, x, weight))) for _ in range(2))
-    assert torch.equal(first.cpu(), second.cpu())
 
 
 def attention(shape, dtype):
@@ -280,13 +230,6 @@ def test_attention(ocl_device, level, shape, dtype, tmp_path):
     check(*attention(shape, dtype), ocl_device, tmp_path, level)
 
 
-@in_dtypes
-@on_levels
-def test_attention_of_inputs_that_are_not_aligned(ocl_device, dtype, level, tmp_path):
-    tensors = [torch.randn(2 * 3 * 70 * 64 + 1).to(dtype)[1:].view(2, 3, 70, 64) for _ in range(3)]
-    check(torch.nn.functional.scaled_dot_product_attention, tensors, ocl_device, tmp_path, level)
-
-
 WITH_HEADS = [shape for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1]
 
 
@@ -322,45 +265,3 @@ def test_gradients_of_attention(ocl_device, level, shape, dtype, tensor_cores, t
     plain, exact = (gradients(call, "cpu", of) for of in (dtype, torch.float64))
     for parts in zip(exact, ours, plain, strict=True):
         assert_close_to(*parts, allowed)
-
-
-@in_dtypes
-@warpgroup
-def test_attention_under_dropout(ocl_device, dtype, tmp_path):
-    """Compares with the formula of attention. v ends in an identity matrix, so the result shows the dropout mask that
-    the kernel drew."""
-    torch.manual_seed(0)
-    q, k, v = torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 4)
-    tensors = [x.to(dtype) for x in (q, k, torch.cat((v, torch.eye(60).expand(2, 2, 60, 60)), -1))]
-    weight = torch.randn(2, 2, 60, 64).to(dtype)
-    function = torch.compile(
-        lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=0.25),
-        backend="ocl", options={"fallback": "error"}, dynamic=False,
-    )  # fmt: skip
-    with config.override(dump=str(tmp_path)):
-        leaves = [x.to(ocl_device).requires_grad_() for x in tensors]
-        out = function(*leaves)
-        got = torch.autograd.grad(out, leaves, weight.to(ocl_device))
-    texts = texts_in(tmp_path)
-    for number in (0,) if dtype is torch.float32 else (0, 1, 2):
-        assert any(
-            "wgmma.mma" in text and f"#define PASS {number}\n" in text and "#define DROPOUT 1\n" in text
-            for text in texts
-        )
-    keep = (out.detach().cpu()[..., 4:] != 0).double()
-    assert 0.7 < keep.mean() < 0.8
-    exact = [x.double().requires_grad_() for x in tensors]
-    result = (torch.softmax(exact[0] @ exact[1].mT / 4, -1) * keep / 0.75) @ exact[2]
-    wanted = torch.autograd.grad(result, exact, weight.double())
-    allowed = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.5e-2}[dtype]
-    for a, b in zip((out.detach(), *got), (result.detach(), *wanted), strict=True):
-        assert (a.cpu().double() - b).norm() <= allowed * b.norm()
-
-
-@warp
-def test_without_tensor_cores(ocl_device, tmp_path):
-    a = torch.randn(256, 256)
-    with config.override(dump=str(tmp_path), disable="warpgroup,warp"):
-        got = torch.compile(torch.mm, backend="ocl")(a.to(ocl_device), a.to(ocl_device))
-    assert not any("mma.sync" in text for text in texts_in(tmp_path))
-    torch.testing.assert_close(got.cpu(), a @ a, rtol=1e-4, atol=1e-4)
