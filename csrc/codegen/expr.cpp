@@ -17,25 +17,12 @@ using ir::IndexOp;
 
 namespace {
 
+/// Returns the type of a value. The row is that of DType.
 const char* scalar_name(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return "int";
-    case DType::kU8:
-      return "uchar";
-    case DType::kI8:
-      return "char";
-    case DType::kI16:
-      return "short";
-    case DType::kI32:
-      return "int";
-    case DType::kI64:
-      return "long";
-    case DType::kF64:
-      return "double";
-    default:
-      return "float";
-  }
+  static constexpr const char* kNames[] = {"int",   "uchar", "char",   "short", "int",   "long",  "float",
+                                           "float", "float", "double", "float", "float", "float", "float"};
+  static_assert(std::size(kNames) == static_cast<size_t>(DType::kF8E5M2Fnuz) + 1);
+  return kNames[static_cast<int>(dtype)];
 }
 
 enum Precedence { kSum = 1, kProduct = 2, kAtom = 3 };
@@ -120,16 +107,8 @@ struct IndexPrinter {
 std::string type_name(Type type) { return scalar_name(type.dtype) + (type.width > 1 ? std::to_string(type.width) : ""); }
 
 const char* storage_name(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return "uchar";
-    case DType::kF16:
-      return "half";
-    case DType::kBF16:
-      return "ushort";
-    default:
-      return ir::is_f8(dtype) ? "uchar" : scalar_name(dtype);
-  }
+  if (dtype == DType::kBool || ir::is_f8(dtype)) return "uchar";
+  return dtype == DType::kF16 ? "half" : dtype == DType::kBF16 ? "ushort" : scalar_name(dtype);
 }
 
 std::string type_suffix(Type type) {

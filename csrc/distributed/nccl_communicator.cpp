@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -18,20 +19,16 @@ constexpr int kBytes = 1;  // NCCL's number of uint8.
 constexpr int kAverage = 4;
 constexpr int kHostValue = 1;  // ncclScalarHostImmediate
 
-/// Returns NCCL's number of an operation, and -1 if it has none.
+/// Returns NCCL's number of a value, its place in `numbers`, and -1 if it has none.
+template <class Value, size_t N>
+int number_of(const Value (&numbers)[N], Value value) {
+  const auto* found = std::ranges::find(numbers, value);
+  return found == std::end(numbers) ? -1 : static_cast<int>(found - numbers);
+}
+
 int op_number(ReduceOp::RedOpType op) {
-  switch (op) {
-    case ReduceOp::SUM:
-      return 0;
-    case ReduceOp::PRODUCT:
-      return 1;
-    case ReduceOp::MAX:
-      return 2;
-    case ReduceOp::MIN:
-      return 3;
-    default:
-      return -1;
-  }
+  static constexpr ReduceOp::RedOpType kNumbers[] = {ReduceOp::SUM, ReduceOp::PRODUCT, ReduceOp::MAX, ReduceOp::MIN};
+  return number_of(kNumbers, op);
 }
 
 /// Waits a little. Short waits poll often, because most collectives are short.
@@ -47,28 +44,9 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 }  // namespace
 
 int nccl_type(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kChar:
-      return 0;
-    case at::kByte:
-      return kBytes;
-    case at::kInt:
-      return 2;
-    case at::kUInt32:
-      return 3;
-    case at::kLong:
-      return 4;
-    case at::kHalf:
-      return 6;
-    case at::kFloat:
-      return 7;
-    case at::kDouble:
-      return 8;
-    case at::kBFloat16:
-      return 9;
-    default:
-      return -1;
-  }
+  static constexpr at::ScalarType kNumbers[] = {at::kChar,   at::kByte, at::kInt,   at::kUInt32, at::kLong,
+                                                at::kUInt64, at::kHalf, at::kFloat, at::kDouble, at::kBFloat16};
+  return number_of(kNumbers, dtype);
 }
 
 bool nccl_reduces(const Reduction& reduction) { return nccl_type(reduction.seen) >= 0 && op_number(reduction.op) >= 0; }

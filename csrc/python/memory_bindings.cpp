@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "csrc/python/fields.h"
 #include "csrc/python/pch.h"
 #include "csrc/runtime/device/free_memory.h"
 #include "csrc/runtime/memory/allocator.h"
@@ -76,35 +77,14 @@ class Frames {
 };
 
 const char* name_of(runtime::BlockState state) {
-  switch (state) {
-    case runtime::BlockState::kAllocated:
-      return "active_allocated";
-    case runtime::BlockState::kAwaitingFree:
-      return "active_awaiting_free";
-    case runtime::BlockState::kInactive:
-      return "inactive";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"active_allocated", "active_awaiting_free", "inactive"};
+  return kNames[static_cast<int>(state)];
 }
 
 const char* name_of(runtime::MemoryAction action) {
-  switch (action) {
-    case runtime::MemoryAction::kAlloc:
-      return "alloc";
-    case runtime::MemoryAction::kFreeRequested:
-      return "free_requested";
-    case runtime::MemoryAction::kFreeCompleted:
-      return "free_completed";
-    case runtime::MemoryAction::kSegmentAlloc:
-      return "segment_alloc";
-    case runtime::MemoryAction::kSegmentFree:
-      return "segment_free";
-    case runtime::MemoryAction::kOom:
-      return "oom";
-    case runtime::MemoryAction::kSnapshot:
-      return "snapshot";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
+                                           "oom",   "snapshot"};
+  return kNames[static_cast<int>(action)];
 }
 
 py::dict dict_of(const runtime::SegmentInfo& segment, int device, Frames& frames) {
@@ -179,10 +159,7 @@ py::dict memory_snapshot() {
 template <class Stat>
 py::dict dict_of(const Stat& stat) {
   py::dict d;
-  d["current"] = stat.current;
-  d["peak"] = stat.peak;
-  d["allocated"] = stat.allocated;
-  d["freed"] = stat.freed;
+  OCL_ITEMS(stat, current, peak, allocated, freed)
   return d;
 }
 

@@ -7,23 +7,10 @@ namespace {
 thread_local std::string g_error;  // NOLINT
 
 ocl_status status_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kConfig:
-    case ErrorKind::kOutOfBounds:
-    case ErrorKind::kIndex:
-      return OCL_BAD_INPUT;
-    case ErrorKind::kUnsupported:
-      return OCL_UNSUPPORTED;
-    case ErrorKind::kDevice:
-      return OCL_DEVICE;
-    case ErrorKind::kBuild:
-      return OCL_BUILD;
-    case ErrorKind::kOutOfMemory:
-      return OCL_OUT_OF_MEMORY;
-    case ErrorKind::kInternal:
-      return OCL_INTERNAL;
-  }
-  return OCL_INTERNAL;
+  static constexpr ocl_status kStatuses[] = {OCL_BAD_INPUT,     OCL_UNSUPPORTED, OCL_DEVICE,    OCL_BUILD,
+                                             OCL_OUT_OF_MEMORY, OCL_INTERNAL,    OCL_BAD_INPUT, OCL_BAD_INPUT};
+  static_assert(std::size(kStatuses) == static_cast<size_t>(ErrorKind::kIndex) + 1);
+  return kStatuses[static_cast<int>(kind)];
 }
 
 }  // namespace

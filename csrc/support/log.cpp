@@ -19,17 +19,8 @@ std::shared_ptr<LogSink>& sink() {
 }
 
 const char* level_name(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return "debug";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kError:
-      return "error";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+  return kNames[static_cast<int>(level) / 10 - 1];
 }
 
 }  // namespace

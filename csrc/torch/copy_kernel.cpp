@@ -32,48 +32,6 @@ struct Shape {
   uint64_t places, dims, rows;
 };
 
-/// Returns the name of an element type in kernels/base/copy.cl; nullptr if the kernel cannot convert it.
-const char* kernel_type(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kBool:
-      return "boolean";
-    case at::kByte:
-      return "u8";
-    case at::kChar:
-      return "i8";
-    case at::kShort:
-      return "i16";
-    case at::kInt:
-      return "i32";
-    case at::kLong:
-      return "i64";
-    case at::kUInt16:
-      return "u16";
-    case at::kUInt32:
-      return "u32";
-    case at::kUInt64:
-      return "u64";
-    case at::kHalf:
-      return "f16";
-    case at::kBFloat16:
-      return "bf16";
-    case at::kFloat:
-      return "f32";
-    case at::kDouble:
-      return "f64";
-    case at::kFloat8_e4m3fn:
-      return "f8e4m3";
-    case at::kFloat8_e5m2:
-      return "f8e5m2";
-    case at::kFloat8_e4m3fnuz:
-      return "f8e4m3fnuz";
-    case at::kFloat8_e5m2fnuz:
-      return "f8e5m2fnuz";
-    default:
-      return nullptr;
-  }
-}
-
 /// Returns the names of both element types; ("", "") if the kernel cannot do this conversion.
 std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarType dst, int device) {
   if (src == dst) {
@@ -347,6 +305,28 @@ int64_t shortest_dim(const at::Tensor& t) {
 }
 
 }  // namespace
+
+const char* kernel_type(at::ScalarType dtype) {
+  static constexpr std::pair<at::ScalarType, const char*> kNames[] = {{at::kBool, "boolean"},
+                                                                      {at::kByte, "u8"},
+                                                                      {at::kChar, "i8"},
+                                                                      {at::kShort, "i16"},
+                                                                      {at::kInt, "i32"},
+                                                                      {at::kLong, "i64"},
+                                                                      {at::kUInt16, "u16"},
+                                                                      {at::kUInt32, "u32"},
+                                                                      {at::kUInt64, "u64"},
+                                                                      {at::kHalf, "f16"},
+                                                                      {at::kBFloat16, "bf16"},
+                                                                      {at::kFloat, "f32"},
+                                                                      {at::kDouble, "f64"},
+                                                                      {at::kFloat8_e4m3fn, "f8e4m3"},
+                                                                      {at::kFloat8_e5m2, "f8e5m2"},
+                                                                      {at::kFloat8_e4m3fnuz, "f8e4m3fnuz"},
+                                                                      {at::kFloat8_e5m2fnuz, "f8e5m2fnuz"}};
+  const auto* found = std::ranges::find(kNames, dtype, [](const auto& row) { return row.first; });
+  return found == std::end(kNames) ? nullptr : found->second;
+}
 
 bool has_copy_kernel(at::ScalarType src, at::ScalarType dst, int device) {
   return !kernel_types(src, dst, device).first.empty();

@@ -5,6 +5,8 @@
 
 namespace ocl::aten {
 
+/// Returns the name of an element type in kernels/base/copy.cl and sparse.cl, "i64"; nullptr if there is none.
+const char* kernel_type(at::ScalarType dtype);
 /// True if a kernel copies elements of dtype `src` to dtype `dst` on this device.
 bool has_copy_kernel(at::ScalarType src, at::ScalarType dst, int device);
 

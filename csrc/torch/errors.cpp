@@ -13,25 +13,10 @@ namespace ocl::aten {
 namespace {
 
 const char* class_name(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kConfig:
-      return "ConfigError";
-    case ErrorKind::kUnsupported:
-      return "UnsupportedError";
-    case ErrorKind::kDevice:
-      return "DeviceError";
-    case ErrorKind::kBuild:
-      return "BuildError";
-    case ErrorKind::kOutOfMemory:
-      return "OutOfMemoryError";
-    case ErrorKind::kInternal:
-      return "InternalError";
-    case ErrorKind::kOutOfBounds:
-      return "KernelBoundsError";
-    case ErrorKind::kIndex:
-      return "IndexError";
-  }
-  return "InternalError";
+  static constexpr const char* kNames[] = {"ConfigError",      "UnsupportedError", "DeviceError",       "BuildError",
+                                           "OutOfMemoryError", "InternalError",    "KernelBoundsError", "IndexError"};
+  static_assert(std::size(kNames) == static_cast<size_t>(ErrorKind::kIndex) + 1);
+  return kNames[static_cast<int>(kind)];
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "csrc/codegen/kernel_files.h"
 #include "csrc/exec/user_kernel.h"
+#include "csrc/torch/copy_kernel.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/tensor_location.h"
@@ -19,25 +20,7 @@ namespace ocl::aten {
 
 namespace {
 
-/// Returns the name of a type in kernels/base/sparse.cl; "" if it has none.
-std::string sparse_type(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return "f32";
-    case at::kDouble:
-      return "f64";
-    case at::kHalf:
-      return "f16";
-    case at::kBFloat16:
-      return "bf16";
-    case at::kInt:
-      return "i32";
-    case at::kLong:
-      return "i64";
-    default:
-      return "";
-  }
-}
+constexpr at::ScalarType kSparseTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong};
 
 /// A kernel as it is built: one for each type and form.
 struct Variant {
@@ -46,10 +29,10 @@ struct Variant {
   int width = 1;  // Neighbouring columns of a work-item.
 
   std::string name() const {
-    return "sparse_" + what + "_" + sparse_type(type) + (index == at::kInt ? "_i32_" : "_i64_") + std::to_string(width);
+    return "sparse_" + what + "_" + kernel_type(type) + (index == at::kInt ? "_i32_" : "_i64_") + std::to_string(width);
   }
   std::string text(const runtime::Device& device) const {
-    std::string text = "#define NAME " + name() + "\n#define TYPE_" + sparse_type(type) + "\n#define INDEX " +
+    std::string text = "#define NAME " + name() + "\n#define TYPE_" + kernel_type(type) + "\n#define INDEX " +
                        (index == at::kInt ? "int" : "long") + "\n#define WIDTH " + std::to_string(width) + "\n#define KIND " +
                        (what == "sum"   ? "0"
                         : what == "dot" ? "2"
@@ -131,7 +114,7 @@ Operands operands_of(const Rows& sparse, const at::Tensor& dense) {
 }  // namespace
 
 bool has_sparse_kernel(at::ScalarType dtype, int device) {
-  return !sparse_type(dtype).empty() && (dtype != at::kDouble || has_fp64(device));
+  return std::ranges::count(kSparseTypes, dtype) > 0 && (dtype != at::kDouble || has_fp64(device));
 }
 
 at::Tensor row_sums(const Rows& sparse, const at::Tensor& dense) {
