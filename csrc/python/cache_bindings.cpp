@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "csrc/cache/package_file.h"
+#include "csrc/python/fields.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/settings.h"
 #include "csrc/support/path.h"
@@ -45,16 +46,7 @@ void configure(const std::string& cache_path, int64_t budget_bytes, const std::s
 py::dict cache_stats(KernelCache& cache) {
   const cache::CacheStats s = cache.stats();
   py::dict d;
-  d["enabled"] = s.enabled;
-  d["path"] = s.path;
-  d["problem"] = s.problem;
-  d["entries"] = s.entries;
-  d["bytes"] = s.bytes;
-  d["hits"] = s.hits;
-  d["misses"] = s.misses;
-  d["stores"] = s.stores;
-  d["evictions"] = s.evictions;
-  d["rejected"] = s.rejected;
+  OCL_ITEMS(s, enabled, path, problem, entries, bytes, hits, misses, stores, evictions, rejected)
   return d;
 }
 
@@ -67,9 +59,7 @@ auto with_cache(const Call& call) {
 
 py::dict dict_of(const cache::CleanupResult& cleaned) {
   py::dict d;
-  d["kept"] = cleaned.kept;
-  d["deleted"] = cleaned.deleted;
-  d["problem"] = cleaned.problem;
+  OCL_ITEMS(cleaned, kept, deleted, problem)
   return d;
 }
 

@@ -10,6 +10,7 @@
 #include "csrc/exec/executor.h"
 #include "csrc/exec/launch_alone.h"
 #include "csrc/exec/observers.h"
+#include "csrc/python/fields.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/python/settings.h"
@@ -85,8 +86,7 @@ py::dict step_dict(const exec::Plan& plan, size_t position) {
   const exec::Launch& launch = plan.launches[step.launch];
   const bool is_template = group.kind == schedule::GroupKind::kTemplate;
   d["kernel"] = launch.source.name;
-  d["kind"] = launch.source.kind;
-  d["text"] = launch.source.text;
+  OCL_ITEMS(launch.source, kind, text)
   d["template"] = is_template ? std::string(kernel_row(group.launch.kernel).name) : std::string();
   d["level"] = is_template ? std::string(name(kernel_row(group.launch.kernel).level)) : std::string();
   d["main"] = group.main;
@@ -255,10 +255,8 @@ py::dict described(const checks::CheckCase& check) {
   d["inputs"] = inputs;
   d["arguments"] = numbers(check.arguments);
   d["last"] = numbers(check.last);
-  d["groups"] = check.groups;
-  d["local"] = check.local;
-  d["exact"] = check.results.exact;
-  d["sizes"] = check.results.sizes;
+  OCL_ITEMS(check, groups, local)
+  OCL_ITEMS(check.results, exact, sizes)
   d["outputs"] = check.written();
   d["tolerance"] = check.tolerance;
   return d;

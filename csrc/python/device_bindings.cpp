@@ -1,6 +1,7 @@
 // csrc/python/device_bindings.cpp: the functions of csrc/torch and csrc/runtime that
 // torch_ocl_compile/device/torch_ocl.py uses.
 #include "csrc/kernels/profile.h"
+#include "csrc/python/fields.h"
 #include "csrc/runtime/device/device_facts.h"
 #include "csrc/runtime/device/peaks.h"
 #include "csrc/runtime/opencl/wrong_runtimes.h"
@@ -20,47 +21,32 @@ namespace {
 py::dict device_properties(int index) {
   const runtime::Device& device = aten::device_at(index);
   const Caps& caps = device.caps();
-  py::dict p;
-  p["index"] = device.index();
-  p["name"] = device.name();
-  p["platform_name"] = device.platform_name();
-  p["driver"] = device.driver() + (device.profile() ? std::string(", profile ") + device.profile()->name : "");
-  p["profile"] = device.profile() ? device.profile()->name : "";
-  p["is_cpu"] = caps.is_cpu;
-  p["total_memory"] = caps.global_bytes;
-  p["max_alloc_bytes"] = caps.max_alloc_bytes;
-  p["local_bytes"] = caps.local_bytes;
-  p["multi_processor_count"] = caps.units;
-  p["max_group_size"] = caps.max_group_size;
-  p["item_registers"] = caps.item_registers;
-  p["unified_memory"] = caps.unified;
-  p["has_fp64"] = aten::has_fp64(device.index());
-  p["has_wgmma"] = caps.kernels.has(KernelLevel::k_warpgroup);
-  p["has_mma"] = caps.kernels.has(KernelLevel::k_warp);
-  p["matrix_instructions"] = caps.matrix == MatrixInstructions::kNone ? "" : matrix_row(caps.matrix).name;
-  p["known_fault"] = runtime::known_fault(device.platform_name());
-  p["order"] = device.info().order;
-  return p;
+  py::dict d;
+  d["index"] = device.index();
+  d["name"] = device.name();
+  d["platform_name"] = device.platform_name();
+  d["driver"] = device.driver() + (device.profile() ? std::string(", profile ") + device.profile()->name : "");
+  d["profile"] = device.profile() ? device.profile()->name : "";
+  OCL_ITEMS(caps, is_cpu, max_alloc_bytes, local_bytes, max_group_size, item_registers)
+  d["total_memory"] = caps.global_bytes;
+  d["multi_processor_count"] = caps.units;
+  d["unified_memory"] = caps.unified;
+  d["has_fp64"] = aten::has_fp64(device.index());
+  d["has_wgmma"] = caps.kernels.has(KernelLevel::k_warpgroup);
+  d["has_mma"] = caps.kernels.has(KernelLevel::k_warp);
+  d["matrix_instructions"] = caps.matrix == MatrixInstructions::kNone ? "" : matrix_row(caps.matrix).name;
+  d["known_fault"] = runtime::known_fault(device.platform_name());
+  d["order"] = device.info().order;
+  return d;
 }
 
 /// Returns the caps that are not among the properties.
 py::dict device_probes(int index) {
   const Caps& caps = aten::device_at(index).caps();
-  py::dict p;
-  p["vector_floats"] = caps.vector_floats;
-  p["base_align_bytes"] = caps.base_align_bytes;
-  p["max_kernel_arg_bytes"] = caps.max_kernel_arg_bytes;
-  p["fp16_convert"] = caps.fp16_convert;
-  p["keeps_negations"] = caps.keeps_negations;
-  p["extremes_keep_signs"] = caps.extremes_keep_signs;
-  p["prefetch"] = caps.prefetch;
-  p["queue_priorities"] = caps.queue_priorities;
-  p["queue_times"] = caps.queue_times;
-  p["marker_times"] = caps.marker_times;
-  p["local_is_global"] = caps.local_is_global;
-  p["address_bits"] = caps.address_bits;
-  p["unrestricted_buffers"] = caps.unrestricted_buffers;
-  return p;
+  py::dict d;
+  OCL_ITEMS(caps, vector_floats, base_align_bytes, max_kernel_arg_bytes, fp16_convert, keeps_negations, extremes_keep_signs,
+            prefetch, queue_priorities, queue_times, marker_times, local_is_global, address_bits, unrestricted_buffers)
+  return d;
 }
 
 py::dict device_facts(int index) {
@@ -74,10 +60,9 @@ void bind_refusals(py::module_& m) {
   using aten::Refused;
   py::class_<Refused> refused(m, "Refused");
   py::enum_<Refused::Place>(refused, "Place").value("OUTSIDE", Refused::Place::kOutside).value("GRAPH", Refused::Place::kGraph);
-  refused.def(py::init<std::string, std::string, Refused::Place>(), py::arg("op"), py::arg("reason"), py::arg("place"))
-      .def_readonly("op", &Refused::op)
-      .def_readonly("reason", &Refused::reason)
-      .def_readonly("place", &Refused::place)
+  refused
+      .def(py::init<std::string, std::string, Refused::Place>(), py::arg("op"), py::arg("reason"), py::arg("place"))
+          OCL_READ(Refused, op, reason, place)
       .def("count", [](const Refused& self) { return aten::count(self); })
       .def(py::pickle([](const Refused& r) { return py::make_tuple(r.op, r.reason, r.place); },
                       [](const py::tuple& t) {
@@ -96,25 +81,15 @@ void bind_refusals(py::module_& m) {
 }
 
 py::dict profile_dict(const Profile& row) {
-  py::dict p;
-  p["name"] = row.name;
-  p["device"] = row.device;
-  p["multi_processor_count"] = row.units;
-  p["max_group_size"] = row.max_group_size;
-  p["least_granted"] = row.least_granted;
-  p["local_bytes"] = row.local_bytes;
-  p["local_is_global"] = row.local_is_global;
-  p["subgroup_sizes"] = row.subgroup_sizes;
-  p["has_fp64"] = row.fp64;
-  p["has_fp16"] = row.fp16;
-  p["total_memory"] = row.global_bytes;
-  p["max_alloc_bytes"] = row.max_alloc_bytes;
-  p["max_kernel_arg_bytes"] = row.max_kernel_arg_bytes;
-  p["address_bits"] = row.address_bits;
-  p["unified_memory"] = row.unified;
-  p["exact_division"] = row.exact_division;
-  p["source"] = row.source;
-  return p;
+  py::dict d;
+  OCL_ITEMS(row, name, device, max_group_size, least_granted, local_bytes, local_is_global, subgroup_sizes, max_alloc_bytes,
+            max_kernel_arg_bytes, address_bits, exact_division, source)
+  d["multi_processor_count"] = row.units;
+  d["has_fp64"] = row.fp64;
+  d["has_fp16"] = row.fp16;
+  d["total_memory"] = row.global_bytes;
+  d["unified_memory"] = row.unified;
+  return d;
 }
 
 }  // namespace

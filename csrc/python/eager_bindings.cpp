@@ -2,6 +2,7 @@
 // (torch_ocl_compile/eager/compile.py).
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include "csrc/python/fields.h"
 #include "csrc/python/settings.h"
 #include "csrc/support/build_id.h"
 #include "csrc/torch/eager.h"
@@ -85,10 +86,7 @@ void set_before_first_use(const py::function& action) {
 py::dict counters() {
   const aten::EagerCounters c = aten::eager_counters();
   py::dict d;
-  d["compiled"] = c.compiled;
-  d["from_cache"] = c.from_cache;
-  d["stored"] = c.stored;
-  d["rejected"] = c.rejected;
+  OCL_ITEMS(c, compiled, from_cache, stored, rejected)
   return d;
 }
 

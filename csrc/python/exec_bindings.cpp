@@ -11,6 +11,7 @@
 #include "csrc/exec/render.h"
 #include "csrc/exec/stored_plan.h"
 #include "csrc/exec/tune.h"
+#include "csrc/python/fields.h"
 #include "csrc/python/interruptible.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
@@ -32,24 +33,19 @@ namespace py = pybind11;
 
 namespace ocl::python {
 
+#define OCL_TAKE(object, name) take(#name, object.name);  // A member that a dict has under its name.
+
 exec::PlanOptions plan_options_from(const py::dict& options) {
   exec::PlanOptions plan_options;
   const auto take = [&options](const char* key, auto& field) {
     if (options.contains(key)) field = options[key].cast<std::decay_t<decltype(field)>>();
   };
   plan_options.label = "graph";
-  take("label", plan_options.label);
-  take("op", plan_options.op);
+  OCL_EACH(OCL_TAKE, plan_options, label, op, kernel_family, vector_floats, units, choice, tuned, check)
   if (options.contains("disable")) plan_options.disable = names_of(options["disable"].cast<std::string>());
-  take("kernel_family", plan_options.kernel_family);
   if (options.contains("kept_weights_mb")) plan_options.most_kept_bytes = options["kept_weights_mb"].cast<int64_t>() << 20;
-  take("vector_floats", plan_options.vector_floats);
-  take("units", plan_options.units);
   take("fuse", plan_options.schedule.fuse);
   take("verify", plan_options.schedule.verify);
-  take("choice", plan_options.choice);
-  take("tuned", plan_options.tuned);
-  take("check", plan_options.check);
   take("debug", plan_options.guard_zones);
   const Settings current = settings();
   plan_options.failed_dir = current.failed_dir;
@@ -86,12 +82,7 @@ namespace {
 py::dict build_counters() {
   const runtime::BuildCounters c = runtime::build_counters();
   py::dict d;
-  d["built"] = c.built;
-  d["by_workers"] = c.by_workers;
-  d["from_binary"] = c.from_binary;
-  d["rejected"] = c.rejected;
-  d["unkept"] = c.unkept;
-  d["build_seconds"] = c.build_seconds;
+  OCL_ITEMS(c, built, by_workers, from_binary, rejected, unkept, build_seconds)
   return d;
 }
 
@@ -141,10 +132,7 @@ std::vector<at::Tensor> run(PyPlan& self, const py::list& args) {
 
 py::dict kernel_dict(const codegen::KernelSource& source) {
   py::dict d;
-  d["name"] = source.name;
-  d["kind"] = source.kind;
-  d["text"] = source.text;
-  d["local"] = source.local;
+  OCL_ITEMS(source, name, kind, text, local)
   d["groups"] = std::vector<std::string>{source.groups[0].str(), source.groups[1].str(), source.groups[2].str()};
   std::vector<std::string> arguments;
   for (const auto& buffer : source.buffers) arguments.push_back(std::to_string(buffer.buffer) + "+" + buffer.offset.str());
@@ -157,8 +145,7 @@ py::list describe(PyPlan& self) {
   py::list result;
   for (const exec::Launch& launch : self.whole().launches) {
     py::dict d = kernel_dict(launch.source);
-    d["origin"] = launch.origin;
-    d["ops"] = launch.ops;
+    OCL_ITEMS(launch, origin, ops)
     d["bytes"] = launch.work.bytes.str();
     d["flops"] = launch.work.flops.str();
     result.append(d);
@@ -184,25 +171,13 @@ Caps caps_from(const py::dict& d) {
   auto take = [&d](const char* key, auto& field) {
     if (d.contains(key)) field = d[key].cast<std::decay_t<decltype(field)>>();
   };
-  take("is_cpu", caps.is_cpu);
-  take("vector_floats", caps.vector_floats);
-  take("units", caps.units);
-  take("local_bytes", caps.local_bytes);
-  take("local_is_global", caps.local_is_global);
-  take("kept_output_bytes", caps.kept_output_bytes);
-  take("max_group_size", caps.max_group_size);
-  take("item_registers", caps.item_registers);
-  take("thread_items", caps.thread_items);
-  take("fp64", caps.fp64);
-  take("fp16_convert", caps.fp16_convert);
-  take("keeps_negations", caps.keeps_negations);
-  take("extremes_keep_signs", caps.extremes_keep_signs);
-  take("prefetch", caps.prefetch);
+  OCL_EACH(OCL_TAKE, caps, is_cpu, vector_floats, units, local_bytes, local_is_global, kept_output_bytes, max_group_size,
+           item_registers, thread_items, fp64, fp16_convert, keeps_negations, extremes_keep_signs, prefetch,
+           max_kernel_arg_bytes)
   if (d.contains("kernels"))
     for (const std::string& name : names_of(d["kernels"].cast<std::string>())) caps.kernels.add(name);
   if (d.contains("disable"))
     for (const std::string& name : names_of(d["disable"].cast<std::string>())) caps.kernels.remove(name);
-  take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);
   if (d.contains("matrix")) caps.matrix = matrix_instructions(d["matrix"].cast<std::string>());
   return caps;
 }
@@ -279,24 +254,12 @@ py::list end_recording(int recording) {
     py::dict d;
     d["type"] = runtime::name(r.type);
     d["title"] = runtime::title_of(r);
-    d["kernel"] = info.kernel;
-    d["kind"] = info.kind;
-    d["origin"] = info.origin;
-    d["device"] = r.device;
-    d["stream"] = r.stream;
-    d["global"] = info.global;
-    d["local"] = info.local;
-    d["ops"] = info.ops;
-    d["graph"] = info.graph;
-    d["group"] = info.group;
+    OCL_ITEMS(info, kernel, kind, origin)
+    OCL_ITEMS(r, device, stream)
+    OCL_ITEMS(info, global, local, ops, graph, group)
     d["bytes"] = launch ? info.bytes : r.bytes;
-    d["flops"] = info.flops;
-    d["tensor_cores"] = info.tensor_cores;
-    d["called_ns"] = r.called_ns;
-    d["returned_ns"] = r.returned_ns;
-    d["queued_ns"] = r.queued_ns;
-    d["start_ns"] = r.start_ns;
-    d["end_ns"] = r.end_ns;
+    OCL_ITEMS(info, flops, tensor_cores)
+    OCL_ITEMS(r, called_ns, returned_ns, queued_ns, start_ns, end_ns)
     result.append(d);
   }
   return result;
@@ -312,8 +275,7 @@ py::list kernels() {
     for (const KernelRow::Checked& checked : row.types) tolerances[name(checked.type)] = checked.tolerance;
     for (const KernelArgument& argument : row.arguments)
       arguments.append(py::make_tuple(argument.name, argument.is_buffer, argument.wide, argument.optional));
-    d["name"] = row.name;
-    d["family"] = row.family;
+    OCL_ITEMS(row, name, family)
     d["level"] = name(row.level);
     d["operation"] = row.operation_name();
     d["base"] = kernel_row(row.base).name;

@@ -9,6 +9,7 @@
 #include "csrc/ir/simplify.h"
 #include "csrc/ir/verify.h"
 #include "csrc/kernels/kernels.h"
+#include "csrc/python/fields.h"
 #include "csrc/support/error.h"
 
 namespace py = pybind11;
@@ -43,33 +44,11 @@ const char* kind_name(NodeKind kind) {
 
 void bind_enums(py::module_& m) {
   py::enum_<DType>(m, "DType")
-      .value("kBool", DType::kBool)
-      .value("kU8", DType::kU8)
-      .value("kI8", DType::kI8)
-      .value("kI16", DType::kI16)
-      .value("kI32", DType::kI32)
-      .value("kI64", DType::kI64)
-      .value("kF16", DType::kF16)
-      .value("kBF16", DType::kBF16)
-      .value("kF32", DType::kF32)
-      .value("kF64", DType::kF64)
-      .value("kF8E4M3", DType::kF8E4M3)
-      .value("kF8E5M2", DType::kF8E5M2)
-      .value("kF8E4M3Fnuz", DType::kF8E4M3Fnuz)
-      .value("kF8E5M2Fnuz", DType::kF8E5M2Fnuz);
-  py::enum_<Value::Kind>(m, "ValueKind")
-      .value("kView", Value::Kind::kView)
-      .value("kConstant", Value::Kind::kConstant)
-      .value("kIndex", Value::Kind::kIndex);
-  py::enum_<ConvolveKind>(m, "ConvolveKind")
-      .value("kForward", ConvolveKind::kForward)
-      .value("kData", ConvolveKind::kData)
-      .value("kWeight", ConvolveKind::kWeight);
-  py::enum_<AttentionKind>(m, "AttentionKind")
-      .value("kForward", AttentionKind::kForward)
-      .value("kQuery", AttentionKind::kQuery)
-      .value("kKeyValue", AttentionKind::kKeyValue);
-  py::enum_<Level>(m, "Level").value("kGraph", Level::kGraph).value("kScheduled", Level::kScheduled);
+      OCL_VALUES(DType, kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64, kF8E4M3, kF8E5M2, kF8E4M3Fnuz, kF8E5M2Fnuz);
+  py::enum_<Value::Kind>(m, "ValueKind") OCL_VALUES(Value::Kind, kView, kConstant, kIndex);
+  py::enum_<ConvolveKind>(m, "ConvolveKind") OCL_VALUES(ConvolveKind, kForward, kData, kWeight);
+  py::enum_<AttentionKind>(m, "AttentionKind") OCL_VALUES(AttentionKind, kForward, kQuery, kKeyValue);
+  py::enum_<Level>(m, "Level") OCL_VALUES(Level, kGraph, kScheduled);
   m.attr("LARGEST_FFT_PRIME") = kLargestFftPrime;
   m.def("size_bytes", &size_bytes);
   m.def("is_floating", &is_floating);
@@ -78,25 +57,18 @@ void bind_enums(py::module_& m) {
 }
 
 void bind_ranges(py::module_& m) {
-  py::class_<Range>(m, "Range")
+  py::class_<Range>(m, "Range") OCL_WRITE(Range, low, high, divisor)
       .def(py::init([](int64_t low, int64_t high, int64_t divisor) { return Range{low, high, divisor}; }),
            py::arg("low") = Range{}.low, py::arg("high") = Range{}.high, py::arg("divisor") = 1)
-      .def_readwrite("low", &Range::low)
-      .def_readwrite("high", &Range::high)
-      .def_readwrite("divisor", &Range::divisor)
       .def("__repr__", [](const Range& r) {
         return "Range(" + std::to_string(r.low) + ", " + std::to_string(r.high) + ", " + std::to_string(r.divisor) + ")";
       });
 
-  py::class_<Ranges>(m, "Ranges")
+  py::class_<Ranges>(m, "Ranges") OCL_CALL(Ranges, of, known_nonnegative, known_less, known_divides)
       .def(py::init<>())
       .def("set", [](Ranges& r, const std::string& symbol, const Range& range) { r.set(parse_symbol(symbol), range); })
       .def("set_extent",
-           [](Ranges& r, const std::string& symbol, const IndexExpr& extent) { r.set_extent(parse_symbol(symbol), extent); })
-      .def("of", &Ranges::of)
-      .def("known_nonnegative", &Ranges::known_nonnegative)
-      .def("known_less", &Ranges::known_less)
-      .def("known_divides", &Ranges::known_divides);
+           [](Ranges& r, const std::string& symbol, const IndexExpr& extent) { r.set_extent(parse_symbol(symbol), extent); });
   m.def("simplify", [](const IndexExpr& e, const Ranges& ranges) { return simplify(e, ranges); });
 }
 
@@ -172,74 +144,35 @@ py::tuple op_tuple(const Op& op) {
 }
 
 void bind_graph(py::module_& m) {
-  py::class_<Buffer>(m, "Buffer")
-      .def_readonly("dtype", &Buffer::dtype)
-      .def_readonly("sizes", &Buffer::sizes)
-      .def_readonly("strides", &Buffer::strides)
-      .def_property_readonly("is_input", [](const Buffer& b) { return b.role == BufferRole::kInput; })
-      .def_readonly("input", &Buffer::input)
-      .def_readonly("is_parameter", &Buffer::is_parameter)
-      .def_readonly("donated", &Buffer::donated)
-      .def_readonly("name", &Buffer::name);
-  py::class_<View>(m, "View")
-      .def_readonly("buffer", &View::buffer)
-      .def_readonly("sizes", &View::sizes)
-      .def_readonly("coords", &View::coords);
-  py::class_<Store>(m, "Store")
-      .def_readonly("buffer", &Store::buffer)
-      .def_readonly("index", &Store::index)
-      .def_readonly("value", &Store::value)
-      .def_readonly("mask", &Store::mask)
-      .def_property_readonly("mode", [](const Store& s) { return s.mode == StoreMode::kMaximum ? "maximum" : "write"; });
-  py::class_<Output>(m, "Output")
-      .def_readonly("buffer", &Output::buffer)
-      .def_readonly("sizes", &Output::sizes)
-      .def_readonly("strides", &Output::strides)
-      .def_readonly("offset", &Output::offset);
-  py::class_<Node>(m, "Node")
+  py::class_<Buffer>(m, "Buffer") OCL_READ(Buffer, dtype, sizes, strides, input, is_parameter, donated, name)
+      .def_property_readonly("is_input", [](const Buffer& b) { return b.role == BufferRole::kInput; });
+  py::class_<View>(m, "View") OCL_READ(View, buffer, sizes, coords);
+  py::class_<Store>(m, "Store") OCL_READ(Store, buffer, index, value, mask).def_property_readonly("mode", [](const Store& s) {
+    return s.mode == StoreMode::kMaximum ? "maximum" : "write";
+  });
+  py::class_<Output>(m, "Output") OCL_READ(Output, buffer, sizes, strides, offset);
+  py::class_<Node>(m, "Node") OCL_READ(Node, origin, sizes, reduce_sizes, stores, reduced, reset, operands, outputs, convolve,
+                                       attention, fft, sort, reduced_precision, call, waits_for, refused)
       .def_property_readonly("kind", [](const Node& n) { return kind_name(n.kind); })
-      .def_readonly("origin", &Node::origin)
-      .def_readonly("sizes", &Node::sizes)
-      .def_readonly("reduce_sizes", &Node::reduce_sizes)
       .def_property_readonly("ops",
                              [](const Node& n) {
                                py::list ops;
                                for (const Op& op : n.body.ops) ops.append(op_tuple(op));
                                return ops;
                              })
-      .def_readonly("stores", &Node::stores)
       .def_property_readonly("reduction",
                              [](const Node& n) { return is_reduction(n) ? facts(n.reduction).name : std::string(); })
-      .def_property_readonly("stage",
-                             [](const Node& n) {
-                               static constexpr const char* kNames[] = {"whole", "partial", "final"};
-                               return kNames[static_cast<int>(n.stage)];
-                             })
-      .def_readonly("reduced", &Node::reduced)
-      .def_readonly("reset", &Node::reset)
-      .def_readonly("operands", &Node::operands)
-      .def_readonly("outputs", &Node::outputs)
-      .def_readonly("convolve", &Node::convolve)
-      .def_readonly("attention", &Node::attention)
-      .def_readonly("fft", &Node::fft)
-      .def_readonly("sort", &Node::sort)
-      .def_readonly("reduced_precision", &Node::reduced_precision)
-      .def_readonly("call", &Node::call)
-      .def_readonly("waits_for", &Node::waits_for)
-      .def_readonly("refused", &Node::refused);
-  py::class_<Graph>(m, "Graph")
+      .def_property_readonly("stage", [](const Node& n) {
+        static constexpr const char* kNames[] = {"whole", "partial", "final"};
+        return kNames[static_cast<int>(n.stage)];
+      });
+  py::class_<Graph>(m, "Graph") OCL_READ(Graph, buffers, nodes, inputs, symbols, symbol_ranges, outputs)
       .def("without_donations",
            [](Graph g) {
              for (Buffer& buffer : g.buffers) buffer.donated = false;
              return g;
            })
       .def_static("parse", &parse_graph)
-      .def_readonly("buffers", &Graph::buffers)
-      .def_readonly("nodes", &Graph::nodes)
-      .def_readonly("inputs", &Graph::inputs)
-      .def_readonly("symbols", &Graph::symbols)
-      .def_readonly("symbol_ranges", &Graph::symbol_ranges)
-      .def_readonly("outputs", &Graph::outputs)
       .def("str", &Graph::str, py::arg("origins") = true)
       .def("__str__", [](const Graph& g) { return g.str(); })
       .def("simplify", [](Graph& g) { return simplify(g); })
@@ -266,17 +199,8 @@ void bind_tables(py::module_& m) {
     py::enum_<Enum>(m, "ReductionKind") OCL_REDUCTION_KINDS(OCL_VALUE);
   }
 #undef OCL_VALUE
-  py::class_<OpError>(m, "OpError")
-      .def_readonly("kind", &OpError::kind)
-      .def_readonly("relative", &OpError::relative)
-      .def_readonly("absolute", &OpError::absolute)
-      .def_readonly("of_operand", &OpError::of_operand);
-  py::class_<OpFacts>(m, "OpFacts")
-      .def_readonly("name", &OpFacts::name)
-      .def_readonly("arity", &OpFacts::arity)
-      .def_readonly("rule", &OpFacts::rule)
-      .def_readonly("error", &OpFacts::error)
-      .def_readonly("reference", &OpFacts::reference);
+  py::class_<OpError>(m, "OpError") OCL_READ(OpError, kind, relative, absolute, of_operand);
+  py::class_<OpFacts>(m, "OpFacts") OCL_READ(OpFacts, name, arity, rule, error, reference);
   m.def("ops", [] {
     std::vector<OpFacts> rows;
     for (int code = static_cast<int>(OpCode::kCast) + 1; code < static_cast<int>(OpCode::kCount); ++code)
@@ -288,12 +212,7 @@ void bind_tables(py::module_& m) {
       [](const std::string& op, const std::vector<DType>& dtypes) { return op_types(op_code(op), dtypes).operands; },
       py::arg("op"), py::arg("dtypes"));
   py::class_<ReductionFacts>(m, "ReductionFacts")
-      .def_readonly("name", &ReductionFacts::name)
-      .def_readonly("kind", &ReductionFacts::kind)
-      .def_readonly("identities", &ReductionFacts::identities)
-      .def_readonly("element", &ReductionFacts::element)
-      .def_readonly("reference", &ReductionFacts::reference)
-      .def_readonly("result_accumulator", &ReductionFacts::result_accumulator);
+      OCL_READ(ReductionFacts, name, kind, identities, element, reference, result_accumulator);
   m.def("reductions", [] {
     std::vector<ReductionFacts> rows;
     for (int code = 0; code < static_cast<int>(ReductionCode::kCount); ++code)
@@ -309,79 +228,40 @@ void bind_tables(py::module_& m) {
 }
 
 void bind_value(py::module_& m) {
-  py::class_<Value>(m, "Value")
-      .def_readonly("kind", &Value::kind)
-      .def_readonly("dtype", &Value::dtype)
-      .def_readonly("sizes", &Value::sizes)
-      .def_readonly("buffer", &Value::buffer)
-      .def_readonly("coords", &Value::coords)
+  py::class_<Value>(m, "Value") OCL_READ(Value, kind, dtype, sizes, buffer, coords, index)
       .def_property_readonly("constant", [](const Value& v) { return from_scalar(v.constant); })
-      .def_readonly("index", &Value::index)
       .def("__float__", [](const Value&) -> double {
         fail(ErrorKind::kUnsupported, "a number that varies from call to call must be a constant here");
       });
 }
 
 void bind_builder(py::module_& m) {
-  py::class_<Builder>(m, "Builder")
-      .def(py::init<>())
-      .def_readonly("graph", &Builder::graph)
-      .def_readwrite("origin", &Builder::origin)
-      .def_readwrite("reduced_precision", &Builder::reduced_precision)
-      .def_readwrite("reduced_convolutions", &Builder::reduced_convolutions)
-      .def("size_symbol", &Builder::size_symbol)
-      .def("input", &Builder::input, py::arg("dtype"), py::arg("sizes"), py::arg("strides"), py::arg("is_parameter") = false,
-           py::arg("donated") = false)
-      .def(
-          "constant",
-          [](const Builder& b, const py::object& value, DType dtype, Shape sizes) {
-            return b.constant(to_scalar(value), dtype, std::move(sizes));
-          },
-          py::arg("value"), py::arg("dtype"), py::arg("sizes") = Shape{})
-      .def("iota", &Builder::iota)
-      .def("reshape", &Builder::reshape)
-      .def("permute", &Builder::permute)
-      .def("expand", &Builder::expand)
-      .def("slice", &Builder::slice)
-      .def("select", &Builder::select)
-      .def("flip", &Builder::flip)
-      .def("squeeze", &Builder::squeeze)
-      .def("unsqueeze", &Builder::unsqueeze)
-      .def("diagonal", &Builder::diagonal)
-      .def("as_strided", &Builder::as_strided)
-      .def("op", &Builder::op, py::arg("name"), py::arg("args"), py::arg("dtype") = py::none())
-      .def("cast", &Builder::cast)
-      .def("buffer", &Builder::buffer)
-      .def("realize", &Builder::realize)
-      .def("copy", &Builder::copy)
-      .def("reduce", &Builder::reduce, py::arg("reduction"), py::arg("x"), py::arg("dims"), py::arg("keepdim"),
-           py::arg("dtype") = py::none())
-      .def("concat", &Builder::concat)
-      .def("interleave", &Builder::interleave)
-      .def("contract", &Builder::contract)
-      .def("convolve", &Builder::convolve)
-      .def("attention", &Builder::attention)
-      .def("fft", &Builder::fft)
-      .def("sort", &Builder::sort)
-      .def("call", &Builder::call, py::arg("call"), py::arg("args"), py::arg("results"), py::arg("strides"),
-           py::arg("waits_for") = kNone)
-      .def("copy_into", &Builder::copy_into)
-      .def("output", &Builder::output)
-      .def("place", &Builder::place)
-      .def("output_window", &Builder::output_window)
-      .def("finish", &Builder::finish);
+  py::class_<Builder>(m, "Builder") OCL_WRITE(Builder, origin, reduced_precision, reduced_convolutions)
+      OCL_CALL(Builder, iota, reshape, permute, expand, slice, select, flip, squeeze, unsqueeze, diagonal, as_strided, cast,
+               buffer, realize, copy, concat, interleave, contract, convolve, attention, fft, sort, copy_into, output, place,
+               output_window, finish)
+          .def(py::init<>())
+          .def_readonly("graph", &Builder::graph)
+          .def("size_symbol", &Builder::size_symbol)
+          .def("input", &Builder::input, py::arg("dtype"), py::arg("sizes"), py::arg("strides"),
+               py::arg("is_parameter") = false, py::arg("donated") = false)
+          .def(
+              "constant",
+              [](const Builder& b, const py::object& value, DType dtype, Shape sizes) {
+                return b.constant(to_scalar(value), dtype, std::move(sizes));
+              },
+              py::arg("value"), py::arg("dtype"), py::arg("sizes") = Shape{})
+          .def("op", &Builder::op, py::arg("name"), py::arg("args"), py::arg("dtype") = py::none())
+          .def("reduce", &Builder::reduce, py::arg("reduction"), py::arg("x"), py::arg("dims"), py::arg("keepdim"),
+               py::arg("dtype") = py::none())
+          .def("call", &Builder::call, py::arg("call"), py::arg("args"), py::arg("results"), py::arg("strides"),
+               py::arg("waits_for") = kNone);
 
-  py::class_<BodyBuilder>(m, "BodyBuilder")
+  py::class_<BodyBuilder>(m, "BodyBuilder") OCL_CALL(BodyBuilder, index, cast, op, dtype_of, as_index, store)
       .def(py::init<Builder&, Shape, Shape>(), py::arg("builder"), py::arg("sizes"), py::arg("reduce_sizes") = Shape{},
            py::keep_alive<1, 2>())
       .def("load", &BodyBuilder::load, py::arg("value"), py::arg("coords"), py::arg("mask") = kNone)
       .def("constant", [](BodyBuilder& b, const py::object& value, DType dtype) { return b.constant(to_scalar(value), dtype); })
-      .def("index", &BodyBuilder::index)
-      .def("cast", &BodyBuilder::cast)
-      .def("op", &BodyBuilder::op)
-      .def("dtype_of", &BodyBuilder::dtype_of)
-      .def("as_index", &BodyBuilder::as_index)
-      .def("store", &BodyBuilder::store)
       .def(
           "add_store",
           [](BodyBuilder& b, const Value& target, const std::vector<IndexExpr>& coords, int value, int mask, bool maximum) {

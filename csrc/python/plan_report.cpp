@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "csrc/python/fields.h"
 #include "csrc/schedule/dependence.h"
 
 namespace py = pybind11;
@@ -68,8 +69,7 @@ class Reporter {
       for (const ir::BufferId b : schedule::buffers_read(schedule_, id)) read.insert(b);
       for (const ir::BufferId b : ir::writes(node)) written.insert(b);
     }
-    d["launch"] = step.launch;
-    d["kept"] = step.kept;
+    OCL_ITEMS(step, launch, kept)
     d["nodes"] = nodes;
     d["inlined"] = inlined;
     for (const ir::BufferId b : written)  // A group does not read from memory what it computes itself.
@@ -81,9 +81,7 @@ class Reporter {
     d["refused"] = refused;
     if (step.launch == ir::kNone) return d;
     const exec::Launch& launch = plan_.launches[step.launch];
-    d["name"] = launch.source.name;
-    d["kind"] = launch.source.kind;
-    d["text"] = launch.source.text;
+    OCL_ITEMS(launch.source, name, kind, text)
     d["origin"] = launch.origin;
     d["variant"] = group.kind == GroupKind::kTemplate
                        ? std::string(kernel_row(group.launch.kernel).name) + " " + group.launch.variant
@@ -124,8 +122,7 @@ class Reporter {
         d["relation"] = kRelations[static_cast<int>(other.relation)];
         d["group"] = position;
         d["op"] = graph_.nodes[other.node].origin.op;
-        d["buffer"] = other.buffer;
-        d["reason"] = other.reason;
+        OCL_ITEMS(other, buffer, reason)
         result.append(d);
       }
     };

@@ -1,6 +1,7 @@
 // csrc/python/recipe_bindings.cpp: _C.Recipe, and the call of a compiled graph.
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include "csrc/python/fields.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/torch/plan_runner.h"
@@ -98,17 +99,14 @@ std::vector<int64_t> sizes(const Recipe& recipe, const py::list& arguments) {
 void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
   using Source = Recipe::Source;
   using Result = Recipe::Result;
-  py::class_<Recipe::Symbol>(recipe, "Symbol")
+  py::class_<Recipe::Symbol>(recipe, "Symbol") OCL_READ(Recipe::Symbol, leaf, dim, is_stride)
       .def(py::init([](int leaf, int dim, bool is_stride) { return Recipe::Symbol{leaf, dim, is_stride}; }), py::arg("leaf"),
-           py::arg("dim") = -1, py::arg("is_stride") = false)
-      .def_readonly("leaf", &Recipe::Symbol::leaf)
-      .def_readonly("dim", &Recipe::Symbol::dim)
-      .def_readonly("is_stride", &Recipe::Symbol::is_stride);
+           py::arg("dim") = -1, py::arg("is_stride") = false);
   py::class_<Recipe::Form>(recipe, "Form")
       .def(py::init([](bool is_complex, bool is_conj, bool is_neg) { return Recipe::Form{is_complex, is_conj, is_neg}; }),
            py::arg("is_complex") = false, py::arg("is_conj") = false, py::arg("is_neg") = false);
   const auto indexed = [](Source::Kind kind) { return [kind](int index) { return Source{kind, index}; }; };
-  py::class_<Source>(recipe, "Source")
+  py::class_<Source>(recipe, "Source") OCL_READ(Source, index, count)
       .def_static(
           "tensor",
           [](int index, const Recipe::Form& form) { return Source{Source::Kind::kTensor, index, {}, at::kFloat, 0, form}; },
@@ -124,13 +122,10 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
           py::arg("leaves"), py::arg("dtype"))
       .def_static(
           "state", [](uint64_t count) { return Source{Source::Kind::kState, -1, {}, at::kFloat, count}; }, py::arg("count"))
-      .def_property_readonly("kind",
-                             [](const Source& self) {
-                               constexpr const char* kNames[] = {"tensor", "moved", "constant", "numbers", "state", "fault"};
-                               return kNames[static_cast<size_t>(self.kind)];
-                             })
-      .def_readonly("index", &Source::index)
-      .def_readonly("count", &Source::count);
+      .def_property_readonly("kind", [](const Source& self) {
+        constexpr const char* kNames[] = {"tensor", "moved", "constant", "numbers", "state", "fault"};
+        return kNames[static_cast<size_t>(self.kind)];
+      });
   const auto result = [](Result::Kind kind) { return [kind](int index) { return Result{kind, index}; }; };
   py::class_<Result>(recipe, "Result")
       .def(py::init<>())
@@ -148,12 +143,8 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
                              })
       .def_readonly("index", &Result::index)
       .def_readonly("expression", &Result::size);
-  py::class_<Recipe::Conditions>(recipe, "Conditions")
-      .def(py::init<>())
-      .def_readwrite("symbols", &Recipe::Conditions::symbols)
-      .def_readwrite("sizes", &Recipe::Conditions::sizes)
-      .def_readwrite("floats", &Recipe::Conditions::floats)
-      .def_readwrite("others", &Recipe::Conditions::others);
+  py::class_<Recipe::Conditions>(recipe, "Conditions") OCL_WRITE(Recipe::Conditions, symbols, sizes, floats, others)
+      .def(py::init<>());
   py::enum_<Recipe::Kind>(recipe, "Kind")
       .value("PLAN", Recipe::Kind::kPlan)
       .value("RESIZES", Recipe::Kind::kResizes)
@@ -166,7 +157,8 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
 void bind_recipe(py::module_& m) {
   py::class_<Recipe, std::shared_ptr<Recipe>> recipe(m, "Recipe");
   bind_parts(recipe);
-  recipe
+  recipe OCL_WRITE(Recipe, reason, sources, symbols, results, constants, faults, returned, generator, resizes, conditions,
+                   lasting, device, label, graph)
       .def(py::init([](Recipe::Kind kind) {
              Recipe made;
              made.kind = kind;
@@ -180,21 +172,7 @@ void bind_recipe(py::module_& m) {
       .def(
           "set_calls", [](Recipe& self, const std::vector<py::object>& calls) { self.calls = eager_calls(calls); },
           py::arg("calls"))
-      .def("size_values", &sizes, py::arg("arguments"))
-      .def_readwrite("reason", &Recipe::reason)
-      .def_readwrite("sources", &Recipe::sources)
-      .def_readwrite("symbols", &Recipe::symbols)
-      .def_readwrite("results", &Recipe::results)
-      .def_readwrite("constants", &Recipe::constants)
-      .def_readwrite("faults", &Recipe::faults)
-      .def_readwrite("returned", &Recipe::returned)
-      .def_readwrite("generator", &Recipe::generator)
-      .def_readwrite("resizes", &Recipe::resizes)
-      .def_readwrite("conditions", &Recipe::conditions)
-      .def_readwrite("lasting", &Recipe::lasting)
-      .def_readwrite("device", &Recipe::device)
-      .def_readwrite("label", &Recipe::label)
-      .def_readwrite("graph", &Recipe::graph);
+      .def("size_values", &sizes, py::arg("arguments"));
 }
 
 }  // namespace ocl::python
