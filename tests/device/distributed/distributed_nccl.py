@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 from datetime import timedelta
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
@@ -137,20 +138,12 @@ def check_streams(me):
 
 def check_wrong_calls(me):
     x = ones(me)
-    try:
+    with pytest.raises(ValueError, match="NCCL must know the source"):
         dist.recv(x)
-    except ValueError as error:
-        assert "NCCL must know the source" in str(error)
-    else:
-        raise AssertionError
     if torch.ocl.device_count() > 1:
         other = torch.ones(2, device=f"ocl:{(me.device.index + 1) % torch.ocl.device_count()}")
-        try:
+        with pytest.raises(ValueError, match="this group uses NCCL on ocl:0"):
             dist.all_reduce(other)
-        except ValueError as error:
-            assert "this group uses NCCL on ocl:0" in str(error)
-        else:
-            raise AssertionError
 
 
 def check_group_that_fails(me):
@@ -170,12 +163,8 @@ def check_group_that_fails(me):
 
     assert calls(fails) == ["all_reduce(7,0)", "abort", "close"]
     assert "took longer than the timeout of 2000 ms" in made[0] and "no sign of rank 1" in made[0], made
-    try:
+    with pytest.raises(dist.DistBackendError, match="cannot be used any more"):
         dist.all_reduce(ones(me), group=group)
-    except dist.DistBackendError as error:
-        assert "cannot be used any more" in str(error)
-    else:
-        raise AssertionError
     dist.distributed_c10d._get_default_store().set("ocl/test/failed", "yes")
 
 
@@ -191,12 +180,8 @@ def check_group_that_is_aborted(me):
 
     def abort():
         group._get_backend(me.device).abort()
-        try:
+        with pytest.raises(dist.DistBackendError, match="the process group was aborted"):
             work.wait(timedelta(seconds=10))
-        except dist.DistBackendError as error:
-            assert "the process group was aborted" in str(error), error
-        else:
-            raise AssertionError
 
     assert calls(abort)[-2:] == ["abort", "close"]
     assert x.tolist() == [1] * 4
@@ -205,14 +190,10 @@ def check_group_that_is_aborted(me):
 
 def check_error_of_nccl(me):
     group = dist.new_group()
-    with setting(OCL_STAND_IN_ASYNC_ERROR="1", OCL_STAND_IN_DELAY_US="200000"):
-        try:
-            dist.all_reduce(ones(me), group=group)
-            torch.ocl.synchronize()
-        except RuntimeError as error:
-            assert "internal error" in str(error) or "another rank failed" in str(error), error
-        else:
-            raise AssertionError
+    failure = pytest.raises(RuntimeError, match=r"internal error|another rank failed")
+    with setting(OCL_STAND_IN_ASYNC_ERROR="1", OCL_STAND_IN_DELAY_US="200000"), failure:
+        dist.all_reduce(ones(me), group=group)
+        torch.ocl.synchronize()
 
 
 def check_late_waiters_learn_of_a_failure(me):
@@ -232,13 +213,8 @@ def check_late_waiters_learn_of_a_failure(me):
     with setting(OCL_STAND_IN_DELAY_US="1000000"):
         start()
         works[0].get_future().wait()
-        with setting(OCL_STAND_IN_ASYNC_ERROR="1"):
-            try:
-                torch.ocl.synchronize()
-            except RuntimeError as error:
-                assert "all_reduce (collective 1" in str(error), error
-            else:
-                raise AssertionError("the stream went on without the result")
+        with setting(OCL_STAND_IN_ASYNC_ERROR="1"), pytest.raises(RuntimeError, match=r"all_reduce \(collective 1"):
+            torch.ocl.synchronize()
 
 
 def check_memory_is_given_back_while_collectives_run(me):
