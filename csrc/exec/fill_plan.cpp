@@ -26,6 +26,14 @@ void dump(const std::string& dir, const std::string& name, const std::string& te
     log_message(LogLevel::kWarning, "exec", "the dump " + dir + "/" + name + " cannot be written");
 }
 
+/// Removes the kernels for CPUs whose instructions take vectors of 16 words: a CPU with shorter vectors has none of them.
+void remove_long_vectors(KernelSet& kernels) {
+  for (const KernelRow& row : kernel_rows())
+    for (const KernelRow::Checked& checked : row.types)
+      if (row.level == KernelLevel::k_item && checked.tolerance > 0 && kernels.has(row.id, checked.type))
+        kernels.remove(row.id, checked.type, "its instruction takes vectors of 16 words, and this CPU has shorter ones");
+}
+
 int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
 
 }  // namespace
@@ -35,6 +43,7 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   if (options.kernel_family == "item") caps.is_cpu = true;
   if (options.kernel_family == "group") caps.is_cpu = false;
   if (options.vector_floats > 0) caps.vector_floats = options.vector_floats;
+  if (caps.vector_floats < 16) remove_long_vectors(caps.kernels);
   if (options.units > 0) caps.units = options.units;
   for (const std::string& name : options.disable) caps.kernels.remove(name);
   return caps;

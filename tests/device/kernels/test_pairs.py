@@ -73,3 +73,13 @@ def test_networks_use_it(processor: str) -> None:
     for got, want in ((y, a @ w.T), (x.grad, g @ w), (layer.weight.grad, g.T @ a)):
         assert got is not None
         torch.testing.assert_close(got.detach().cpu().double(), want, rtol=2**-8, atol=1e-4)
+
+
+def test_shorter_vectors_have_no_pairs(processor: str) -> None:
+    """The instruction takes 16 words, so the kernels for a CPU with shorter vectors are others."""
+    a, b = torch.randn(70, 200).bfloat16(), torch.randn(200, 150).bfloat16()
+    product = torch.compile(torch.mm, backend="ocl", options={"vector_floats": 8})
+    [kernel] = explain(product, a.to(processor), b.to(processor)).graphs[0].kernels
+    assert kernel.variant.startswith("gemm_item "), kernel.variant
+    got = product(a.to(processor), b.to(processor)).cpu()
+    torch.testing.assert_close(got.double(), a.double() @ b.double(), rtol=2**-8, atol=1e-4)
