@@ -218,6 +218,7 @@ def _scatters_of_many() -> list[Op]:
         Op("unsafe_masked_index", lambda a, m, i: torch.ops.aten._unsafe_masked_index(a, m, [i], 0.5), fixed(lambda: (make(6, 8), make(5, 1) > 0, labels(5, classes=6)))),
         Op("scatter_add_many", lambda a, i, s: a.scatter_add(0, i, s), _many, rtol=1e-4, atol=1e-5),
         Op("scatter_add_line", lambda a, i, s: a.scatter_add(1, i, s), fixed(lambda: (make(3, 700), labels(3, 900, classes=700), make(3, 900))), rtol=1e-4, atol=1e-5),
+        Op("scatter_add_few_places", lambda a, i, s: a.scatter_add(1, i, s), fixed(lambda: (make(3, 17), labels(3, 20000, classes=17), make(3, 20000))), rtol=1e-4, atol=2e-4),
         Op("scatter_many_distinct", lambda a, s: a.scatter(0, s.argsort(0), s), fixed(lambda: (make(2000, 2), distinct(2000, 2))), programs="distinct"),
         Op("scatter_scalar", lambda a, s: (a.scatter(0, torch.zeros((), dtype=torch.int64, device=a.device), s), a.scatter_add(0, torch.zeros(1, dtype=torch.int64, device=a.device)[0], s)), fixed(lambda: (make(), make(1)[0]))),
         Op("masked_scatter", lambda a, s: a.masked_scatter(a > 0, s), fixed(lambda: (make(6, 8), make(50)), lambda: (make(40, 50), make(2000)))),

@@ -174,25 +174,38 @@ void BodyPrinter::flush_stores() {
   for (const PendingStore& s : stores) store(s);
 }
 
+/// Returns the statement that stores `value`, of `width` lanes, by the mode of `s`.
+std::string BodyPrinter::store_text_of(const PendingStore& s, int width, const std::string& pointer, const std::string& at,
+                                       const std::string& value, bool aligned) const {
+  const DType dtype = kernel_.graph().buffers[s.buffer].dtype;
+  if (s.mode == ir::StoreMode::kMaximum) return maximum_text(pointer, at, value);
+  if (s.mode == ir::StoreMode::kWrite) return store_text(dtype, width, pointer, at, value, aligned);
+  const std::string old = load_text(dtype, width, pointer, at, aligned);
+  const std::string sum =
+      op_text(ir::facts(ir::OpCode::k_add).text, {dtype, width}, {{"0", old}, {"1", value}}, kernel_.dialect().is_cpu);
+  return store_text(dtype, width, pointer, at, sum, aligned);
+}
+
 void BodyPrinter::store(const PendingStore& s) {
   const DType dtype = kernel_.graph().buffers[s.buffer].dtype;
   const ResolvedIndex offset = resolve(s.node, offset_of(s.buffer, s.coords));
-  const bool masked_lanes = s.mask && s.mask->width > 1, combines = s.mode != ir::StoreMode::kWrite;
+  const bool masked_lanes = s.mask && s.mask->width > 1, is_maximum = s.mode == ir::StoreMode::kMaximum;
   Writer& w = writer();
-  if (masked_lanes || (combines && (offset.varies || s.value.width > 1))) {
+  if (masked_lanes) {
     store_lanes(s, offset);
     return;
   }
   if (s.mask) w.open("if ($s)", s.mask->text);
-  if (!offset.varies) {  // All lanes store to one address, so only the last lane is stored, as a loop would leave it.
+  if (is_maximum && (offset.varies || s.value.width > 1)) {
+    store_lanes(s, offset);
+  } else if (!offset.varies) {  // All lanes store to one address, so only the last lane is stored, as a loop would leave it.
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, s.value.width - 1) : s.value.text;
-    const std::string at = spell(offset, ir::kNone), pointer = kernel_.buffer(s.buffer);
-    w.line("$s", combines ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
+    w.line("$s", store_text_of(s, 1, kernel_.buffer(s.buffer), spell(offset, ir::kNone), value));
   } else if (offset.coefficient && offset.coefficient->is_const(1)) {
     const std::string pointer = kernel_.buffer(s.buffer), value = broadcast_to_width(s.value, lane_width_);
     const std::string at = spell(offset, 0);
     add_stream(pointer, offset, at, true);
-    w.line("$s", store_text(dtype, lane_width_, pointer, at, value, is_aligned(offset)));
+    w.line("$s", store_text_of(s, lane_width_, pointer, at, value, is_aligned(offset)));
   } else {
     store_lanes(s, offset);
   }
@@ -216,8 +229,7 @@ void BodyPrinter::store_lanes(const PendingStore& s, const ResolvedIndex& offset
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, lane) : s.value.text;
     const std::string at = lane_offset(offset, base, lane);
     const std::string mask = s.mask && s.mask->width > 1 ? "if (" + s.mask->text + lane_suffix(lane) + ") " : "";
-    w.line("$s$s", mask,
-           s.mode == ir::StoreMode::kMaximum ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
+    w.line("$s$s", mask, store_text_of(s, 1, pointer, at, value));
   }
   if (rare) w.close();
 }

@@ -163,6 +163,8 @@ class BodyPrinter {
   std::string spell(const ResolvedIndex& resolved, int lane) const;
   void resolve_lanes(ResolvedIndex& resolved) const;
   bool is_aligned(const ResolvedIndex& resolved) const;
+  std::string store_text_of(const PendingStore& s, int width, const std::string& pointer, const std::string& at,
+                            const std::string& value, bool aligned = false) const;
   std::string lane_offset(const ResolvedIndex& resolved, const std::string& base, int lane) const;
   std::optional<Key> key(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
 

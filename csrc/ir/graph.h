@@ -77,13 +77,14 @@ struct Body {
 };
 
 /// What a store does with the element that is already there. kMaximum keeps the larger value. It is atomic and exists
-/// for i32 only. Its result does not depend on the order of the stores.
-enum class StoreMode : uint8_t { kWrite, kMaximum };
+/// for i32 only. Its result does not depend on the order of the stores. kAdd adds the value, in the order of a Scan's loop
+/// r0. It is not atomic: each loop i* is a coordinate of the store, so that no two iterations of i* meet.
+enum class StoreMode : uint8_t { kWrite, kMaximum, kAdd };
 
 /// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce, Scan) to a buffer. A Map's value has
 /// the buffer's compute_type. A result is converted to the buffer's dtype as by kCast. A scattered store has
-/// coordinates over v*. It must not write an element twice, unless the order does not matter: the mode is kMaximum, or
-/// the values are equal.
+/// coordinates over v*. It must not write an element twice, unless the order does not matter or is kept: the mode is not
+/// kWrite, or the values are equal.
 struct Store {
   BufferId buffer = kNone;
   // Coordinates over i* and v*. In a Scan also over r*. In a Reduce only over i*.

@@ -17,6 +17,7 @@
 //     ...
 //     reduce v0 reset v2
 //     store b2[i0, r0] = result 0 if v1
+//     store b4[i0, v5] sum= result 0
 //   node contract [1, s0, 8] over [64] reduced_precision
 //     operand b0 [1, s0, 64] at [i1, i2]
 //     output b3
@@ -260,6 +261,9 @@ void pass(Line& line, Store& store, bool is_result) {
   line.join()(store.index);
   if (line.flag("maximum", store.mode == StoreMode::kMaximum)) {
     store.mode = StoreMode::kMaximum;
+    line.join();
+  } else if (line.flag("sum", store.mode == StoreMode::kAdd)) {
+    store.mode = StoreMode::kAdd;
     line.join();
   }
   line.word("=");

@@ -107,6 +107,14 @@ bool is_mask(const Node& n, int value) {
   return value == kNone || (value >= 0 && value < static_cast<int>(n.body.ops.size()) && type_of(n, value) == DType::kBool);
 }
 
+/// True if each loop i* with more than one iteration is a coordinate of the store.
+bool has_all_loops(const Node& n, const Store& s) {
+  for (size_t i = 0; i < n.sizes.size(); ++i)
+    if (!n.sizes[i].is_const(1) && std::ranges::find(s.index, IndexExpr::loop(static_cast<int>(i))) == s.index.end())
+      return false;
+  return true;
+}
+
 constexpr NodeRule kNodeRules[] = {
     {"only loops and attention have a body, only loops stores, only the others operands and outputs",
      [](const Graph&, const Node& n) {
@@ -139,10 +147,15 @@ constexpr NodeRule kNodeRules[] = {
                 return is_mask(n, s.mask) && (s.mask == kNone || n.kind != NodeKind::kReduce);
               });
      }},
-    {"only i32 values of a map are combined with what is stored",
+    {"a map keeps the maximum of i32 values only; a scan adds to elements that differ in all loops i*, of a type that it "
+     "computes "
+     "in",
      [](const Graph& g, const Node& n) {
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
-         return s.mode == StoreMode::kWrite || (n.kind == NodeKind::kMap && buffer(g, s.buffer).dtype == DType::kI32);
+         const DType dtype = buffer(g, s.buffer).dtype;
+         if (s.mode == StoreMode::kMaximum) return n.kind == NodeKind::kMap && dtype == DType::kI32;
+         return s.mode == StoreMode::kWrite ||
+                (n.kind == NodeKind::kScan && dtype == compute_type(dtype) && dtype != DType::kBool && has_all_loops(n, s));
        });
      }},
     {"a scan has one loop, and is whole",

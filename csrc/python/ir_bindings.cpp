@@ -49,6 +49,7 @@ void bind_enums(py::module_& m) {
   py::enum_<ConvolveKind>(m, "ConvolveKind") OCL_VALUES(ConvolveKind, kForward, kData, kWeight);
   py::enum_<AttentionKind>(m, "AttentionKind") OCL_VALUES(AttentionKind, kForward, kQuery, kKeyValue);
   py::enum_<Level>(m, "Level") OCL_VALUES(Level, kGraph, kScheduled);
+  py::enum_<StoreMode>(m, "StoreMode") OCL_VALUES(StoreMode, kWrite, kMaximum, kAdd);
   m.attr("LARGEST_FFT_PRIME") = kLargestFftPrime;
   m.def("size_bytes", &size_bytes);
   m.def("is_floating", &is_floating);

@@ -29,21 +29,23 @@ bool has(const std::vector<BufferId>& buffers, BufferId buffer) {
   return std::find(buffers.begin(), buffers.end(), buffer) != buffers.end();
 }
 
-/// Returns the scan whose stores into `buffer` may go to `target`: nothing else writes or reads the buffer before the copy
-/// `last`, or touches the target since the scan. kNone: there is none.
-ir::NodeId scan_of(const ir::Graph& graph, BufferId buffer, BufferId target, ir::NodeId last) {
-  ir::NodeId scan = ir::kNone;
+/// Returns the nodes whose stores into `buffer` may go to `target`: a scan, and perhaps loops before it that fill what the scan
+/// adds to. Nothing else writes or reads the buffer before the copy `last`, or touches the target from the first of them on.
+std::vector<ir::NodeId> writers_of(const ir::Graph& graph, BufferId buffer, BufferId target, ir::NodeId last) {
+  std::vector<ir::NodeId> writers;
+  bool scans = false;
   for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i) {
     const Node& node = graph.nodes[i];
     const std::vector<BufferId> reads = ir::reads(node), writes = ir::writes(node);
     if (has(writes, buffer)) {
-      if (scan != ir::kNone || node.kind != ir::NodeKind::kScan || i > last) return ir::kNone;
-      scan = i;
+      if (scans || i > last || (node.kind != ir::NodeKind::kScan && node.kind != ir::NodeKind::kMap)) return {};
+      scans = node.kind == ir::NodeKind::kScan;
+      writers.push_back(i);
     }
-    if (i != last && has(reads, buffer)) return ir::kNone;
-    if (scan != ir::kNone && i < last && (has(reads, target) || has(writes, target))) return ir::kNone;
+    if (i != last && has(reads, buffer)) return {};
+    if (!writers.empty() && i < last && (has(reads, target) || has(writes, target))) return {};
   }
-  return scan;
+  return scans ? writers : std::vector<ir::NodeId>{};
 }
 
 }  // namespace
@@ -55,14 +57,15 @@ void scans_in_place(Schedule& schedule, const Caps&) {
   std::vector<ir::NodeId> from;
   for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i) {
     const BufferId buffer = copied_whole(graph, graph.nodes[i]);
-    const ir::NodeId scan =
-        buffer == ir::kNone || visible[buffer] ? ir::kNone : scan_of(graph, buffer, graph.nodes[i].stores[0].buffer, i);
-    if (scan == ir::kNone) {
+    std::vector<ir::NodeId> writers;
+    if (buffer != ir::kNone && !visible[buffer]) writers = writers_of(graph, buffer, graph.nodes[i].stores[0].buffer, i);
+    if (writers.empty()) {
       from.push_back(i);
       continue;
     }
-    for (ir::Store& store : graph.nodes[scan].stores)
-      if (store.buffer == buffer) store.buffer = graph.nodes[i].stores[0].buffer;
+    for (const ir::NodeId writer : writers)
+      for (ir::Store& store : graph.nodes[writer].stores)
+        if (store.buffer == buffer) store.buffer = graph.nodes[i].stores[0].buffer;
     schedule.log.push_back(graph.nodes[i].origin.op + ": the scan stores in place");
   }
   if (from.size() == graph.nodes.size()) return;

@@ -113,7 +113,9 @@ class Simulator {
   void put(const Store& store, const Loops& loops, const std::vector<double>& values, double value) const {
     if (store.mask != kNone && values[store.mask] == 0) return;
     double& target = element(store.buffer, offset(store.buffer, store.index, loops, values));
-    target = store.mode == StoreMode::kMaximum ? std::max(target, value) : value;
+    target = store.mode == StoreMode::kMaximum ? std::max(target, value)
+             : store.mode == StoreMode::kAdd   ? target + value
+                                               : value;
   }
   void step_scan(const Node& node, const Loops& loops, Accumulator& acc) const {
     const std::vector<double> values = body(node, loops);

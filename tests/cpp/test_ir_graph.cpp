@@ -195,6 +195,7 @@ TEST_CASE("scans and partial stores: text and rules") {
   const std::string text = R"(buffer b0 in0 f32 [4, 9] strides [9, 1] input 0
 buffer b1 buf1 f32 [4, 9]
 buffer b2 buf2 i32 [9]
+buffer b3 buf3 f32 [4, 9]
 inputs b0
 node map [9]
   v0 = index i32 i0
@@ -209,6 +210,7 @@ node scan sum whole [4] over [9]
   v3 = ge bool v1 v2
   reduce v0 reset v3
   store b1[i0, r0] = result 0 if v3
+  store b3[i0, v1] sum= result 0
 result b1 [4, 9] strides [] offset 0
 )";
   Graph graph = parse_graph(text);
@@ -226,5 +228,9 @@ result b1 [4, 9] strides [] offset 0
   CHECK(broken("result 0 if v3", "result 0 if v1").find("bool values of the body") != std::string::npos);
   CHECK(broken("node scan sum whole", "node reduce sum whole").find("of a reduction only outer loops") != std::string::npos);
   CHECK(broken("buf2 i32", "buf2 i64").find("i32 values") != std::string::npos);
+  CHECK(broken("buf3 f32", "buf3 f16").find("that it computes in") != std::string::npos);
+  CHECK(broken("store b3[i0, v1] sum=", "store b3[0, v1] sum=").find("differ in all loops") != std::string::npos);
+  CHECK(broken("node map [9]", "node map [9]\n  v0 = load f32 b0[0, i0]\n  store b3[0, i0] sum= v0\nnode map [9]")
+            .find("a scan adds") != std::string::npos);
   CHECK(broken("over [9]", "over [3, 3]").find("a scan has one loop") != std::string::npos);
 }

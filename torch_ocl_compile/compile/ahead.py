@@ -20,7 +20,8 @@ from torch.fx import GraphModule
 from torch_ocl_compile import _C
 from torch_ocl_compile.compile import cache_key
 from torch_ocl_compile.compile.boundaries import boundaries, restride
-from torch_ocl_compile.compile.plan import result_strides, start_plan
+from torch_ocl_compile.compile.plan import cpu_units, result_strides, start_plan
+from torch_ocl_compile.fx.host_part import graph_device
 from torch_ocl_compile.lowering.graphs.float_arguments import floats_to_tensors
 from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.lowering.graphs.lowered import Lowered
@@ -91,4 +92,6 @@ def _lower_backward(backward: GraphModule, forward: Lowered, plan: Any) -> Lower
         restride(copied, values)
         floats_to_tensors(copied)
         # An op without kernels is an error here, because the compilation counts and logs it.
-        return lower_module(copied, **boundaries("backward"), fallback="error")
+        return lower_module(
+            copied, **boundaries("backward"), fallback="error", cpu_units=cpu_units(graph_device(copied.graph))
+        )

@@ -138,7 +138,10 @@ class _BoundedNest(Nest):
                 mask = mask | (unsure > 0).expand(space)
                 full = torch.where((unsure > 0).expand(space), math.inf, full)
             where, value, full = tuple(w[mask] for w in where), value[mask], full[mask]
-        if store.mode == "maximum":
+        if store.mode == ir.StoreMode.kAdd:
+            self.add(store.buffer, where, value, full)
+            return
+        if store.mode == ir.StoreMode.kMaximum:
             strides = [math.prod(target.value.shape[d + 1 :]) for d in range(target.value.dim())]
             flat = sum((w * s for w, s in zip(where, strides, strict=True)), torch.zeros_like(where[0])).flatten()
             target.value.view(-1).scatter_reduce_(0, flat, value.to(target.value.dtype).flatten(), "amax")
@@ -149,6 +152,19 @@ class _BoundedNest(Nest):
         else:
             target.value.copy_(value.reshape(target.value.shape))
         self.run.mark(store.buffer, where, None if error is None and store.mask < 0 else full)
+
+    def add(self, buffer: int, where: tuple[Tensor, ...], value: Tensor, error: Tensor) -> None:
+        """Adds values to elements. Each addition rounds once more, by at most the sum of the magnitudes."""
+        target = self.run.target(buffer)
+        unit = UNIT.get(TORCH_DTYPES[self.run.graph.buffers[buffer].dtype], 0.0)
+        sums = [torch.zeros(target.value.shape, dtype=torch.float64) for _ in range(3)]
+        for total, part in zip(sums, (torch.ones_like(error), value.abs().double(), error), strict=True):
+            total.index_put_(where, part, accumulate=True)
+        count, magnitude, inherited = sums
+        magnitude += target.value.abs()
+        target.value.index_put_(where, value.to(target.value.dtype), accumulate=True)
+        before = 0.0 if target.error is None else target.error
+        self.run.mark(buffer, where, (inherited + before + count * unit * magnitude)[where])
 
 
 class BoundedRun(Run):
@@ -290,7 +306,9 @@ class BoundedRun(Run):
         inputs: list[list[tuple[Tensor, Error]]] = [[] for _ in node.reduced]
         resets: list[Tensor] = []
         outer = math.prod(stop - start for start, stop in ranges)
-        for part in parts(reduced, max(outer, 1)):
+        # The stores of a scan read its whole body.
+        whole = [[(0, r) for r in reduced]]
+        for part in whole if node.kind == "scan" else parts(reduced, max(outer, 1)):
             nest = _BoundedNest(self, len(ranges), [*ranges, *part])
             nest.evaluate(node.ops)
             space = [*nest.shape, math.prod(nest.reduced)]

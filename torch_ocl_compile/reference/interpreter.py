@@ -117,7 +117,7 @@ class Nest:
 
     def store(self, store: Any, value: Tensor) -> None:
         """Stores `value`, which has the nest's space. After a reduction, the space has only the loops i*."""
-        if store.mask >= 0 or store.mode == "maximum":
+        if store.mask >= 0 or store.mode != ir.StoreMode.kWrite:
             self.store_partly(store, value)
             return
         if not math.prod([*self.shape, *self.reduced]):
@@ -129,14 +129,16 @@ class Nest:
             target.copy_(value.reshape(target.shape))
 
     def store_partly(self, store: Any, value: Tensor) -> None:
-        """Stores under a mask, or stores the maximum of the old and the new value."""
+        """Stores under a mask, or combines the old and the new value."""
         target = self.run.buffers[store.buffer]
         mask = self.full(self.values[store.mask] if store.mask >= 0 else self.scalar(1)).bool()
         where = tuple(self.full(self.index(e))[mask] for e in store.index)
         if not where:
             raise NotImplementedError("a masked store to a scalar")
         chosen = value[mask].to(target.dtype)
-        if store.mode == "maximum":
+        if store.mode == ir.StoreMode.kAdd:
+            target.index_put_(where, chosen, accumulate=True)
+        elif store.mode == ir.StoreMode.kMaximum:
             flat = sum((w * s for w, s in zip(where, target.stride(), strict=True)), torch.zeros_like(where[0]))
             target.as_strided([target.untyped_storage().nbytes() // 4], [1], 0).scatter_reduce_(0, flat, chosen, "amax")
         else:

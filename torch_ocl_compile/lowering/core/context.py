@@ -29,12 +29,14 @@ def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
 class Context:
     """The state of lowering one graph.
 
+    `cpu_units`: compute units of the device if it is a CPU, else 0. Only choices of speed may depend on it.
     `val` is the fake result of the node being lowered; it determines the result's dtype and sizes.
     """
 
-    def __init__(self, builder: ir.Builder, symbols: Symbols) -> None:
+    def __init__(self, builder: ir.Builder, symbols: Symbols, cpu_units: int = 0) -> None:
         self.builder = builder
         self.symbols = symbols
+        self.cpu_units = cpu_units
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.awaited: list[int] = []  # Positions of arguments that a collective may still be writing, see Lowered.
         self.val: Any = None

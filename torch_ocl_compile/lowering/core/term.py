@@ -129,16 +129,15 @@ class Nest:
         coords: Sequence[Index],
         value: Term | int,
         mask: Term | None = None,
-        maximum: bool = False,
+        mode: ir.StoreMode = ir.StoreMode.kWrite,
     ) -> None:
         """Adds a store into an existing buffer; `end` completes the nest.
 
-        `value` is a term, or, in a scan, the number of a result. `maximum`: the larger of the stored int32 and the
-        new one is kept, in whatever order the stores happen.
+        `value` is a term, or, in a scan, the number of a result. `mode`: see StoreMode in csrc/ir/graph.h.
         """
         at = [e if isinstance(e, ir.IndexExpr) else ir.IndexExpr(e) for e in coords]
         number = value.cast(target.dtype).id if isinstance(value, Term) else value
-        self.body.add_store(target, at, number, -1 if mask is None else mask.id, maximum)
+        self.body.add_store(target, at, number, -1 if mask is None else mask.id, mode)
 
     def end(self) -> None:
         self.body.end()

@@ -117,5 +117,5 @@ def note_outside(c: Context, bound: Bound, word: ir.Value) -> None:
     if bound.ignored is not None:
         outside = outside & at.ne(bound.ignored)
     noted = t.where(at < 0, -t.maximum(at, -LARGEST), t.minimum(at, LARGEST) + (LARGEST + 1))
-    nest.add_store(word, [0], noted, outside, maximum=True)
+    nest.add_store(word, [0], noted, outside, mode=ir.StoreMode.kMaximum)
     nest.end()

@@ -49,7 +49,13 @@ def embedding_dense_backward(
     rows = c.builder.reshape(grad, [count, width])
     place = _place(c.builder.reshape(indices, [count]), padding_idx)
     p = ScatterSpec([], count, c.size(num_weights), [width], place, lambda nest, _, s, at: nest.load(rows, [s, *at]))
-    return _by_frequency(c, accumulated(c, p, "sum", ir.compute_type(c.dtype), scale_grad_by_freq))
+    return _by_frequency(c, _sums(c, p, scale_grad_by_freq))
+
+
+def _sums(c: Context, p: ScatterSpec, with_count: bool) -> list[ir.Value]:
+    """Returns the gradients of the places, and their counts if `with_count`. Sums that are divided by them stay wide."""
+    wide = ir.compute_type(c.dtype)
+    return accumulated(c, p, "sum", wide, with_count, wide if with_count else c.dtype)
 
 
 def _by_frequency(c: Context, tables: Sequence[ir.Value]) -> ir.Value:
@@ -161,7 +167,7 @@ def embedding_bag_dense_backward(
 ) -> Any:
     if _empty(grad.sizes, indices.sizes):
         return c.constant(0, c.dtype, c.sizes)
-    wide, width = ir.compute_type(c.dtype), grad.sizes[-1]
+    width = grad.sizes[-1]
     if mode == MAX:
         p = ScatterSpec(
             [width],
@@ -171,7 +177,7 @@ def embedding_bag_dense_backward(
             lambda nest, row, s: nest.load(maximum_indices, [s, *row]).cast(I64),
             lambda nest, row, s, _: nest.load(grad, [s, *row]),
         )
-        return c.cast(c.builder.permute(accumulated(c, p, "sum", wide, False)[0], [1, 0]), c.dtype)
+        return c.builder.permute(_sums(c, p, False)[0], [1, 0])
 
     def source(nest: Nest, _: Any, s: ir.IndexExpr, at: Any) -> Term:
         bag = inside(nest.load(offset2bag, [s]).cast(I64), grad.sizes[0]).as_index()
@@ -182,7 +188,7 @@ def embedding_bag_dense_backward(
 
     place = _place(indices, padding_idx)
     p = ScatterSpec([], indices.sizes[0], c.size(num_weights), [width], place, source)
-    return _by_frequency(c, accumulated(c, p, "sum", wide, scale_grad_by_freq))
+    return _by_frequency(c, _sums(c, p, scale_grad_by_freq))
 
 
 @lower(aten._embedding_bag_backward.default)

@@ -4,9 +4,10 @@
 Assignment: where several sources go to one place, the last one wins. Each place finds its winner by an atomic
 maximum of source positions (`winners`); the result is then a gather.
 
-Accumulation: few sources per place are reduced directly, place by place. Otherwise the sources are sorted by place
-with a stable sort, and a scan that restarts at each new place stores its last result there (`Segments`). There are
-no float atomics.
+Accumulation: few sources per place are reduced directly, place by place. On a CPU, a work-item adds the sources of a
+row in their order, or those of a slice of it to a table of its own (`_in_order`). Otherwise the sources are sorted by
+place with a stable sort, and a scan that restarts at each new place stores its last result there (`Segments`). There
+are no float atomics.
 
 Sources whose place lies outside the target are ignored.
 """
@@ -35,6 +36,9 @@ I32, I64 = ir.DType.kI32, ir.DType.kI64
 # and a place, or at most FEW_SOURCES sources per row, or at most SOME_SOURCES sources per row and SOME_PAIRS pairs.
 FEW_PAIRS, SOME_PAIRS = 1 << 18, 1 << 24
 FEW_SOURCES, SOME_SOURCES = 4, 32
+ITEMS_OF_UNIT = 4  # The work-items of each compute unit of a CPU that share the rows of sources.
+# A work-item of a CPU adds a source in the time in which it makes so many steps of sorting and scanning.
+STEPS_OF_SORTING = 8
 
 Coords = Sequence[ir.IndexExpr]
 
@@ -69,7 +73,7 @@ def winners(c: Context, p: ScatterSpec) -> ir.Value:
     row, source = nest.i[:-1], nest.i[-1]
     place = p.place(nest, row, source)
     inside = (place >= 0) & (place < nest.index(p.places))
-    nest.add_store(table, [*row, place.as_index()], nest.index(source, I32), inside, maximum=True)
+    nest.add_store(table, [*row, place.as_index()], nest.index(source, I32), inside, mode=ir.StoreMode.kMaximum)
     nest.end()
     return table
 
@@ -117,9 +121,11 @@ def identity(name: str, dtype: ir.DType) -> float | int:
     return -half if name == "max" else half - 1
 
 
-def accumulated(c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
+def accumulated(
+    c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool, dtype: ir.DType | None = None
+) -> list[ir.Value]:
     """Returns the reduction of the sources of each place, [rows..., places, inner...]; the identity where there are
-    none.
+    none. They are accumulated in `wide`, and stored in `dtype` (None: `wide`).
 
     If `with_count`, the second value is the number of sources of each place, [rows..., places] int64.
     """
@@ -129,11 +135,56 @@ def accumulated(c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_coun
         count <= FEW_SOURCES or (count <= SOME_SOURCES and pairs is not None and pairs <= SOME_PAIRS)
     )
     if few or (pairs is not None and pairs <= FEW_PAIRS):
-        return _directly(c, p, name, wide, with_count)
-    return Segments(c, p).reduce(name, wide, with_count)
+        return _directly(c, p, name, wide, with_count, dtype or wide)
+    if slices := _slices(c, p, name):
+        sums = [c.cast(_in_order(c, p, slices, wide, p.source), dtype or wide)]
+        if with_count:
+            sums.append(_in_order(c, p, slices, I64, lambda nest, *_: nest.constant(1, I64)))
+        return sums
+    return Segments(c, p).reduce(name, wide, with_count, dtype or wide)
 
 
-def _directly(c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
+def _slices(c: Context, p: ScatterSpec, name: str) -> int:
+    """Returns into how many slices the sources of a row are cut for `_in_order`; 0 if sorting them is faster."""
+    rows, count, places = known_product(*p.rows), known_product(p.count), known_product(p.places)
+    if not c.cpu_units or name != "sum" or p.inner or rows is None or count is None or places is None:
+        return 0
+    most = max(1, count // max(places, 1))  # The tables of all slices are not larger than the sources.
+    slices = min(most, -(-ITEMS_OF_UNIT * c.cpu_units // rows))
+    return slices if rows * slices * STEPS_OF_SORTING >= c.cpu_units else 0
+
+
+def _in_order(c: Context, p: ScatterSpec, slices: int, wide: ir.DType, source: Any) -> ir.Value:
+    """Adds the sources of each place in their order. With several slices, each has a table, and the tables are summed."""
+    nest = Nest(c.builder, [*p.rows, ir.IndexExpr(slices), p.places])
+    tables = nest.store((nest.constant(0, wide), wide))[0]
+    _add_in_order(c, p, tables, slices, source, lambda row, slice_, place: [*row, slice_, place])
+    if slices == 1:
+        return c.builder.select(tables, len(p.rows), ir.IndexExpr(0))
+    nest = Nest(c.builder, [*p.rows, p.places], [ir.IndexExpr(slices)])
+    return nest.reduce("sum", [nest.load(tables, [*nest.i[:-1], nest.r[0], nest.i[-1]])], [wide])[0]
+
+
+def _add_in_order(
+    c: Context, p: ScatterSpec, tables: ir.Value, slices: int, source: Any, at: Callable[[Coords, Any, Any], Coords]
+) -> None:
+    """Adds the sources to `tables`, whose dtype is an accumulator's, at `at(row, slice, place)`."""
+    length = ir.ceildiv(p.count, slices)
+    nest = Nest(c.builder, [*p.rows, ir.IndexExpr(slices)], [length])
+    row, number = nest.i[:-1], nest.i[-1] * length + nest.r[0]
+    inside = ir.min(number, p.count - 1)
+    place = p.place(nest, row, inside)
+    mask = (place >= 0) & (place < nest.index(p.places)) & (nest.index(number) < nest.index(p.count))
+    value = source(nest, row, inside, []).cast(tables.dtype)
+    # Each element is a sum of its own, which the store adds.
+    nest.scan("sum", [value], tables.dtype, nest.constant(True, ir.DType.kBool))
+    nest.add_store(tables, at(row, nest.i[-1], place.as_index()), 0, mask, ir.StoreMode.kAdd)
+    nest.end()
+
+
+def _directly(
+    c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool, dtype: ir.DType
+) -> list[ir.Value]:
     """Scatters without atomics: each element of the result loops over all sources of its row, and reduces the sources
     that go to its place.
     """
@@ -144,13 +195,13 @@ def _directly(c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count:
         row, source = nest.i[:lead], nest.r[0]
         hit = p.place(nest, row, source).eq(nest.index(nest.i[lead]))
         value = element(nest, row, source, nest.i[lead + 1 :])
-        chosen = t.where(hit, value, identity(reduction, dtype))
+        chosen = t.where(hit, value, identity(reduction, value.dtype))
         return nest.reduce(reduction, [chosen], [dtype])[0]
 
     def element(nest: Nest, row: Coords, source: ir.IndexExpr, inner: Coords) -> Term:
         return p.source(nest, row, source, inner).cast(wide)
 
-    results = [reduced(p.inner, name, wide, element)]
+    results = [reduced(p.inner, name, dtype, element)]
     if with_count:
         results.append(reduced([], "sum", I64, lambda nest, *_: nest.constant(1, I64)))
     return results
@@ -169,22 +220,22 @@ class Segments:
         keys = nest.store((t.where(inside, place, end), dtype))[0]
         self.runs = sort_keys(c, Keys(keys, Digits.below(p.places)))
 
-    def reduce(self, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
+    def reduce(self, name: str, wide: ir.DType, with_count: bool, dtype: ir.DType) -> list[ir.Value]:
         p = self.p
 
         def element(nest: Nest, row: Coords, source: ir.IndexExpr, inner: Coords) -> Term:
             return p.source(nest, row, source, inner).cast(wide)
 
-        results = [self._scanned(p.inner, name, wide, element)]
+        results = [self._scanned(p.inner, name, wide, element, dtype)]
         if with_count:
-            results.append(self._scanned([], "sum", I64, lambda nest, *_: nest.constant(1, I64)))
+            results.append(self._scanned([], "sum", I64, lambda nest, *_: nest.constant(1, I64), I64))
         return results
 
-    def _scanned(self, inner: list[ir.IndexExpr], name: str, wide: ir.DType, element: Any) -> ir.Value:
+    def _scanned(self, inner: list[ir.IndexExpr], name: str, wide: ir.DType, element: Any, dtype: ir.DType) -> ir.Value:
         c, p, runs = self.c, self.p, self.runs
         lead = len(p.rows)
         nest = Nest(c.builder, [*p.rows, p.places, *inner])
-        result = nest.store((nest.constant(identity(name, wide), wide), wide))[0]
+        result = nest.store((nest.constant(identity(name, wide), wide), dtype))[0]
         row = scan.Row(name, (wide,), lambda a, b: (MERGE[name](a[0], b[0]),))
 
         def starts(nest: Nest, at: list[ir.IndexExpr], first: ir.IndexExpr, end: ir.IndexExpr) -> Term:
@@ -330,6 +381,13 @@ def _scatter_reduce(
     name = REDUCTIONS[mode]
     wide = accumulator(x.dtype, name)
     counted = mode == "mean" or not include_self
+    if mode == "sum" and include_self and _slices(c, p, name) == 1:
+        total = x
+        if not c.in_place or x.dtype != wide:
+            sums = c.nest(x.sizes)
+            total = sums.store((sums.load(x, sums.i).cast(wide), wide))[0]
+        _add_in_order(c, p, total, 1, p.source, lambda row, _, place: [*row[:dim], place, *row[dim:]])
+        return c.cast(total, x.dtype)
     tables = accumulated(c, p, name, wide, counted)
     nest = c.nest(x.sizes)
     row = [i for d, i in enumerate(nest.i) if d != dim]
