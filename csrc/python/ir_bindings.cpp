@@ -148,9 +148,7 @@ void bind_graph(py::module_& m) {
   py::class_<Buffer>(m, "Buffer") OCL_READ(Buffer, dtype, sizes, strides, input, is_parameter, donated, name)
       .def_property_readonly("is_input", [](const Buffer& b) { return b.role == BufferRole::kInput; });
   py::class_<View>(m, "View") OCL_READ(View, buffer, sizes, coords);
-  py::class_<Store>(m, "Store") OCL_READ(Store, buffer, index, value, mask).def_property_readonly("mode", [](const Store& s) {
-    return s.mode == StoreMode::kMaximum ? "maximum" : "write";
-  });
+  py::class_<Store>(m, "Store") OCL_READ(Store, buffer, index, value, mask, mode);
   py::class_<Output>(m, "Output") OCL_READ(Output, buffer, sizes, strides, offset);
   py::class_<Node>(m, "Node") OCL_READ(Node, origin, sizes, reduce_sizes, stores, reduced, reset, operands, outputs, convolve,
                                        attention, fft, sort, reduced_precision, call, waits_for, refused)
@@ -263,12 +261,8 @@ void bind_builder(py::module_& m) {
            py::keep_alive<1, 2>())
       .def("load", &BodyBuilder::load, py::arg("value"), py::arg("coords"), py::arg("mask") = kNone)
       .def("constant", [](BodyBuilder& b, const py::object& value, DType dtype) { return b.constant(to_scalar(value), dtype); })
-      .def(
-          "add_store",
-          [](BodyBuilder& b, const Value& target, const std::vector<IndexExpr>& coords, int value, int mask, bool maximum) {
-            b.add_store(target, coords, value, mask, maximum ? StoreMode::kMaximum : StoreMode::kWrite);
-          },
-          py::arg("target"), py::arg("coords"), py::arg("value"), py::arg("mask") = kNone, py::arg("maximum") = false)
+      .def("add_store", &BodyBuilder::add_store, py::arg("target"), py::arg("coords"), py::arg("value"),
+           py::arg("mask") = kNone, py::arg("mode") = StoreMode::kWrite)
       .def("end", &BodyBuilder::end)
       .def("scan", &BodyBuilder::scan, py::arg("reduction"), py::arg("values"), py::arg("dtype"), py::arg("reset") = kNone)
       .def("reduce", &BodyBuilder::reduce);
