@@ -18,9 +18,10 @@ namespace {
 
 using c10::OperatorHandle;
 
-// Ops with kernels of their own (counted_ops.cpp, checked_ops.cpp). Their other overload reads sizes or errors back.
-constexpr std::array<std::string_view, 4> kOwn = {"aten::nonzero.out", "aten::masked_select.out", "aten::take.out",
-                                                  "aten::cholesky.out"};
+// Ops with kernels of their own (counted_ops.cpp, checked_ops.cpp), whose other overload reads sizes or errors back; and mode,
+// whose out= overload accepts only devices that PyTorch knows.
+constexpr std::array<std::string_view, 5> kOwn = {"aten::nonzero.out", "aten::masked_select.out", "aten::take.out",
+                                                  "aten::cholesky.out", "aten::mode.values"};
 
 /// The overload without out= of each op that `into_out` runs.
 std::unordered_map<std::string, OperatorHandle>& functionals() {

@@ -122,6 +122,7 @@ CASES = {
     "out of fewer elements": (outs(lambda x, out: torch.exp(x[:, :2].t(), out=out), 30), X),
     "nonzero out": (outs(lambda x, out: torch.nonzero(x > 0, out=out), 0, dtype=torch.int64), X),
     "masked_select out": (outs(lambda x, out: torch.masked_select(x, x > 0, out=out), 1), X),
+    "mode out": (lambda x: torch.mode(x, 1, out=(x.new_empty(0), x.new_empty(0, dtype=torch.int64))), X.round()),
     "geqrf out": (outs(lambda x, out: torch.geqrf(x, out=out), 0, 4), X),
     "histogram out": (outs(lambda x, out: torch.histogram(x.view(-1), 5, out=out), 0, 0), X),
 }  # fmt: skip
