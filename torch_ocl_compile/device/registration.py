@@ -100,6 +100,7 @@ def register() -> None:
     _C.register_profilers()
     _print_from_the_cpu()
     _register_ctc_loss()
+    _pass_autocast_through()
     _ATEN.impl("empty_quantized", _refuse_quantized, "QuantizedPrivateUse1")
     _C.set_before_first_use(adapt_torch)
     _when_imported("torch_ocl_compile.compile.backend", lambda _: adapt_torch())
@@ -141,6 +142,17 @@ def _register_ctc_loss() -> None:
         for overload in ("default", "Tensor"):
             name = packet if overload == "default" else f"{packet}.{overload}"
             _ATEN.impl(name, partial(run, f"{packet}.{overload}"), "PrivateUse1")
+
+
+def _pass_autocast_through() -> None:
+    """Makes torch.cond, while_loop, scan and other ops that call functions pass autocast on to the ops inside, as torch makes
+    them do for the devices it knows. Without a rule they raise an error."""
+    ops: Any = torch._ops
+    autocast: Any = torch._C.DispatchKey.__members__["AutocastPrivateUse1"]
+    ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(autocast)
+    for op in ops._higher_order_ops.values():
+        if autocast not in op.py_kernels:
+            op.fallthrough(autocast)
 
 
 def _run_eager_ops(how: str) -> None:

@@ -6,7 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils._pytree import tree_map_only
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.checkpoint import checkpoint
 
 from tests import fork_server
@@ -117,6 +119,27 @@ def test_loop_and_branch_of_python(ocl_device):
 
     for sign in (1, -30):
         assert_same(function, torch.rand(3, 4) * sign, device=ocl_device, fullgraph=False)
+
+
+BRANCHES_AND_LOOPS = {
+    "cond": lambda x, w: torch.cond(x.sum() > 0, lambda x: x @ w, lambda x: (x @ w).sin(), (x,)),
+    "while_loop": lambda x, w: while_loop(
+        lambda i, z: i < 3, lambda i, z: (i + 1, (z @ w).float()), (torch.tensor(0), x)
+    ),
+    "scan": lambda x, w: scan(lambda c, z: ((c @ w).float(), z @ w), x, torch.stack([x, x * 2])),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES_AND_LOOPS)
+def test_autocast_reaches_branches_and_loops(ocl_device, name):
+    x, w = torch.randn(4, 4), torch.randn(4, 4)
+    with torch.device(ocl_device), torch.autocast("ocl", dtype=torch.bfloat16):
+        got = compiled(BRANCHES_AND_LOOPS[name])(x.to(ocl_device), w.to(ocl_device))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        want = torch.compile(BRANCHES_AND_LOOPS[name], backend="aot_eager")(x, w)
+    for g, e in zip(tree_leaves(got), tree_leaves(want), strict=True):
+        assert g.dtype is e.dtype
+        torch.testing.assert_close(g.cpu(), e)
 
 
 # Custom ops and functions
