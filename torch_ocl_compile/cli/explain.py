@@ -1,8 +1,6 @@
 # torch_ocl_compile/cli/explain.py: `torch-ocl explain`.
 from __future__ import annotations
 
-import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +9,7 @@ import torch
 
 from torch_ocl_compile.cli.parts import (
     Command,
+    beside_json,
     json_option,
     output_option,
     print_json,
@@ -58,10 +57,7 @@ def command(html: Path | None, as_json: bool, target: str, arguments: tuple[str,
     if html is not None:
         load_page()  # Raises before the program runs if the page cannot be made.
     torch._dynamo.reset()
-    with contextlib.ExitStack() as stack:
-        if as_json:
-            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        found = stack.enter_context(watch(target, timing=html is not None))
+    with beside_json(as_json), watch(target, timing=html is not None) as found:
         returned = run_target(target, arguments)
         if isinstance(returned, tuple) and returned and callable(returned[0]):
             with progress("compiling"):

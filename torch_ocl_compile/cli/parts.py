@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -173,6 +173,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     return None if isinstance(value, float) and value != value else value
+
+
+def beside_json(as_json: bool) -> AbstractContextManager[Any]:
+    """Within the block, what a program prints goes to standard error if standard output is for JSON."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 def number(value: float, form: str) -> str:

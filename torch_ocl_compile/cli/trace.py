@@ -1,14 +1,13 @@
 # torch_ocl_compile/cli/trace.py: `torch-ocl trace`.
 from __future__ import annotations
 
-import contextlib
-import sys
 from pathlib import Path
 
 import click
 
 from torch_ocl_compile.cli.parts import (
     Command,
+    beside_json,
     json_option,
     output_option,
     print_json,
@@ -43,10 +42,7 @@ def command(output: Path, top: int, as_json: bool, target: str, arguments: tuple
     Ends with status 1 if the program fails, or runs no kernel. The trace of a program that fails has what ran until then."""
     require_device()
     failure: ToolError | None = None
-    with contextlib.ExitStack() as stack:
-        if as_json:
-            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        launches = stack.enter_context(record(timing=True))
+    with beside_json(as_json), record(timing=True) as launches:
         try:
             run_target(target, arguments)
         except ToolError as error:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from torch_ocl_compile import config
 from torch_ocl_compile.cli.parts import (
     Command,
+    beside_json,
     device_option,
     json_option,
     output_option,
@@ -156,9 +156,7 @@ def _measure(target: tuple[str, ...], device: str, dtype: str, precision: str, g
     torch.set_float32_matmul_precision(precision)
     if not shapes.is_shape(target[0]):
         checked_target(click.get_current_context(), _TARGET, target[0])
-    with config.override(max_autotune=True), contextlib.ExitStack() as stack:
-        if quiet:
-            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+    with config.override(max_autotune=True), beside_json(quiet):
         if not shapes.is_shape(target[0]):
             run_target(target[0], target[1:])
             return

@@ -1,14 +1,12 @@
 # torch_ocl_compile/cli/warm.py: `torch-ocl warm`.
 from __future__ import annotations
 
-import contextlib
-import sys
 from dataclasses import asdict
 
 import click
 
 from torch_ocl_compile import _C, config
-from torch_ocl_compile.cli.parts import Command, json_option, print_json, require_device, say
+from torch_ocl_compile.cli.parts import Command, beside_json, json_option, print_json, require_device, say
 from torch_ocl_compile.cli.target import target_argument
 from torch_ocl_compile.errors import ToolError
 
@@ -41,14 +39,12 @@ def command(idle: int, as_json: bool, target: str, arguments: tuple[str, ...]) -
     config.configure_core()
     if not _C.exec.cache_stats().get("enabled"):
         raise ToolError("the cache is off: there is nothing to fill; `torch-ocl cache stats` says why")
-    with contextlib.ExitStack() as stack:
-        if as_json:
-            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        try:
+    try:
+        with beside_json(as_json):
             work, ended = warm(target, list(arguments), idle)
-        except ToolError as error:
-            note = "  note: no kernel was launched, so all values were zeros; what was compiled is in the cache"
-            raise ToolError(f"{error}\n{note}") from error
+    except ToolError as error:
+        note = "  note: no kernel was launched, so all values were zeros; what was compiled is in the cache"
+        raise ToolError(f"{error}\n{note}") from error
     if as_json:
         print_json({**asdict(work), "ended": ended})
     else:
