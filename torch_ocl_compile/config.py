@@ -27,11 +27,11 @@ _FOLLOWERS: dict[str, Callable[[Any], None]] = {}
 _configured: tuple[str, int, str, str] | None = None
 
 
-def option(name: str, kind: type, default: Value, help: str, **more: Any) -> None:
-    """Defines an option. `more`: other fields of Option. ConfigError if the name is already defined."""
+def option(name: str, default: Value, help: str, **more: Any) -> None:
+    """Defines an option of the default's type. `more`: other fields of Option. ConfigError if the name is already defined."""
     if name in _OPTIONS:
         raise ConfigError(f"option {name!r} is defined twice")
-    _OPTIONS[name] = Option(name, kind, default, help, **more)
+    _OPTIONS[name] = Option(name, type(default), default, help, **more)
 
 
 def _profile_fault(value: str) -> str:
@@ -46,7 +46,6 @@ def _profile_fault(value: str) -> str:
 
 option(
     "devices",
-    str,
     "",
     "Devices to use, in this order: indices, or parts of platform or device names, separated by commas. Empty: all devices.",
     scope="start",
@@ -54,7 +53,6 @@ option(
 )
 option(
     "library",
-    str,
     "",
     "The OpenCL loader, or the driver that takes its place: the path of a library. Empty: libOpenCL.so.1, or the first that there is "
     "of other names that are usual.",
@@ -63,7 +61,6 @@ option(
 )
 option(
     "profile",
-    str,
     "",
     "The GPU whose limits all devices take on, so that a model can be tried for it: a name of the table of device profiles. Empty: none.",
     scope="start",
@@ -72,7 +69,6 @@ option(
 )
 option(
     "autoload",
-    str,
     "auto",
     "Whether `import torch` alone registers the device. auto: yes, unless torch has CUDA devices.",
     scope="start",
@@ -80,15 +76,13 @@ option(
 )
 option(
     "eager",
-    str,
     "compile",
     "How an op outside of compiled functions runs. compile: it is compiled on its own. cpu: on the CPU.",
     choices=("compile", "cpu"),
 )
-option("warn_fallback", bool, True, "Warn once per op that runs on the CPU because it has no kernel.")
+option("warn_fallback", True, "Warn once per op that runs on the CPU because it has no kernel.")
 option(
     "index_errors",
-    bool,
     True,
     "Check the indices of gathers, scatters, embeddings and losses: for one out of range, the next wait for the device raises "
     "IndexError with the op and the line.",
@@ -96,7 +90,6 @@ option(
 )
 option(
     "debug",
-    bool,
     False,
     "Fill new memory with NaN (integers: -1), and look after every kernel for stores beside its buffers. Every call "
     "then waits for its results.",
@@ -104,7 +97,6 @@ option(
 )
 option(
     "check",
-    bool,
     False,
     "Compare the results of every kernel with the interpreter's, in every call. The first kernel that differs raises "
     "KernelResultError, which names it and saves its inputs. Calls take many times longer.",
@@ -124,7 +116,6 @@ def _dump_fault(value: str) -> str:
 
 option(
     "dump",
-    str,
     "",
     "Folder into which every kernel, its graph and its build log are written. Empty: nothing is written.",
     allowed="a path",
@@ -132,21 +123,18 @@ option(
 )
 option(
     "cache_dir",
-    str,
     "",
     "Folder of the cache of kernels, plans and measurements. Empty: the user's cache folder.",
     allowed="a path",
 )
 option(
     "cache_size_mb",
-    int,
     1024,
     "Largest size of the cache in MiB. The least recently used entries are deleted first. 0: no cache.",
     least=0,
 )
 option(
     "build_workers",
-    int,
     -1,
     "Processes that compile kernels at the same time. -1: as many as cores and memory allow, on a GPU at most 16, if many "
     "kernels are missing. 0: kernels are compiled in this process. All processes of a user together have a worker a core.",
@@ -154,14 +142,12 @@ option(
 )
 option(
     "build_timeout_s",
-    int,
     300,
     "Seconds that the compiler of a build worker may take for one program. A kernel that takes longer twice is refused.",
     least=1,
 )
 option(
     "enqueue_threads",
-    str,
     "auto",
     "Whether a thread enqueues the launches of compiled graphs while Python goes on. auto: on devices that do not compute on the "
     "host's cores, for graphs with more than a few launches. An error of such a launch is raised by the next call that uses the stream.",
@@ -169,16 +155,14 @@ option(
 )
 option(
     "progress",
-    bool,
     True,
     "Show on a terminal how many kernels are built, when building takes more than two seconds, and what a compilation does "
     "that takes more than ten.",
 )
-option("untested", bool, False, "Do not warn of wrong runtimes (Mesa's rusticl), nor check drivers that nobody tried.")
-option("verify", bool, False, "Check between the compiler's passes that the graph is valid.", scope="compile")
+option("untested", False, "Do not warn of wrong runtimes (Mesa's rusticl), nor check drivers that nobody tried.")
+option("verify", False, "Check between the compiler's passes that the graph is valid.", scope="compile")
 option(
     "fallback",
-    str,
     "eager",
     "What happens to an op without a kernel. eager: it runs on the CPU. error: FallbackError.",
     scope="compile",
@@ -186,7 +170,6 @@ option(
 )
 option(
     "kernel_family",
-    str,
     "auto",
     "Which kernels to use. item: those for CPUs, a tile per work-item. group: those for GPUs, a tile per work-group. auto: by the device.",
     scope="compile",
@@ -194,7 +177,6 @@ option(
 )
 option(
     "vector_floats",
-    int,
     0,
     "Length of a vector, in floats, that kernels for CPUs use. Set it to see the kernels of another CPU. 0: the device's own.",
     scope="compile",
@@ -202,7 +184,6 @@ option(
 )
 option(
     "units",
-    int,
     0,
     "Number of compute units that work is split over. 0: those of the device.",
     scope="compile",
@@ -223,7 +204,6 @@ def _disable_fault(value: str) -> str:
 
 option(
     "disable",
-    str,
     "",
     "Kernels not to use: names, execution levels or operations of the table of kernels, each for all types or with one, as in "
     "`warpgroup,gemm_warp:bf16,conv_statistics`. What remains computes the same.",
@@ -234,7 +214,6 @@ option(
 )
 option(
     "nccl",
-    str,
     "auto",
     "Whether process groups communicate with NCCL. 0: never. 1: where every rank has an NVIDIA device of its own, and in groups of "
     "one rank, with a warning where that is not possible. auto: the same without a word, and not with one rank.",
@@ -242,7 +221,6 @@ option(
 )
 option(
     "kept_weights_mb",
-    int,
     4096,
     "Largest memory in MiB for results that depend on parameters alone, such as packed weights. Inference keeps them until a "
     "parameter changes. 0: keep none.",
@@ -251,35 +229,30 @@ option(
 )
 option(
     "interpret",
-    bool,
     False,
     "Run the graph op by op instead of compiling it. Use it to check a result that you doubt.",
     scope="compile",
 )
 option(
     "max_autotune",
-    bool,
     False,
     "Measure which kernel is fastest where no measurement is stored for this device and driver. mode='max-autotune' sets it.",
     scope="compile",
 )
 option(
     "tuned",
-    bool,
     True,
     "Use measured choices of kernels, your own and those that ship. 0: use the cost models alone.",
     scope="compile",
 )
 option(
     "tune_deadline",
-    float,
     20.0,
     "Seconds that one kernel may run while it is measured. A kernel that takes longer is disabled for this driver.",
     least=0,
 )
 option(
     "commit",
-    str,
     "",
     "The commit in result files of measurements, where the code is in no git checkout. Empty: git is asked, or the build.",
     allowed="a text",
