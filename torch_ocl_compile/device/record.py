@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from torch_ocl_compile import _C
 
@@ -37,6 +37,10 @@ class LaunchRecord:
         return (self.end_ns - self.start_ns) / 1000
 
 
+# What C++ calls as LaunchRecord does.
+SAME_NAMES = [field.name for field in fields(LaunchRecord) if not field.name.endswith("_size")]
+
+
 @contextmanager
 def record(*, timing: bool = False) -> Iterator[list[LaunchRecord]]:
     """Records the launches of compiled graphs. The list is filled when the block ends.
@@ -49,23 +53,5 @@ def record(*, timing: bool = False) -> Iterator[list[LaunchRecord]]:
         yield launches
     finally:
         for row in _C.exec.end_recording(recording):
-            launches.append(
-                LaunchRecord(
-                    kernel=row["kernel"],
-                    kind=row["kind"],
-                    origin=row["origin"],
-                    device=row["device"],
-                    global_size=tuple(row["global"]),
-                    local_size=tuple(row["local"]),
-                    ops=row["ops"],
-                    bytes=row["bytes"],
-                    flops=row["flops"],
-                    queued_ns=row["queued_ns"],
-                    start_ns=row["start_ns"],
-                    end_ns=row["end_ns"],
-                    stream=row["stream"],
-                    title=row["title"],
-                    graph=row["graph"],
-                    group=row["group"],
-                )
-            )
+            same = {name: row[name] for name in SAME_NAMES}
+            launches.append(LaunchRecord(global_size=tuple(row["global"]), local_size=tuple(row["local"]), **same))

@@ -27,24 +27,7 @@ from torch_ocl_compile.device.current import device as device
 from torch_ocl_compile.device.current import device_of as device_of
 from torch_ocl_compile.device.current import set_device as set_device
 from torch_ocl_compile.device.current import synchronize as synchronize
-from torch_ocl_compile.device.memory import empty_cache as empty_cache
-from torch_ocl_compile.device.memory import get_per_process_memory_fraction as get_per_process_memory_fraction
-from torch_ocl_compile.device.memory import host_memory_stats as host_memory_stats
-from torch_ocl_compile.device.memory import host_memory_stats_as_nested_dict as host_memory_stats_as_nested_dict
-from torch_ocl_compile.device.memory import max_memory_allocated as max_memory_allocated
-from torch_ocl_compile.device.memory import max_memory_reserved as max_memory_reserved
-from torch_ocl_compile.device.memory import mem_get_info as mem_get_info
-from torch_ocl_compile.device.memory import memory_allocated as memory_allocated
-from torch_ocl_compile.device.memory import memory_reserved as memory_reserved
-from torch_ocl_compile.device.memory import memory_snapshot as memory_snapshot
-from torch_ocl_compile.device.memory import memory_stats as memory_stats
-from torch_ocl_compile.device.memory import memory_stats_as_nested_dict as memory_stats_as_nested_dict
-from torch_ocl_compile.device.memory import memory_summary as memory_summary
-from torch_ocl_compile.device.memory import reset_accumulated_host_memory_stats as reset_accumulated_host_memory_stats
-from torch_ocl_compile.device.memory import reset_accumulated_memory_stats as reset_accumulated_memory_stats
-from torch_ocl_compile.device.memory import reset_peak_host_memory_stats as reset_peak_host_memory_stats
-from torch_ocl_compile.device.memory import reset_peak_memory_stats as reset_peak_memory_stats
-from torch_ocl_compile.device.memory import set_per_process_memory_fraction as set_per_process_memory_fraction
+from torch_ocl_compile.device.memory import *  # noqa: F403
 from torch_ocl_compile.device.profile import Profile as Profile
 from torch_ocl_compile.device.profile import ProfileRow as ProfileRow
 from torch_ocl_compile.device.profile import profile as profile
@@ -170,7 +153,7 @@ def is_current_stream_capturing() -> bool:
 
 def device_memory_used(device: DeviceLike = None) -> int:
     """Returns the bytes of the device that this and other processes use, as far as the device or its driver tells."""
-    free, total = mem_get_info(device)
+    free, total = memory.mem_get_info(device)
     return total - free
 
 

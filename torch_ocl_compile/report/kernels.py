@@ -91,13 +91,11 @@ def _kernel(label: str, position: int, group: Mapping[str, Any], buffers: list[d
     inlined = list(dict.fromkeys(short(op) for op, _ in group["inlined"] if op))
     fused = Counter([*group["fused"], *(f"inlined: {op} is computed where its value is used" for op in inlined)])
     touched = {buffers[b]["dtype"] for b in group["reads"]}
+    same = ("name", "kind", "variant", "origin", "refused", "bytes", "flops", "text", "kept")
     return Kernel(
+        **{name: group[name] for name in same},
         graph=label,
         position=position,
-        name=group["name"],
-        kind=group["kind"],
-        variant=group["variant"],
-        origin=group["origin"],
         ops=[op if count == 1 else f"{op} x{count}" for op, count in ops.items()],
         lines=list(dict.fromkeys(line for _, line in origins if line)),
         nodes=len(group["nodes"]),
@@ -107,16 +105,11 @@ def _kernel(label: str, position: int, group: Mapping[str, Any], buffers: list[d
                   buffers[other["buffer"]]["bytes"], other["reason"])
             for other in group["apart"]
         ],
-        refused=group["refused"],
-        bytes=group["bytes"],
-        flops=group["flops"],
         precision=next((t for t in ("bf16", "f16") if group["variant"] and t in touched), "f32"),
         work_groups=list(group["work_groups"]),
         local=list(group["local"]),
         reads=[tensor_text(buffers[b]) for b in group["reads"]],
         writes=[tensor_text(buffers[b]) for b in group["writes"]],
-        text=group["text"],
-        kept=group["kept"],
     )  # fmt: skip
 
 
