@@ -30,6 +30,7 @@ constexpr uint64_t kLanes = 16;  // The elements of a vector on a CPU.
 struct Shape {
   uint64_t size[kMaxDims], src_stride[kMaxDims], dst_stride[kMaxDims];
   uint64_t places, dims, rows;
+  uint64_t chunk, step, value;
 };
 
 /// Returns the names of both element types; ("", "") if the kernel cannot do this conversion.
@@ -49,11 +50,13 @@ struct Form {
   bool rows = false, vectors = false, crossed = false;  // The macros ROWS, VECTORS and CROSSED.
   bool wide = false;                                    // The macro PLACE is ulong.
   bool lanes = false, tiled = false, runs = false;      // The macros LANES, TILED and RUNS.
-  size_t chunk = 1;
+  bool fill = false;                                    // The macro FILL.
+  size_t chunk = 1;                                     // The macro CHUNK, with `rows` or `crossed`.
+  size_t places = 1;                                    // Places of a work-group, if places have a dimension of their own.
   /// True if get_global_id(0) runs over the places, too.
   bool is_flat() const { return rows || crossed; }
   /// The number of work-items for a place.
-  size_t width(const Shape& shape) const { return crossed ? shape.size[0] : (shape.size[0] + chunk - 1) / chunk; }
+  size_t width(const Shape& shape) const { return crossed ? shape.size[0] : (shape.size[0] + shape.chunk - 1) / shape.chunk; }
   auto operator<=>(const Form&) const = default;
 };
 
@@ -85,7 +88,8 @@ std::string vector_type(size_t bytes, size_t count) {
 
 /// Defines what kernels/base/copy.cl needs for the form.
 std::string form_macros(const Form& form, size_t src_bytes, size_t dst_bytes) {
-  std::string text = "#define CHUNK " + std::to_string(form.chunk) + "\n";
+  std::string text;
+  if (form.is_flat()) text += "#define CHUNK " + std::to_string(form.chunk) + "\n";
   if (form.wide) text += "#define PLACE ulong\n";
   if (form.rows) text += "#define ROWS\n";
   if (form.crossed) text += "#define CROSSED\n";
@@ -93,6 +97,7 @@ std::string form_macros(const Form& form, size_t src_bytes, size_t dst_bytes) {
   if (form.lanes) text += "#define LANES " + std::to_string(kLanes) + "\n";
   if (form.tiled) text += "#define TILED\n";
   if (form.runs) text += "#define RUNS\n";
+  if (form.fill) text += "#define FILL\n";
   if (form.vectors || form.crossed)
     text += "#define SRC_VECTOR " + vector_type(src_bytes, form.chunk) + "\n#define DST_VECTOR " +
             vector_type(dst_bytes, form.chunk) + "\n";
@@ -111,7 +116,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   lock.lock();
   if (entry) return *entry;  // Another thread has built it.
   auto fresh = std::make_unique<CopyKernel>();
-  fresh->name = "copy_" + src + "_" + dst +
+  fresh->name = (form.fill ? "fill_" : "copy_") + src + "_" + dst +
                 (form.vectors   ? "_vectors"
                  : form.crossed ? "_crossed"
                  : form.rows    ? "_rows"
@@ -121,7 +126,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
                                 : "") +
                 (form.wide ? "_wide" : "");
   fresh->local = form.is_flat()         ? std::array<size_t, 3>{128, 1, 1}
-                 : device.caps().is_cpu ? std::array<size_t, 3>{1, form.runs ? size_t{4} : size_t{16}, 1}
+                 : device.caps().is_cpu ? std::array<size_t, 3>{1, form.places, 1}
                                         : std::array<size_t, 3>{32, 4, 1};
   std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n" +
                      form_macros(form, src_bytes, dst_bytes);
@@ -173,6 +178,7 @@ bool merge_dims(const at::Tensor& src, const at::Tensor& dst, Shape& shape) {
     shape.dst_stride[dims] = d;
     ++dims;
   }
+  shape.step = 1;
   if (dims == 0) {
     shape.size[0] = 1;
     dims = 1;
@@ -190,7 +196,7 @@ size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 runtime::LaunchInfoPtr copy_info(const CopyKernel& copy, const at::Tensor& src, const at::Tensor& dst, const Shape& shape,
                                  const std::array<size_t, 3>& global) {
   auto info = std::make_shared<runtime::LaunchInfo>();
-  info->kernel = copy.name, info->kind = "copy", info->origin = "aten::copy_";
+  info->kernel = copy.name, info->kind = "copy", info->origin = copy.name.starts_with("fill") ? "aten::fill_" : "aten::copy_";
   info->global = global, info->local = copy.local, info->ops = 1;
   info->bytes = static_cast<int64_t>(dst.numel() * (src.element_size() + dst.element_size()));
   info->title = "copy ";
@@ -211,6 +217,7 @@ bool aligned_rows(uint64_t offset, const uint64_t* strides, uint64_t dims, size_
 void step_rows(Shape& shape, uint64_t k, uint64_t count) {
   for (uint64_t* const row : {shape.size, shape.src_stride, shape.dst_stride}) std::rotate(row + 1, row + k, row + k + 1);
   shape.places /= shape.size[1];
+  shape.step = count;
   shape.rows = std::exchange(shape.size[1], (shape.size[1] + count - 1) / count);
   shape.places *= shape.size[1], shape.src_stride[1] *= count, shape.dst_stride[1] *= count;
 }
@@ -245,6 +252,26 @@ bool has_lanes(const std::string& src, const std::string& dst) {
   return !lacks(src) && !lacks(dst);
 }
 
+/// For a CPU: chooses what a work-item copies. There are some work-groups for each compute unit, but none with less than a few
+/// kilobytes: to start one takes as long as to copy that much.
+void share_among_items(const runtime::Device& device, Shape& shape, Form& form, size_t bytes) {
+  constexpr uint64_t kGroupsOfUnit = 8, kLeastBytes = 16384, kShortRow = 512, kMostPlaces = 16;
+  const uint64_t groups = kGroupsOfUnit * device.caps().units;
+  const uint64_t share = std::max(shape.size[0] * shape.places / groups, kLeastBytes / bytes);  // Elements of a work-group.
+  form.tiled = form.lanes && tile(shape);
+  if (form.tiled) {
+    shape.chunk = 64, form.places = kMostPlaces;
+    return;
+  }
+  form.runs =
+      form.lanes && shape.size[0] <= kShortRow && shape.dims > 1;  // To find a longer row takes little beside copying it.
+  if (form.runs) step_rows(shape, 1, std::clamp<uint64_t>(share / shape.size[0], 1, shape.size[1]));
+  shape.chunk = std::min(round_up(share, kLanes), std::max<uint64_t>(shape.size[0], 1));
+  const uint64_t of_place = shape.chunk * std::max<uint64_t>(shape.step, 1);
+  // Two sizes of work-groups, because each has a program of its own.
+  form.places = share >= kMostPlaces * of_place ? kMostPlaces : 1;
+}
+
 /// May change the order of the dimensions and their steps, see cross().
 Form choose_form(const runtime::Device& device, Shape& shape, const std::pair<std::string, std::string>& types,
                  size_t src_bytes, size_t dst_bytes, uint64_t src_offset, uint64_t dst_offset) {
@@ -263,22 +290,20 @@ Form choose_form(const runtime::Device& device, Shape& shape, const std::pair<st
     form.chunk = form.vectors ? count : std::max<size_t>(count, 4);
   } else if (is_cpu) {
     form.lanes = has_lanes(types.first, types.second);
-    form.tiled = form.lanes && tile(shape);
-    constexpr uint64_t kShortRow = 512;  // To find a longer row takes little time beside copying it.
-    form.runs = form.lanes && !form.tiled && shape.size[0] <= kShortRow && shape.dims > 1;
-    if (form.runs) step_rows(shape, 1, kLanes);
-    form.chunk = form.tiled ? 64 : 1024;
+    share_among_items(device, shape, form, std::max(src_bytes, dst_bytes));
   }
+  if (!is_cpu) shape.chunk = form.chunk;
   const uint64_t items = form.is_flat() ? form.width(shape) * shape.places : shape.places;
   form.wide = items >= (uint64_t{1} << 32) - 128;
   return form;
 }
 
 void enqueue(runtime::Device& device, const std::pair<std::string, std::string>& types, const at::Tensor& src,
-             const at::Tensor& dst, Shape shape) {
+             const at::Tensor& dst, Shape shape, bool fill = false) {
   const runtime::Location from = location(src), to = location(dst);
   const uint64_t src_offset = from.offset_bytes / src.element_size(), dst_offset = to.offset_bytes / dst.element_size();
-  const Form form = choose_form(device, shape, types, src.element_size(), dst.element_size(), src_offset, dst_offset);
+  Form form = choose_form(device, shape, types, src.element_size(), dst.element_size(), src_offset, dst_offset);
+  form.fill = fill;
   CopyKernel& copy = copy_kernel(device, types.first, types.second, form, src.element_size(), dst.element_size());
   const size_t width = form.width(shape);
   const std::array<size_t, 3> global{round_up(form.is_flat() ? width * shape.places : width, copy.local[0]),
@@ -340,6 +365,16 @@ void launch_copy(const at::Tensor& src, const at::Tensor& dst) {
   // More dimensions than the kernel has: one copy for each index of one dimension.
   const int64_t dim = shortest_dim(dst);
   for (int64_t i = 0; i < dst.size(dim); ++i) launch_copy(src.select(dim, i), dst.select(dim, i));
+}
+
+void launch_fill(const at::Tensor& memory, uint64_t value) {
+  Shape shape{};
+  for (int k = 0; k < kMaxDims; ++k) shape.size[k] = 1;
+  const at::Tensor pieces = memory.as_strided({memory.numel()}, {1}, memory.storage_offset()).view(at::kComplexFloat);
+  shape.size[0] = pieces.numel();
+  shape.dst_stride[0] = shape.places = shape.dims = shape.step = 1;
+  shape.value = value;
+  enqueue(device_at(memory.device().index()), {"raw8", "raw8"}, pieces, pieces, shape, true);
 }
 
 std::pair<runtime::BinaryStore, std::string> configured_build_context() {

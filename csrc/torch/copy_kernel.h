@@ -14,4 +14,7 @@ bool has_copy_kernel(at::ScalarType src, at::ScalarType dst, int device);
 /// dtypes.
 void launch_copy(const at::Tensor& src, const at::Tensor& dst);
 
+/// Enqueues a kernel that sets a dense block of memory, whose size and place are multiples of 8 bytes, to copies of `value`.
+void launch_fill(const at::Tensor& memory, uint64_t value);
+
 }  // namespace ocl::aten

@@ -1,7 +1,7 @@
 // kernels/base/copy.cl: dst[i] = (DST)src[i] for any strides. i runs over up to 8 dimensions, innermost first; "place" is an
-// index over all outer dimensions. Without ROWS, a work-item copies CHUNK neighbours of the innermost dimension:
+// index over all outer dimensions. Without ROWS, a work-item copies `chunk` neighbours of the innermost dimension:
 //
-//        get_global_id(0) ->   0..CHUNK-1 | CHUNK..2*CHUNK-1 | ...      innermost: size[0] elements
+//        get_global_id(0) ->   0..chunk-1 | chunk..2*chunk-1 | ...      innermost: size[0] elements
 //        get_global_id(1)  |   place 0                                  outer: size[1] * size[2] * ... places
 //                          v   place 1
 //
@@ -14,11 +14,13 @@
 // which the neighbouring work-items continue.
 //
 // The macro LANES selects forms for CPUs: rows are copied by vectors of LANES elements, which CPUs' compilers do not make of loops.
-// With RUNS as well, dimension 1 counts LANES rows, which a work-item copies one after the other. With TILED as well, src is
+// With RUNS as well, dimension 1 counts `step` rows, which a work-item copies one after the other. With TILED as well, src is
 // contiguous in dimension 1, whose size and strides count LANES elements: a work-item turns squares of LANES x LANES elements in
 // private memory, so that it reads and writes whole cache lines.
 //
-// Macros of a launch: NAME (of the kernel), CHUNK, SRC and DST (element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16
+// The macro FILL stores shape.value, an integer of SRC's type, and reads nothing.
+//
+// Macros of a launch: NAME (of the kernel), CHUNK (with ROWS or CROSSED), SRC and DST (element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16
 //   f32 f64 f8e4m3 f8e5m2 f8e4m3fnuz f8e5m2fnuz (these need floats8.cl before this file, and bf16 as DST bfloat16.cl), or raw1
 //   raw2 raw4 raw8 raw16 for both: bytes as they are).
 #ifndef PLACE
@@ -172,7 +174,14 @@ typedef struct {
   ulong places;  // size[1] * size[2] * ...
   ulong dims;
   ulong rows;  // With TILED or RUNS: the elements of dimension 1.
+  ulong chunk, step, value;
 } Shape;
+
+#ifdef FILL
+#define LOADED(p, i) (GLUE(ELEMENT_, SRC)) shape.value
+#else
+#define LOADED(p, i) GLUE(LOAD_, SRC)(p, i)
+#endif
 
 __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
                    __global GLUE(ELEMENT_, DST) * dst, const ulong dst_offset, const Shape shape) {
@@ -188,12 +197,12 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
   if (place >= shape.places) return;
 #else
   PLACE place = (PLACE)get_global_id(1);
-  const ulong begin = (ulong)get_global_id(0) * CHUNK;
+  const ulong begin = (ulong)get_global_id(0) * shape.chunk;
   if (place >= shape.places || begin >= shape.size[0]) return;
 #endif
   ulong s = src_offset, d = dst_offset;
 #if defined(TILED) || defined(RUNS)
-  const uint rows = (uint)min((ulong)LANES, shape.rows - place % (PLACE)shape.size[1] * (ulong)LANES);
+  const uint rows = (uint)min(shape.step, shape.rows - place % (PLACE)shape.size[1] * shape.step);
 #else
   const uint rows = 1;
 #endif
@@ -219,10 +228,10 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
 #elif defined(ROWS)
   for (uint k = 0; k < CHUNK; ++k) {
     const ulong i = column + k * (ulong)width;
-    if (i < shape.size[0]) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i * shape.src_stride[0]));
+    if (i < shape.size[0]) GLUE(STORE_, DST)(dst, d + i, LOADED(src, s + i * shape.src_stride[0]));
   }
 #elif defined(TILED)
-  const ulong end = min(begin + CHUNK, shape.size[0]), src_step = shape.src_stride[0],
+  const ulong end = min(begin + shape.chunk, shape.size[0]), src_step = shape.src_stride[0],
               dst_row = shape.dst_stride[1] / LANES;
   for (ulong i = begin; i < end; i += LANES) {
     if (rows < LANES || i + LANES > end) {
@@ -240,22 +249,31 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
     }
   }
 #else
-  const ulong end = min(begin + CHUNK, shape.size[0]);
+  const ulong end = min(begin + shape.chunk, shape.size[0]);
   const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
-  for (uint row = 0; row < rows; ++row, s += shape.src_stride[1] / LANES, d += shape.dst_stride[1] / LANES) {
+  const ulong src_row = shape.src_stride[1] / shape.step, dst_row = shape.dst_stride[1] / shape.step;
+  for (uint row = 0; row < rows; ++row, s += src_row, d += dst_row) {
     ulong i = begin;
 #if LANES > 1
     if (src_step <= 1 && dst_step == 1) {
+      // Aligned stores: one that crosses a cache line takes as long as two.
+      if (end - begin >= 64 * LANES)
+        for (; (d + i) % LANES != 0; ++i) GLUE(STORE_, DST)(dst, d + i, LOADED(src, s + i * src_step));
       if (src_step == 0) {
         CELL line[LANES];
-        for (uint k = 0; k < LANES; ++k) line[k] = ((__global const CELL*)src)[s];
+#ifdef FILL
+        const CELL first = (CELL)shape.value;
+#else
+        const CELL first = ((__global const CELL*)src)[s];
+#endif
+        for (uint k = 0; k < LANES; ++k) line[k] = first;
         for (; i + LANES <= end; i += LANES)
           GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)((const GLUE(ELEMENT_, SRC)*)line, 0));
       }
       for (; i + LANES <= end; i += LANES) GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)(src, s + i));
     }
 #endif
-    for (; i < end; ++i) GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
+    for (; i < end; ++i) GLUE(STORE_, DST)(dst, d + i * dst_step, LOADED(src, s + i * src_step));
   }
 #endif
 }

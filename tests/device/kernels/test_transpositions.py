@@ -85,6 +85,36 @@ def test_copies_of_any_form(ocl_device, source, view):
         torch.testing.assert_close(ours.cpu(), expected, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128], ids=str)
+def test_large_copies_and_fills(ocl_device, dtype):
+    """From 1 MB on, kernels fill memory, and copy it on CPUs. What lies around it stays. Long rows begin at any element."""
+    count = (1 << 20) // dtype.itemsize + 37
+    x = some((count + 64,), dtype)
+    ours = x.to(ocl_device)
+    for first in (0, 1, 8, 13):
+        part = slice(first, first + count)
+        assert torch.equal(ours[part].clone().cpu(), x[part])
+        target, expected = ours.clone(), x.clone()
+        target[part].copy_(ours[5 : 5 + count])
+        expected[part] = x[5 : 5 + count]
+        assert torch.equal(target.cpu(), expected)
+        target[part].copy_(target[first + 2 : first + 2 + count])  # They overlap.
+        expected[part] = expected[first + 2 : first + 2 + count].clone()
+        assert torch.equal(target.cpu(), expected)
+        for end in (count, count - 37):
+            value = True if dtype is torch.bool else 3
+            target[first:end].fill_(value), expected[first:end].fill_(value)
+            assert torch.equal(target.cpu(), expected)
+    rows, columns = 3, count // 3
+    for view in (slice(1, columns - 1), slice(0, columns - 5)):
+        given = x[: rows * columns].view(rows, columns)[:, view]
+        assert torch.equal(ours[: rows * columns].view(rows, columns)[:, view].contiguous().cpu(), given)
+    if torch.ocl.get_device_properties(ocl_device).is_cpu and dtype.itemsize <= 8:
+        with torch.ocl.record() as found:
+            ours.clone(), ours[:-37].fill_(1)
+        assert [c.kernel.split("_")[0] for c in found] == ["copy", "fill"], found
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_windows(ocl_device, dtype):
     x = some((3, 5, 24, 26), dtype)
