@@ -276,8 +276,8 @@ ALWAYS_INLINE void join_lanes(SPACE const REAL* from, const Block* block EPILOGU
 #endif
 
 // Describes block number i. (Oclgrind cannot run inlined functions that return a struct.)
-ALWAYS_INLINE void find_block(Block* block, const int i, const int O, const int P, const int Q, const long x_o, const long x_n,
-                              const long x_p, const long x_q) {
+ALWAYS_INLINE void find_block(Block* block, const int i, const int O, const int P, const int Q, const long x_o,
+                              const long x_n, const long x_p, const long x_q) {
   block->each = P * Q;
   block->next = x_n;
   block->skipped = 0;
@@ -302,8 +302,8 @@ ALWAYS_INLINE void find_block(Block* block, const int i, const int O, const int 
 #if !SPLIT && !(COLUMNS && STEP_IN)
   for (int l = 0; l < LANES; ++l) {
     const int line = COLUMNS ? block->inner + l : min(block->line + l, O * block->each - 1);
-    block->lane[l] = (COLUMNS ? -block->from + block->o * x_o : line / block->each * x_o) + line % block->each / Q * x_p +
-                    line % Q * x_q;
+    block->lane[l] = (COLUMNS ? -block->from + block->o * x_o : line / block->each * x_o) +
+                     line % block->each / Q * x_p + line % Q * x_q;
   }
 #endif
 #if ROOT
