@@ -37,13 +37,15 @@ typedef struct {
 // Returns `at` for a part of a step. Compilers compute what depends on the work-item alone before the loop, such as forty
 // addresses, and hold it. So with few registers the position depends on the head, and on the part (1 to 4): adds its
 // sign, which is zero.
-ALWAYS_INLINE GroupTiles at_part(GroupTiles at, const int head, const int part) {
 #if FEW_REGISTERS
+ALWAYS_INLINE GroupTiles at_part(GroupTiles at, const int head, const int part) {
   at.lane += head >> (32 - part);
   at.item = tile_item(at.lane, ACROSS, DOWN);
-#endif
   return at;
 }
+#else  // Oclgrind cannot run inlined functions that return a struct.
+#define at_part(at, head, part) (at)
+#endif
 
 // Writes t[i] = row 4*item.y + i of a, times rows 4*item.x + 0..3 of b. Rows outside the matrices count as zeros.
 ALWAYS_INLINE void multiply_scores(float4* t, const GroupTiles at, __global const IN_T* a, const long a_row,
