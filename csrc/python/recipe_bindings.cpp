@@ -89,10 +89,14 @@ py::list call_interpreter(const Recipe& recipe, const py::object& plan, const py
   });
 }
 
+/// Returns the sizes that the arguments provide. Those after them are computed from these.
 std::vector<int64_t> sizes(const Recipe& recipe, const py::list& arguments) {
   const aten::Leaves leaves = leaves_of(arguments);
   std::vector<int64_t> found;
-  for (const Recipe::Symbol& symbol : recipe.symbols) found.push_back(symbol.value(leaves));
+  for (const Recipe::Symbol& symbol : recipe.symbols) {
+    if (symbol.leaf >= static_cast<int>(leaves.size())) break;
+    found.push_back(symbol.value(leaves));
+  }
   return found;
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile.lowering.core.symbolic import ComputedSize
 from torch_ocl_compile.lowering.graphs.lowered import Lowered
 
 Boxed = Callable[[list[Any]], list[Any]]
@@ -59,7 +60,9 @@ def plan_call(lowered: Lowered, plan: Any) -> Boxed:
                 host = map(_resolved, function(*(args[p] for p in taken)))
         if low.computed:
             sizes = recipe.size_values(args)
-            args += [next(host) if value is None else value.value(sizes) for value in low.computed]
+            for value in low.computed:
+                args.append(next(host) if value is None else value.value(sizes))
+                sizes += args[-1:] if isinstance(value, ComputedSize) else []
         results = call(args)
         if low.after is not None:
             late, count, positions = low.after

@@ -1,5 +1,6 @@
 # tests/device/compiled/test_dynamic_shapes.py: one compilation for many batch sizes and lengths; sizes 0 and 1; sizes that depend on data.
 import copy
+import math
 
 import pytest
 import torch
@@ -163,6 +164,38 @@ def test_sizes_in_arithmetic(ocl_device):
         expected, got = function(x, y), run(x.to(ocl_device), y.to(ocl_device))
         assert got[-1] == expected[-1]
         torch.testing.assert_close([t.cpu() for t in got[:-1]], list(expected[:-1]))
+
+
+# Sizes that no index expression of the core expresses, so that the host computes them for each call.
+
+COMPUTED = {
+    "part": lambda x: x[: int(x.shape[0] * 0.7)] * 2,
+    "part, rounded up": lambda x: x[: math.ceil(x.shape[0] * 0.7) + 1].sin(),
+    "rounded": lambda x: x[: round(x.shape[0] / 3)].cumsum(0),
+    "side of an image": lambda x: (lambda side: x[: side * side].view(side, side, -1).mT * 2)(int(x.shape[0] ** 0.5)),
+    "logarithm": lambda x: x[: int(math.log2(x.shape[0]))] * x.shape[0],
+    "two, one of the other": lambda x: x[int(int(x.shape[0] * 0.7) * 0.7) : int(x.shape[0] * 0.7)] * 2,
+    "power": lambda x: x.sum() + torch.ones(2 ** (x.shape[0] // 8), device=x.device),
+    "distance": lambda x: x[: abs(x.shape[0] - 20)] * 2,
+    "resampled": lambda x: F.interpolate(x.T[None], scale_factor=0.7)[0],
+}
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("name", COMPUTED)
+def test_sizes_that_the_host_computes(ocl_device, name, train):
+    function = COMPUTED[name]
+    torch._dynamo.reset()
+    run = torch.compile(function, backend="ocl", dynamic=True, fullgraph=True, options={"fallback": "error"})
+    for rows in (9, 16, 25, 12):
+        x = torch.randn(rows, 4, requires_grad=train)
+        y = x.detach().to(ocl_device).requires_grad_(train)
+        expected, got = function(x), run(y)
+        torch.testing.assert_close(got.cpu(), expected)
+        if train:
+            expected.square().sum().backward()
+            got.square().sum().backward()
+            torch.testing.assert_close(y.grad.cpu(), x.grad)
 
 
 # By default, a size that depends on data causes a graph break. With the options below, PyTorch traces it as a symbol.

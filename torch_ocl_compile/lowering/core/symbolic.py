@@ -33,7 +33,11 @@ class SizeFunction:
         self.value: Callable[[Sequence[int]], Any] = scope["value"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SizeFunction, (self.text,)
+        return type(self), (self.text,)
+
+
+class ComputedSize(SizeFunction):
+    """One that is itself a size of the graph. In a call, its value follows those of the sizes before it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,9 @@ class Symbols:
     names: list[Any] = field(default_factory=list)
     # Symbol b -> (i, factor, rest), if si = factor * b + rest and no input is b itself.
     derived: dict[Any, tuple[int, int, int]] = field(default_factory=dict)
+    shape_env: Any = None
+    # Makes a leaf of a size that has no index form, which the host computes. None in packages, which have no host code.
+    compute: Callable[[ComputedSize], int] | None = None
     # A size that is an expression -> whether the guards imply that it is 1.
     ones: dict[Any, bool] = field(default_factory=dict)
 
@@ -85,6 +92,7 @@ class Symbols:
         known = symbol_range(expr, shape_env)
         if known is None:
             return
+        self.shape_env = shape_env
         self.exprs[expr] = self.builder.size_symbol(ir.Range(known.low, known.high, factor))
         self.sources.append(source)
         self.names.append(expr)
@@ -135,10 +143,14 @@ class Symbols:
             return ir.IndexExpr(int(expr))
         if isinstance(expr, sympy.Symbol):
             raise UnsupportedError(f"size {expr} depends on the data: no input of the graph gives its value")
-        rule = next((rule for kind, rule in _RULES if isinstance(expr, kind)), None)
-        if rule is None:
-            raise UnsupportedError(f"size expression {expr} ({type(expr).__name__}) has no index form")
-        return rule(self, expr)
+        rule = next((rule for kind, rule in _RULES if isinstance(expr, kind)), _no_rule)
+        try:
+            return rule(self, expr)
+        except UnsupportedError:
+            if self.compute is None or not expr.is_integer:
+                raise
+            self._bind(expr, self.shape_env, Recipe.Symbol(self.compute(ComputedSize(self.evaluator(expr).text))))
+            return self.exprs[expr]
 
     def evaluator(self, expr: Any) -> SizeFunction:
         """Returns a function from the values of s0, s1, ... to the value of `expr`.
@@ -157,7 +169,7 @@ class Symbols:
         renamed = sympy.sympify(expr).xreplace(values)
         if unknown := renamed.free_symbols - set(symbols):
             raise UnsupportedError(f"{expr} depends on the data: no input of the graph gives {unknown.pop()}")
-        unpack = f"({', '.join(names)},) = s; " if names else ""
+        unpack = f"({', '.join(names)},) = s[:{len(names)}]; " if names else ""
         return SizeFunction(f"def value(s):\n  {unpack}return {PythonPrinter().doprint(renamed)}\n")
 
 
@@ -173,6 +185,10 @@ def symbol_range(expr: Any, shape_env: Any) -> ir.Range | None:
         low = int(bounds.lower) if bounds.lower.is_Integer else -_UNBOUNDED
         high = int(bounds.upper) if bounds.upper.is_Integer else _UNBOUNDED
     return ir.Range(max(low, -_UNBOUNDED), min(high, _UNBOUNDED))
+
+
+def _no_rule(s: Symbols, e: Any) -> ir.IndexExpr:
+    raise UnsupportedError(f"size expression {e} ({type(e).__name__}) has no index form")
 
 
 def _fold(combine: Callable[[ir.IndexExpr, ir.IndexExpr], ir.IndexExpr]) -> Callable[[Symbols, Any], ir.IndexExpr]:
@@ -210,6 +226,7 @@ _RULES: list[tuple[Any, Callable[[Symbols, Any], ir.IndexExpr]]] = [
     (sympy.Mul, _fold(lambda a, b: a * b)),
     (sympy.Pow, _power),
     (FloorDiv, lambda s, e: ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1]))),
+    (sympy.Abs, lambda s, e: ir.max(s.translate(e.args[0]), s.translate(-e.args[0]))),
     ((Mod, PythonMod), lambda s, e: ir.mod(s.translate(e.args[0]), s.translate(e.args[1]))),
     ((CeilToInt, FloorToInt, sympy.floor, sympy.ceiling), _ceil_or_floor),
     (ToFloat, lambda s, e: s.translate(e.args[0])),

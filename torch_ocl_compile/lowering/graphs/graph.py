@@ -112,7 +112,7 @@ class _Lowering:
         self.faults: list[str] = []
         self.builder = ir.Builder()
         self.builder.reduced_precision, self.builder.reduced_convolutions = allows_tf32()
-        self.symbols = Symbols(self.builder)
+        self.symbols = Symbols(self.builder, compute=None if fallback == "none" else self.computed_leaf)
         self.context = Context(self.builder, self.symbols, cpu_units)
         self.context.from_sizes = self.add_expression
         self.env = Environment(gm.graph)
