@@ -16,8 +16,8 @@ from tests.device.own_process import run_python
 
 pytestmark = pytest.mark.sampled()
 
-# `graph(k)` compiles a graph of many kernels, forward and backward, and checks its results. FAULT is replaced by code
-# that causes a fault and compiles a second graph.
+# `graph(k)` compiles a graph of many kernels, forward and backward, and an eager op, and checks their results. FAULT is
+# replaced by code that causes a fault and calls graph() again.
 PROGRAM = """
 import json, os, resource, shutil, sys, threading, torch
 from torch_ocl_compile import _C
@@ -36,6 +36,7 @@ def graph(k):
     found.backward()
     torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(y.grad.cpu().double(), exact.grad, rtol=1e-4, atol=1e-5)
+    assert torch.equal((y.detach() - k).cpu(), x - k)
 
 graph(1)
 before = _C.exec.build_counters()
@@ -43,7 +44,7 @@ FAULT
 counters = _C.exec.build_counters()
 print(json.dumps({"compiled": debug.compiled_graphs(), "loaded": debug.loaded_graphs(), "problem": _C.exec.cache_stats()["problem"],
                   "built": counters["built"] - before["built"], "by_workers": counters["by_workers"] - before["by_workers"],
-                  "unkept": counters["unkept"], "all": counters["built"] - counters["unkept"]}))
+                  "unkept": counters["unkept"], "all": counters["built"] - counters["unkept"], "eager": _C.eager_counters()["compiled"]}))
 """
 PLAIN = "graph(3)"
 NO_DESCRIPTORS = """
@@ -110,6 +111,14 @@ def test_forks_while_workers_build(ocl_device: str, tmp_path: Path) -> None:
     assert run(ocl_device, tmp_path)["compiled"] == 0
 
 
+@pytest.mark.needs("cpu")
+@pytest.mark.parametrize("workers", [-1, 0])
+def test_a_few_kernels_are_compiled_outside_of_this_process(ocl_device: str, tmp_path: Path, workers: int) -> None:
+    """So a crash of the driver's compiler does not end this process, unless its user wants no workers."""
+    found = run(ocl_device, tmp_path, "graph(2)", workers)
+    assert found["built"] > 0 and found["by_workers"] == (0 if found["unkept"] or workers == 0 else found["built"])
+
+
 # Faults that make the cache unwritable, after the first graph is stored and before the second one is.
 HINDRANCES = {
     "no room": """
@@ -130,15 +139,15 @@ other.execute("BEGIN IMMEDIATE")
     "how", [pytest.param(how, marks=[] if how == "no room" else pytest.mark.needs("sweep")) for how in HINDRANCES]
 )
 def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -> None:
-    """Graphs and kernels that cannot be stored are used in this process, and compiled again in the next one."""
+    """Graphs, kernels and plans of eager ops that cannot be stored are used in this process, and compiled again in the next one."""
     folder = tmp_path / "cache"
     found = run(ocl_device, folder, HINDRANCES[how] + PLAIN)
     assert found["problem"] or how == "gone", "nothing failed"
     assert found["compiled"] == 4
     second = run(ocl_device, folder)
-    assert second["problem"] == "" and second["compiled"] > 0
+    assert second["problem"] == "" and second["compiled"] > 0 and second["eager"] > 0
     third = run(ocl_device, folder)
-    assert third["all"] == 0 and third["compiled"] == 0 and third["loaded"] == 4
+    assert third["all"] == third["compiled"] == third["eager"] == 0 and third["loaded"] == 4
 
 
 def test_many_processes_at_once(ocl_device: str, tmp_path: Path) -> None:
@@ -153,4 +162,4 @@ def test_many_processes_at_once(ocl_device: str, tmp_path: Path) -> None:
     alone = run(ocl_device, tmp_path / "alone", "graph(1)")
     assert sum(ended["all"] for ended in found) == alone["all"]
     after = run(ocl_device, tmp_path, "graph(1)")
-    assert after["all"] == 0 and after["compiled"] == 0
+    assert after["all"] == after["compiled"] == after["eager"] == 0

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -134,54 +133,6 @@ def test_damaged_entries(ocl_device: str, written: tuple[dict[str, Any], Path], 
     assert_same(second, first)
     assert second["cache"]["rejected"] == first["stored"] and second["stored"] == first["stored"]
     assert run(ocl_device, tmp_path)["compiled"] == 0
-
-
-FULL = """
-import json, os, resource, torch
-from torch_ocl_compile import _C
-x = torch.arange(5.0).to(os.environ["TEST_DEVICE"])
-assert (x + 1).tolist() == [1, 2, 3, 4, 5]
-MAKE_FULL
-assert (x * 3).tolist() == [0, 3, 6, 9, 12]
-assert (x - 1).tolist() == [-1, 0, 1, 2, 3]
-print(json.dumps({**_C.eager_counters(), "problem": _C.exec.cache_stats()["problem"]}))
-"""
-# Faults that make writes to the cache fail: a full disk, or another process with the write lock.
-HINDRANCES = {
-    # A limit on file sizes simulates a full disk. Files that the runtime writes are smaller than this limit.
-    "no room": """
-_C.exec.cache_store("other", "large", "a" * 3_000_000)
-size = os.path.getsize(os.path.join(os.environ["TORCH_OCL_CACHE_DIR"], "cache.sqlite-wal"))
-resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-""",
-    "locked": """
-import sqlite3
-other = sqlite3.connect(os.path.join(os.environ["TORCH_OCL_CACHE_DIR"], "cache.sqlite"), isolation_level=None)
-other.execute("BEGIN IMMEDIATE")
-""",
-}
-
-
-@pytest.mark.parametrize("how", HINDRANCES)
-@pytest.mark.sampled()
-def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -> None:
-    """The cache becomes unwritable after the process has opened it. Ops are compiled, and not stored."""
-    ended = run(ocl_device, tmp_path, FULL.replace("MAKE_FULL", HINDRANCES[how]), fresh=False)
-    assert ended["problem"], "nothing failed"
-    assert ended["compiled"] == 3
-    second = run(ocl_device, tmp_path, FULL.replace("MAKE_FULL", ""))
-    assert second["problem"] == "" and 1 <= second["from_cache"] < 3
-    assert run(ocl_device, tmp_path, FULL.replace("MAKE_FULL", ""))["compiled"] == 0
-
-
-@pytest.mark.sampled()
-def test_processes_that_store_at_once(ocl_device: str, tmp_path: Path) -> None:
-    """Four processes share one empty cache, and each checks its results."""
-    program = FULL.replace("MAKE_FULL", "")
-    with ThreadPoolExecutor(4) as pool:
-        for ended in pool.map(lambda _: run(ocl_device, tmp_path, program, fresh=False), range(4)):
-            assert ended["problem"] == "" and ended["compiled"] + ended["from_cache"] == 3
-    assert run(ocl_device, tmp_path, program)["compiled"] == 0
 
 
 NUMBERS = """
