@@ -80,6 +80,8 @@ def test_autocast_can_be_left(ocl_device: str) -> None:
         assert (x @ x).dtype == torch.bfloat16
     assert (x @ x).dtype == torch.float32
     assert torch.get_autocast_dtype("ocl") == torch.float16
+    with torch.autocast("ocl"), pytest.raises(RuntimeError, match="with_logits"):
+        F.binary_cross_entropy(x.sigmoid(), x.sigmoid())
 
 
 def test_scaler_sees_overflow(ocl_device: str) -> None:

@@ -131,23 +131,6 @@ def test_sizes_share_kernels(ocl_device: str) -> None:
         torch.testing.assert_close(row, rows[-1][: len(row)], rtol=0, atol=0)
 
 
-def test_state_and_generators(ocl_device: str) -> None:
-    torch.manual_seed(1)
-    torch.rand(3, device=ocl_device)
-    state = torch.ocl.get_rng_state(ocl_device)
-    a = torch.randn(5, device=ocl_device).cpu()
-    torch.ocl.set_rng_state(state, ocl_device)
-    assert torch.equal(a, torch.randn(5, device=ocl_device).cpu())
-    generator = torch.Generator(ocl_device).manual_seed(7)
-    before = torch.ocl.get_rng_state(ocl_device)
-    b = torch.rand(5, device=ocl_device, generator=generator).cpu()
-    c = torch.empty(5, device=ocl_device).normal_(generator=generator).cpu()
-    assert torch.equal(before, torch.ocl.get_rng_state(ocl_device))
-    generator.manual_seed(7)
-    assert torch.equal(b, torch.rand(5, device=ocl_device, generator=generator).cpu())
-    assert torch.equal(c, torch.empty(5, device=ocl_device).normal_(generator=generator).cpu())
-
-
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_recomputed_dropout_has_the_same_mask(compiled: bool, ocl_device: str) -> None:
     """The gradient of sum(dropout(x)) is the mask. It must be the mask of forward, whether it is recomputed or

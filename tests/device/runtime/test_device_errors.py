@@ -105,30 +105,6 @@ def test_selection_that_matches_nothing():
     assert status == 0, err
 
 
-def test_selection_orders_devices(two_ocl_devices):
-    names = [torch.ocl.get_device_properties(d).platform_name for d in two_ocl_devices]
-    program = """
-        import torch
-        print(*(torch.ocl.get_device_properties(i).platform_name for i in range(torch.ocl.device_count())), sep='|')
-    """
-    _, out, err = run_python(
-        program, True, TORCH_OCL_DEVICES=",".join(reversed([d.split(":")[1] for d in two_ocl_devices]))
-    )
-    assert out.strip().split("|") == names[::-1], err
-
-
-def test_broken_runtime(tmp_path):
-    (tmp_path / "broken.so").write_text("not a library")
-    status, _, err = run_python(f"""
-        import torch
-        torch_ocl_compile._C.set_device_sources('', ['{tmp_path}/broken.so', '{tmp_path}/missing.so'], '', '')
-        problems = ' '.join(torch.ocl.device_problems())
-        assert 'broken.so' in problems and 'missing.so' in problems, problems
-        torch.ones(2).sum()
-    """)
-    assert status == 0, err
-
-
 def test_runtimes_that_the_loader_leaves_out(tmp_path):
     """The loader of the system says nothing of a runtime that does not open. The list of devices says why."""
     garbage = tmp_path / "libgarbage.so"

@@ -143,11 +143,11 @@ def test_a_full_device_names_the_largest_holders(ocl_device):
     index = torch.device(ocl_device).index
     torch.ocl.empty_cache()
     result = torch.compile(lambda x: x * 2 + 1, backend="ocl")(torch.empty(5 * MIB, device=ocl_device))
-    with pytest.raises(torch.OutOfMemoryError) as error:
+    with pytest.raises(torch.OutOfMemoryError, match=r"tried to allocate 1024\.00 GiB(.|\n)*memory_snapshot") as error:
         torch.empty(2**40, dtype=torch.uint8, device=ocl_device)
     (holders,) = [line for line in str(error.value).splitlines() if "largest holders:" in line]
     assert "20.00 MiB in 1 block: results of inference_" in holders, holders
-    assert result.device.index == index
+    assert result.device.index == index and torch.ones(3, device=ocl_device).tolist() == [1, 1, 1]
 
 
 def test_the_fraction_limits_this_process(ocl_device):
@@ -208,12 +208,6 @@ def test_the_summary_has_the_counters(ocl_device):
     assert f"ocl:{index}" in text and "large blocks" in text and "large blocks" not in short
     (held,) = [line for line in short.splitlines() if "held by tensors" in line and "MiB" in line]
     assert f"{torch.ocl.memory_allocated(index) / MIB:.1f} MiB" in held.split("|")[2]
-
-
-def test_memory_in_use_includes_ours(ocl_device):
-    free, total = torch.ocl.mem_get_info(ocl_device)
-    used = torch.ocl.device_memory_used(ocl_device)
-    assert total > 0 and 0 <= free <= total and abs(used - (total - free)) < total // 2
 
 
 # The test is about the end of the interpreter, so one runtime is enough.

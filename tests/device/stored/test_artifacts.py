@@ -104,7 +104,7 @@ def emptied() -> int:
     return int(_C.exec.cache_stats()["stores"])
 
 
-@pytest.mark.parametrize("field", ["driver", "version", "device", "prefix", "units"])
+@pytest.mark.parametrize("field", ["driver", "version", "device", "prefix", "units", "format"])
 def test_artifact_of_another_machine(ocl_device: str, artifact: bytes, field: str) -> None:
     """The artifact is refused by its header, with one line in the log; its entries are not read."""
     with zipfile.ZipFile(io.BytesIO(artifact)) as archive, io.BytesIO() as file:
@@ -116,7 +116,8 @@ def test_artifact_of_another_machine(ocl_device: str, artifact: bytes, field: st
     stores = emptied()
     with messages() as lines:
         artifacts.load(artifacts.key_of(content), content)
-    assert len(lines) == 1 and "is not for this machine: its" in lines[0] and "'other'" in lines[0]
+    what = {"prefix": "build options", "units": "number of compute units"}.get(field, field)
+    assert len(lines) == 1 and f"is not for this machine: its {what} is 'other'" in lines[0], lines
     assert _C.exec.cache_stats()["stores"] == stores
     assert one_graph(ocl_device).compiled
 

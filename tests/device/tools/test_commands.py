@@ -266,29 +266,6 @@ def test_a_cache_that_takes_no_more(filled, run, tmp_path, monkeypatch):
     assert status == 1 and "took 1 of 3 entries of kernels.zip: " in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "name, what",
-    [
-        ("version", "version"),
-        ("driver", "driver"),
-        ("device", "device"),
-        ("prefix", "build options"),
-        ("format", "format"),
-    ],
-)
-def test_a_file_for_another_machine_costs_nothing(name, what, filled, run, tmp_path, monkeypatch):
-    """The file is refused by its header; its entries are not read."""
-    cache_file.export_cache(filled, tmp_path / "right.zip")
-    with zipfile.ZipFile("right.zip") as right, zipfile.ZipFile("wrong.zip", "w") as wrong:
-        wrong.writestr(cache_file.HEADER, json.dumps({**json.loads(right.read(cache_file.HEADER)), name: "other"}))
-        wrong.writestr(cache_file.CHOICES, "this is no JSON")
-    before = _C.exec.cache_stats()["stores"]
-    status, out, err = run("cache", "import", "wrong.zip", "--device", f"ocl:{filled}")
-    assert status == 1 and not out and err.count("\n") == 1
-    assert f"wrong.zip is not for this machine: its {what} is 'other', here it is " in err
-    assert _C.exec.cache_stats()["stores"] == before
-
-
 @pytest.mark.parametrize("content", [b"", b"no archive", "truncated", "foreign"])
 def test_a_file_that_is_damaged(content, filled, run, tmp_path):
     cache_file.export_cache(filled, tmp_path / "x.zip")

@@ -2,7 +2,6 @@
 """The errors of eager mode, such as device indices and broken runtimes, are tested in test_device_errors.py."""
 
 import os
-import sqlite3
 import stat
 import textwrap
 from pathlib import Path
@@ -120,7 +119,7 @@ def test_kernel_that_does_not_build(ocl_device):
     assert_still_works(ocl_device)
 
 
-# Errors of the cache: one warning, and right results
+# Errors of the cache: one warning, and right results. tests/cpp has more: locks, folders and files that others can change.
 
 # The program compiles two kernels without torch.compile, because importing Dynamo takes longer than the test.
 PROGRAM = """
@@ -178,79 +177,6 @@ def test_corrupt_cache(ocl_device, tmp_path, how):
     assert len(second.warnings) <= 1, second.warnings
     third = Run(ocl_device, tmp_path)
     assert third.enabled and third.built == third.unkept, "the cache was begun anew"
-
-
-@pytest.mark.sampled(keep="")
-def test_locked_cache(ocl_device, tmp_path):
-    Run(ocl_device, tmp_path)
-    with sqlite3.connect(tmp_path / "cache.sqlite", isolation_level=None) as holder:
-        holder.execute("BEGIN EXCLUSIVE")
-        locked = Run(ocl_device, tmp_path)
-        holder.execute("ROLLBACK")
-    assert len(locked.warnings) <= 1, locked.warnings
-    after = Run(ocl_device, tmp_path)
-    assert after.built == after.unkept
-
-
-@pytest.mark.sampled(keep="")
-@pytest.mark.parametrize("how", ["a file", "read-only"])
-def test_unwritable_cache_folder(ocl_device, tmp_path, how):
-    folder = tmp_path / "cache"
-    if how == "a file":
-        folder.write_text("no folder")
-    else:
-        if os.geteuid() == 0:
-            pytest.skip("root writes where it likes")
-        folder.mkdir()
-        folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    run = Run(ocl_device, folder)
-    assert not run.enabled and run.built == 2
-    assert len(run.warnings) == 1 and str(folder) in run.warnings[0], run.warnings
-
-
-@pytest.mark.sampled(keep="")
-@pytest.mark.parametrize(
-    "how", ["others write", "in an open folder", "another's folder", "another's file", "a link", "a pipe"]
-)
-def test_a_cache_that_others_can_change_is_not_used(ocl_device, tmp_path, how):
-    """The cache contains native code. A cache that other users can write to is neither used nor changed."""
-    folder = tmp_path / "outer" / "cache"
-    folder.mkdir(parents=True)
-    file = folder / "cache.sqlite"
-    if "another" in how and os.geteuid() != 0:
-        pytest.skip("only root can give files away")
-    if how == "others write":
-        folder.chmod(0o770)
-    elif how == "in an open folder":
-        folder.parent.chmod(0o777)
-    elif how == "another's folder":
-        os.chown(folder, 12345, 12345)
-    elif how == "another's file":
-        assert Run(ocl_device, folder).enabled
-        os.chown(file, 12345, 12345)
-    elif how == "a link":
-        file.symlink_to(tmp_path / "elsewhere")
-    else:
-        os.mkfifo(file, 0o600)
-    before = [(path, path.lstat().st_mode, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")]
-    run = Run(ocl_device, folder)
-    assert not run.enabled and run.built == 2
-    assert len(run.warnings) == 1 and f"{file} is not used: " in run.warnings[0], run.warnings
-    assert [(path, path.lstat().st_mode, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")] == before
-
-
-def test_what_the_cache_makes_is_for_the_user_alone(ocl_device, tmp_path):
-    folder = tmp_path / "a" / "cache"
-    before = os.umask(0)
-    try:
-        assert Run(ocl_device, folder).enabled
-    finally:
-        os.umask(before)
-    made = [tmp_path / "a", *(tmp_path / "a").rglob("*")]
-    modes = {
-        str(p.relative_to(tmp_path)): stat.S_IMODE(p.stat().st_mode) for p in made if p.is_dir() or "sqlite" in p.name
-    }
-    assert modes == {name: 0o600 if "sqlite" in name else 0o700 for name in modes} and "a/cache/cache.sqlite" in modes
 
 
 def test_dumps_are_for_the_user_alone(ocl_device, tmp_path):
