@@ -187,28 +187,23 @@ def _median(c: Context, x: ir.Value, dim: int, keepdim: bool, ignore_nan: bool) 
     return _element(c, x, dim, keepdim, _middle(x.sizes[dim], ignore_nan))
 
 
-@lower(aten.median.dim)
-def median_dim(c: Context, x: ir.Value, dim: int, keepdim: bool = False) -> Any:
-    return _median(c, x, dim, keepdim, False)
+def _medians(name: str, ignore_nan: bool) -> None:
+    def along(c: Context, x: ir.Value, dim: int, keepdim: bool = False) -> Any:
+        return _median(c, x, dim, keepdim, ignore_nan)
 
+    def whole(c: Context, x: ir.Value) -> Any:
+        return NotImplemented if _empty(x.sizes) else _median(c, _flat(c, x), 0, False, ignore_nan)[0]
 
-@lower(aten.nanmedian.dim)
-def nanmedian_dim(c: Context, x: ir.Value, dim: int, keepdim: bool = False) -> Any:
-    return _median(c, x, dim, keepdim, True)
+    lower(f"aten.{name}.dim")(along)
+    lower(f"aten.{name}.default")(whole)
 
 
 def _flat(c: Context, x: ir.Value) -> ir.Value:
     return c.builder.reshape(x, [c.numel(x.sizes)])
 
 
-@lower(aten.median.default)
-def median(c: Context, x: ir.Value) -> Any:
-    return NotImplemented if _empty(x.sizes) else _median(c, _flat(c, x), 0, False, False)[0]
-
-
-@lower(aten.nanmedian.default)
-def nanmedian(c: Context, x: ir.Value) -> Any:
-    return NotImplemented if _empty(x.sizes) else _median(c, _flat(c, x), 0, False, True)[0]
+_medians("median", False)
+_medians("nanmedian", True)
 
 
 @lower(aten.mode.default)
