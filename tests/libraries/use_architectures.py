@@ -139,17 +139,19 @@ def given(kind: str, name: str) -> dict[str, Any]:
     return {"input_ids": words} if name in ("Rwkv", "FNet") else {"input_ids": words, "attention_mask": mask}
 
 
-def steps(name: str, ending: str, kind: str, sizes: dict[str, Any], side: Side) -> Tensors:
+def model_of(name: str, ending: str, sizes: dict[str, Any]) -> Any:
     import transformers
 
-    configuration_class = "Marian" if name == "Marian" else name
-    config = getattr(transformers, configuration_class + "Config")(**sizes)
+    config = getattr(transformers, name + "Config")(**sizes)
     for key, value in vars(config).items():
         if "drop" in key and isinstance(value, float):
             setattr(config, key, 0.0)
     config.use_cache = False
-    model = getattr(transformers, name + ending)(config)
-    return steps_of(model, given(kind, name), side)
+    return getattr(transformers, name + ending)(config)
+
+
+def steps(name: str, ending: str, kind: str, sizes: dict[str, Any], side: Side) -> Tensors:
+    return steps_of(model_of(name, ending, sizes), given(kind, name), side)
 
 
 for row in ROWS:

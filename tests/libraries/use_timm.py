@@ -47,11 +47,15 @@ OPTIMIZERS = {"adamw": 1e-2, "lamb": 1e-2, "lion": 1e-3, "adopt": 1e-2, "nadamw"
               "madgrad": 1e-3, "sgdw": 1e-2}  # fmt: skip
 
 
-def steps(name: str, size: int, settings: dict[str, Any], side: Side) -> Tensors:
+def model_of(name: str, settings: dict[str, Any]) -> nn.Module:
     import timm
 
-    model = timm.create_model(name, num_classes=10, pretrained=False, **settings)
-    return steps_of(model, [torch.randn(2, 3, size, size)], side)
+    model: nn.Module = timm.create_model(name, num_classes=10, pretrained=False, **settings)
+    return model
+
+
+def steps(name: str, size: int, settings: dict[str, Any], side: Side) -> Tensors:
+    return steps_of(model_of(name, settings), [torch.randn(2, 3, size, size)], side)
 
 
 def optimized(name: str, rate: float, side: Side) -> Tensors:
