@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "csrc/cache/kernel_cache.h"
 #include "csrc/support/log.h"
 #include "tests/cpp/temporary_folder.h"
 
@@ -57,6 +58,23 @@ inline std::string bytes(size_t count, char seed) {
   std::string value(count, '\0');
   for (size_t i = 0; i < count; ++i) value[i] = static_cast<char>(seed + i * 7 + i / 256);
   return value;
+}
+
+/// Checks whether a cache at `path` is used. If not, its only warning must contain `reason`.
+inline bool is_used(Folder& folder, const std::string& path, const std::string& reason) {
+  folder.warnings.clear();
+  ocl::cache::KernelCache cache(path, kBudget);
+  cache.store("kernels", "k", "v");
+  const bool found = cache.find("kernels", "k") == "v";
+  CHECK(cache.stats().enabled == found);
+  CHECK(folder.warnings.size() == (found ? 0 : 1));
+  for (const std::string& warning : folder.warnings) {
+    INFO(warning);
+    CHECK(warning.find("is not used: ") != std::string::npos);
+    CHECK(warning.find(reason) != std::string::npos);
+    CHECK(warning.find('\n') == std::string::npos);
+  }
+  return found;
 }
 
 }  // namespace cache_test

@@ -24,44 +24,16 @@
 #include "csrc/support/child.h"
 #include "csrc/support/compiler_crash.h"
 #include "csrc/support/log.h"
+#include "tests/cpp/built_kernels.h"
 #include "tests/cpp/other_process.h"
 #include "tests/cpp/runtime_devices.h"
 #include "tests/cpp/temporary_folder.h"
+#include "tests/cpp/with_pool.h"
 
 using namespace ocl;
 using namespace ocl::runtime;
 
 namespace {
-
-std::string program(const std::string& name) { return os::own_folder() + "/" + name + os::kFileNames.program_suffix; }
-
-/// Applies settings for one test, and restores the earlier ones in its destructor. `mode` is the way in which the
-/// stand-in worker fails (stand_in_worker.cpp); "" uses the real worker.
-class WithPool {
- public:
-  explicit WithPool(int workers, const std::string& mode = "", std::chrono::milliseconds longest = std::chrono::seconds(60))
-      : before_(build_pool_settings()) {
-    other_process::set_variable("OCL_STAND_IN", mode);
-    set_build_pool({workers, longest, mode.empty() ? "" : program("ocl_stand_in_worker")});
-  }
-  ~WithPool() {
-    set_build_pool(before_);
-    other_process::set_variable("OCL_STAND_IN", "");
-  }
-
- private:
-  BuildPoolSettings before_;
-};
-
-struct Store {
-  std::map<std::string, std::string> entries;
-  BinaryStore functions() {
-    return {[this](const std::string& key) { return entries.count(key) ? entries[key] : std::string(); },
-            [this](const std::string& key, const std::string& binary) { entries[key] = binary; },
-            {},
-            {}};
-  }
-};
 
 #if defined(_WIN32)
 constexpr const char* kAborted = "exit status 3";
@@ -85,19 +57,6 @@ std::vector<KernelText> fresh_texts(int count, const std::string& comment = "") 
   }
   if (!comment.empty()) texts[static_cast<size_t>(count) / 2].text += "// " + comment + "\n";
   return texts;
-}
-
-float run(Device& device, const Program& program, const std::string& name) {
-  const KernelHandle kernel = program.create_kernel(name);
-  void* address = device.allocator().allocate(16);
-  const Location where = device.allocator().resolve(address);
-  cl_mem mem = where.mem;
-  clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
-  device.queue().launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1});
-  float y = 0;
-  device.queue().read(where.mem, 0, &y, sizeof(y), true);
-  device.allocator().free(address);
-  return y;
 }
 
 void check_values(Device& device, const std::vector<std::shared_ptr<Program>>& programs, const std::vector<KernelText>& texts) {
@@ -355,7 +314,7 @@ TEST_CASE("a worker ends with its parent") {
     Store store;
     build_programs(device, fresh_texts(10), store.functions(), "");
     std::string problem;
-    const auto child = os::Child::start(program("ocl_build_worker"), false, problem);
+    const auto child = os::Child::start(program_of_tests("ocl_build_worker"), false, problem);
     REQUIRE(child);
     child->channel().close();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);

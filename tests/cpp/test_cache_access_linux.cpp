@@ -22,23 +22,6 @@ int mode_of(const std::string& path) {
   return entry.st_mode & 07777;
 }
 
-/// Checks whether a cache at `path` is used. If not, its only warning must contain `reason`.
-bool is_used(Folder& folder, const std::string& path, const std::string& reason) {
-  folder.warnings.clear();
-  KernelCache cache(path, kBudget);
-  cache.store("kernels", "k", "v");
-  const bool found = cache.find("kernels", "k") == "v";
-  CHECK(cache.stats().enabled == found);
-  CHECK(folder.warnings.size() == (found ? 0 : 1));
-  for (const std::string& warning : folder.warnings) {
-    INFO(warning);
-    CHECK(warning.find("is not used: ") != std::string::npos);
-    CHECK(warning.find(reason) != std::string::npos);
-    CHECK(warning.find('\n') == std::string::npos);
-  }
-  return found;
-}
-
 }  // namespace
 
 TEST_CASE("folders and files of the cache are this user's alone") {

@@ -15,6 +15,7 @@
 #include "csrc/runtime/queues/queue.h"
 #include "csrc/support/group_refused.h"
 #include "csrc/support/path.h"
+#include "tests/cpp/built_kernels.h"
 #include "tests/cpp/runtime_devices.h"
 #include "tests/cpp/temporary_folder.h"
 
@@ -34,33 +35,6 @@ KernelText text_of(const std::string& name, const std::string& value, const std:
       "group 4 of the forward graph: aten.relu (model.py:61)",
       {1, 1, 1}};
 }
-
-float run(Device& device, const Program& program, const std::string& name) {
-  const KernelHandle kernel = program.create_kernel(name);
-  void* address = device.allocator().allocate(16);
-  const Location where = device.allocator().resolve(address);
-  // The kernel writes element 0.
-  REQUIRE(where.offset_bytes == 0);
-  cl_mem mem = where.mem;
-  clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
-  device.queue().launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1});
-  float y = 0;
-  device.queue().read(where.mem, 0, &y, sizeof(y), true);
-  device.allocator().free(address);
-  return y;
-}
-
-/// A store in memory that counts its uses.
-struct Store {
-  std::map<std::string, std::string> entries;
-  int finds = 0;
-  BinaryStore functions() {
-    return {[this](const std::string& key) { return ++finds, entries.count(key) ? entries[key] : std::string(); },
-            [this](const std::string& key, const std::string& binary) { entries[key] = binary; },
-            {},
-            {}};
-  }
-};
 
 BuildCounters operator-(const BuildCounters& a, const BuildCounters& b) {
   return {a.built - b.built,           a.from_binary - b.from_binary,

@@ -18,30 +18,12 @@
 #include "csrc/support/log.h"
 #include "tests/cpp/other_process.h"
 #include "tests/cpp/runtime_devices.h"
+#include "tests/cpp/with_pool.h"
 
 using namespace ocl;
 using namespace ocl::runtime;
 
 namespace {
-
-/// Applies settings of the pool for one test. `mode` is the way in which the stand-in worker fails (stand_in_worker.cpp); ""
-/// uses the real worker.
-class WithPool {
- public:
-  explicit WithPool(int workers, const std::string& mode = "", std::chrono::milliseconds longest = std::chrono::seconds(60))
-      : before_(build_pool_settings()) {
-    other_process::set_variable("OCL_STAND_IN", mode);
-    set_build_pool(
-        {workers, longest, mode.empty() ? "" : os::own_folder() + "/ocl_stand_in_worker" + os::kFileNames.program_suffix});
-  }
-  ~WithPool() {
-    set_build_pool(before_);
-    other_process::set_variable("OCL_STAND_IN", "");
-  }
-
- private:
-  BuildPoolSettings before_;
-};
 
 /// Doubles x from `x_offset` on, `count` elements a work-group.
 std::string doubling(const std::string& body = "y[y_offset + i] = 2.0f * x[x_offset + i] + (float)added + (float)wide;") {
