@@ -9,10 +9,12 @@
 //   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
 //   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along stores.dim: STOREV
 //   static inline void epilogue_p(i0, i1, i2 ...)                           prefetches what epilogue_v touches: PREFETCHV
+//   static inline void epilogue_l(i0, i1, i2 ...)                           prefetches what it loads: PREFETCHV_LOADED
 //   static inline void epilogue1(const float acc, ...)                      the main node's second output: STORE1, STORE1V
 //   kernels/gemm/item.cl
 #include "csrc/codegen/template_kernel.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "csrc/codegen/attention_mask.h"
@@ -176,7 +178,8 @@ void print_epilogue(Writer& functions, const Kernel& kernel, const EpilogueMacro
                  joined(coordinates));
 }
 
-/// Prints PREFETCHV, which prefetches the vectors that STOREV at the same coordinates loads and stores.
+/// Prints PREFETCHV, which prefetches the vectors that STOREV at the same coordinates loads and stores; and, if it loads any,
+/// PREFETCHV_LOADED for these alone.
 void print_prefetch(Writer& functions, const Kernel& kernel, const EpilogueMacro& macro) {
   std::vector<std::string> coordinates;
   std::string parameters;
@@ -184,13 +187,18 @@ void print_prefetch(Writer& functions, const Kernel& kernel, const EpilogueMacro
     coordinates.push_back("i" + std::to_string(loop));
     parameters += std::string("const ") + kernel.index_type() + " i" + std::to_string(loop) + ", ";
   }
-  functions.open("OCL_INLINE void epilogue_p($sconst int unused EPILOGUE_PARAMS)", parameters);
-  kernel.write_offsets(functions);
-  for (const auto& [address, stored] : macro.streams)
-    functions.line(stored ? "PREFETCH_TO_WRITE($s);" : "PREFETCH($s);", address);
-  functions.close();
   const std::string names = joined(coordinates).substr(2);
-  functions.line("#define PREFETCHV($s) epilogue_p($s, 0 EPILOGUE_PASS)", names, names);
+  const auto print = [&](const char* function, const char* name, bool stores) {
+    functions.open("OCL_INLINE void $s($sconst int unused EPILOGUE_PARAMS)", function, parameters);
+    kernel.write_offsets(functions);
+    for (const auto& [address, stored] : macro.streams)
+      if (!stored || stores) functions.line(stored ? "PREFETCH_TO_WRITE($s);" : "PREFETCH($s);", address);
+    functions.close();
+    functions.line("#define $s($s) $s($s, 0 EPILOGUE_PASS)", name, names, function, names);
+  };
+  print("epilogue_p", "PREFETCHV", true);
+  if (std::ranges::any_of(macro.streams, [](const auto& stream) { return !stream.second; }))
+    print("epilogue_l", "PREFETCHV_LOADED", false);
 }
 
 /// Adds the arguments in the kernel's order: the template's inputs, workspace and integers, then the epilogue's buffers

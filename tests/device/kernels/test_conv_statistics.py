@@ -15,7 +15,7 @@ SHAPES = [
 # On CPUs, the kernel stores no statistics if a result is a sum of fewer than 64 products, nor for the convolution
 # that the Winograd kernel computes.
 OF_IMAGES = [(3, 64, 61, 47, 7, 2, 1), (3, 40, 35, 50, 5, 1, 1)]
-OF_CPUS = [s for s in SHAPES if s[0] // s[6] * s[4] ** 2 >= 64 and s[:2] != (16, 40)]
+OF_CPUS = [s for s in SHAPES if s[0] // s[6] * s[4] ** 2 >= 64 and s[:2] != (16, 40)] + [(64, 200, 33, 31, 1, 1, 1)]
 KERNELS = {"wgmma": "conv/warpgroup", "mma": "conv/warp", "item": "conv/item", "image": "conv/image_item"}
 ON_CPUS = ("item", "image")
 LEVELS = [pytest.param(level, marks=pytest.mark.needs("cpu" if level in ON_CPUS else level)) for level in KERNELS]

@@ -72,3 +72,18 @@ def test_short_sums_have_many_tiles_in_a_work_item():
 def test_24_channels_fill_a_tile_with_8_wide_vectors():
     text = convolution((144, 24), 1, vector_floats=8)
     assert "#define NV 3\n" in text and "#define MR 4\n" in text
+
+
+def test_panels_share_the_pixels_of_a_product():
+    """If there is one tap, and the filters of all panels stay in the L1 cache."""
+
+    def panels(channels: tuple[int, int], kernel: int = 1) -> int:
+        return int(re.search(r"#define PANELS (\d+)", convolution(channels, kernel))[1])  # type: ignore[index]
+
+    assert panels((16, 128)) == panels((64, 256)) == 2 and panels((256, 256)) == panels((16, 128), 3) == 1
+
+
+def test_panels_prefetch_only_what_the_epilogue_loads():
+    text = convolution((64, 256), 1)
+    function = text[text.index("void epilogue_l(") : text.index("#define PREFETCHV_LOADED(")]
+    assert function.count("PREFETCH(") == 1 and "PREFETCH_TO_WRITE(" not in function
