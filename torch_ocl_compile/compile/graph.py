@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from torch_ocl_compile.compile import ahead, debug, progress, times
 from torch_ocl_compile.compile.bodies import Body, CutBody, EagerBody, PlanBody, Step, note_cut
 from torch_ocl_compile.compile.control_flow import ControlBody, branch_of
-from torch_ocl_compile.compile.plan import cpu_units, make_plan, measure_kernels
+from torch_ocl_compile.compile.plan import make_plan, measure_kernels, note_cpu_units
 from torch_ocl_compile.errors import (
     CompilerCrashError,
     ConfigError,
@@ -97,6 +97,7 @@ def _started(task: Task, lowered: Lowered, settings: dict[str, Any]) -> Any:
 
 def lower(task: Task, crashing: set[tuple[str, str]] | None = None) -> Lowered:
     checks = task.settings.get("index_errors") or task.settings.get("debug")
+    note_cpu_units(task.gm, graph_device(task.gm.graph))
     try:
         return lower_module(
             task.gm,
@@ -105,7 +106,6 @@ def lower(task: Task, crashing: set[tuple[str, str]] | None = None) -> Lowered:
             # The indices of a backward graph were those of its forward graph.
             place=describe if task.kind != "backward" and checks else None,
             crashing=crashing or (),
-            cpu_units=cpu_units(graph_device(task.gm.graph)),
         )
     except (CutNeeded, FallbackError):
         raise

@@ -18,13 +18,13 @@ def device_index(lowered: Lowered) -> int:
     return torch.accelerator.current_device_index() if lowered.device.index is None else lowered.device.index
 
 
-def cpu_units(device: torch.device) -> int:
-    """Returns the compute units of the device if it is an OpenCL CPU, else 0."""
-    if device.type != torch._C._get_privateuse1_backend_name():
-        return 0
-    index = torch.accelerator.current_device_index() if device.index is None else device.index
-    properties = _C.device_properties(index)
-    return int(properties["multi_processor_count"]) if properties["is_cpu"] else 0
+def note_cpu_units(gm: torch.fx.GraphModule, device: torch.device) -> None:
+    """Notes the compute units of the graph's device for the lowering; 0 if it is no OpenCL CPU."""
+    gm.meta["cpu_units"] = 0
+    if device.type == torch._C._get_privateuse1_backend_name():
+        index = torch.accelerator.current_device_index() if device.index is None else device.index
+        properties = _C.device_properties(index)
+        gm.meta["cpu_units"] = int(properties["multi_processor_count"]) if properties["is_cpu"] else 0
 
 
 def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:

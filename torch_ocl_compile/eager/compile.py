@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from torch_ocl_compile import config, identity
 from torch_ocl_compile._C import Recipe
 from torch_ocl_compile.compile import debug
-from torch_ocl_compile.compile.plan import cpu_units, device_index
+from torch_ocl_compile.compile.plan import device_index, note_cpu_units
 from torch_ocl_compile.decompositions.forms import FORMS
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.op_trace import Level, OpTrace, Untraceable
@@ -82,12 +82,8 @@ def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: L
             functionalise(gm)
             checks = config.get("index_errors") or config.get("debug")
             place = f"  op:    {op}, outside of compiled functions\n{_WHERE}"
-            lowered = lower_module(
-                gm,
-                fallback="error",
-                place=(lambda _: place) if checks else None,
-                cpu_units=cpu_units(graph_device(gm.graph)),
-            )
+            note_cpu_units(gm, graph_device(gm.graph))
+            lowered = lower_module(gm, fallback="error", place=(lambda _: place) if checks else None)
             conditions = traced.conditions()  # The lowering may decide something by a size too.
     except UnsupportedError:
         if fixed or level is not Level.SIZES or not any(isinstance(leaf, float) for leaf in tree_leaves(args)):

@@ -266,43 +266,6 @@ def test_all_reductions_are_here():
 
 
 LOOPS = {
-    "sums in the order of a scan": """buffer b0 in0 i64 [50] strides [1] input 0
-buffer b1 in1 f32 [50, 33] strides [33, 1] input 1
-buffer b2 buf2 f32 [33, 7] strides [7, 1]
-buffer b3 buf3 f32 [7, 33] strides [33, 1]
-buffer b4 buf4 i64 [7, 2, 33] strides [66, 33, 1]
-inputs b0 b1
-node map [7, 33]
-  v0 = load f32 b1[i0, i1]
-  v1 = constant i64 3
-  store b2[i1, i0] = v0
-  store b3[i0, i1] = v0
-  store b4[i0, 0, i1] = v1
-  store b4[i0, 1, i1] = v1
-node scan sum whole [33] over [50]
-  v0 = load f32 b1[r0, i0]
-  v1 = load i64 b0[r0]
-  v2 = constant i64 4
-  v3 = ge bool v1 v2
-  v4 = constant f32 0.0
-  v5 = gt bool v0 v4
-  v6 = index i64 (r0*5 + i0*3) % 7
-  v7 = index i64 r0 % 7
-  v8 = constant bool 1
-  reduce v0 reset v8
-  store b2[i0, v6] sum= result 0 if v5
-  store b3[v7, i0] sum= result 0 if v3
-node scan sum whole [33] over [50]
-  v0 = load i64 b0[r0]
-  v1 = index i64 r0 % 7
-  v2 = index i64 r0 % 2
-  v3 = load f32 b1[r0, i0]
-  v4 = constant f32 0.5
-  v5 = gt bool v3 v4
-  v6 = constant bool 1
-  reduce v0 reset v6
-  store b4[v1, v2, i0] sum= result 0 if v5
-""",
     "a scan of columns that starts afresh": """buffer b0 in0 f32 [40, 33] strides [33, 1] input 0
 buffer b1 in1 bool [40, 33] strides [33, 1] input 1
 buffer b2 buf2 f32 [40, 33] strides [33, 1]
