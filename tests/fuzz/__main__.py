@@ -180,7 +180,9 @@ def options(arguments: list[str]) -> argparse.Namespace:
     made.add_argument("--count", type=int, default=300, help="programs")
     made.add_argument("--seed", default="1", help="a text; fresh: a new one")
     made.add_argument("--first", type=int, default=0, help="the batch to begin with")
-    made.add_argument("--more", default="", help="parts to draw more often: " + ", ".join([*PARTS, "weights"]))
+    made.add_argument(
+        "--more", default="", help="parts to draw more often: " + ", ".join([*PARTS, "changing", "weights"])
+    )
     made.add_argument("--device", default="ocl:0", type=_device)
     made.add_argument(
         "--jobs",

@@ -47,7 +47,10 @@ def check(program: Program, device: str, *, oracle: bool = True) -> Verdict:
     if verdict.kind not in (OK, SKIPPED) and program.settings.mode == COMPILE and oracle:
         if verdict.kind == "wrong stride" and wrong_when_traced(natives[verdict.call]):
             return Verdict(TORCH, f"traced by PyTorch on the CPU too: {verdict.text}", fallbacks=verdict.fallbacks)
-        for backend in ("aot_eager", *(["aot_eager_decomp_partition"] if verdict.kind == "wrong stride" else [])):
+        for backend in (
+            "aot_eager",
+            *(["aot_eager_decomp_partition"] if verdict.kind in ("wrong stride", EXCEPTION) else []),
+        ):
             alone = _run(program, "cpu", natives, compiled(program, backend))
             alike = alone.kind == verdict.kind and (alone.output == verdict.output or alone.kind == EXCEPTION)
             # A lost alias may appear as another stride, and a program that torch alone cannot compile has no structure.

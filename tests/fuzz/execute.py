@@ -11,9 +11,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.checkpoint import checkpoint
 
-from tests.fuzz import flex
+from tests.fuzz import flex, higher
 from tests.fuzz.program import Program
 from tests.fuzz.values import distinct, limits, make, special
 
@@ -55,11 +58,13 @@ class Seen:
 
 
 def namespace(device: str, n: int, k: int, own: bool = True) -> Namespace:
-    """Returns the names that lines use. `own`: FlexAttention is our dense definition of it, not PyTorch's."""
+    """Returns the names that lines use. `own`: FlexAttention, branches and loops are our definitions of them, not PyTorch's."""
     attend, mask = (flex.attend, flex.create_block_mask) if own else (flex_attention, create_block_mask)
+    branch, loop, walk = (higher.cond, higher.while_loop, higher.scan) if own else (torch.cond, while_loop, scan)
     return {
         "torch": torch, "F": F, "math": math, "make": make, "distinct": distinct, "special": special, "limits": limits,
         "device": device, "n": n, "k": k, "flex_attention": attend, "create_block_mask": mask,
+        "cond": branch, "while_loop": loop, "scan": walk, "checkpoint": checkpoint,
     }  # fmt: skip
 
 
@@ -87,7 +92,7 @@ def leaves(program: Program, names: Namespace) -> list[torch.Tensor]:
 
 def function(program: Program) -> Callable[..., Any]:
     """Returns the program as a Python function."""
-    names = namespace("cpu", 0, 0, own=False)
+    names = {**namespace("cpu", 0, 0, own=False), "__name__": "program"}  # Dynamo looks up the name of a module.
     exec(compile(program.source(), "<program>", "exec"), names)
     made: Callable[..., Any] = names["f"]
     return made

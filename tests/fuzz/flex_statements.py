@@ -40,7 +40,9 @@ def score(g: Any, heads: int, depth: int) -> str:
         f"{inner} + torch.where(i // 4 == j // 4, 1.0, 0.0)",
     ]  # fmt: skip
     if captured:
-        choices = [f"{inner} + {captured}[h]", f"{inner} * {captured}[h]", f"{inner} - {captured}[h] * (i - j).abs()",
+        # A negative factor makes a score of minus infinity infinite, and softmax of that is NaN in some implementations only.
+        factor = "+" if "inf" in inner else "*"
+        choices = [f"{inner} + {captured}[h]", f"{inner} {factor} {captured}[h]", f"{inner} - {captured}[h] * (i - j).abs()",
                    f"{inner} + {captured}[i % {heads}] * {captured}[j % {heads}]"]  # fmt: skip
     return str(g.pick(choices))
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import torch
 
-from tests.fuzz import flex_statements, jagged_statements, number_statements, statements  # noqa: F401
+from tests.fuzz import (  # noqa: F401
+    changing_statements,
+    flex_statements,
+    higher_statements,
+    jagged_statements,
+    number_statements,
+    statements,
+)
 from tests.fuzz.maker import Draw
 from tests.fuzz.program import COMPILE, EAGER, WRITES, Program, Settings, assigned, cleaned, names_in
 from tests.fuzz.reference import Native, execute

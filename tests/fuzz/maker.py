@@ -209,6 +209,8 @@ class Maker(Draw):
                         f"{x}[..., :2]",
                         f"{x}[:1].expand(3, {'-1, ' * (self.rank(x) - 1)})",
                         f"{x}.detach()",
+                        f"{x} if k % 2 else {x}.clone()",
+                        f"{x}[1:] if k % 2 else {x}[1:].clone()",
                     ]
                 )
         dtype = (
@@ -235,7 +237,7 @@ class Maker(Draw):
             maker = "limits"
         rank, view = len(shape), ""
         base = list(shape)
-        how = self.integer(0, 11)
+        how = self.integer(0, 13)
         if how == 6 and rank > 1:
             base, view = base[::-1], f".permute({', '.join(map(str, reversed(range(rank))))})"
         elif how == 7 and rank:
@@ -250,9 +252,15 @@ class Maker(Draw):
             base, view = [base[0], base[2], base[3], base[1]], ".permute(0, 3, 1, 2)"
         elif how == 11 and rank:
             base[0], view = f"{base[0]} + 1", "[1:]"
+        elif how == 12 and rank:  # The offset changes from call to call,
+            base[0], view = f"{base[0]} + 1", "[k % 2 : k % 2 - 1 or None]"
+        elif how == 13 and rank > 1:  # and here the strides.
+            view = ".transpose(0, k % 2).contiguous().transpose(0, k % 2)"
         text = self.made(base, dtype, maker=maker)
         if self.settings.gradient and dtype in FLOATS and self.chance(80):
-            return f"{text}.requires_grad_(){view}" if view and self.chance(40) else f"{text}{view}.requires_grad_()"
+            wanted = "k % 2 == 0" if self.chance(5) else ""
+            leaf = f".requires_grad_({wanted})"
+            return f"{text}{leaf}{view}" if view and self.chance(40) else f"{text}{view}{leaf}"
         return text + view
 
 

@@ -12,7 +12,7 @@ from typing import Any
 NAME = re.compile(r"\b([avt])(\d+)\b")
 COMPILE, EAGER = "compile", "eager"
 # Lines that may write into a tensor, and words of arguments whose value or shape differs from call to call.
-WRITES = re.compile(r"_\(|out=|inplace=|training=True|max_norm=|^\w+\[.*\] = |^\w+ [-+*/|&^%]+= ")
+WRITES = re.compile(r"_\(|out=|inplace=|training=True|max_norm=|^\w+(\[.*\]|\.data) = |^\w+ [-+*/|&^%]+= ")
 VARYING = re.compile(r"\b[nk]\b")
 # The kind of a failure that torch without this project shows as well.
 TORCH = "as torch without us"
@@ -22,6 +22,7 @@ PARTS = {
     "float8": ("float8",),
     "jagged": ("nested",),
     "flex": ("flex_attention(",),
+    "higher": ("torch.func", "vmap(", "checkpoint(", "cond(", "while_loop(", "scan("),
 }
 
 

@@ -16,7 +16,11 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from torch import cond
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.checkpoint import checkpoint
 
 import torch_ocl_compile
 

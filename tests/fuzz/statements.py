@@ -184,6 +184,14 @@ def whole_form(g: Any) -> Lines:
                 f"{x}.squeeze_()",
                 f"{x}.transpose_({d}, {dim(g, x)})",
                 f"{x}.detach_()",
+                f"{x}.squeeze_({d})",
+                f"{x}.swapaxes_(0, {d})",
+                f"{x}.as_strided_({g.shape(x)[::-1]}, {tuple(g.meta(x).stride())[::-1]})",
+                f"{x}.resize_({', '.join(map(str, g.shape(x)[1:])) or '1'})",
+                f"{x}.resize_as_({x}[:1])",
+                f"{x}.set_({g.like(x)})",
+                f"{x}.data = {g.like(x)}.detach()",
+                f"{x}.data.mul_(2)",
             ]
         )
     ]
@@ -311,7 +319,39 @@ def into(g: Any) -> Lines:
     y, out = g.like(x), g.target()
     return [g.pick([f"torch.add({x}, {y}, out={out})", f"torch.mul({x}, 2, out={out})", f"torch.cat([{x}, {y}], out={out})",
                     f"torch.exp({x}, out={out})", f"torch.sum({x}, {dim(g, x)}, out={out})", f"F.relu({out}, inplace=True)",
-                    f"F.hardtanh({out}.nan_to_num_(0.5), inplace=True)", f"torch._foreach_add_([{x}, {out}], 1)", f"torch.clamp({x}, max=1, out={out})"])]  # fmt: skip
+                    f"F.hardtanh({out}.nan_to_num_(0.5), inplace=True)", f"torch._foreach_add_([{x}, {out}], 1)", f"torch.clamp({x}, max=1, out={out})",
+                    f"torch.matmul({x}, {y}, out={out})", f"torch.cumsum({x}, {dim(g, x)}, out={out})", f"torch.where({x} > 0, {x}, {y}, out={out})", f"torch.stack([{x}, {y}], out={out})",
+                    f"torch.mean({x}, {dim(g, x)}, out={out})", f"torch.tril({x}, out={out})", f"torch.softmax({x}, {dim(g, x)}, out={out})", f"torch.gt({x}, {y}, out={out})"])]  # fmt: skip
+
+
+@kind(2)
+def into_new(g: Any) -> Lines:
+    """Draws a call whose out= argument is an empty tensor, which gets the size of the result."""
+    x = g.tensor()
+    y, d, v, i = g.like(x), dim(g, x), g.name(), g.name()
+    dtype = str(g.meta(x).dtype)
+    empty = [
+        f"{v} = torch.empty(0, dtype={dtype}, device=device)",
+        f"{i} = torch.empty(0, dtype=torch.int64, device=device)",
+    ]
+    text = g.pick(
+        [
+            f"torch.sort({x}, {d}, out=({v}, {i}))",
+            f"torch.cummax({x}, {d}, out=({v}, {i}))",
+            f"torch.mode({x}, {d}, out=({v}, {i}))",
+        ]
+    )
+    if g.chance(50):
+        return [*empty, text]
+    text = g.pick(
+        [
+            f"torch.mul({x}, {y}, out={v})",
+            f"torch.cat([{x}, {y}], {d}, out={v})",
+            f"torch.index_select({x}, {d}, torch.tensor([0], device=device), out={v})",
+            f"torch.maximum({x}, {y}, out={v})",
+        ]
+    )
+    return [empty[0], text]
 
 
 @kind(6)
