@@ -222,7 +222,7 @@ ALWAYS_INLINE void score_gradients(float4* grad, const float4* p, const float4* 
   }
 
 // The tiles for part n of a step: 1 the scores, 2 sums of p, 3 the gradient of p, 4 sums of ds.
-#define PART(n) at_part(at, q_head, n)
+#define PART(n) AT_PART(at, q_head, n)
 
 // 1: all operands begin at multiples of four elements.
 #if PASS == 0

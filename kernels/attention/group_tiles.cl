@@ -34,17 +34,20 @@ typedef struct {
   int2 item;
 } GroupTiles;
 
-// Returns `at` for a part of a step. Compilers compute what depends on the work-item alone before the loop, such as forty
+// `at` for a part of a step. Compilers compute what depends on the work-item alone before the loop, such as forty
 // addresses, and hold it. So with few registers the position depends on the head, and on the part (1 to 4): adds its
-// sign, which is zero.
+// sign, which is zero. (A macro, because Oclgrind cannot run inlined functions that return a struct.)
+#if PASS
+#define STATISTICS_OF(at) (at).statistics,
+#else
+#define STATISTICS_OF(at)
+#endif
 #if FEW_REGISTERS
-ALWAYS_INLINE GroupTiles at_part(GroupTiles at, const int head, const int part) {
-  at.lane += head >> (32 - part);
-  at.item = tile_item(at.lane, ACROSS, DOWN);
-  return at;
-}
-#else  // Oclgrind cannot run inlined functions that return a struct.
-#define at_part(at, head, part) (at)
+#define AT_PART(at, head, part) AT_ITEM(at, (at).lane + ((head) >> (32 - (part))))
+#define AT_ITEM(at, i) \
+  ((GroupTiles){(at).a_tile, (at).b_tile, (at).p_tile, STATISTICS_OF(at) i, tile_item(i, ACROSS, DOWN)})
+#else
+#define AT_PART(at, head, part) (at)
 #endif
 
 // Writes t[i] = row 4*item.y + i of a, times rows 4*item.x + 0..3 of b. Rows outside the matrices count as zeros.

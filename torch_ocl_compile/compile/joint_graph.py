@@ -269,7 +269,8 @@ def _expansion(mask: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 def _is_cheap(node: torch.fx.Node) -> bool:
-    if node.op != "call_function":
+    # What keep_overwritten saves cannot be computed again.
+    if node.op != "call_function" or node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE:
         return False
     tags = getattr(node.target, "tags", ())
     return torch.Tag.pointwise in tags or node.target in GENERATED or getattr(node.target, "is_view", False)

@@ -197,3 +197,30 @@ def test_moving_a_module_keeps_its_parameters(ocl_device):
     assert weight.device == torch.device(ocl_device) and optimizer.param_groups[0]["params"][0] is weight
     model.cpu()
     assert model["head"].weight is weight and weight.device.type == "cpu"
+
+
+@pytest.mark.parametrize("mask_dtype", [torch.bool, torch.float32])
+def test_mask_is_written_after_attention(ocl_device, mask_dtype):
+    """Backward computes with the mask that forward had. Eager mode refuses the gradient of a float mask that was written."""
+
+    def attend(q, k, v, mask):
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+        mask.zero_()
+        return out
+
+    mask = (torch.tensor([True, True, False]) if mask_dtype is torch.bool else torch.tensor([0.0, 1.0, -1.0])).expand(
+        2, 1, 1, 3
+    )
+    given = [torch.randn(2, 1, n, 4) for n in (1, 3, 3)]
+
+    def gradients(function, device):
+        leaves = [x.to(device, copy=True).requires_grad_() for x in given]
+        function(*leaves, mask.contiguous().to(device, copy=True)).sum().backward()
+        return [x.grad.cpu() for x in leaves]
+
+    compiled = torch.compile(attend, backend="ocl")
+    if mask_dtype is torch.bool:
+        torch.testing.assert_close(gradients(compiled, ocl_device), gradients(attend, "cpu"))
+    else:
+        with pytest.raises(Exception, match="modified by an inplace operation"):
+            gradients(compiled, ocl_device)
