@@ -19,7 +19,8 @@ struct Problem {
   size_t count() const { return static_cast<size_t>(outer) * n * p * q; }
 };
 
-// Lines that are split over lanes, that are transposed on their way, and that lie across vectors; radices of 2 to 31.
+// Lines that are split over lanes, that are transposed on their way, and that lie across vectors; radices of 2 to 31. A
+// work-item of the kernel of work-groups has two butterflies of some steps of 1250 numbers.
 constexpr Problem kProblems[] = {{3, 1, 1, 1, FftInput::kPairs},
                                  {5, 2, 1, 1, FftInput::kReal},
                                  {17, 8, 1, 1, FftInput::kPairs, true},
@@ -33,7 +34,8 @@ constexpr Problem kProblems[] = {{3, 1, 1, 1, FftInput::kPairs},
                                  {2, 31, 17, 1, FftInput::kPairs, false, 1, 527},
                                  {3, 45, 1, 16, FftInput::kReal, false, 1, 0, 1},
                                  {1, 1024, 1, 1, FftInput::kPairs},
-                                 {1, 1000, 2, 1, FftInput::kPairs, false, 1, 2000}};
+                                 {1, 1000, 2, 1, FftInput::kPairs, false, 1, 2000},
+                                 {1, 1250, 1, 1, FftInput::kPairs}};
 
 /// The definition of FftAttrs. re(i), im(i): the parts of element i.
 template <class Real, class Imaginary>
