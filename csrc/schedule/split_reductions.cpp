@@ -112,7 +112,9 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
 
 LoopStrategy scan_strategy(const Graph& graph, const Node& node, const Caps& caps) {
   // A symbolic length may become long, and then a single work-item would take much too long.
-  if (caps.is_cpu || graph.ranges().of(node.reduce_sizes.at(0)).high < kShortScan) return LoopStrategy::kSequential;
+  // Stores that add rely on the order of the loop, which the work-items of a group do not keep.
+  const bool adds = std::ranges::any_of(node.stores, [](const ir::Store& s) { return s.mode == ir::StoreMode::kAdd; });
+  if (caps.is_cpu || adds || graph.ranges().of(node.reduce_sizes.at(0)).high < kShortScan) return LoopStrategy::kSequential;
   return reduction_strategy(graph, node, caps) == LoopStrategy::kRow ? LoopStrategy::kRow : LoopStrategy::kSequential;
 }
 

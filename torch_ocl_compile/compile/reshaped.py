@@ -23,10 +23,11 @@ def forget(gm: GraphModule) -> None:
 
 
 def gives_shape(node: Node) -> bool:
-    """True for an op that gives its first argument another shape, other strides or another memory: t_, resize_, set_ and such."""
+    """True for an op that gives its first argument another shape, other strides or another memory: t_, resize_, set_, not detach_."""
     if node.op not in ("call_function", "call_method"):
         return False
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    op = getattr(torch.ops.aten, name, None) if name.endswith("_") and not name.startswith("__") else None
+    is_other = name == "detach_" or name.startswith("__") or not name.endswith("_")
+    op = None if is_other else getattr(torch.ops.aten, name, None)
     overloads = op.overloads() if isinstance(op, torch._ops.OpOverloadPacket) else ()
     return any(torch.Tag.inplace_view in getattr(op, overload).tags for overload in overloads)
