@@ -17,19 +17,21 @@ from torch_ocl_compile.lowering.layers.pooling import Window, all_inside, row_ma
 aten = torch.ops.aten
 
 
-def _windows(kernel: Sequence[int], dilation: Sequence[int], padding: Any, stride: Sequence[int]) -> list[Window]:
-    """Returns the windows. The order of the arguments is that of both ops."""
-    return windows(kernel, stride, padding, dilation)
-
-
 def _columns(size: ir.IndexExpr, w: Window) -> ir.IndexExpr:
     """Returns the number of windows along a dimension of the given size."""
     return ir.floordiv(size + 2 * w.padding - (w.kernel - 1) * w.dilation - 1, ir.IndexExpr(w.stride)) + 1
 
 
 @lower(aten.im2col.default)
-def im2col(c: Context, x: ir.Value, *settings: Sequence[int]) -> ir.Value:
-    ws = _windows(*settings)
+def im2col(
+    c: Context,
+    x: ir.Value,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> ir.Value:
+    ws = windows(kernel, stride, padding, dilation)
     *batch, channels, _, _ = x.sizes
     outs = [_columns(size, w) for size, w in zip(x.sizes[-2:], ws, strict=True)]
     taps = [ir.IndexExpr(w.kernel) for w in ws]
@@ -40,8 +42,16 @@ def im2col(c: Context, x: ir.Value, *settings: Sequence[int]) -> ir.Value:
 
 
 @lower(aten.col2im.default)
-def col2im(c: Context, x: ir.Value, output_size: Any, *settings: Sequence[int]) -> ir.Value:
-    ws = _windows(*settings)
+def col2im(
+    c: Context,
+    x: ir.Value,
+    output_size: Any,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> ir.Value:
+    ws = windows(kernel, stride, padding, dilation)
     outs = [_columns(size, w) for size, w in zip(c.sizes[-2:], ws, strict=True)]
     taps = [ir.IndexExpr(w.kernel) for w in ws]
     nest = c.nest(c.val.shape, taps)
