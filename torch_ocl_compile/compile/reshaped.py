@@ -5,29 +5,31 @@ their traced tensors, and passes leave alone what reads them."""
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
+
+from torch_ocl_compile.fx.effects import op_of
 
 
 def forget(gm: GraphModule) -> None:
     """Removes the traced tensors of the nodes in front of an op that gives the tensor another shape, in a graph and in those
     that it calls."""
-    for graph_module in (gm, *(m for m in gm.modules() if isinstance(m, GraphModule) and m is not gm)):
+    for graph_module in [m for m in gm.modules() if isinstance(m, GraphModule)]:
         changed_later = set[int]()
         for node in reversed(list(graph_module.graph.nodes)):
             traced = node.meta.get("example_value")
             if id(traced) in changed_later:
                 del node.meta["example_value"]
-            elif gives_shape(node):
+            elif node.op in ("call_function", "call_method") and gives_shape(node.target):
                 changed_later.add(id(traced))
 
 
-def gives_shape(node: Node) -> bool:
+@functools.lru_cache(4096)
+def gives_shape(target: Any) -> bool:
     """True for an op that gives its first argument another shape, other strides or another memory: t_, resize_, set_, not detach_."""
-    if node.op not in ("call_function", "call_method"):
-        return False
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    is_other = name == "detach_" or name.startswith("__") or not name.endswith("_")
-    op = None if is_other else getattr(torch.ops.aten, name, None)
-    overloads = op.overloads() if isinstance(op, torch._ops.OpOverloadPacket) else ()
-    return any(torch.Tag.inplace_view in getattr(op, overload).tags for overload in overloads)
+    op = op_of(target)
+    overloads = [] if op is None or op is torch.ops.aten.detach_ else [getattr(op, name) for name in op.overloads()]
+    return any(torch.Tag.inplace_view in overload.tags for overload in overloads)

@@ -152,7 +152,7 @@ def _is_known(target: Any) -> bool:
         return True
     if target is getattr or target in _torch_functions() or getattr(target, "__module__", "") in ("_operator", "math"):
         return True
-    return getattr(target, "__module__", "") == "torch" and (_packet(target) is not None or "sym_" in _name(target))
+    return getattr(target, "__module__", "") == "torch" and (op_of(target) is not None or "sym_" in _name(target))
 
 
 @functools.lru_cache(4096)
@@ -171,7 +171,7 @@ def _torch_functions() -> set[Any]:
 
 
 @functools.lru_cache(4096)
-def _packet(target: Any) -> OpOverloadPacket | None:
+def op_of(target: Any) -> OpOverloadPacket | None:
     """Returns the aten op of a method or function of torch."""
     if isinstance(target, OpOverloadPacket):
         return target
@@ -186,7 +186,7 @@ def _overload(target: Any) -> OpOverload | None:
     """
     if isinstance(target, OpOverload):
         return target
-    packet = _packet(target) if _is_known(target) else None
+    packet = op_of(target) if _is_known(target) else None
     return None if packet is None else getattr(packet, packet.overloads()[0])
 
 
@@ -211,7 +211,7 @@ def _written_names(target: Any) -> tuple[str, ...]:
 def _is_seeded(target: Any) -> bool:
     if isinstance(target, OpOverload):
         return torch.Tag.nondeterministic_seeded in target.tags
-    packet = _packet(target)
+    packet = op_of(target)
     return packet is not None and any(
         torch.Tag.nondeterministic_seeded in getattr(packet, name).tags for name in packet.overloads()
     )
