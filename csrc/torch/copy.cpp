@@ -94,6 +94,7 @@ void within_device(const at::Tensor& src, const at::Tensor& dst);
 /// Converts between complex types, or between a complex and a real type, by copies of the real numbers in their memory.
 void convert_complex(const at::Tensor& src, const at::Tensor& dst) {
   if (src.is_complex() && dst.is_complex()) return within_device(at::view_as_real(src), at::view_as_real(dst));
+  if (src.is_complex() && dst.scalar_type() == at::kBool) return within_device(at::ne(src, 0), dst);
   if (src.is_complex()) return within_device(at::view_as_real(src).select(-1, 0), dst);
   const at::Tensor parts = at::view_as_real(dst);
   within_device(src, parts.select(-1, 0));

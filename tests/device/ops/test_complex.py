@@ -151,3 +151,13 @@ def test_the_numbers_of_a_later_part(ocl_device: str) -> None:
     z = Z.to(ocl_device)[1:]
     numbers = torch.compile(lambda z: torch.view_as_real(z), backend="ocl")(z)
     assert same(numbers, torch.view_as_real(Z[1:])) and numbers.data_ptr() == z.data_ptr()
+
+
+def test_as_bool(ocl_device):
+    """A number is False only if both of its parts are 0."""
+    x = torch.tensor([0j, 1j, 1 + 0j, 2 + 3j, complex(0, float("nan"))])
+    given, target = x.to(ocl_device), torch.empty(5, dtype=torch.bool, device=ocl_device)
+    functions = (lambda x: x.to(torch.bool), lambda x: torch.empty(5, dtype=torch.bool, device=x.device).copy_(x))
+    compiled = [torch.compile(function, backend="ocl")(given) for function in functions]
+    for got in (given.to(torch.bool), target.copy_(given), *compiled):
+        assert got.cpu().tolist() == x.bool().tolist()

@@ -87,6 +87,8 @@ def _real(fake: Any) -> Any:
 def by_part(lowering: Lowering, data: tuple[int, ...]) -> Lowering:
     def both(c: Context, *args: Any, **kwargs: Any) -> Any:
         if not is_complex(c.val):  # Another dtype was asked for.
+            if getattr(c.val, "dtype", None) is torch.bool:
+                args = tuple(c.converted(x, torch.bool) if isinstance(x, Complex) else x for x in args)
             return lowering(c, *_part(c, args, data, 0), **kwargs)
         with real_results(c):
             made = [lowering(c, *_part(c, args, data, k), **kwargs) for k in (0, 1)]

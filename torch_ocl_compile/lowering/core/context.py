@@ -87,8 +87,12 @@ class Context:
         return Complex(*(self.constant(part, ir_dtype(real_dtype(dtype))) for part in parts))
 
     def converted(self, x: ir.Value | Complex, dtype: torch.dtype) -> ir.Value | Complex:
-        """Returns x as `dtype`. A complex number loses its imaginary part if the dtype is real."""
+        """Returns x as `dtype`. A complex number loses its imaginary part if the dtype is real. As a bool it is whether it is not 0."""
         to = ir_dtype(real_dtype(dtype))
+        if isinstance(x, Complex) and dtype is torch.bool:
+            nest = Nest(self.builder, x.re.sizes)
+            re, im = (nest.load(part, nest.i).cast(to) for part in (x.re, x.im))
+            return nest.store((re | im, to))[0]
         if isinstance(x, Complex):
             return x.map(lambda part: self.cast(part, to)) if dtype.is_complex else self.cast(x.re, to)
         return Complex(self.cast(x, to), self.constant(0, to, x.sizes)) if dtype.is_complex else self.cast(x, to)
