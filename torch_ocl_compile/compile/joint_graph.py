@@ -139,7 +139,9 @@ def read_results(graph_module: torch.fx.GraphModule, changes: Changes) -> int:
 
 def _tells_sides(dtype: torch.dtype, numbers: tuple[Any, ...]) -> bool:
     """True if the result of an activation of SIDES with these numbers (two bounds, or the slope of leaky_relu) lies on the same
-    side of them as its input."""
+    side of them as its input. Numbers that change between calls are nodes."""
+    if any(isinstance(n, torch.fx.Node) for n in numbers):
+        return False
     if len(numbers) == 1:
         return bool(numbers[0] >= 0)
     return bool(numbers[0] <= numbers[1]) and all(torch.tensor(n, dtype=dtype).item() == n for n in numbers)

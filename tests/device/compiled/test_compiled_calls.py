@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 FORWARDED = {"CompiledGraph.__call__"}
 # Name -> (function, arguments that are no tensor on the device, whether sizes are symbolic, whether a call needs Python).
@@ -68,3 +69,15 @@ def test_dropout(ocl_device: str) -> None:
     first = compiled(x)
     torch.manual_seed(3)
     assert torch.equal(first, compiled(x))
+
+
+@pytest.mark.parametrize("function", [lambda x, n: F.leaky_relu(x, n / 8), lambda x, n: F.hardtanh(x, -n / 8, n / 8)])
+def test_number_of_an_activation_changes(ocl_device, function):
+    """The gradients follow a slope or bound that is another Python number in each call."""
+    compiled = torch.compile(function, backend="ocl")
+    for number in (1, 2, 4):
+        x = torch.linspace(-2, 2, 9, requires_grad=True)
+        given = x.detach().to(ocl_device).requires_grad_()
+        function(x, number).sum().backward()
+        compiled(given, number).sum().backward()
+        assert torch.equal(given.grad.cpu(), x.grad)
