@@ -25,6 +25,7 @@ from torch_ocl_compile.compile.check_report import Compared, difference, save
 from torch_ocl_compile.errors import KernelResultError
 from torch_ocl_compile.reference.bounded import BoundedRun, Known
 from torch_ocl_compile.reference.error_bounds import to_wide, unknown_where
+from torch_ocl_compile.reference.scalar_ops import OPS
 from torch_ocl_compile.reference.template_bounds import merged_statistics
 
 log = logging.getLogger(__name__)
@@ -179,6 +180,7 @@ class Checker:
         kernel = {
             "cores": info["level"] in ("subgroup_matrix", "warp", "warpgroup"),
             "mixed": info["template"].startswith("winograd"),
+            "short": {name for name in OPS if f"op_short_{name}" in info["text"]},
         }
         run = BoundedRun(self.graph, self.plan.symbols(), inputs, **kernel)
         try:

@@ -10,7 +10,7 @@ the nodes of one launch on the values that the launch had in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,14 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.dtypes import TORCH_DTYPES
 from torch_ocl_compile.reference import reduction_bounds, template_bounds
 from torch_ocl_compile.reference.error_bounds import (
+    SHORT_ABSOLUTE,
+    SHORT_RELATIVE,
     UNIT,
     Error,
+    added,
     apply,
     cast,
+    finite,
     normalized_bound,
     to_wide,
     unknown_where,
@@ -110,6 +114,8 @@ class _BoundedNest(Nest):
                 value, error = cast(operands[0], errors[0], dtype, types[args[0]])
             else:
                 value, error = apply(name, dtype, operands, errors)
+                if name in self.run.short:
+                    error = added(error, finite(value) * SHORT_RELATIVE + SHORT_ABSOLUTE)
             self.values.append(value)
             self.errors.append(error)
             types.append(dtype)
@@ -180,6 +186,7 @@ class BoundedRun(Run):
         *,
         cores: bool = False,
         mixed: bool = False,
+        short: Collection[str] = (),
     ) -> None:
         self.graph = graph
         self.symbols = list(symbols)
@@ -187,6 +194,7 @@ class BoundedRun(Run):
         self.written: dict[int, Tensor] = {}
         self.cores = cores  # the kernel uses tensor cores
         self.mixed = mixed  # the kernel uses Winograd's algorithm
+        self.short = short  # ops whose short function the kernel uses
         self._owned: set[int] = set()
 
     def target(self, buffer: int) -> Known:

@@ -26,6 +26,9 @@ Error = Tensor | None
 # The largest relative error of one rounding, by the type in which a kernel computes. In fp64 the reference rounds too.
 UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-52}
 SMALLEST = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # Below it, a device may round to 0.
+# What a short function (op_short_NAME of kernels/base/maths.cl) may add: a part of the result, and a part of 1 for functions with
+# zeros. Its value is rounded to 16 bits before it is used.
+SHORT_RELATIVE, SHORT_ABSOLUTE = 2.0**-10, 2.0**-16
 LARGEST = {torch.float32: torch.finfo(torch.float32).max, torch.float64: torch.finfo(torch.float64).max}
 
 

@@ -207,6 +207,14 @@ def test_a_training_step_raises_nothing(ocl_device):
         optimizer.zero_grad()
 
 
+@pytest.mark.parametrize("function", [F.gelu, F.silu, torch.tanh])
+def test_a_short_function_raises_nothing(ocl_device, function):
+    """GPUs have short functions for results of 16 bits, which round some results to the neighbour."""
+    x = torch.linspace(-6, 6, 1 << 14, dtype=torch.bfloat16).to(ocl_device).requires_grad_()
+    compiled = torch.compile(function, backend="ocl", options={**CHECK, "kernel_family": "group"})
+    compiled(x).sum().backward()
+
+
 def test_without_the_option_nothing_watches(ocl_device, monkeypatch):
     from torch_ocl_compile.compile import check
 
