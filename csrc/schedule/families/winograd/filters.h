@@ -5,6 +5,8 @@
 
 namespace ocl::schedule {
 
+/// Number of parts of this size that cover a whole.
+inline int64_t parts(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
 /// The channels of the operand with pixels that the kernel reads, and of the output; for a weight gradient, of x and of dy.
 std::pair<ir::IndexExpr, ir::IndexExpr> winograd_channels(const ir::Node& node);
 /// Number of patches of 2 x `columns` outputs.

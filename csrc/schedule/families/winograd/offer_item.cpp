@@ -1,7 +1,9 @@
 // csrc/schedule/families/winograd/offer_item.cpp: offers kernels/winograd/item.cl, 3x3 convolutions with stride 1 and their
 // data gradients on CPUs. Generated Maps transform the filters (G g, then (G g) H'). They fuse and batch like any node.
 #include <array>
+#include <limits>
 #include <map>
+#include <tuple>
 
 #include "csrc/schedule/families/winograd/filters.h"
 
@@ -132,6 +134,38 @@ int choose_columns(Draft& draft) {
   return static_cast<int>(draft.choices().pick("columns", wide ? std::vector<int64_t>{4, 2} : std::vector<int64_t>{2, 4}));
 }
 
+/// How blocks of tiles and panels of channels are divided: `items` times `shares` work-items, and tiles of a block.
+struct Division {
+  int64_t items, shares, block;
+};
+
+/// Picks the division in which the busiest compute unit has the least work. Each block costs as much as its tiles and those 8
+/// whose products take as long as loading the filters. `fits`: tiles of a block that stay within the cache.
+Division divide(int64_t tiles, int64_t panels, int64_t rows, int64_t fits, int64_t units) {
+  const int64_t usual = parts(std::min<int64_t>(fits, 24), rows) * rows;
+  Division best{};
+  int64_t least = std::numeric_limits<int64_t>::max();
+  const auto consider = [&](Division division, int64_t blocks_of_unit) {
+    const int64_t work = blocks_of_unit * (division.block + 8);
+    if (work < least) std::tie(best, least) = std::tuple(division, work);
+  };
+  if (tiles >= 2 * units * 24) {
+    for (int64_t block = usual; block >= rows; block -= rows) {
+      const int64_t blocks = parts(tiles, block);
+      consider({blocks <= 4 * units ? blocks : 2 * units, 1, block}, parts(blocks, units));
+    }
+    return best;
+  }
+  // With few tiles, loading the filters costs more. So blocks are as large as possible, and a work-item has a share of the
+  // panels.
+  const int64_t panels_of_share = parts(panels, std::min(panels, 2 * units)), shares = parts(panels, panels_of_share);
+  for (int64_t items = 1; items == 1 || items * rows * 2 <= tiles; ++items) {
+    const int64_t block = parts(std::min<int64_t>(parts(tiles, items), 192), rows) * rows;
+    consider({items, shares, block}, parts(items * shares, units) * parts(parts(tiles, block), items));
+  }
+  return best;
+}
+
 }  // namespace
 
 void offer_winograd_item(Draft& draft) {
@@ -150,21 +184,10 @@ void offer_winograd_item(Draft& draft) {
   const int64_t count = patches(node, columns);
   const Operand filters = transformed_filters(draft, w, K, C, width, columns, gradient);
 
-  // A block of tiles takes points * block * (C + width) floats and should stay within 1 MB. If there are few tiles, a block
-  // has all tiles of a core, because loading the filters then costs more.
-  const int64_t panels = (K + width - 1) / width, pitch = (C + vw - 1) / vw * vw, units = caps.units;
+  const int64_t panels = parts(K, width), pitch = parts(C, vw) * vw;
   const int64_t fits = std::max<int64_t>(tile.rows, (1 << 20) / (4 * points * (pitch + width)));
-  int64_t items = 2 * units, block = std::min<int64_t>(fits, 24), shares = 1;
-  const bool few_tiles = count < items * 24;
-  // A work-item takes all tiles, and a share of the panels.
-  if (few_tiles) {
-    items = 1;
-    block = std::min<int64_t>(count, 192);
-    shares = std::min<int64_t>(panels, 2 * units);
-  }
-  block = (block + tile.rows - 1) / tile.rows * tile.rows;
-  const int64_t panels_per_item = (panels + shares - 1) / shares;
-  shares = (panels + panels_per_item - 1) / panels_per_item;
+  const Division division = divide(count, panels, tile.rows, fits, caps.units);
+  const int64_t items = division.items, shares = division.shares, block = division.block;
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = "winograd";
@@ -181,7 +204,7 @@ void offer_winograd_item(Draft& draft) {
   const int pad_h = gradient ? 2 - conv.padding[0] : conv.padding[0], pad_w = gradient ? 2 - conv.padding[1] : conv.padding[1];
   launch.args({{"batch", node.sizes[0]}, {"C", C}, {"K", K}, {"pad_h", pad_h}, {"pad_w", pad_w}});
   launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
-  launch.args({{"tile_block", block}, {"panels_per_item", panels_per_item}});
+  launch.args({{"tile_block", block}, {"panels_per_item", parts(panels, shares)}});
   pass_image(launch, "x", input, false);
   launch.groups = {items, shares, 1};
   store_along(launch, 1, vw);
