@@ -33,7 +33,7 @@ std::vector<MaskFunction> mask_functions(Kernel& kernel, const schedule::Group& 
 void print_mask(Writer& functions, const Kernel& kernel, const MaskFunction& mask) {
   const char* name = mask.width == 1 ? "mask_value" : "mask_lanes";
   const char* index = kernel.index_type();
-  functions.open("OCL_INLINE $t $s(const $s r0, const $s r1, const $s r2, const $s r3 EPILOGUE_PARAMS)",
+  functions.open("OCL_INLINE $t $s(const $s r0, const $s r1, const $s r2, const $s r3 EPILOGUE_FUNCTION_PARAMS)",
                  Type{ir::DType::kF32, mask.width}, name, index, index, index, index);
   kernel.write_offsets(functions);
   functions.append(mask.body);

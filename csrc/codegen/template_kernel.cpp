@@ -4,7 +4,8 @@
 //   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
 //   #define KERNEL_PARAMETERS __global const float* restrict a, ...         the arguments of the kernel's row that are given
 //   kernels/base/types.cl, the functions of kernels/base/ops.cl that the epilogue macros call
-//   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
+//   #define EPILOGUE_PARAMS , __global float* restrict e_out0, ...          what the epilogue reads and writes
+//   #define EPILOGUE_FUNCTION_PARAMS , __global float* e_out0, ...          the same for functions of the kernel file
 //   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes
 //   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
 //   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along stores.dim: STOREV
@@ -247,6 +248,9 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   // pointwise groups. So the compiler may move loads before earlier stores. Otherwise an item would wait for memory at
   // each of its elements.
   functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
+  // For functions of kernel files, without `restrict`: where Clang inlines pointers that are `restrict`, it leaves intrinsics
+  // that Oclgrind does not know, and the kernel's own parameters already say it.
+  functions.line("#define EPILOGUE_FUNCTION_PARAMS $s", joined(kernel.parameters()));
   functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
   // The offsets of the caller's tensors are known only at run time, but are the same for the whole launch.
   if (launch.stores.aligned())

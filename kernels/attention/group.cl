@@ -59,7 +59,7 @@ ALWAYS_INLINE void mask_scores(float4* t, float4* slopes, const GroupTiles at, c
                                __global const MASK_T* mask, const long mask_query, const long mask_key
 #elif MASK
                                ,
-                               const int batch, const int head EPILOGUE_PARAMS
+                               const int batch, const int head EPILOGUE_FUNCTION_PARAMS
 #endif
 ) {
 #if STORED_MASK

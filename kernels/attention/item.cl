@@ -71,7 +71,7 @@ ALWAYS_INLINE void apply_mask(float* s, __global const MASK_T* mask, const long 
 #elif MASK
 // Adds the mask to s, `count` columns of one row from column c0 on.
 ALWAYS_INLINE void apply_mask(float* s, const int batch, const int head, const int row, const int c0,
-                              const int count EPILOGUE_PARAMS) {
+                              const int count EPILOGUE_FUNCTION_PARAMS) {
 #if ROWS_ARE_KEYS
 #define MASK_AT(VALUES, c) VALUES(batch, head, c0 + (c), row)
 #else

@@ -15,7 +15,7 @@
 // MASK_PARAMS declares the parameters of a function that masks scores. MASK_PASS passes them on. mask_head: the stride
 // between heads of a mask in memory, and the head itself of a mask that is computed.
 #if MASK == 4
-#define MASK_PARAMS , const int batch, int mask_head EPILOGUE_PARAMS
+#define MASK_PARAMS , const int batch, int mask_head EPILOGUE_FUNCTION_PARAMS
 #define MASK_PASS , batch, mask_head EPILOGUE_PASS
 #define NEXT_MASK_HEAD ++mask_head
 #elif MASK

@@ -16,6 +16,7 @@
 //   PADDED (1: a gap after 16 numbers of a line, so that a step with a stride of 16 uses all banks of local memory).
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset
+#define EPILOGUE_FUNCTION_PARAMS EPILOGUE_PARAMS
 #define EPILOGUE_PASS , out, out_offset
 #define STOREV(acc, o, e) vstore2(acc, 0, out + out_offset + (o) * (long)(N * 2) * at.P * at.Q + (e))
 #endif
@@ -69,7 +70,7 @@ ALWAYS_INLINE void load_butterfly(__global const REAL* re, __global const REAL* 
 }
 
 // Stores a result of the last step.
-ALWAYS_INLINE void store_number(REAL x, REAL y, const Lines at, const int line, const int k EPILOGUE_PARAMS) {
+ALWAYS_INLINE void store_number(REAL x, REAL y, const Lines at, const int line, const int k EPILOGUE_FUNCTION_PARAMS) {
   const int each = at.P * at.Q, inner = (at.line0 + line) % each;
 #if ROOT
   REAL c, s;
@@ -83,7 +84,7 @@ ALWAYS_INLINE void store_number(REAL x, REAL y, const Lines at, const int line, 
 }
 
 ALWAYS_INLINE void step(const int R, const int NS, __global const REAL* re, __global const REAL* im, const Lines at,
-                        __local REAL* numbers EPILOGUE_PARAMS) {
+                        __local REAL* numbers EPILOGUE_FUNCTION_PARAMS) {
   const int count = N / R, all = LINES * count, each = (all + ITEMS - 1) / ITEMS;
   const int first = NS == 1, last = NS * R == N;
   REAL a[POINTS], b[POINTS];

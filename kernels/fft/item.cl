@@ -23,6 +23,7 @@
 #endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line
+#define EPILOGUE_FUNCTION_PARAMS EPILOGUE_PARAMS
 #define EPILOGUE_PASS , out, out_offset, out_line
 #define STORE(acc, o, e) (out[out_offset + (o) * out_line + (e)] = (acc))
 #define STOREV(acc, o, e) vstore16(acc, 0, out + out_offset + (o) * out_line + (e))
@@ -129,7 +130,7 @@ ALWAYS_INLINE void load_lanes(__global const REAL* re, __global const REAL* im, 
 }
 
 // Stores the pairs of LANES neighbouring elements from e on.
-ALWAYS_INLINE void store_pairs(const V re, const V im, const int o, const int e EPILOGUE_PARAMS) {
+ALWAYS_INLINE void store_pairs(const V re, const V im, const int o, const int e EPILOGUE_FUNCTION_PARAMS) {
   const V x = INVERSE ? im : re, y = INVERSE ? re : im;
 #if LANES == 8
   STOREV(INTERLEAVED(x, y), o, e);
@@ -140,7 +141,7 @@ ALWAYS_INLINE void store_pairs(const V re, const V im, const int o, const int e 
 }
 
 // Stores result k of the lanes of this block, one by one.
-ALWAYS_INLINE void store_each(const V re, const V im, const Block* block, const int k EPILOGUE_PARAMS) {
+ALWAYS_INLINE void store_each(const V re, const V im, const Block* block, const int k EPILOGUE_FUNCTION_PARAMS) {
   REAL x[LANES], y[LANES];
   OCL_CAT(vstore, LANES)(INVERSE ? im : re, 0, x);
   OCL_CAT(vstore, LANES)(INVERSE ? re : im, 0, y);
@@ -153,7 +154,7 @@ ALWAYS_INLINE void store_each(const V re, const V im, const Block* block, const 
 }
 
 // Stores result k of all lanes.
-ALWAYS_INLINE void store_lanes(V re, V im, const Block* block, const int k EPILOGUE_PARAMS) {
+ALWAYS_INLINE void store_lanes(V re, V im, const Block* block, const int k EPILOGUE_FUNCTION_PARAMS) {
 #if ROOT
   V c, s;
   unit_root(OCL_CAT(vload, LANES)(0, block->p) * k, ROOT, &c, &s);
@@ -169,7 +170,8 @@ ALWAYS_INLINE void store_lanes(V re, V im, const Block* block, const int k EPILO
 
 // One step of all lines of the block: see butterfly.cl. The roots are those of this step.
 ALWAYS_INLINE void step(const int R, const int NS, __constant const REAL* w, SPACE const REAL* from, SPACE REAL* to,
-                        __global const REAL* x_re, __global const REAL* x_im, const Block* block EPILOGUE_PARAMS) {
+                        __global const REAL* x_re, __global const REAL* x_im,
+                        const Block* block EPILOGUE_FUNCTION_PARAMS) {
   const int loads = NS == 1 && !LINES_IN, stores = NS * R == M && !LINES_OUT && !SPLIT;
   for (int b = 0; b < M / (NS * R); ++b)
     for (int t = 0; t < NS; ++t) {
@@ -231,7 +233,7 @@ ALWAYS_INLINE void load_lines(__global const REAL* re, const Block* block, SPACE
 
 #if LINES_OUT
 // Stores the lines from local memory, transposed.
-ALWAYS_INLINE void store_lines(SPACE const REAL* from, const Block* block EPILOGUE_PARAMS) {
+ALWAYS_INLINE void store_lines(SPACE const REAL* from, const Block* block EPILOGUE_FUNCTION_PARAMS) {
   for (int k = 0; k + 8 <= N; k += 8)
     for (int l = 0; l < LANES; l += 8) {
       ulong8 rows[8];
@@ -253,7 +255,7 @@ ALWAYS_INLINE void store_lines(SPACE const REAL* from, const Block* block EPILOG
 
 #if SPLIT
 // The last step of a line that is split among the lanes: w(N, l * k) times result k of lane l, then transforms across the lanes.
-ALWAYS_INLINE void join_lanes(SPACE const REAL* from, const Block* block EPILOGUE_PARAMS) {
+ALWAYS_INLINE void join_lanes(SPACE const REAL* from, const Block* block EPILOGUE_FUNCTION_PARAMS) {
   for (int k = 0; k < M; k += LANES) {
     V re[LANES], im[LANES];
     OCL_UNROLL

@@ -19,7 +19,8 @@ __kernel ONE_ITEM void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __global const Key* x = keys + keys_offset + row * keys_row + block * BLOCK;
   const int count = min(BLOCK, n - block * BLOCK);
   int counts[TABLES][DIGITS];
-  for (int k = 0; k < TABLES * DIGITS; ++k) counts[0][k] = 0;
+  for (int t = 0; t < TABLES; ++t)
+    for (int d = 0; d < DIGITS; ++d) counts[t][d] = 0;
 #if HAS_CHOSEN
   const int above = shift + 8;
   const Key prefix = chosen[chosen_offset + row] >> above;

@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_d418fcd41e29
+#define KERNEL_NAME fft_c8842f4cf829
 #define KERNEL_PARAMETERS __global const REAL* restrict re, const ulong re_offset, const int O, const int P, const int Q, const int blocks_per_item, const long x_o, const long x_n, const long x_p, const long x_q
 #define VW 16
 #define LANES 16
@@ -19,6 +19,7 @@
 #include "kernels/base/types.cl"  // sha256 70195fb38b3a484d
 
 #define EPILOGUE_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0
+#define EPILOGUE_FUNCTION_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0
 #define EPILOGUE_PASS , e_out0, e_out0_offset, e_s0
 OCL_INLINE void epilogue(const float acc, const int i0, const int i1 EPILOGUE_PARAMS) {
   e_out0 += e_out0_offset;
@@ -33,7 +34,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1 EPILOGU
 
 #include "kernels/fft/butterfly.cl"  // sha256 a77d1dda376038ef
 
-#include "kernels/fft/item.cl"  // sha256 c4276bdddb5fd6d1
+#include "kernels/fft/item.cl"  // sha256 d092756b883d6326
 
 // batch, groups 2 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF

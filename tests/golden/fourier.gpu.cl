@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [480, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_6f997b07fc31
+#define KERNEL_NAME fft_78343f10a44a
 #define KERNEL_PARAMETERS __global const REAL* re, const ulong re_offset, const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p, const long x_q
 #define VW 2
 #define STEPS(S) S(5, 1) S(3, 5) S(2, 15) 
@@ -16,6 +16,7 @@
 #include "kernels/base/types.cl"  // sha256 70195fb38b3a484d
 
 #define EPILOGUE_PARAMS , __global float* restrict e_out0, const ulong e_out0_offset
+#define EPILOGUE_FUNCTION_PARAMS , __global float* e_out0, const ulong e_out0_offset
 #define EPILOGUE_PASS , e_out0, e_out0_offset
 OCL_INLINE void epilogue(const float acc, const int i0, const int i1 EPILOGUE_PARAMS) {
   e_out0 += e_out0_offset;
@@ -30,7 +31,7 @@ OCL_INLINE void epilogue_v(const float2 acc, const int i0, const int i1 EPILOGUE
 
 #include "kernels/fft/butterfly.cl"  // sha256 a77d1dda376038ef
 
-#include "kernels/fft/group.cl"  // sha256 bcfa3fa41ff8fe11
+#include "kernels/fft/group.cl"  // sha256 cd053f330f9b5b87
 
 // batch, groups 2 x 1 x 1, local [256, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF

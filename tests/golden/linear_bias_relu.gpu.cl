@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_21768fd93ecf
+#define KERNEL_NAME gemm_70cccbaca624
 #define KERNEL_PARAMETERS __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row, const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col
 #define VW 4
 #define TILE_M 16
@@ -26,6 +26,7 @@ OCL_INLINE float4 op_relu_f32x4(float4 x) {
 }
 
 #define EPILOGUE_PARAMS , __global const float* restrict e_in0, const ulong e_in0_offset, __global float* restrict e_out0, const ulong e_out0_offset
+#define EPILOGUE_FUNCTION_PARAMS , __global const float* e_in0, const ulong e_in0_offset, __global float* e_out0, const ulong e_out0_offset
 #define EPILOGUE_PASS , e_in0, e_in0_offset, e_out0, e_out0_offset
 #define STORES_ALIGNED (((e_in0_offset | e_out0_offset) & 3) == 0)
 OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {

@@ -34,7 +34,8 @@ def templates(part: str) -> set[str]:
     """Returns the portable kernels that a part must run."""
     if part == "alone":
         return set(alone())
-    return {row["name"] for row in _C.exec.kernels() if row["level"] == part and row["offered"]} - ONLY_ALONE
+    rows = [row for row in _C.exec.kernels() if row["level"] == part and row["offered"]]
+    return {row["name"] for row in rows if "fp32" in row["types"]} - ONLY_ALONE
 
 
 def run(part: str, everything: bool, folder: Path) -> tuple[int, list[str]]:

@@ -24,6 +24,14 @@ def test_every_kernel_has_a_row() -> None:
         assert (count > 0) == (file in rows), f"{path} has {count} kernels"
 
 
+def test_only_kernels_take_the_parameters_of_the_epilogue() -> None:
+    """They are `restrict` there. Oclgrind does not know what Clang makes of an inlined function with such parameters."""
+    for path in sorted(KERNELS.rglob("*.cl")):
+        text = re.sub(r"//.*|^#.*", "", path.read_text(), flags=re.MULTILINE)
+        of_kernels = len(re.findall(r"\bKERNEL_NAME\(\s*KERNEL_PARAMETERS EPILOGUE_PARAMS\)", text))
+        assert len(re.findall(r"\bEPILOGUE_PARAMS", text)) == of_kernels, path
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_rows(name: str) -> None:
     row = ROWS[name]
