@@ -200,12 +200,9 @@ bool computes_in_floats(const c10::OperatorHandle& op, const c10::IValue* values
   return false;
 }
 
-/// True for an integer of 2^63 or more. Kernels get integers as int64_t.
-bool exceeds_int64(const c10::IValue& number) {
-  if (number.isUnsigned()) return number.toUInt() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (!number.isTensor() || !number.toTensor().defined() || !is_host_scalar(number.toTensor())) return false;
-  return number.toTensor().scalar_type() == at::kUInt64 && exceeds_int64(number.toTensor().item());
-}
+constexpr const char* kExceedsInt64 = "kernels take no integers of 2^63 and more";
+
+bool exceeds_int64(uint64_t number) { return number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()); }
 
 /// Returns why kernels cannot read a tensor that is neither a number nor a strided tensor on a device.
 std::string why_unsupported(const at::Tensor& t) {
@@ -261,6 +258,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
       const at::Tensor& t = value.toTensor();
       if (is_host_scalar(t)) {
         result.has_numbers |= t.unsafeGetTensorImpl()->is_wrapped_number() && may_vary(t);
+        if (t.scalar_type() == at::kUInt64 && exceeds_int64(t.item().toUInt64())) result.unsupported = kExceedsInt64;
       } else if (t.device().is_privateuseone() && t.layout() == at::kStrided) {
         const void* address = t.numel() > 0 ? t.const_data_ptr() : static_cast<const void*>(t.unsafeGetTensorImpl());
         for (auto [it, end] = data.equal_range(address); it != end; ++it)
@@ -270,7 +268,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
         result.unsupported = why_unsupported(t);
       }
     }
-    if (exceeds_int64(value)) result.unsupported = "kernels take no integers of 2^63 and more";
+    if (value.isUnsigned() && exceeds_int64(value.toUInt())) result.unsupported = kExceedsInt64;
     if (value.isDouble()) {
       if (result.free < 0 || result.free == argument) result.has_numbers = true;
       // Equal numbers of a list, such as step counts of many parameters, count as one.
