@@ -147,9 +147,7 @@ constexpr NodeRule kNodeRules[] = {
                 return is_mask(n, s.mask) && (s.mask == kNone || n.kind != NodeKind::kReduce);
               });
      }},
-    {"a map keeps the maximum of i32 values only; a scan adds to elements that differ in all loops i*, of a type that it "
-     "computes "
-     "in",
+    {"a map keeps maxima of i32 only; a scan adds in the computing type, to elements that differ in all loops i*",
      [](const Graph& g, const Node& n) {
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
          const DType dtype = buffer(g, s.buffer).dtype;
