@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
 
 #include <cstring>
 #include <mutex>
@@ -48,7 +49,8 @@ uint64_t OclGenerator::seed() {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> OclGenerator::get_state() const {
-  const at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  // Not at::empty, whose result is a fake tensor under FakeTensorMode.
+  const at::Tensor state = at::detail::empty_cpu({kStateBytes}, at::TensorOptions(at::kByte));
   auto* bytes = state.mutable_data_ptr<uint8_t>();
   std::memcpy(bytes, &seed_, sizeof seed_);
   std::memcpy(bytes + sizeof seed_, &offset_, sizeof offset_);

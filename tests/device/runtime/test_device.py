@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensor, FakeTensorMode
 
 import torch_ocl_compile
 from tests.device.exact import assert_as_exact
@@ -142,6 +143,13 @@ def test_rng_state_functions(ocl_device):
         with torch.random.fork_rng(device_type="ocl", devices=[index_of(ocl_device)]):
             torch.manual_seed(99)
         assert torch.equal(after, torch.ocl.get_rng_state())
+
+
+def test_states_are_real_under_fake_tensors(ocl_device):
+    with FakeTensorMode():
+        state = torch.ocl.get_rng_state(ocl_device)
+        torch.ocl.set_rng_state(state, ocl_device)
+    assert not isinstance(state, FakeTensor) and torch.equal(state, torch.ocl.get_rng_state(ocl_device))
 
 
 def test_seed_before_first_use():
