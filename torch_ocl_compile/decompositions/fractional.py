@@ -44,8 +44,6 @@ def _pooling(spatial: int) -> Callable[..., Any]:
     def fractional_max_pool(x: Tensor, kernel_size: Any, output_size: Any, random_samples: Tensor) -> Any:
         """Returns (the largest element of each window, its position in the plane)."""
         plane = x.shape[-spatial:]
-        if not all(isinstance(n, int) for n in (*plane, *output_size)):
-            return NotImplemented
         batched = x.dim() > spatial + 1
         # In two dimensions the first random number is that of the columns.
         samples = (random_samples.flip(-1) if spatial == 2 else random_samples)[: x.shape[0] if batched else 1]
