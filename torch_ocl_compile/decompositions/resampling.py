@@ -295,3 +295,5 @@ for _name in (
     *(f"{kind}{d}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for d in (1, 2, 3)),
 ):
     _interpolated(_name)
+# Inductor's table lacks this one, so that torch.export keeps it. AOTAutograd decomposes it before it looks at the table.
+NN_DECOMPOSITIONS[aten.upsample_nearest2d.vec] = torch._decomp.decomposition_table[aten.upsample_nearest2d.vec]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch._dynamo.exc import UserError, UserErrorType
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from torch_ocl_compile.errors import OclError, UnsupportedError
@@ -14,6 +15,11 @@ from torch_ocl_compile.fx.host_part import tensors_of
 from torch_ocl_compile.fx.origin import describe
 
 _REMEDY = "  do:    compute with tensors whose sizes are known; torch.where(condition, a, b) chooses between values"
+
+_CHECKED = (
+    "  do:    give the Dim other bounds, or save torch.export.export(model, args, dynamic_shapes=...,\n"
+    "         prefer_deferred_runtime_asserts_over_guards=True): then each call of the package checks its sizes"
+)
 
 
 def refuse_decisions(graph: torch.fx.Graph) -> None:
@@ -32,7 +38,7 @@ def refuse_decisions(graph: torch.fx.Graph) -> None:
 
 @contextmanager
 def naming(method: str) -> Iterator[None]:
-    """Lets errors of this package name the method, and turns torch.export's error about a decision of the model into one."""
+    """Lets errors of this package name the method, and turns torch.export's errors about a model into such errors."""
     try:
         yield
     except GuardOnDataDependentSymNode as error:
@@ -41,6 +47,11 @@ def naming(method: str) -> Iterator[None]:
         raise UnsupportedError(
             f"method {method} cannot be packaged: the values of a tensor decide what the model does next{where}\n{_REMEDY}"
         ) from error
+    except UserError as error:
+        if error.error_type is not UserErrorType.CONSTRAINT_VIOLATION:
+            raise
+        violated = str(error).partition("\n\n")[0]
+        raise UnsupportedError(f"method {method} cannot be packaged: {violated}\n{_CHECKED}") from error
     except OclError as error:
         kind = UnsupportedError if isinstance(error, UnsupportedError) else type(error)
         raise kind(f"method {method} cannot be packaged: {error}") from error

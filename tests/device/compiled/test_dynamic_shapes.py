@@ -207,7 +207,9 @@ def test_fractional_pooling_of_many_sizes(ocl_device):
     run = torch.compile(pool, backend="ocl", dynamic=True, fullgraph=True, options={"fallback": "error"})
     for rows, cols in ((7, 9), (31, 12), (150, 211)):
         x, samples = torch.randn(2, 3, rows, cols), torch.rand(2, 3, 2)
-        torch.testing.assert_close([t.cpu() for t in run(x.to(ocl_device), samples.to(ocl_device))], list(pool(x, samples)))
+        torch.testing.assert_close(
+            [t.cpu() for t in run(x.to(ocl_device), samples.to(ocl_device))], list(pool(x, samples))
+        )
 
 
 # By default, a size that depends on data causes a graph break. With the options below, PyTorch traces it as a symbol.

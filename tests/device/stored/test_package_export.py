@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import ocl_run
@@ -75,6 +76,48 @@ def test_sizes_that_are_expressions(tmp_path: Path, ocl_device: str, name: str) 
             torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
     with pytest.raises(ocl_run.PackageError, match=message):
         model(*(torch.randn(size, 3) for size in wrong))
+
+
+COMPUTED: dict[str, Callable[[Tensor], Tensor]] = {
+    "7n // 10": lambda x: x[:, : 7 * x.shape[1] // 10].sum(1),
+    "interpolated": lambda x: F.interpolate(x[:, None], scale_factor=1.5, mode="linear"),
+    "nearest": lambda x: F.interpolate(x[:, None, None], scale_factor=(1, 0.75)),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_sizes_that_are_computed(tmp_path: Path, ocl_device: str, name: str) -> None:
+    function, x = COMPUTED[name], torch.randn(2, 8)
+    shapes = ({1: torch.export.Dim("n", min=4, max=256)},)
+    checked = torch.export.export(
+        Calls(function), (x,), dynamic_shapes=shapes, prefer_deferred_runtime_asserts_over_guards=True
+    )
+    package.save(tmp_path / "model.ocl", checked)
+    model = ocl_run.load(tmp_path / "model.ocl", device=torch.device(ocl_device).index or 0)
+    for n in (4, 9, 8, 61):
+        x = torch.randn(2, n)
+        torch.testing.assert_close(model(x), function(x), atol=1e-4, rtol=1e-4)
+
+
+# Function -> what the error says.
+NOT_COMPUTED: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "guards": (
+        COMPUTED["7n // 10"],
+        r"Constraints violated \(n\).*do:    .*prefer_deferred_runtime_asserts_over_guards",
+    ),
+    "decimals": (
+        lambda x: F.interpolate(x[:, None], scale_factor=1.7, mode="linear"),
+        r"TruncToInt\(1.7.* has no form in integers.*do:    compute the size with integers, such as 7 \* n // 10",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_COMPUTED)
+def test_sizes_that_cannot_be_computed(tmp_path: Path, name: str) -> None:
+    function, message = NOT_COMPUTED[name]
+    shapes = ({1: torch.export.Dim("n", min=4, max=256)},)
+    with pytest.raises(UnsupportedError, match=f"(?s)^method forward cannot be packaged: .*{message}"):
+        package.save(tmp_path / "no.ocl", Calls(function), (torch.randn(2, 8),), dynamic_shapes=shapes)
 
 
 def test_containers_in_containers(tmp_path: Path, ocl_device: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, Mod, PythonMod, ToFloat
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, Mod, PythonMod, ToFloat, TruncToInt
 
 from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.errors import UnsupportedError
@@ -188,7 +188,10 @@ def symbol_range(expr: Any, shape_env: Any) -> ir.Range | None:
 
 
 def _no_rule(s: Symbols, e: Any) -> ir.IndexExpr:
-    raise UnsupportedError(f"size expression {e} ({type(e).__name__}) has no index form")
+    raise UnsupportedError(
+        f"size expression {e} ({type(e).__name__}) has no form in integers\n"
+        "  do:    compute the size with integers, such as 7 * n // 10 in place of int(0.7 * n)"
+    )
 
 
 def _fold(combine: Callable[[ir.IndexExpr, ir.IndexExpr], ir.IndexExpr]) -> Callable[[Symbols, Any], ir.IndexExpr]:
@@ -203,10 +206,14 @@ def _power(s: Symbols, e: Any) -> ir.IndexExpr:
 
 
 def _ceil_or_floor(s: Symbols, e: Any) -> ir.IndexExpr:
-    """Converts CeilToInt or FloorToInt of a rational expression of integers to an integer division."""
+    """Converts CeilToInt, FloorToInt or, of what is not negative, TruncToInt of a quotient of integers to an integer division."""
+    if isinstance(e, TruncToInt) and (s.shape_env is None or not s.shape_env.bound_sympy(e.args[0]).lower >= 0):
+        _no_rule(s, e)
     numerator, denominator = sympy.fraction(sympy.together(as_quotient(e.args[0])))
+    if numerator.has(sympy.Float):
+        _no_rule(s, e)
     n, d = s.translate(numerator), s.translate(denominator)
-    return ir.floordiv(n, d) if isinstance(e, (FloorToInt, sympy.floor)) else ir.ceildiv(n, d)
+    return ir.ceildiv(n, d) if isinstance(e, (CeilToInt, sympy.ceiling)) else ir.floordiv(n, d)
 
 
 def as_quotient(e: Any) -> Any:
@@ -228,7 +235,7 @@ _RULES: list[tuple[Any, Callable[[Symbols, Any], ir.IndexExpr]]] = [
     (FloorDiv, lambda s, e: ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1]))),
     (sympy.Abs, lambda s, e: ir.max(s.translate(e.args[0]), s.translate(-e.args[0]))),
     ((Mod, PythonMod), lambda s, e: ir.mod(s.translate(e.args[0]), s.translate(e.args[1]))),
-    ((CeilToInt, FloorToInt, sympy.floor, sympy.ceiling), _ceil_or_floor),
+    ((CeilToInt, FloorToInt, TruncToInt, sympy.floor, sympy.ceiling), _ceil_or_floor),
     (ToFloat, lambda s, e: s.translate(e.args[0])),
 ]
 
