@@ -41,9 +41,11 @@ def lcm(a: Tensor, b: Tensor) -> Tensor:
 
 
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **settings: Any) -> Tensor:
-    """Returns `steps` evenly spaced numbers. For an integer dtype, both ends are truncated first, as eager PyTorch does."""
+    """Returns `steps` evenly spaced numbers. For an integer dtype, both ends are converted to it first, as eager PyTorch does."""
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         start, end = int(start), int(end)
+    if dtype is torch.uint8:
+        start, end = start % 256, end % 256
     made: Tensor = torch._refs.linspace(start, end, steps, dtype=dtype, **settings)
     return made
 
