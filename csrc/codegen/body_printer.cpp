@@ -261,7 +261,7 @@ std::vector<Value> BodyPrinter::operands(NodeId node, const ir::Op& op) {
 
 std::string BodyPrinter::text_of(NodeId node, int op) const {
   const std::string row = ir::facts(kernel_.graph().nodes[node].body.ops[static_cast<size_t>(op)].code).text;
-  if (kernel_.dialect().is_cpu || shortened(row, DType::kBF16, kernel_.dialect()) == row) return row;
+  if (shortened(row, DType::kBF16, kernel_.dialect()) == row) return row;
   const std::optional<DType> rounded = rounded_to(kernel_.schedule(), node, op);
   return rounded ? shortened(row, *rounded, kernel_.dialect()) : row;
 }

@@ -401,7 +401,7 @@ std::string own_function(const std::string& name, DType dtype, bool is_cpu) {
 
 std::string shortened(const std::string& row, DType rounded, const Dialect& dialect) {
   const size_t end = std::min(row.find('('), row.size()), begin = row.starts_with("op_") ? 3 : 0;
-  const std::string name = "op_short_" + row.substr(begin, end - begin);
+  const std::string name = (dialect.is_cpu ? "op_short_cpu_" : "op_short_") + row.substr(begin, end - begin);
   const bool found = name == kShortTanh ? rounded == DType::kBF16 && dialect.rounds_pairs : paragraphs().count(name) != 0;
   return found ? name + row.substr(end) : row;
 }

@@ -28,7 +28,7 @@ std::string called_functions(const std::string& text, const Dialect& dialect);
 /// builtins that branch are replaced, because branches keep an item from working on several elements at once.
 std::string own_function(const std::string& name, ir::DType dtype, bool is_cpu);
 /// Returns the text of an op's row, such as "op_gelu_erf($0)", with a shorter function if its result is only used rounded to
-/// the 16-bit type `rounded`, and the GPU has such a function.
+/// the 16-bit type `rounded`, and the device's kind has such a function.
 std::string shortened(const std::string& row, ir::DType rounded, const Dialect& dialect);
 
 }  // namespace ocl::codegen

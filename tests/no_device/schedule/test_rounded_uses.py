@@ -1,4 +1,4 @@
-# tests/no_device/schedule/test_rounded_uses.py: GPUs get short functions where a value is only used rounded to 16 bits.
+# tests/no_device/schedule/test_rounded_uses.py: devices get short functions where a value is only used rounded to 16 bits.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -39,12 +39,22 @@ CASES: dict[str, tuple[Callable[[Tensor, Tensor], Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_short_functions(name: str) -> None:
-    function, short = CASES[name]
+def texts_of(function: Callable[[Tensor, Tensor], Any], caps: str) -> str:
+    """Returns the kernels of a function of two tensors of bf16."""
     graphs: list[ir.Graph] = []
     compiled(function, graphs)(torch.randn(64, 64, dtype=HALF), torch.randn(64, 64, dtype=HALF))
     assert len(graphs) == 1
-    texts = "".join(kernel["text"] for kernel in render(graphs[0], "gpu")["kernels"])
+    return "".join(kernel["text"] for kernel in render(graphs[0], caps)["kernels"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_short_functions(name: str) -> None:
+    function, short = CASES[name]
+    texts = texts_of(function, "gpu")
     assert ("op_short_gelu" in texts) == short
     assert ("op_own_gelu" in texts or "op_gelu" in texts) != short
+
+
+def test_short_function_of_cpus() -> None:
+    assert "op_short_cpu_gelu_erf" in texts_of(lambda x, y: F.gelu(x), "cpu16")
+    assert "op_own_gelu_erf" in texts_of(lambda x, y: F.gelu(x.float()), "cpu16")
