@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "csrc/codegen/body_printer.h"
+#include "csrc/schedule/loops.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -121,6 +122,9 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
     vector = load_text(dtype, width, pointer, at, is_aligned(offset));
   }
   if (contiguous && !mask) return define(level, dtype, width, vector);
+  if (aligned_ && !mask && dtype != DType::kBool && offset.coefficient && offset.coefficient->is_const(2))
+    if (const auto half = schedule::half_of_vectors(kernel_.buffer_of(op.buffer), offset.rest, width, ranges_))
+      return load_half(op.buffer, offset, *half, level);
   if (offset.coefficient && !contiguous) {
     base = kernel_.fresh("at");
     w.line("const $s $s = $s;", offset_type(offset), base, spell(offset, 0));
@@ -140,6 +144,19 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
   w.line(masked_lanes ? "if (all($s)) $s = $s;" : "if ($s) $s = $s;", mask->text, name, vector);
   if (masked_lanes) w.line("else if (any($s)) $s = $s;", mask->text, name, gather_text(lanes, dtype));
   return {name, dtype, width, level, false};
+}
+
+/// Loads every second element: two aligned vectors, of each of which it takes the first or second of two elements.
+Value BodyPrinter::load_half(BufferId buffer, const ResolvedIndex& offset, int half, int level) {
+  const DType dtype = kernel_.graph().buffers[buffer].dtype;
+  std::string both;
+  for (const int vector : {0, 1}) {
+    ResolvedIndex start = offset;
+    start.e = ir::simplify(offset.e + (vector * lane_width_ - half), ranges_);
+    const std::string text = load_text(dtype, lane_width_, kernel_.buffer(buffer), spell(start, 0), true);
+    both += (vector ? ", " : "") + define(level, dtype, lane_width_, text).text + (half ? ".odd" : ".even");
+  }
+  return define(level, dtype, lane_width_, "(" + type_name({dtype, lane_width_}) + ")(" + both + ")");
 }
 
 bool BodyPrinter::can_hold_row(const ir::Store& store, ir::Symbol loop, DType dtype) const {

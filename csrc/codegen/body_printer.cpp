@@ -364,6 +364,7 @@ void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
   if (const auto affine = ir::affine_in(resolved.e, *lane_)) {
     if (affine->coefficient.is_const()) resolved.coefficient = affine->coefficient;
     resolved.multiple = ranges_.known_divides(lane_width_, affine->rest);
+    resolved.rest = affine->rest;
     return;
   }
   if (!steps_ && !aligned_) return;
@@ -375,6 +376,7 @@ void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
   if (!affine || !affine->coefficient.is_const()) return;
   resolved.varies = !affine->coefficient.is_const(0);
   if (resolved.varies) resolved.coefficient = affine->coefficient;
+  resolved.rest = affine->rest;
   resolved.multiple = ranges.known_divides(lane_width_, affine->rest);
 }
 

@@ -134,6 +134,7 @@ class BodyPrinter {
     std::optional<ir::IndexExpr> coefficient;
     // The value in lane 0 is a multiple of the width whenever the lane loop's position is one.
     bool multiple = false;
+    ir::IndexExpr rest = 0;       // With a coefficient: the part that is the same in all lanes.
     std::map<int, Value> values;  // The values of ops (v*) in the expression, by the op's number.
   };
   using Key = std::vector<ir::IndexExpr>;
@@ -149,6 +150,7 @@ class BodyPrinter {
   std::vector<Value> operands(ir::NodeId node, const ir::Op& op);
   Value load(ir::NodeId node, const ir::Op& op);
   Value load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask);
+  Value load_half(ir::BufferId buffer, const ResolvedIndex& offset, int half, int level);
   /// Returns the text of an op's row, or of a shorter function if the op's result is rounded to 16 bits.
   std::string text_of(ir::NodeId node, int op) const;
   Value operation(ir::NodeId node, const ir::Op& op, const std::string& row);

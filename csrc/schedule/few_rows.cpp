@@ -166,13 +166,14 @@ class Expander {
       keep_unrounded(sums.back());
     }
     const Packing form = packing(sums[0]);
-    if (form.factor > 1) nodes.push_back(vectors_apart(form));
+    const bool apart = form.factor > 1 && !reads_every_second(form);
+    if (apart) nodes.push_back(vectors_apart(form));
     Node join;
     join.origin = sums[0].origin;
     join.sizes = sums[0].sizes;
     for (int64_t row = 0; row < rows; ++row) {
       Node& sum = sums[row];
-      read_together(sum, form);
+      read_together(sum, form, apart);
       const IndexExpr n = IndexExpr::loop(0), m = row;
       const Coords at = {0, matrix_ == 1 ? m : n, matrix_ == 1 ? n : m};
       if (rows == 1) {
@@ -265,6 +266,17 @@ class Expander {
     return substitute(view.coords, map, ranges);
   }
 
+  /// True if a GPU reads the elements from the rows where they are: a vector of every second element is half of two vectors.
+  bool reads_every_second(const Packing& form) const {
+    if (is_cpu_ || form.factor != 2) return false;
+    ir::Buffer rows = graph_.buffers[graph_.nodes[id_].operands[1 - matrix_].buffer];
+    if (!rows.strides) rows.strides = ir::contiguous_strides(rows.sizes);
+    const ir::Ranges ranges = graph_.ranges(&graph_.nodes[id_]);
+    const ir::Symbol along{ir::SymbolKind::kReduce, 0};
+    const auto affine = affine_in(linear_offset(rows, of_vector(0, IndexExpr::reduce(0), ranges), ranges), along);
+    return affine && affine->coefficient.is_const(1);
+  }
+
   /// Returns a Map that stores the rows in vectors_, with the elements apart that are packed in one: [rows, count, depth /
   /// count]. The sums then read neighbours.
   Node vectors_apart(const Packing& form) {
@@ -287,8 +299,8 @@ class Expander {
     return node;
   }
 
-  /// Lets a sum read the elements together that are packed in one, and its row from where it is.
-  void read_together(Node& node, const Packing& form) const {
+  /// Lets a sum read the elements together that are packed in one, and its row from where it is, unless these are `apart`.
+  void read_together(Node& node, const Packing& form, bool apart) const {
     const Node whole = node;
     node.reduce_sizes = {floordiv(node.reduce_sizes[0], form.count)};
     node.body.ops.clear();
@@ -300,7 +312,7 @@ class Expander {
       for (size_t i = first; i < node.body.ops.size(); ++i) {
         Op& op = node.body.ops[i];
         if (op.code != OpCode::kLoad || op.buffer != vectors_) continue;
-        if (form.factor > 1) {
+        if (apart) {
           op.index = {op.index[0], p, IndexExpr::reduce(0)};
         } else {
           op.buffer = graph_.nodes[id_].operands[1 - matrix_].buffer;

@@ -254,6 +254,7 @@ class GroupLoops {
     bool contiguous = false;
     for (const AccessStrides& access : accesses_) {
       std::optional<IndexExpr> stride = access.strides[at];
+      if (stride && stride->is_const(2) && reads_half(access, loop, width)) continue;
       if (!stride) {
         const IndexExpr offset = linear_offset(graph_.buffers[access.access.buffer], access.access.coords, ranges);
         const auto affine = affine_in(simplify(substitute(offset, {{loop, vector * width + lane}}), ranges), lane.symbol());
@@ -263,6 +264,15 @@ class GroupLoops {
       contiguous |= stride->is_const(1);
     }
     return contiguous;
+  }
+
+  /// True if a row's load of every second element reads two vectors and takes half of each.
+  bool reads_half(const AccessStrides& access, Symbol loop, int width) const {
+    if (access.store || group_.strategy != LoopStrategy::kRow || gathers(access.access.coords)) return false;
+    const ir::Ranges ranges = loops().ranges(graph_);
+    const ir::Buffer& buffer = graph_.buffers[access.access.buffer];
+    const auto affine = affine_in(linear_offset(buffer, access.access.coords, ranges), loop);
+    return affine && half_of_vectors(buffer, affine->rest, width, ranges);
   }
 
   /// True if vectors along the loop are whole and aligned in a load that is not contiguous in the innermost loop, and each

@@ -133,6 +133,15 @@ bool is_bijection(const ir::Graph& graph, const Loops& from, const LoopMap& map,
   return inverse && inverse->size() == image.symbols().size();
 }
 
+std::optional<int> half_of_vectors(const ir::Buffer& buffer, const IndexExpr& rest, int width, const ir::Ranges& ranges) {
+  IndexExpr count = 1;
+  for (size_t d = 0; d < buffer.sizes.size(); ++d) count = count + (buffer.sizes[d] - 1) * (*buffer.strides)[d];
+  if (width % 2 != 0 || !ranges.known_divides(2, simplify(count, ranges))) return std::nullopt;
+  for (const int half : {0, 1})
+    if (ranges.known_divides(width, simplify(rest - half, ranges))) return half;
+  return std::nullopt;
+}
+
 double typical(const ir::Graph& graph, const IndexExpr& e) {
   if (e.is_const()) return static_cast<double>(e.constant());
   const auto value = [&](Symbol s) -> int64_t {

@@ -37,6 +37,10 @@ std::optional<LoopMap> solve(const Loops& loops, const Coords& coords, const Coo
 /// `outer_only`: use only i* of `to`.
 bool is_bijection(const ir::Graph& graph, const Loops& from, const LoopMap& map, const Loops& to, bool outer_only);
 
+/// For a load of every second element of a buffer, at `rest` plus an even multiple of the position: if aligned pairs of vectors
+/// of `width` have these elements, returns whether they are the first (0) or second (1) of two. The buffer has strides.
+std::optional<int> half_of_vectors(const ir::Buffer& buffer, const ir::IndexExpr& rest, int width, const ir::Ranges& ranges);
+
 /// Returns a size as a number, for comparing costs, never for correctness. Symbols without a small range count as 32.
 double typical(const ir::Graph& graph, const ir::IndexExpr& e);
 double typical_product(const ir::Graph& graph, const ir::Shape& sizes);

@@ -1,20 +1,3 @@
-// pointwise, groups 1 x 1 x 1, local [256, 1, 1]
-#pragma OPENCL FP_CONTRACT OFF
-//@kernel
-__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void pointwise_5e7f9ec54f47(
-    __global const float* in0, const ulong in0_offset,
-    __global float* out0, const ulong out0_offset) {
-  in0 += in0_offset;
-  out0 += out0_offset;
-  for (int at = get_global_id(0); at < 256; at += get_global_size(0)) {
-    const int i1 = (at % 128);
-    const int i0 = (at / 128);
-    const float v0 = in0[i0 + i1 * 2];
-    out0[i0 * 128 + i1] = v0;
-  }
-}
-
 // reduction, groups 4 x 1 x 1, local [256, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
 #define OCL_INLINE static inline
@@ -33,7 +16,7 @@ OCL_INLINE uchar op_shr_u8(uchar a, uchar b) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void sum_cb6a96e5d59e(
+void sum_1f5f0fdc662c(
     __global const float* in0, const ulong in0_offset,
     __global const float* in1, const ulong in1_offset,
     __global const uchar* in2, const ulong in2_offset,
@@ -49,22 +32,26 @@ void sum_cb6a96e5d59e(
   const int i0 = row;
   if (((in0_offset | in1_offset | in2_offset | out0_offset) & 3) == 0) {
     const int first0 = lane * 4;
-    const float4 v0 = *(__global const float4*)(in0 + first0 + 128);
-    const float v1 = in1[i0 * 2 + first0 / 64];
-    const uchar4 v2 = *(__global const uchar4*)(in2 + i0 * 128 + first0);
-    const uchar4 v3 = op_shr_u8x4(v2, (uchar4)(4));
-    const float4 v4 = convert_float4(v3);
-    const float4 v5 = v4 - (float4)(8.0f);
-    const float4 v6 = (float4)(v1) * v5;
-    const float4 v7 = *(__global const float4*)(in0 + first0);
-    const uchar4 v8 = v2 & (uchar4)(15);
-    const float4 v9 = convert_float4(v8);
-    const float4 v10 = v9 - (float4)(8.0f);
-    const float4 v11 = v10 * (float4)(v1);
-    const float4 v12 = v7 * v11;
-    const float4 v13 = fma(v0, v6, v12);
+    const float4 v0 = *(__global const float4*)(in0 + first0 * 2);
+    const float4 v1 = *(__global const float4*)(in0 + first0 * 2 + 4);
+    const float4 v2 = (float4)(v0.odd, v1.odd);
+    const float v3 = in1[i0 * 2 + first0 / 64];
+    const uchar4 v4 = *(__global const uchar4*)(in2 + i0 * 128 + first0);
+    const uchar4 v5 = op_shr_u8x4(v4, (uchar4)(4));
+    const float4 v6 = convert_float4(v5);
+    const float4 v7 = v6 - (float4)(8.0f);
+    const float4 v8 = (float4)(v3) * v7;
+    const float4 v9 = *(__global const float4*)(in0 + first0 * 2);
+    const float4 v10 = *(__global const float4*)(in0 + first0 * 2 + 4);
+    const float4 v11 = (float4)(v9.even, v10.even);
+    const uchar4 v12 = v4 & (uchar4)(15);
+    const float4 v13 = convert_float4(v12);
+    const float4 v14 = v13 - (float4)(8.0f);
+    const float4 v15 = v14 * (float4)(v3);
+    const float4 v16 = v11 * v15;
+    const float4 v17 = fma(v2, v8, v16);
     float4 a0 = (float4)(0);
-    a0 = a0 + v13;
+    a0 = a0 + v17;
     float2 a1 = a0.lo + a0.hi;
     float a2 = a1.s0 + a1.s1;
     shared_f32_0[item] = a2;
@@ -90,21 +77,21 @@ void sum_cb6a96e5d59e(
   } else {
     float a3 = 0;
     for (int r0 = lane; r0 < 128; r0 += 32) {
-      const float v14 = in0[r0 + 128];
-      const float v15 = in1[i0 * 2 + r0 / 64];
-      const uchar v16 = in2[i0 * 128 + r0];
-      const uchar v17 = (uchar)op_shr_u8(v16, 4);
-      const float v18 = (float)v17;
-      const float v19 = v18 - 8.0f;
-      const float v20 = v15 * v19;
-      const float v21 = in0[r0];
-      const uchar v22 = (uchar)(v16 & 15);
-      const float v23 = (float)v22;
-      const float v24 = v23 - 8.0f;
-      const float v25 = v24 * v15;
-      const float v26 = v21 * v25;
-      const float v27 = fma(v14, v20, v26);
-      a3 = a3 + v27;
+      const float v18 = in0[r0 * 2 + 1];
+      const float v19 = in1[i0 * 2 + r0 / 64];
+      const uchar v20 = in2[i0 * 128 + r0];
+      const uchar v21 = (uchar)op_shr_u8(v20, 4);
+      const float v22 = (float)v21;
+      const float v23 = v22 - 8.0f;
+      const float v24 = v19 * v23;
+      const float v25 = in0[r0 * 2];
+      const uchar v26 = (uchar)(v20 & 15);
+      const float v27 = (float)v26;
+      const float v28 = v27 - 8.0f;
+      const float v29 = v28 * v19;
+      const float v30 = v25 * v29;
+      const float v31 = fma(v18, v24, v30);
+      a3 = a3 + v31;
     }
     shared_f32_0[item] = a3;
     barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place

@@ -15,6 +15,7 @@ ROWS = {
         (x - x.mean(-1, keepdim=True)).abs().amax(-1, keepdim=True) * x / x.norm(dim=-1, keepdim=True)
     ),
     "sum": lambda x: (x * x).sum(-1),
+    "every second": lambda x: (x[:, : x.shape[1] // 2] * x[:, 1::2][:, : x.shape[1] // 2]).sum(-1),
     "negated": lambda x: torch.softmax(-x, -1),
     "any, all": lambda x: ((x > 3).any(-1), (x < 9).all(-1), x.argmax(-1)),
 }
