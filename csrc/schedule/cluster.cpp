@@ -93,8 +93,8 @@ std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const C
   return result;
 }
 
-/// True if every buffer that one side stores is accessed by the other side only at the same coordinates.
-bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vector<BufferId>& b_opaque) {
+/// True if every buffer that one side stores is accessed by the other side only at the same coordinates, or stored elsewhere.
+bool agree(const Graph& graph, const Cluster& a, const std::vector<ClusterAccess>& b, const std::vector<BufferId>& b_opaque) {
   std::map<BufferId, std::vector<const ClusterAccess*>> by_buffer;
   for (const ClusterAccess& x : a.accesses) by_buffer[x.buffer].push_back(&x);
   const auto contains = [](const std::vector<BufferId>& list, BufferId buffer) {
@@ -106,7 +106,9 @@ bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vec
     const auto it = by_buffer.find(y.buffer);
     if (it == by_buffer.end()) continue;
     for (const ClusterAccess* x : it->second)
-      if ((x->store || y.store) && (elsewhere(*x) || elsewhere(y) || x->coords != y.coords)) return false;
+      if ((x->store || y.store) && (elsewhere(*x) || elsewhere(y) || x->coords != y.coords) &&
+          !(x->store && y.store && writes_disjoint(graph, graph.nodes[x->node], graph.nodes[y.node], y.buffer)))
+        return false;
   }
   for (const ClusterAccess& x : a.accesses)
     if (x.store && contains(b_opaque, x.buffer)) return false;
@@ -197,7 +199,7 @@ std::optional<Cluster> combine_at(const Schedule& schedule, const Cluster& fixed
   std::vector<ClusterAccess> moved = mover.accesses;
   for (ClusterAccess& access : moved) access.coords = substitute(access.coords, map, ranges);
   met = std::max(met, kElements);
-  if (!agree(fixed, moved, mover.opaque)) return std::nullopt;
+  if (!agree(graph, fixed, moved, mover.opaque)) return std::nullopt;
 
   Cluster result = fixed;
   result.accesses.insert(result.accesses.end(), std::make_move_iterator(moved.begin()), std::make_move_iterator(moved.end()));

@@ -20,6 +20,7 @@
 #include "csrc/schedule/loop_order.h"
 #include "csrc/schedule/packed_pairs.h"
 #include "csrc/schedule/placement.h"
+#include "csrc/schedule/rows_together.h"
 #include "csrc/schedule/scans_in_place.h"
 #include "csrc/schedule/share_copies.h"
 #include "csrc/schedule/split_reductions.h"
@@ -64,6 +65,7 @@ constexpr Pass kPasses[] = {
     {"split_reductions", with_caps<split_reductions>, kAlways, kGraphRules},
     {"inline_maps", with_caps<inline_maps>, kFusing, kGraphRules},
     {"scans_in_place", with_caps<scans_in_place>, kFusing, kGraphRules},
+    {"rows_together", with_caps<rows_together>, kFusing, kGraphRules},
     {"fuse", with_caps<fuse>, kFusing, kGroupedRules, true},
     {"one_group_per_node", with_caps<one_group_per_node>, kNotFusing, kGroupedRules, true},
     {"loop_order", with_caps<loop_order>, kAlways, kGroupedRules},
@@ -94,6 +96,8 @@ constexpr Order kOrder[] = {
     {"share_copies", "inline_maps", "otherwise a copy's producer would be computed again for each reader"},
     {"split_reductions", "inline_maps", "partial and final steps take producers and consumers of their own"},
     {"inline_maps", "scans_in_place", "a copy that is part of its reader is none"},
+    {"inline_maps", "rows_together", "a Map that reads rows has all loads of what is computed from them"},
+    {"rows_together", "fuse", "the rows of an iteration become one group"},
     {"scans_in_place", "fuse", "a copy that has gone needs no group"},
     {"inline_maps", "fuse", "what is computed again where it is read needs no group"},
     {"fuse", "loop_order", "all nodes of a group share their loops"},

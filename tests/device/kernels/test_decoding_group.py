@@ -1,12 +1,14 @@
 # tests/device/kernels/test_decoding_group.py: a decoder's step of one token in the kernels for GPUs: few launches, right results.
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
+from benchmarks import decode
 from tests.device.kernels.test_quantized import int4_stacked, weights
 
 Tensor = torch.Tensor
@@ -36,3 +38,41 @@ def test_two_int4_of_a_byte_read_the_row_in_place(ocl_device: str, dtype: torch.
     )
     assert launches == 1
     assert (got.cpu() - exact).abs().max() <= (1e-5 if dtype == torch.float32 else 2e-2) * exact.abs().max()
+
+
+def decoded(step: Callable[..., Any], device: str) -> tuple[list[Tensor], int]:
+    """Returns the logits of three tokens after each other, and the launches of the last."""
+    found, at = [], torch.zeros(1, dtype=torch.int64, device=device)
+    for token in (3, 1, 2):
+        with torch.no_grad(), torch.ocl.record() as launches:
+            logits, at = step(torch.tensor([token], device=device), at)
+        found.append(logits.cpu().double())
+    return found, len(launches)
+
+
+class Logits(torch.nn.Module):
+    """The benchmark's model, which returns logits in place of a token."""
+
+    def __init__(self, model: decode.Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, token: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        m = self.model
+        x, turn = m.embedding[token][None], m.turns.index_select(1, at)
+        for layer in m.layers:
+            x = layer(x, (turn[0], turn[1]), at)
+        return m.head(torch.nn.functional.rms_norm(x, (m.sizes.hidden,), m.norm)), at + 1
+
+
+@pytest.mark.parametrize(("how", "dtype"), [("int4", torch.bfloat16), ("int8", torch.float32)])
+def test_launches_of_a_decoding_step(ocl_device: str, how: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = Logits(decode.Model(decode.Sizes(2, 256, 4, 2, 512, 64, 32), how, dtype, "cpu"))
+    model.model.embedding.data *= 50  # The number that a norm adds depends on the dtype, and shall not matter.
+    exact, _ = decoded(copy.deepcopy(model).double(), "cpu")
+    on_device = model.to(ocl_device)
+    found, launches = decoded(torch.compile(on_device, backend="ocl", dynamic=False, options=OPTIONS), ocl_device)
+    for a, b in zip(found, exact, strict=True):
+        assert (a - b).norm() <= (1e-5 if dtype == torch.float32 else 2e-2) * b.norm()
+    assert launches <= 2 * 7 + 3  # Of the layers; the others are for the embedding, the positions and the logits.
