@@ -242,6 +242,24 @@ void inline_producer(Node& consumer, const Node& producer, const ir::Store& stor
   tidy(consumer);
 }
 
+void keep_unrounded(Node& node) {
+  std::vector<Op> ops;
+  std::vector<int> position(node.body.ops.size(), ir::kNone);
+  for (size_t i = 0; i < node.body.ops.size(); ++i) {
+    Op op = node.body.ops[i];
+    renumber(op, position);
+    if (op.code == OpCode::kCast) {
+      op.dtype = compute_type(op.dtype);
+      position[i] = op.args[0];
+      if (ops[op.args[0]].dtype == op.dtype) continue;
+    }
+    position[i] = static_cast<int>(ops.size());
+    ops.push_back(std::move(op));
+  }
+  node.body.ops = std::move(ops);
+  for (int& value : node.reduced) value = position[value];
+}
+
 double op_cost(const Node& node) {
   double cost = 0;
   for (const Op& op : node.body.ops) {

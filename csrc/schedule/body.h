@@ -40,6 +40,9 @@ bool can_inline(const ir::Node& producer, const ir::Store& store);
 /// false.
 void inline_producer(ir::Node& consumer, const ir::Node& producer, const ir::Store& store, const ir::Graph& graph);
 
+/// Makes a Reduce's casts to narrow floats casts to the type in which bodies compute, for values that are never stored.
+void keep_unrounded(ir::Node& node);
+
 /// Returns the cost of the body's operations for one element of the loops, in quarters of a byte of memory traffic.
 double op_cost(const ir::Node& node);
 /// Returns the number of bytes that the node reads. Each buffer counts once, with at most its size and at most what the

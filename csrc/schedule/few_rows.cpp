@@ -39,26 +39,6 @@ struct Packing {
   IndexExpr index(int64_t p) const { return IndexExpr::reduce(0) * factor + step * p; }
 };
 
-/// Makes casts to narrow floats casts to the type in which bodies compute. The matrix is never stored, so it need not be
-/// rounded.
-void keep_unrounded(Node& node) {
-  std::vector<Op> ops;
-  std::vector<int> position(node.body.ops.size(), ir::kNone);
-  for (size_t i = 0; i < node.body.ops.size(); ++i) {
-    Op op = node.body.ops[i];
-    renumber(op, position);
-    if (op.code == OpCode::kCast) {
-      op.dtype = compute_type(op.dtype);
-      position[i] = op.args[0];
-      if (ops[op.args[0]].dtype == op.dtype) continue;
-    }
-    position[i] = static_cast<int>(ops.size());
-    ops.push_back(std::move(op));
-  }
-  node.body.ops = std::move(ops);
-  for (int& value : node.reduced) value = position[value];
-}
-
 class Expander {
  public:
   Expander(Graph& graph, bool is_cpu)

@@ -18,6 +18,7 @@
 #include "csrc/schedule/layout.h"
 #include "csrc/schedule/linearize.h"
 #include "csrc/schedule/loop_order.h"
+#include "csrc/schedule/norms_in_products.h"
 #include "csrc/schedule/packed_pairs.h"
 #include "csrc/schedule/placement.h"
 #include "csrc/schedule/rows_together.h"
@@ -66,6 +67,7 @@ constexpr Pass kPasses[] = {
     {"inline_maps", with_caps<inline_maps>, kFusing, kGraphRules},
     {"scans_in_place", with_caps<scans_in_place>, kFusing, kGraphRules},
     {"rows_together", with_caps<rows_together>, kFusing, kGraphRules},
+    {"norms_in_products", with_caps<norms_in_products>, kFusing, kGraphRules},
     {"fuse", with_caps<fuse>, kFusing, kGroupedRules, true},
     {"one_group_per_node", with_caps<one_group_per_node>, kNotFusing, kGroupedRules, true},
     {"loop_order", with_caps<loop_order>, kAlways, kGroupedRules},
@@ -97,6 +99,9 @@ constexpr Order kOrder[] = {
     {"split_reductions", "inline_maps", "partial and final steps take producers and consumers of their own"},
     {"inline_maps", "scans_in_place", "a copy that is part of its reader is none"},
     {"inline_maps", "rows_together", "a Map that reads rows has all loads of what is computed from them"},
+    {"rows_together", "norms_in_products", "rows are read together from the product, not from its scaled result"},
+    {"split_reductions", "norms_in_products", "a row whose sum is cut is too long to be read again by each work-group"},
+    {"norms_in_products", "fuse", "the sums over a row and the product become one group"},
     {"rows_together", "fuse", "the rows of an iteration become one group"},
     {"scans_in_place", "fuse", "a copy that has gone needs no group"},
     {"inline_maps", "fuse", "what is computed again where it is read needs no group"},

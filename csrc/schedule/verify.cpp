@@ -11,6 +11,7 @@
 #include "csrc/schedule/dependence.h"
 #include "csrc/schedule/describe.h"
 #include "csrc/schedule/memory_plan.h"
+#include "csrc/schedule/pass.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
