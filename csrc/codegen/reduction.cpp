@@ -106,9 +106,10 @@ namespace {
 // Most vectors or scalars of a row in one work-item. A row that needs more work-items for this than a group has is not
 // kept in registers.
 constexpr int kRowVectors = 4, kRowScalars = 8;
-constexpr size_t kRowOps = 600;      // Most ops that are printed, to limit compile time.
-constexpr int64_t kRowValues = 96;   // Most loaded elements that an item keeps in registers.
-constexpr int64_t kRowItems = 1024;  // Work-items per compute unit, over all work-groups, that fill the device.
+constexpr size_t kRowOps = 600;           // Most ops that are printed, to limit compile time.
+constexpr int64_t kRowValues = 96;        // Most loaded elements that an item keeps in registers.
+constexpr int64_t kManyElements = 65536;  // Members of a batch with fewer have short texts, without registers.
+constexpr int64_t kRowItems = 1024;       // Work-items per compute unit, over all work-groups, that fill the device.
 
 struct RegisterRows {
   int items, width;
@@ -144,7 +145,7 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   int64_t reductions = 0;
   for (const ir::NodeId id : group.nodes()) reductions += nest.kernel.graph().nodes[id].kind == ir::NodeKind::kReduce;
   // The tree reductions of a work-group use two sets of local arrays, with at most 8 bytes for each work-item.
-  int64_t max_items = dialect.max_items;
+  int64_t max_items = nest.batch_elements ? dialect.items : dialect.max_items;
   while (max_items > 8 && reductions * 16 * std::max<int64_t>(max_items, dialect.items) > dialect.local_bytes) max_items /= 2;
   int items = 8;
   while (items < max_items && !fits(items)) items *= 2;
@@ -171,8 +172,10 @@ WorkGroupRows choose_work_group_rows(Nest& nest) {
   if (group.strategy == LoopStrategy::kColumn) result.width = group.vector_width;
   if (result.width > 1) result.sizes.back() = ir::simplify(ir::floordiv(group.sizes.back(), result.width), nest.ranges);
   result.rows = ir::simplify(ir::product(result.sizes), nest.ranges);
-  if (!nest.batch_elements) result.registers = register_rows(nest, result.rows);
-  const int64_t longest = nest.ranges.of(ir::simplify(ir::product(group.reduce_sizes), nest.ranges)).high;
+  const auto high = [&](const IndexExpr& e) { return nest.ranges.of(ir::simplify(e, nest.ranges)).high; };
+  const int64_t longest = high(ir::product(group.reduce_sizes));
+  if (!nest.batch_elements || high(result.rows) > kManyElements / std::max<int64_t>(longest, 1))
+    result.registers = register_rows(nest, result.rows);
   Sharing& sharing = result.sharing;
   sharing.column = group.strategy == LoopStrategy::kColumn;
   result.items =

@@ -46,6 +46,7 @@ class Batcher {
   Batcher(Schedule& schedule, const Caps& caps)
       : schedule_(schedule),
         max_argument_bytes_(static_cast<size_t>(caps.max_kernel_arg_bytes)),
+        is_cpu_(caps.is_cpu),
         edges_(group_dependences(schedule)),
         visible_(visible_buffers(schedule.graph)),
         parameters_(nodes_of_parameters(schedule)),
@@ -71,7 +72,7 @@ class Batcher {
         if (of_parameters(g) != of_parameters(batches_[b].members[0])) continue;
         // Members wait for the same collectives. So a group that waits for none can still run during a collective.
         if (waits_of(g) != waits_of(batches_[b].members[0])) continue;
-        if (!independent(static_cast<int>(b), g)) continue;
+        if (!independent(static_cast<int>(b), g) || !wait_alike(batches_[b].members[0], g)) continue;
         batches_[b].members.push_back(g);
         batches_[b].arguments = std::move(all);
         batches_[b].held += held;
@@ -119,7 +120,8 @@ class Batcher {
     const double elements = typical_product(schedule_.graph, group.sizes);
     if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(g);
     const double steps = typical_product(schedule_.graph, group.reduce_sizes);
-    if (group.strategy == LoopStrategy::kRow) return reads_rows_once(group) && elements * steps <= row_limit(g);
+    if (group.strategy == LoopStrategy::kRow)
+      return reads_rows_once(group) && elements * steps <= (is_cpu_ ? row_limit(g) : kMaxElements);
     return group.strategy == LoopStrategy::kSequential && steps <= kMaxSteps &&
            elements * steps <= (serves_caller_alone(group) ? kMaxElements : limit(g)) && held_bytes(group) <= kMostHeld;
   }
@@ -138,6 +140,22 @@ class Batcher {
 
   /// Like limit(), for rows: their results are few, so that they need little memory.
   double row_limit(int g) const { return runs_early(g) ? kMaxElements : kFewElements; }
+
+  /// True if the group has rows that take longer than a launch. On a GPU it may share a launch if no member waits for the
+  /// other, as products that read one row.
+  bool is_long(int g) const {
+    const Group& group = schedule_.groups[g];
+    return group.strategy == LoopStrategy::kRow &&
+           typical_product(schedule_.graph, group.sizes) * typical_product(schedule_.graph, group.reduce_sizes) > row_limit(g);
+  }
+
+  bool wait_alike(int a, int b) const {
+    if (!is_long(a) && !is_long(b)) return true;
+    const auto waits = [&](int first, int second) {
+      return std::ranges::all_of(edges_.before[first], [&](int g) { return reaches(edges_, g, second, true); });
+    };
+    return waits(a, b) && waits(b, a);
+  }
 
   /// True if all results of the group are outputs, such as gradients. No other group then waits for them.
   bool serves_caller_alone(const Group& group) const {
@@ -263,6 +281,7 @@ class Batcher {
 
   Schedule& schedule_;
   const size_t max_argument_bytes_;
+  const bool is_cpu_;
   const Dependences edges_;
   const std::vector<bool> visible_, parameters_, shared_;
   const std::vector<std::set<ir::NodeId>> waits_;

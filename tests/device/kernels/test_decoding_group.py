@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from benchmarks import decode
 from tests.device.kernels.test_quantized import int4_stacked, weights
@@ -62,13 +63,49 @@ class Logits(torch.nn.Module):
         x, turn = m.embedding[token][None], m.turns.index_select(1, at)
         for layer in m.layers:
             x = layer(x, (turn[0], turn[1]), at)
-        return m.head(torch.nn.functional.rms_norm(x, (m.sizes.hidden,), m.norm)), at + 1
+        return m.head(F.rms_norm(x, (m.sizes.hidden,), m.norm)), at + 1
 
 
-@pytest.mark.parametrize(("how", "dtype"), [("int4", torch.bfloat16), ("int8", torch.float32)])
-def test_launches_of_a_decoding_step(ocl_device: str, how: str, dtype: torch.dtype) -> None:
+class Separate(decode.Layer):
+    """Queries, keys and values are three products, and so are gate and up. The caches are two tensors."""
+
+    def __init__(self, sizes: decode.Sizes, make: Callable[[int, int], decode.Linear], *where: Any) -> None:
+        super().__init__(sizes, make, *where)
+        del self.queries_keys_values, self.gate_up
+        self.parts = torch.nn.ModuleList(
+            make(rows, sizes.hidden) for rows in (*self.splits(), sizes.inner, sizes.inner)
+        )
+        self.keys, self.values = (torch.nn.Buffer(x.clone()) for x in self.cache)
+
+    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], at: Tensor) -> Tensor:
+        s = self.sizes
+        y = F.rms_norm(x, (s.hidden,), self.norms[0])
+        q, k, v = (part(y).view(1, 1, -1, s.head).transpose(1, 2) for part in self.parts[:3])
+        q, k = (t * turn[0] + torch.cat([-t[..., s.head // 2 :], t[..., : s.head // 2]], -1) * turn[1] for t in (q, k))
+        self.keys.index_copy_(2, at, k)
+        self.values.index_copy_(2, at, v)
+        mask = (torch.arange(s.positions, device=x.device) <= at)[None, None, None]
+        a = F.scaled_dot_product_attention(q, self.keys, self.values, mask, enable_gqa=True)
+        x = x + self.out(a.transpose(1, 2).reshape(1, 1, s.hidden))
+        y = F.rms_norm(x, (s.hidden,), self.norms[1])
+        return x + self.down(F.silu(self.parts[3](y)) * self.parts[4](y))
+
+
+@pytest.mark.parametrize(
+    ("how", "dtype", "layer"),
+    [
+        ("int4", torch.bfloat16, decode.Layer),
+        ("int8", torch.float32, decode.Layer),
+        ("int4", torch.float32, Separate),
+        ("fp8", torch.bfloat16, Separate),
+    ],
+)
+def test_launches_of_a_decoding_step(
+    ocl_device: str, how: str, dtype: torch.dtype, layer: type[decode.Layer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
-    model = Logits(decode.Model(decode.Sizes(2, 256, 4, 2, 512, 64, 32), how, dtype, "cpu"))
+    monkeypatch.setattr(decode, "Layer", layer)
+    model = Logits(decode.Model(decode.Sizes(2, 512, 4, 2, 512, 64, 32), how, dtype, "cpu"))
     model.model.embedding.data *= 50  # The number that a norm adds depends on the dtype, and shall not matter.
     exact, _ = decoded(copy.deepcopy(model).double(), "cpu")
     on_device = model.to(ocl_device)

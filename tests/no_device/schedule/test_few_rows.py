@@ -87,3 +87,20 @@ def test_two_int4_in_a_byte(how: str) -> None:
         assert_scheduled_equals_unscheduled(seen, caps, of_scale=1e-5)
         text = render(seen.graph, caps)["schedule"]
         assert ("the byte and its lower half" in text) == (rewritten and caps == "cpu16"), text
+
+
+def test_products_of_one_row_share_a_launch() -> None:
+    """If none of them would wait for something that the others do not read."""
+
+    def function(x: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.softmax(x, -1)
+        a, b, c = (F.linear(y, w.float()) for w in weights[:3])
+        return a, b, F.linear(torch.softmax(c, -1), weights[3].float())
+
+    rows = (768, 1024, 512, 640)
+    weights = [torch.randint(-128, 128, (n, 512), dtype=torch.int8) for n in rows]
+    seen = lowered(function, torch.randn(1, 512), *weights)
+    assert_scheduled_equals_unscheduled(seen, "gpu", of_scale=1e-5)
+    assert kinds(seen, "gpu") == ["reduction", "batch", "reduction", "reduction"]
+    batch = render(seen.graph, "gpu")["kernels"][1]["text"]
+    assert batch.count("char4") >= 3 * 4  # Each product has whole vectors.
