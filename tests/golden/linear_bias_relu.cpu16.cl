@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_a45f236c7c10
+#define KERNEL_NAME pack_790cf9912a11
 #define KERNEL_PARAMETERS __global const IN_T* restrict b, const ulong b_offset, const int N, const int K, const int inner, const long b_outer, const long b_inner, const int b_row, const int b_col
 #define VW 16
 #define TN 64
@@ -9,6 +9,7 @@
 #include "kernels/base/types.cl"  // sha256 70195fb38b3a484d
 
 #define EPILOGUE_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0
+#define EPILOGUE_FUNCTION_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0
 #define EPILOGUE_PASS , e_out0, e_out0_offset, e_s0
 OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2, const int i3 EPILOGUE_PARAMS) {
   e_out0 += e_out0_offset;
@@ -25,7 +26,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_13ce658144a7
+#define KERNEL_NAME gemm_edabdbc0cca1
 #define KERNEL_PARAMETERS __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset, const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const int a_row, const int a_col, const long b_outer, const long b_inner, const int b_row, const int b_col
 #define VW 16
 #define MR 6
@@ -47,6 +48,7 @@ OCL_INLINE float16 op_relu_f32x16(float16 x) {
 }
 
 #define EPILOGUE_PARAMS , __global const float* e_in0, const ulong e_in0_offset, __global float* e_out0, const ulong e_out0_offset, const int e_s0
+#define EPILOGUE_FUNCTION_PARAMS , __global const float* e_in0, const ulong e_in0_offset, __global float* e_out0, const ulong e_out0_offset, const int e_s0
 #define EPILOGUE_PASS , e_in0, e_in0_offset, e_out0, e_out0_offset, e_s0
 OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
   e_in0 += e_in0_offset;
