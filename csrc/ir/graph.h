@@ -110,6 +110,7 @@ struct View {
   BufferId buffer = kNone;
   Shape sizes;
   std::vector<IndexExpr> coords;
+  bool operator==(const View&) const = default;
 };
 
 enum class NodeKind : uint8_t {
@@ -149,6 +150,8 @@ enum class AttentionKind : uint8_t {
   kQuery,
   // The operands of kQuery. Results dk and dv.
   kKeyValue,
+  // The operands of kQuery. Results dq, dk and dv. Only the pass join_gradients makes such a node.
+  kGradients,
 };
 
 /// s = cap(scale * q k^T) + mask, p = softmax(s) along lk, out = dropout(p) v. Head i of q uses head i / (h / g) of k and v.
@@ -175,6 +178,7 @@ struct AttentionAttrs {
   bool masked = false;    // The operands include a mask.
   int64_t blocks = 0;     // Above 0, the operands include the blocks of the mask, of so many queries and keys.
   bool nan_rows = false;  // A row whose keys are all masked gives nan instead of 0.
+  bool operator==(const AttentionAttrs&) const = default;
 };
 
 /// Discrete Fourier transforms of x [o, n, p, q] along n, whose size is a known number:

@@ -106,11 +106,12 @@ std::vector<Value> Builder::attention(const std::vector<Value>& operands, const 
   if (attrs.kind == AttentionKind::kForward) {
     results.push_back(new_buffer(operands[0].dtype, {q[0], q[1], q[2], v[3]}));
     results.push_back(new_buffer(DType::kF32, {2, q[0], q[1], q[2]}));
-  } else if (attrs.kind == AttentionKind::kQuery) {
-    results.push_back(new_buffer(operands[0].dtype, q));
   } else {
-    results.push_back(new_buffer(operands[1].dtype, k));
-    results.push_back(new_buffer(operands[2].dtype, v));
+    if (attrs.kind != AttentionKind::kKeyValue) results.push_back(new_buffer(operands[0].dtype, q));
+    if (attrs.kind != AttentionKind::kQuery) {
+      results.push_back(new_buffer(operands[1].dtype, k));
+      results.push_back(new_buffer(operands[2].dtype, v));
+    }
   }
   for (const Value& result : results) node.outputs.push_back(result.buffer);
   node.sizes = results[0].sizes;

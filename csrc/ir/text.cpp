@@ -173,7 +173,7 @@ void pass(Line& line, ConvolveAttrs& c) {
 }
 
 void pass(Line& line, AttentionAttrs& a) {
-  static constexpr const char* kKinds[] = {"forward", "query", "key_value"};
+  static constexpr const char* kKinds[] = {"forward", "query", "key_value", "gradients"};
   line.choice(a.kind, kKinds);
   line("scale", a.scale);
   line("dropout", a.dropout);

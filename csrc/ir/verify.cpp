@@ -248,6 +248,7 @@ constexpr NodeRule kNodeRules[] = {
        std::vector<Shape> sizes = {q};
        if (forward) sizes = {{q[0], q[1], q[2], v[3]}, {2, q[0], q[1], q[2]}};
        if (a.kind == AttentionKind::kKeyValue) sizes = {k, v};
+       if (a.kind == AttentionKind::kGradients) sizes = {q, k, v};
        if (n.outputs.size() != sizes.size() || n.sizes != sizes[0]) return false;
        for (size_t i = 0; i < sizes.size(); ++i)
          if (buffer(g, n.outputs[i]).sizes != sizes[i]) return false;

@@ -47,7 +47,7 @@ void bind_enums(py::module_& m) {
       OCL_VALUES(DType, kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64, kF8E4M3, kF8E5M2, kF8E4M3Fnuz, kF8E5M2Fnuz);
   py::enum_<Value::Kind>(m, "ValueKind") OCL_VALUES(Value::Kind, kView, kConstant, kIndex);
   py::enum_<ConvolveKind>(m, "ConvolveKind") OCL_VALUES(ConvolveKind, kForward, kData, kWeight);
-  py::enum_<AttentionKind>(m, "AttentionKind") OCL_VALUES(AttentionKind, kForward, kQuery, kKeyValue);
+  py::enum_<AttentionKind>(m, "AttentionKind") OCL_VALUES(AttentionKind, kForward, kQuery, kKeyValue, kGradients);
   py::enum_<Level>(m, "Level") OCL_VALUES(Level, kGraph, kScheduled);
   py::enum_<StoreMode>(m, "StoreMode") OCL_VALUES(StoreMode, kWrite, kMaximum, kAdd);
   m.attr("LARGEST_FFT_PRIME") = kLargestFftPrime;

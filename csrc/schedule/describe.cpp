@@ -65,9 +65,10 @@ Work work_of(const Schedule& schedule, const Group& group) {
       const ir::AttentionKind kind = node.attention.kind;
       const ir::Shape &q = node.operands[0].sizes, &k = node.operands[1].sizes, &v = node.operands[2].sizes;
       const IndexExpr once = ir::product({q[0], q[1], q[2], k[2]}) * (node.attention.causal ? 1 : 2);
-      const IndexExpr depth = kind == ir::AttentionKind::kForward ? q[3] + v[3]
-                              : kind == ir::AttentionKind::kQuery ? q[3] * 2 + v[3]
-                                                                  : (q[3] + v[3]) * 2;
+      const IndexExpr depth = kind == ir::AttentionKind::kForward    ? q[3] + v[3]
+                              : kind == ir::AttentionKind::kQuery    ? q[3] * 2 + v[3]
+                              : kind == ir::AttentionKind::kKeyValue ? (q[3] + v[3]) * 2
+                                                                     : q[3] * 3 + v[3] * 2;
       work.flops = work.flops + once * depth;
     } else if (node.kind == ir::NodeKind::kFft) {
       // The usual count, 5 n log2(n) for n complex numbers.

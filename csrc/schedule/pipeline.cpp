@@ -15,6 +15,7 @@
 #include "csrc/schedule/few_rows.h"
 #include "csrc/schedule/fuse.h"
 #include "csrc/schedule/inline_maps.h"
+#include "csrc/schedule/join_gradients.h"
 #include "csrc/schedule/layout.h"
 #include "csrc/schedule/linearize.h"
 #include "csrc/schedule/loop_order.h"
@@ -60,6 +61,7 @@ constexpr Pass kPasses[] = {
     {"packed_pairs", with_caps<packed_pairs>, kFusing, kGraphRules},
     {"layout", with_caps<choose_layout>, kAlways, kGraphRules},
     {"compute_masks", with_caps<compute_masks>, kFusing, kGraphRules},
+    {"join_gradients", with_caps<join_gradients>, kFusing, kGraphRules},
     {"choose_template", choose_template, kAlways, kGraphRules},
     {"conv_statistics", with_caps<conv_statistics>, kFusing, kGraphRules},
     {"share_copies", with_caps<share_copies>, kAlways, kGraphRules},
@@ -77,11 +79,11 @@ constexpr Pass kPasses[] = {
     {"choose_index_width", with_caps<choose_index_width>, kAlways, kPlacedRules},
 };
 
-struct Order {
+struct PassOrder {
   const char *first, *second, *reason;
 };
 
-constexpr Order kOrder[] = {
+constexpr PassOrder kOrder[] = {
     {"byte_products", "layout", "its conversions have layouts as other nodes do"},
     {"few_rows", "simplify", "elements that are read together have known places, which are folded"},
     {"simplify", "packed_pairs", "the halves of a byte are found once their places are folded"},
@@ -89,6 +91,8 @@ constexpr Order kOrder[] = {
     {"layout", "choose_template", "an offer depends on the strides of its operands"},
     {"layout", "split_reductions", "a reduction is cut by which of its loops is contiguous"},
     {"layout", "compute_masks", "a mask that no kernel can read is copied, and the copy is computed, too"},
+    {"compute_masks", "join_gradients", "the joint kernel computes no mask"},
+    {"join_gradients", "choose_template", "the joint node asks for a kernel of its own"},
     {"compute_masks", "choose_template", "an offer takes the mask or the ops that compute it"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
     {"choose_template", "conv_statistics", "only some kernels of convolutions can store statistics"},
@@ -119,7 +123,7 @@ size_t position(const char* name) {
 }
 
 void check_order() {
-  for (const Order& order : kOrder)
+  for (const PassOrder& order : kOrder)
     OCL_ASSERT(position(order.first) < position(order.second),
                std::string(order.first) + " must run before " + order.second + ": " + order.reason);
 }

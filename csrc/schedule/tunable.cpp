@@ -52,7 +52,7 @@ std::string order_of(const ir::Graph& graph, const ir::View& view) {
 std::string kind_name(const ir::Node& node) {
   if (node.kind == ir::NodeKind::kContract) return "gemm";
   if (node.kind == ir::NodeKind::kAttention) {
-    constexpr const char* kNames[] = {"attention", "attention_query", "attention_key_value"};
+    constexpr const char* kNames[] = {"attention", "attention_query", "attention_key_value", "attention_joint_gradient"};
     return kNames[static_cast<int>(node.attention.kind)];
   }
   if (node.kind == ir::NodeKind::kFft) return "fft";

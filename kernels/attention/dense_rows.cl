@@ -14,7 +14,16 @@
 #define Y1_OFFSET (y_offset + Y_AT(Y_BATCHES, 0, 0) * WIDTH)
 #define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * WIDTH + (d)] = (acc))
 #define STOREV(acc, b, h, r, d) OCL_CAT(vstore, VW)(acc, 0, y + y_offset + Y_AT(b, h, r) * WIDTH + (d))
-#if PASS == 0
+#if PASS == 3
+#undef Y_AT
+#define Y_AT(b, h, r) (((ulong)(b) * heads + (h)) * queries + (r))
+#define Y1_AT(b, h, r, d, width) (((ulong)(b) * heads + (h)) * keys + (r)) * (width) + (d)
+#define Y2_OFFSET (Y1_OFFSET + Y1_AT(batches, 0, 0, 0, DEPTH))
+#define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y1_AT(b, h, r, d, DEPTH)] = (acc))
+#define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y1_AT(b, h, r, d, DEPTH))
+#define STORE2(acc, b, h, r, d) (y[Y2_OFFSET + Y1_AT(b, h, r, d, DEPTH2)] = (acc))
+#define STORE2V(acc, b, h, r, d) vstore2(acc, 0, y + Y2_OFFSET + Y1_AT(b, h, r, d, DEPTH2))
+#elif PASS == 0
 #define STORE1(acc, which, b, h, r) (y[Y1_OFFSET + Y_AT(Y_BATCHES, 0, 0) * (which) + Y_AT(b, h, r)] = (acc))
 #else
 #define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d)] = (acc))

@@ -147,8 +147,3 @@ ALWAYS_INLINE int produce(const Pipeline line, const ColumnOperands o, __local f
 #define DRAW_PASS
 #define DECLARE_KEEP_BITS
 #endif
-// Waits for all groups of wgmma except the `but` latest ones. `sums` must be results of a group that is waited for.
-#define WAIT_SUMS(sums, count, but) \
-  WGMMA_WAIT(but);                  \
-  OCL_UNROLL                        \
-  for (int i = 0; i < (count); ++i) FENCE_REGISTER((sums)[i])

@@ -1,14 +1,19 @@
 // kernels/attention/parameters.cl: parameters and small functions that the kernels of attention share. Comes before the other
 // files of its folder.
 #ifndef PASS
-#define PASS 0  // 0: attention; 1: gradient of queries; 2: of keys and values
+#define PASS 0  // 0: attention; 1: gradient of queries; 2: of keys and values; 3: of all
 #endif
-#define ROWS_ARE_KEYS (PASS == 2)  // 1: rows of the scores are keys, columns are queries; 0: the other way round
+#if PASS == 3
+#define MAPS 4  // tensor maps of a work-group
+#define LONGEST 256  // the most queries, and keys
+#define QUERIES_HELD LONGEST  // of which statistics are in local memory, in a row
+#endif
+#define ROWS_ARE_KEYS (PASS >= 2)  // 1: rows of the scores are keys, columns are queries; 0: the other way round
 #ifndef DEPTH
 #define DEPTH 64  // head size of q and k, elements
 #endif
 #ifndef DEPTH2
-#define DEPTH2 64  // PASS 1, 2: head size of v, elements
+#define DEPTH2 64  // PASS 1 to 3: head size of v, elements
 #endif
 #ifndef WIDTH
 #define WIDTH 64  // size of a row of the output, elements: PASS 0: head size of v, else DEPTH

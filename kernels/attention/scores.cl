@@ -5,7 +5,7 @@
 // A step has TILE_C columns of scores. A lane holds two of 16 rows, r and r + 8 with r = lane / 4, and of these rows
 // two neighbours in each block of 8 columns:
 //   s[4*j + 2*half + e] is the score of row r + 8 * half and column 8*j + 2*(lane % 4) + e
-// Rows are queries and columns are keys. In the gradient of keys and values (PASS 2) it is the other way round.
+// Rows are queries and columns are keys. In the gradients of keys and values (PASS 2, 3) it is the other way round.
 
 // Adds the mask to the scores s of columns c0 .. c0 + TILE_C - 1. A score whose query does not see its key becomes
 // -inf. row: the row of s[0]. inside: 1 if all scores are those of a query and a key, which CAUSAL does not hide.
@@ -48,12 +48,13 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int inside, cons
     s[i] = seen ? s[i] : -INFINITY;
   }
 }
-// Masks the scores s, unless the tile has no score that may be hidden. row: the row of s[0]; first: the first of the
+// Masks the scores s, unless the tile has no score that may be hidden. Rows that no key has matter only to PASS 3, which sums
+// over them. row: the row of s[0]; first: the first of the
 // (at most 64) rows for which the work-items decide this together; shown: 1 if the mask hides no score of the tile.
 #define MASK_SCORES(s, row, first, c0, shown)                                            \
   {                                                                                      \
     if ((c0) + TILE_C > (ROWS_ARE_KEYS ? queries : keys) ||                              \
-        (MASK == 4 && (first) + 64 > (ROWS_ARE_KEYS ? keys : queries)) ||                \
+        ((MASK == 4 || PASS == 3) && (first) + 64 > (ROWS_ARE_KEYS ? keys : queries)) || \
         (CAUSAL && (ROWS_ARE_KEYS ? (first) + 63 > (c0) : (c0) + TILE_C - 1 > (first)))) \
       mask_scores(s, c0, row, 0, queries, keys MASK_PASS);                               \
     else if (MASK && !(shown))                                                           \
@@ -186,8 +187,12 @@ ALWAYS_INLINE void rescale_rows(float* out, const float* rescale) {
 // Returns statistic `which` (0 lse, 1 delta) of the queries of scores i and i + 1 as float2. queries (PASS 2):
 // statistics in local memory, from this lane's first column on. row_statistics (PASS 1): lse of the lane's two rows,
 // then delta of both.
-#define STATISTIC(i, which) \
-  (ROWS_ARE_KEYS ? queries[(which) * TILE_C / 2 + (i) / 4 * 4] : (float2)(row_statistics[2 * (which) + ((i) >> 1 & 1)]))
+#ifndef QUERIES_HELD
+#define QUERIES_HELD TILE_C
+#endif
+#define STATISTIC(i, which)                                          \
+  (ROWS_ARE_KEYS ? queries[(which) * QUERIES_HELD / 2 + (i) / 4 * 4] \
+                 : (float2)(row_statistics[2 * (which) + ((i) >> 1 & 1)]))
 // Replaces s by p = 2^(s log2(e) - lse). queries, row_statistics: see STATISTIC.
 ALWAYS_INLINE void softmax_weights(float* s, __local const float2* queries, const float* row_statistics) {
   OCL_UNROLL

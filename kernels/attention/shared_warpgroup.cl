@@ -64,6 +64,11 @@ ALWAYS_INLINE void skip_stages(const Pipeline line, const int begin, const int e
     consumer_release(line, stage);
   }
 }
+// Waits for all groups of wgmma except the `but` latest ones. `sums` must be results of a group that is waited for.
+#define WAIT_SUMS(sums, count, but) \
+  WGMMA_WAIT(but);                  \
+  OCL_UNROLL                        \
+  for (int i = 0; i < (count); ++i) FENCE_REGISTER((sums)[i])
 #if HALVES
 // Begins s = q k^T of a step. s is ordered as in attention/scores.cl. q: the first row of the work-group's tile.
 ALWAYS_INLINE void begin_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k) {

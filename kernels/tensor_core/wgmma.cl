@@ -62,9 +62,12 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
 }
 // ---- boxes ----
 // A tensor map describes a matrix in global memory, from which copy_box copies boxes. Maps lie in global memory too, in a
-// variable of the program. Each compute unit has two places there: no two work-groups with maps fit on a compute unit,
+// variable of the program. Each compute unit has MAPS places there: no two work-groups with maps fit on a compute unit,
 // because each uses more than half of its local memory. If several share one (AT_ONCE), each of the launch's work-groups,
 // at most 1024, has two places.
+#ifndef MAPS
+#define MAPS 2
+#endif
 #ifdef AT_ONCE
 #define MAP_OWNER (get_group_id(0) + get_group_id(2) * get_num_groups(0))
 #define RESIDENT AT_ONCE
@@ -81,26 +84,15 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
   asm volatile("//@tensormap.replace.tile." field ".shared::cta.b1024.b" bits " [%0], " value \
                ";" ::"r"(local_address(map))__VA_ARGS__                                       \
                : "memory")
-// Returns the address of a map of `rows` rows of `width` contiguous elements of 16 bits. The rows are `stride` elements
-// apart, a multiple of 8, and `matrix` is a multiple of 16 bytes. A box has `box_rows` rows of 64 elements. All
-// work-items of a warp call it. number: 0 or 1, a different one for each map; map: 128 bytes for its use.
-ALWAYS_INLINE ulong tensor_map(__local ulong* map, const int number, __global const OPERAND_T* matrix, const int width,
-                               const int rows, const long stride, const int box_rows) {
+// Begins a map in `map`, 128 bytes in local memory: sets what does not depend on the dimensions, of which there are `rank`. A
+// box has `box_rows` rows of 64 elements of 16 bits. matrix: a multiple of 16 bytes. All work-items of a warp call it.
+ALWAYS_INLINE void begin_map(__local ulong* map, __global const OPERAND_T* matrix, const int rank, const int box_rows) {
   const int lane = get_local_id(0) & 31;
-  ulong place;
-  uint unit;
-  asm volatile("//@@.global .align 128 .b8 tensor_maps[262144];");
-  asm volatile("//@mov.u64 %0, tensor_maps;" : "=l"(place));
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(unit));
-  place += MAP_OWNER * 256 + number * 128;
   if (lane < 16) map[lane] = 0;
   warp_sync();
   if (lane == 0) {
     SET_MAP("global_address", "64", "%1", , "l"((ulong)(size_t)matrix));
-    SET_MAP("rank", "32", "1");  // the number of dimensions less 1
-    SET_MAP("global_dim", "32", "0, %1", , "r"(width));
-    SET_MAP("global_dim", "32", "1, %1", , "r"(rows));
-    SET_MAP("global_stride", "64", "0, %1", , "l"(stride * (long)sizeof(OPERAND_T)));
+    SET_MAP("rank", "32", "%1", , "r"(rank - 1));
     SET_MAP("box_dim", "32", "0, 64");
     SET_MAP("box_dim", "32", "1, %1", , "r"(box_rows));
     SET_MAP("element_stride", "32", "0, 1");
@@ -110,6 +102,15 @@ ALWAYS_INLINE ulong tensor_map(__local ulong* map, const int number, __global co
     SET_MAP("swizzle_mode", "32", "3");  // 128 bytes
     SET_MAP("fill_mode", "32", "0");
   }
+}
+// Moves the map to global memory and returns its address. number: below MAPS, a different one for each map.
+ALWAYS_INLINE ulong end_map(__local ulong* map, const int number) {
+  ulong place;
+  uint unit;
+  asm volatile("//@@.global .align 128 .b8 tensor_maps[262144];");
+  asm volatile("//@mov.u64 %0, tensor_maps;" : "=l"(place));
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(unit));
+  place += (MAP_OWNER * MAPS + number) * 128;
   warp_sync();
   asm volatile(
       "//@tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::
@@ -119,6 +120,38 @@ ALWAYS_INLINE ulong tensor_map(__local ulong* map, const int number, __global co
   asm volatile("//@fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(place) : "memory");
   return place;
 }
+// Returns the address of a map of `rows` rows of `width` contiguous elements of 16 bits. The rows are `stride` elements
+// apart, a multiple of 8.
+ALWAYS_INLINE ulong tensor_map(__local ulong* map, const int number, __global const OPERAND_T* matrix, const int width,
+                               const int rows, const long stride, const int box_rows) {
+  begin_map(map, matrix, 2, box_rows);
+  if ((get_local_id(0) & 31) == 0) {
+    SET_MAP("global_dim", "32", "0, %1", , "r"(width));
+    SET_MAP("global_dim", "32", "1, %1", , "r"(rows));
+    SET_MAP("global_stride", "64", "0, %1", , "l"(stride * (long)sizeof(OPERAND_T)));
+  }
+  return end_map(map, number);
+}
+// Returns the address of a map of [batches, heads, rows, width], whose boxes lie in one head. All strides are multiples of 8.
+ALWAYS_INLINE ulong head_map(__local ulong* map, const int number, __global const OPERAND_T* matrix, const int width,
+                             const int rows, const int heads, const int batches, const long row_stride,
+                             const long head_stride, const long batch_stride, const int box_rows) {
+  begin_map(map, matrix, 4, box_rows);
+  if ((get_local_id(0) & 31) == 0) {
+    SET_MAP("global_dim", "32", "0, %1", , "r"(width));
+    SET_MAP("global_dim", "32", "1, %1", , "r"(rows));
+    SET_MAP("global_dim", "32", "2, %1", , "r"(heads));
+    SET_MAP("global_dim", "32", "3, %1", , "r"(batches));
+    SET_MAP("global_stride", "64", "0, %1", , "l"(row_stride * (long)sizeof(OPERAND_T)));
+    SET_MAP("global_stride", "64", "1, %1", , "l"(head_stride * (long)sizeof(OPERAND_T)));
+    SET_MAP("global_stride", "64", "2, %1", , "l"(batch_stride * (long)sizeof(OPERAND_T)));
+    SET_MAP("box_dim", "32", "2, 1");
+    SET_MAP("box_dim", "32", "3, 1");
+    SET_MAP("element_stride", "32", "2, 1");
+    SET_MAP("element_stride", "32", "3, 1");
+  }
+  return end_map(map, number);
+}
 // Starts a copy of the box whose first element is in the given column and row of the matrix of `map`. Rows of the copy
 // have 128 bytes, and their chunks are permuted as row_chunk says. Elements outside the matrix become zero. Tensor cores
 // may read the bytes once the barrier `bar` is complete.
@@ -127,6 +160,15 @@ ALWAYS_INLINE void copy_box(const uint to, const ulong map, const int column, co
       "//@cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
           "r"(to),
       "l"(map), "r"(column), "r"(row), "r"(bar)
+      : "memory");
+}
+// The same for rows `row` and following of a head, in a map of head_map.
+ALWAYS_INLINE void copy_head_box(const uint to, const ulong map, const int row, const int head, const int batch,
+                                 const uint bar) {
+  asm volatile(
+      "//@cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::
+          "r"(to),
+      "l"(map), "r"(0), "r"(row), "r"(head), "r"(batch), "r"(bar)
       : "memory");
 }
 // The numbers of a wgmma instruction's operands: its sums are %0 .. %(TILE_N / 2 - 1), its factors follow.

@@ -72,9 +72,12 @@ def attention(attrs: Any, operands: Sequence[Tensor]) -> list[Tensor]:
     if forward:
         return [torch.matmul(a.p * a.keep, a.v), a.sums]
     ds = a.score_gradient() * a.slope * attrs.scale
-    if attrs.kind == ir.AttentionKind.kQuery:
-        return [torch.matmul(ds, a.k)]
-    return [a.grouped(torch.matmul(ds.mT, a.q)), a.grouped(torch.matmul((a.p * a.keep).mT, a.grad))]
+    results = []
+    if attrs.kind != ir.AttentionKind.kKeyValue:
+        results.append(torch.matmul(ds, a.k))
+    if attrs.kind != ir.AttentionKind.kQuery:
+        results += [a.grouped(torch.matmul(ds.mT, a.q)), a.grouped(torch.matmul((a.p * a.keep).mT, a.grad))]
+    return results
 
 
 def attention_score_gradient(attrs: Any, operands: Sequence[Tensor]) -> Tensor:

@@ -100,10 +100,14 @@ def attention(attrs: Any, operands: Sequence[Tensor], unit: float, low: float) -
         own = torch.matmul(finite(left), finite(right)) * (growth(left.shape[-1]) * unit + low)
         return torch.matmul(error.nan_to_num(nan=0.0), finite(right)) + own
 
+    results = []
+    if attrs.kind != ir.AttentionKind.kKeyValue:
+        results.append((torch.matmul(ds, a.k), normalized_bound(summed(ds_error, ds, a.k))))
     if attrs.kind == ir.AttentionKind.kQuery:
-        return [(torch.matmul(ds, a.k), normalized_bound(summed(ds_error, ds, a.k)))]
+        return results
     kept_error = kept * (2 * relative + low) + tiny
     return [
+        *results,
         (a.grouped(torch.matmul(ds.mT, a.q)), normalized_bound(a.grouped(summed(ds_error.mT, ds.mT, a.q)))),
         (a.grouped(torch.matmul(kept.mT, a.grad)), normalized_bound(a.grouped(summed(kept_error.mT, kept.mT, a.grad)))),
     ]

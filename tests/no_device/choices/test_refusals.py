@@ -31,6 +31,8 @@ def rows_for(node: ir.Node, cpu: bool) -> list[str]:
     elif node.kind == "convolve":
         operations = {"conv_weight" if node.convolve.kind == ir.ConvolveKind.kWeight else "conv"}
     else:
+        if node.attention.kind == ir.AttentionKind.kGradients:
+            return ["attention_joint_gradient_warpgroup"]
         gradient = node.attention.kind != ir.AttentionKind.kForward
         operations = {"attention", "attention_gradient"} if gradient else {"attention"}
     return [
@@ -50,6 +52,7 @@ def faults(graph: ir.Graph, rendered: dict[str, Any], cpu: bool) -> list[str]:
     wanted = [node for node in graph.nodes if node.kind in ("contract", "convolve", "attention")]
     everything = {tuple(rows_for(node, cpu)) for node in wanted}
     chosen: list[str] = []
+    joined = 0  # Nodes that share their kernel with another one.
     for node in rendered["graph"].nodes:
         for line in node.refused:
             reason = line.partition(": refused, ")[2]
@@ -58,6 +61,8 @@ def faults(graph: ir.Graph, rendered: dict[str, Any], cpu: bool) -> list[str]:
         names = [name for line in node.refused for name in line.partition(":")[0].split(", ")]
         if node.kind in ("contract", "convolve", "attention"):
             rows = rows_for(node, cpu)
+            everything.add(tuple(rows))
+            joined += node.attention.kind == ir.AttentionKind.kGradients
             if names != rows[: len(names)] or len(names) == len(rows):
                 found.append(f"{node.origin.op}: {names} refused, of {rows}")
             else:
@@ -69,7 +74,7 @@ def faults(graph: ir.Graph, rendered: dict[str, Any], cpu: bool) -> list[str]:
     logged = [words[1].split()[0] for line in rendered["log"] if len(words := line.split(": ")) > 1]
     logged = [word for word in logged if word == "no" or any(word in rows for rows in everything)]
     sums = sum(line.endswith("because the product has few rows") for line in rendered["log"])
-    if Counter(logged) != Counter(chosen) or len(chosen) + sums != len(wanted):
+    if Counter(logged) != Counter(chosen) or len(chosen) + joined + sums != len(wanted):
         found.append(f"{len(wanted)} nodes, log {Counter(logged)}, refusals {Counter(chosen)}")
     return found
 

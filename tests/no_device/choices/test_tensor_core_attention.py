@@ -104,10 +104,15 @@ def test_rows_of_heads_that_fill_no_chunk_are_copied() -> None:
 
 
 def gradients(
-    dtype: torch.dtype, size: int = 64, device: str = "warpgroup", **caps: Any
+    dtype: torch.dtype,
+    size: int = 64,
+    device: str = "warpgroup",
+    shape: tuple[int, int, int] = (2, 4, 197),
+    keys: int = 197,
+    **caps: Any,
 ) -> tuple[list[str], list[dict[str, Any]]]:
     graphs: list[ir.Graph] = []
-    q, k, v = (torch.randn(2, 4, 197, size).to(dtype).requires_grad_() for _ in range(3))
+    q, k, v = (torch.randn(*shape[:2], n, size).to(dtype).requires_grad_() for n in (shape[2], keys, keys))
     out = compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
     out.backward(torch.randn(out.shape).to(dtype))
     rendered = _C.exec.render(graphs[1], CAPS[device] | caps, True)
@@ -124,7 +129,7 @@ def gradients(
     + [(torch.float32, "split tf32", size) for size in (64, 40, 6)],
 )
 def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> None:
-    log, texts = gradients(dtype, size)
+    log, texts = gradients(dtype, size, disable="attention_joint_gradient")
     assert len(log) == 2 and all("attention_gradient_warpgroup" in line and line.endswith(name) for line in log), log
     of = [text for k in texts if "PASS" in (text := macros(k))]
     assert [text.count("#define PASS 1\n") + 2 * text.count("#define PASS 2\n") for text in of] in ([1, 2], [2, 1])
@@ -154,6 +159,30 @@ def test_gradients_of_attention_on_warp_tensor_cores(dtype: torch.dtype, name: s
     assert all("attention_group" in line for line in log), log
 
 
+@pytest.mark.parametrize(
+    "given, joint",
+    [
+        ({"dtype": torch.bfloat16}, True),
+        ({"dtype": torch.float16, "size": 40}, True),
+        ({"dtype": torch.bfloat16, "shape": (64, 12, 256), "keys": 256}, True),
+        ({"dtype": torch.bfloat16, "shape": (2, 4, 24), "keys": 130}, True),
+        ({"dtype": torch.float32}, False),
+        ({"dtype": torch.bfloat16, "size": 80}, False),
+        ({"dtype": torch.bfloat16, "keys": 257}, False),
+        ({"dtype": torch.bfloat16, "shape": (2, 4, 257)}, False),
+        ({"dtype": torch.bfloat16, "device": "warp"}, False),
+        ({"dtype": torch.bfloat16, "disable": "attention_joint_gradient_warpgroup:bf16"}, False),
+    ],
+)
+def test_joint_gradient_of_short_attention(given: dict[str, Any], joint: bool) -> None:
+    log, texts = gradients(**given)
+    assert len(log) == 2 - joint
+    assert all(("attention_joint_gradient_warpgroup" in line) == joint for line in log), log
+    if joint:
+        [text] = [text for k in texts if "#define PASS 3\n" in (text := macros(k))]
+        assert "#define DIRECT 1\n" in text
+
+
 def test_gradients_of_attention_in_tf32() -> None:
     torch.set_float32_matmul_precision("high")
     log, texts = gradients(torch.float32)
@@ -168,7 +197,7 @@ def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None
     log, _ = gradients(dtype, size)
     assert len(log) == 2 and all("attention_group" in line for line in log), log
     for given, kind in ((torch.float16, "fp16"), (torch.float32, "fp32")):
-        log, _ = gradients(given, disable=f"attention_gradient_warpgroup:{kind}")
+        log, _ = gradients(given, disable=f"attention_joint_gradient,attention_gradient_warpgroup:{kind}")
         assert all("attention_group" in line for line in log)
 
 

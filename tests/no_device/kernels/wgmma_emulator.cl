@@ -1,8 +1,8 @@
 // tests/no_device/kernels/wgmma_emulator.cl: the instructions of kernels/tensor_core/wgmma.cl as calls of emulator.cpp; see operands_emulator.cl.
 ulong emulated_barrier(uint bar, uint what, uint value);
 void emulated_block(uint to, __global const void* from, uint bytes, uint bar);
-ulong emulated_map(__global const void* matrix, uint width, uint rows, ulong stride, uint box_rows);
-void emulated_box(uint to, ulong map, int column, int row, uint bar);
+ulong emulated_map(__global const void* matrix, uint width, uint rows, uint heads, uint batches, ulong row, ulong head, ulong batch, uint box_rows);
+void emulated_box(uint to, ulong map, int column, int row, int head, int batch, uint bar);
 void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns, uint b_columns);
 
 #define to_tf32(x) ((as_uint(x) + 0x1000u) & 0xFFFFE000u)
@@ -12,8 +12,10 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
 #define barrier_arrive_after_copies(bar) (emulated_copies(1, 0), emulated_barrier(bar, 1, 0))
 #define barrier_expect(bar, bytes) emulated_barrier(bar, 5, bytes)
 #define copy_block(to, from, bytes, bar) emulated_block(to, from, bytes, bar)
-#define tensor_map(map, number, matrix, width, rows, stride, box_rows) emulated_map(matrix, width, rows, stride, box_rows)
-#define copy_box(to, map, column, row, bar) emulated_box(to, map, column, row, bar)
+#define tensor_map(map, number, matrix, width, rows, stride, box_rows) emulated_map(matrix, width, rows, 1, 1, stride, 0, 0, box_rows)
+#define copy_box(to, map, column, row, bar) emulated_box(to, map, column, row, 0, 0, bar)
+#define head_map(map, number, ...) emulated_map(__VA_ARGS__)
+#define copy_head_box(to, map, row, head, batch, bar) emulated_box(to, map, 0, row, head, batch, bar)
 #define barrier_wait(bar, parity) emulated_barrier(bar, 2, parity)
 #define warp_sync() emulated_barrier(0, 6, 0)
 #define fence_async_proxy() emulated_barrier(0, 3, 0)

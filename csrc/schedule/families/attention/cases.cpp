@@ -70,7 +70,14 @@ constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
                               {1, 2, 1, 400, 320, 64, 64, true, Mask::kWindow},
                               {1, 2, 2, 200, 260, 64, 64, true, Mask::kAdded},
                               {1, 1, 1, 300, 200, 96, 128, false, Mask::kAdded},
-                              {2, 3, 1, 450, 130, 64, 64, true}};
+                              {2, 3, 1, 450, 130, 64, 64, true},
+                              {1, 7, 1, 70, 256, 64, 64, true},
+                              {2, 2, 1, 256, 197, 64, 64, false}};
+/// True if a work-group of the joint gradient has all keys of a problem.
+bool fits_joint(const Problem& p) {
+  return std::max(p.queries, p.keys) <= 256 && p.heads_per_kv == 1 && !p.dropout && !is_computed(p.mask) &&
+         block_size(p.mask) == 0;
+}
 
 /// More sizes for portable kernels: one query, few queries, heads that are no multiples of four, large heads.
 constexpr Problem kMore[] = {{1, 2, 2, 1, 66, 33, 31, false},
@@ -166,9 +173,11 @@ CaseData data_of(const CheckSubject& subject, ir::AttentionKind kind, const Prob
     g.largest.insert(g.largest.end(), g.totals.begin(), g.totals.end());
     data.inputs.push_back(stored(g.largest, ir::DType::kF32));
     data.inputs.push_back(stored(g.deltas, ir::DType::kF32));
-    const bool of_keys = kind == ir::AttentionKind::kKeyValue;
-    data.results = of_keys ? g.k : g.q;
-    if (of_keys) data.results.append(g.v);
+    if (kind != ir::AttentionKind::kKeyValue) data.results.append(g.q);
+    if (kind != ir::AttentionKind::kQuery) {
+      data.results.append(g.k);
+      data.results.append(g.v);
+    }
   }
   if (hides(p.mask))
     data.inputs.emplace_back(o.mask.begin(), o.mask.end());
@@ -279,19 +288,22 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
 /// result is relative to the sum of the absolute values of its terms, and for the largest scores relative to at least 1.
 std::vector<CheckCase> attention_cases(const CheckSubject& subject) {
   if (subject.portable()) return portable_cases(subject);
-  const bool gradient = subject.row.operation == KernelOperation::k_attention_gradient;
+  const bool gradient = subject.row.operation == KernelOperation::k_attention_gradient,
+             joint = subject.row.operation == KernelOperation::k_attention_joint_gradient;
   std::vector<CheckCase> cases;
   const auto add = [&](const AttentionTile& tile, int depth, bool causal) {
     for (const int offset : {0, 1})
-      cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(tile.pass), "tile=" + tile.name(),
-                                     {2, 2, 2, 140, 200, depth, depth, causal, Mask::kNone, false, 0, offset, 0.25}));
+      cases.push_back(
+          attention_case(subject, static_cast<ir::AttentionKind>(tile.pass), "tile=" + tile.name(),
+                         {2, 2, joint ? 1 : 2, 140, 200, depth, depth, causal, Mask::kNone, false, 0, offset, 0.25}));
   };
-  for (const int pass : gradient ? std::vector<int>{1, 2} : std::vector<int>{0}) {
+  for (const int pass : joint ? std::vector{3} : gradient ? std::vector{1, 2} : std::vector{0}) {
     const std::vector<AttentionTile> tiles = attention_tiles(subject.math(), pass);
     // The first tile with all problems for its heads, the others with a half.
     for (size_t i = 0; i < tiles.size(); ++i)
       for (size_t j = 0; subject.edges() && j < std::size(kEdges); ++j) {
         const int depth = std::max(kEdges[j].depth, kEdges[j].width), most = tiles[i].depth;
+        if (joint && !fits_joint(kEdges[j])) continue;
         if (depth <= most && (depth > 64) == (most > 64) && (i == 0 || most > 64 || (i + j) % 2 == 0))
           cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(pass), "tile=" + tiles[i].name(), kEdges[j]));
       }

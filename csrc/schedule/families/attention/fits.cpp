@@ -12,12 +12,17 @@ int64_t head_size(const Draft& d) {
 
 /// The portable kernels also compute the gradients.
 bool computes_attention(const KernelRow& row, const ir::Node& node) {
-  return node.kind == ir::NodeKind::kAttention &&
+  return node.kind == ir::NodeKind::kAttention && node.attention.kind != ir::AttentionKind::kGradients &&
          (!row.on_tensor_cores() || node.attention.kind == ir::AttentionKind::kForward);
 }
 
 bool computes_attention_gradient(const KernelRow&, const ir::Node& node) {
-  return node.kind == ir::NodeKind::kAttention && node.attention.kind != ir::AttentionKind::kForward;
+  return node.kind == ir::NodeKind::kAttention &&
+         (node.attention.kind == ir::AttentionKind::kQuery || node.attention.kind == ir::AttentionKind::kKeyValue);
+}
+
+bool computes_attention_joint_gradient(const KernelRow&, const ir::Node& node) {
+  return node.kind == ir::NodeKind::kAttention && node.attention.kind == ir::AttentionKind::kGradients;
 }
 
 const Fit kKnownHeads = {

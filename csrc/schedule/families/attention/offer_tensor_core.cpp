@@ -57,6 +57,25 @@ void share_tasks(Draft& draft, const AttentionParts& parts, const AttentionTile&
   launch.groups = {parts.blocks ? tasks : ir::min(tasks, static_cast<int64_t>(draft.caps.units) * tile.resident), 1, 1};
 }
 
+// The joint gradient has a work-group for a head, with all its queries and keys. Two kernels have at most two work-groups each
+// for so many, take about three times as long for all of them, and compute seven products where it computes five. So it is
+// expected to win whatever the number of heads is.
+constexpr int64_t kLongestJoint = 256;
+bool is_short(const ir::View& rows) { return rows.sizes[2].is_const() && rows.sizes[2].constant() <= kLongestJoint; }
+
+Refused why_not_joint(const Draft& draft) {
+  static const Fit rows[] = {
+      {[](const Draft& d) { return is_short(d.node().operands[0]) && is_short(d.node().operands[1]); },
+       [](const Draft&) { return "it has, or may have, more than " + std::to_string(kLongestJoint) + " queries or keys"; }},
+      {[](const Draft& d) { return d.node().operands[0].sizes[1] == d.node().operands[1].sizes[1]; },
+       [](const Draft&) { return std::string("several heads of queries share keys and values"); }},
+      {[](const Draft& d) {
+         return d.node().attention.dropout == 0 && d.node().attention.blocks == 0 && d.node().body.ops.empty();
+       },
+       [](const Draft&) { return std::string("it drops weights, computes its mask or skips blocks of it"); }}};
+  return first_refusal(rows, draft);
+}
+
 int64_t rows_of_scores(const Draft& d) { return typical(attention_parts(d).rows(), 512); }
 
 }  // namespace
@@ -89,7 +108,8 @@ Refused why_not_attention_tensor_core(const Draft& draft) {
          return std::string("it has no tile for ") + tensor_core_math(d)->name + " with heads of " +
                 std::to_string(std::max(parts.depth, parts.depth2));
        }}};
-  return first_refusal(rows, draft);
+  const Refused refused = first_refusal(rows, draft);
+  return refused || draft.node().attention.kind != ir::AttentionKind::kGradients ? refused : why_not_joint(draft);
 }
 
 void offer_attention_tensor_core(Draft& draft) {
@@ -128,7 +148,7 @@ void offer_attention_tensor_core(Draft& draft) {
   if (gradient) add_statistics_arguments(draft, parts);
   add_mask_arguments(draft, parts);
   add_blocks_arguments(draft, parts);
-  launch.groups = {ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
+  launch.groups = {parts.pass == 3 ? IndexExpr(1) : ir::ceildiv(parts.rows(), tile.rows), parts.row_heads(), parts.batch};
   if (warpgroups) share_tasks(draft, parts, tile);
 }
 

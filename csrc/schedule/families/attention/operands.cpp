@@ -72,7 +72,8 @@ std::string literal(double value) {
 
 void define_attention(Draft& draft, const AttentionParts& parts) {
   TemplateLaunch& launch = draft.launch();
-  constexpr const char* kKinds[] = {"attention", "attention_query_gradient", "attention_key_gradient"};
+  constexpr const char* kKinds[] = {"attention", "attention_query_gradient", "attention_key_gradient",
+                                    "attention_joint_gradient"};
   const ir::AttentionAttrs& attrs = draft.node().attention;
   launch.kind = kKinds[parts.pass];
   define(launch, {{"PASS", parts.pass}, {"DEPTH", parts.depth}, {"DEPTH2", parts.depth2}});

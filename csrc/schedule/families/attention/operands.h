@@ -14,12 +14,13 @@ struct AttentionParts {
   // The operands of the second product of a gradient.
   const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;
   const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr, *blocks = nullptr;
-  int pass = 0;  // The macro PASS. 0: forward. 1: gradient of the queries. 2: of keys and values; the rows are then keys.
+  // The macro PASS. 0: forward. 1: gradient of the queries. 2: of keys and values, 3: of all; the rows are then keys.
+  int pass = 0;
   ir::IndexExpr batch, heads, heads_per_kv, queries, keys;
   int64_t depth = 0, depth2 = 0;  // depth: head size of q and k. depth2: head size of v.
-  ir::IndexExpr rows() const { return pass == 2 ? keys : queries; }
-  ir::IndexExpr columns() const { return pass == 2 ? queries : keys; }
-  ir::IndexExpr row_heads() const { return pass == 2 ? ir::floordiv(heads, heads_per_kv) : heads; }
+  ir::IndexExpr rows() const { return pass >= 2 ? keys : queries; }
+  ir::IndexExpr columns() const { return pass >= 2 ? queries : keys; }
+  ir::IndexExpr row_heads() const { return pass >= 2 ? ir::floordiv(heads, heads_per_kv) : heads; }
 };
 
 /// The most queries for which a work-group of the portable kernels has one query, and not a tile of them.

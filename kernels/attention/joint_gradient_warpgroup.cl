@@ -1,0 +1,332 @@
+// kernels/attention/joint_gradient_warpgroup.cl: all gradients of attention in one kernel on warpgroup tensor cores, for few
+// keys. Comes after attention/scores.cl and attention/shared_warpgroup.cl.
+//
+// The kernels of PASS 1 and 2 (attention/gradient_warpgroup.cl, which has the formulas) compute s and dout v^T each for
+// itself: seven products. Here a work-group has all keys of a head, so five are enough:
+//
+//                           TILE_C queries a step
+//   consumer 0  64 keys     |            |  s = k q^T, grad = v dout^T    operands from local memory
+//   consumer 1  64 keys     | registers  |  p, ds                         in registers
+//                           |            |  dv += p dout, dk += ds q      p and ds from registers
+//                                           ds also goes to local memory
+//   third warpgroup                         dq += ds^T k                  once the consumers have stored ds of the step
+//
+// A task is a head. It has one or two parts, the first and the last 128 keys, and all steps are taken for each part. The sums
+// of dk and dv are those of a part, the sums of dq those of all queries: 64 and 128 registers. With these no warpgroup needs
+// more than its share of 168. Work-groups are persistent. Keys and values stay in local memory until the task ends; the third
+// warpgroup copies them, and brings dout and q of each step through the pipeline: two stages a step, three steps ahead.
+// ds is in one of two buffers, [keys of a part][TILE_C]. Sums have a fixed order: over steps in dk and dv, over keys in dq.
+//
+// Arguments: a: k, b: q, a2: v, b2: dout, otherwise those of PASS 2. Operands of 16 bits, at most LONGEST keys and as many
+// queries, heads of at most 64, heads_per_kv 1; no dropout, no BLOCKS, no computed mask. Stores: STORE dq, STORE1 dk, STORE2 dv,
+// dimension d, VW = 2. Global and local size are those of attention/warpgroup.cl.
+#define PART (64 * CONSUMERS)  // keys
+#define AHEAD (STAGES / 2 - 1)  // steps that are copied before they are used. One step more is being released.
+// The first step of a part. With a causal mask, earlier queries see none of its keys.
+#define FIRST_STEP(part) (CAUSAL ? (part) * (PART / TILE_C) : 0)
+
+// The operands of all heads, with their strides, and what all tasks have in common.
+typedef struct {
+  __global const OPERAND_T *k, *v, *q, *dout;
+  __global const float *sums, *delta;
+  long k_batch, k_head, k_row, v_batch, v_head, v_row, q_batch, q_head, q_row, dout_batch, dout_head, dout_row;
+  long which, sums_batch, sums_head, delta_batch, delta_head;
+  int queries, keys;
+  int steps, parts;  // parts: those of which a query sees a key
+  Tasks tasks;
+  ulong k_map, v_map, q_map, dout_map;  // addresses of tensor maps
+} Operands;
+typedef struct {
+  __local OPERAND_T *k, *v, *ds;
+  __local float* statistics;  // [lse, delta][LONGEST] of a task's queries
+  uint keys_full, ds_full, ds_empty;  // mbarriers; ds has two of each
+} Buffers;
+
+// ---- third warpgroup ---- boxes: 1: one work-item copies boxes; 0: all of them copy elements
+ALWAYS_INLINE int is_task(const int n, const Tasks tasks) {
+  return task_number(n) < tasks.heads * tasks.batches;
+}
+// Loads the statistics of the work-item's queries of task n: p and p + 128, if it is number p of its warpgroup.
+ALWAYS_INLINE void load_queries(float2* loaded, const Operands o, const int n) {
+  if (!is_task(n, o.tasks)) return;
+  const Task task = task_at(n, o.tasks);
+  const QueryStatistics of = {o.sums + task.batch * o.sums_batch + task.head * o.sums_head,
+                              o.delta + task.batch * o.delta_batch + task.head * o.delta_head, o.which, o.queries};
+  OCL_UNROLL
+  for (int i = 0; i < LONGEST / PRODUCERS; ++i)
+    loaded[i] = load_statistics(of, get_local_id(0) - CONSUMERS * 128 + i * PRODUCERS);
+}
+// Copies keys and values of task n, and the statistics that load_queries has loaded, once nothing reads those of the task
+// before.
+ALWAYS_INLINE void stage_keys(const Operands o, const Buffers to, const int n, const float2* loaded, const int boxes) {
+  const Task task = task_at(n, o.tasks);
+  const int p = get_local_id(0) - CONSUMERS * 128, blocks = (o.keys + 63) / 64;
+  OCL_UNROLL
+  for (int i = 0; i < LONGEST / PRODUCERS; ++i) {
+    to.statistics[p + i * PRODUCERS] = loaded[i].x;
+    to.statistics[LONGEST + p + i * PRODUCERS] = loaded[i].y;
+  }
+  if (!boxes) {
+    stage_rows(to.k, o.k + task.batch * o.k_batch + task.head * o.k_head, o.k_row, o.keys, DEPTH, blocks * 64, 0);
+    stage_rows(to.v, o.v + task.batch * o.v_batch + task.head * o.v_head, o.v_row, o.keys, DEPTH2, blocks * 64, 0);
+    fence_async_proxy();
+  }
+  if (!boxes || p > 0) {
+    barrier_arrive(to.keys_full);
+    return;
+  }
+  barrier_expect(to.keys_full, 2 * blocks * BLOCK_ELEMENTS * sizeof(OPERAND_T));
+  for (int i = 0; i < blocks; ++i) {
+    copy_head_box(local_address(to.k + i * BLOCK_ELEMENTS), o.k_map, i * 64, task.head, task.batch, to.keys_full);
+    copy_head_box(local_address(to.v + i * BLOCK_ELEMENTS), o.v_map, i * 64, task.head, task.batch, to.keys_full);
+  }
+}
+// A step: the work-group's task, its head, the part and step of the task, and the number of the step over all tasks.
+typedef struct {
+  int task, part, step, n;
+  Task of;
+} Step;
+ALWAYS_INLINE Step next_step(Step at, const Operands o) {
+  ++at.n;
+  if (++at.step < o.steps) return at;
+  if (++at.part == o.parts) {
+    at.part = 0;
+    at.of = task_at(++at.task, o.tasks);
+  }
+  at.step = FIRST_STEP(at.part);
+  return at;
+}
+// Copies an operand of a step to a stage. map: the address of its tensor map.
+ALWAYS_INLINE void stage_queries(const Pipeline line, const int stage, __global const OPERAND_T* from,
+                                 const long stride, const int queries, const int depth, const ulong map, const Step at,
+                                 const int boxes) {
+  __local OPERAND_T* to = producer_acquire(line, stage);
+  const uint full = line.full + 8 * (stage % STAGES);
+  const int c0 = at.step * TILE_C;
+  if (boxes) {
+    barrier_expect(full, STAGE_ELEMENTS * sizeof(OPERAND_T));
+    copy_head_box(local_address(to), map, c0, at.of.head, at.of.batch, full);
+  } else {
+    stage_rows(to, from + c0 * stride, stride, queries - c0, depth, TILE_C, 0);
+    fence_async_proxy();
+    barrier_arrive(full);
+  }
+}
+// Copies the operands of a step, if there is one. Returns the next step.
+ALWAYS_INLINE Step stage_step(const Pipeline line, const Operands o, const Step at, const int boxes) {
+  if (!is_task(at.task, o.tasks)) return at;
+  if (!boxes || get_local_id(0) == CONSUMERS * 128) {
+    stage_queries(line, 2 * at.n, o.dout + at.of.batch * o.dout_batch + at.of.head * o.dout_head, o.dout_row, o.queries,
+                  DEPTH2, o.dout_map, at, boxes);
+    stage_queries(line, 2 * at.n + 1, o.q + at.of.batch * o.q_batch + at.of.head * o.q_head, o.q_row, o.queries, DEPTH,
+                  o.q_map, at, boxes);
+  }
+  warp_sync();
+  return next_step(at, o);
+}
+// Begins dq += ds^T k of a step, over 64 keys. 16 keys are 16 rows of 128 bytes in both operands.
+ALWAYS_INLINE void begin_queries(float* dq, __local const OPERAND_T* ds, __local const OPERAND_T* k) {
+  const ulong a = descriptor(ds, 0), b = descriptor(k, 0);
+  WGMMA_FENCE();
+  MULTIPLY_64(dq, a, b, "1", "1, 1");
+  MULTIPLY_64(dq, a + 128, b + 128, "1", "1, 1");
+  MULTIPLY_64(dq, a + 256, b + 256, "1", "1, 1");
+  MULTIPLY_64(dq, a + 384, b + 384, "1", "1, 1");
+  WGMMA_COMMIT();
+}
+// Stores two rows of a lane, `row` and `row` + 8 of `rows`, by the macros `one` and `two`.
+#define STORE_ROWS(sums, factor, row, rows, width, one, two)                                \
+  OCL_UNROLL                                                                                \
+  for (int half_ = 0; half_ < 2; ++half_) {                                                 \
+    const int r = (row) + 8 * half_;                                                        \
+    OCL_UNROLL                                                                              \
+    for (int c_ = 0; c_ < DEPTH_TILE / 8; ++c_) {                                           \
+      const int d = c_ * 8 + (get_local_id(0) & 3) * 2, at = 4 * c_ + 2 * half_;            \
+      if (r < (rows) && d + 1 < (width))                                                    \
+        two((float2)((sums)[at] * (factor), (sums)[at + 1] * (factor)), batch, head, r, d); \
+      else if (r < (rows) && d < (width))                                                   \
+        one((sums)[at] * (factor), batch, head, r, d);                                      \
+    }                                                                                       \
+  }
+// The first of the lane's two rows among the 64 of its warpgroup.
+#define LANE_ROW ((get_local_id(0) >> 5 & 3) * 16 + ((get_local_id(0) & 31) >> 2))
+
+// What the third warpgroup does. The last parameters are those of stores.
+ALWAYS_INLINE void compute_queries(const Pipeline line, const Operands o, const Buffers buffers, const int boxes,
+                                   const int heads, const int queries, const int keys,
+                                   const int batches EPILOGUE_PARAMS) {
+  float2 loaded[LONGEST / PRODUCERS];
+  load_queries(loaded, o, 0);
+  stage_keys(o, buffers, 0, loaded, boxes);
+  Step ahead = {0, 0, 0, 0, task_at(0, o.tasks)};
+  for (int i = 0; i < AHEAD; ++i) ahead = stage_step(line, o, ahead, boxes);
+  int n = 0;  // number of the steps taken, over all tasks
+  FOR_TASKS(i, o.tasks) {
+    const Task task = task_at(i, o.tasks);
+    const int head = task.head, batch = task.batch;
+    float dq[LONGEST / TILE_C][TILE_C / 2];
+    OCL_UNROLL
+    for (int j = 0; j < LONGEST / TILE_C; ++j) {
+      OCL_UNROLL
+      for (int e = 0; e < TILE_C / 2; ++e) dq[j][e] = 0.0f;
+    }
+    load_queries(loaded, o, i + 1);
+    for (int part = 0; part < o.parts; ++part)
+      for (int step = FIRST_STEP(part); step < o.steps; ++step, ++n) {
+        ahead = stage_step(line, o, ahead, boxes);
+        const int buffer = n & 1, left = min(keys, CAUSAL ? (step + 1) * TILE_C : keys) - part * PART;
+        __local const OPERAND_T *ds = buffers.ds + buffer * PART * TILE_C, *k = buffers.k + part * PART * TILE_K;
+        barrier_wait(buffers.ds_full + 8 * buffer, n >> 1 & 1);
+        OCL_UNROLL
+        for (int j = 0; j < LONGEST / TILE_C; ++j)
+          if (j == step) {
+            begin_queries(dq[j], ds, k);
+            if (left > 64) begin_queries(dq[j], ds + BLOCK_ELEMENTS, k + BLOCK_ELEMENTS);
+            WAIT_SUMS(dq[j], TILE_C / 2, "0");
+          }
+        consumer_release_at(buffers.ds_empty + 8 * buffer);
+      }
+    if (is_task(i + 1, o.tasks)) {
+      barrier_wait(buffers.ds_empty + 8 * ((n - 1) & 1), (n - 1) >> 1 & 1);  // All warps have read the keys.
+      stage_keys(o, buffers, i + 1, loaded, boxes);
+    }
+    OCL_UNROLL
+    for (int j = 0; j < LONGEST / TILE_C; ++j) {
+      STORE_ROWS(dq[j], SCALE, j * TILE_C + LANE_ROW, queries, DEPTH, STORE, STOREV)
+    }
+  }
+}
+
+// ---- consumers ----
+// Stores ds of a block of 64 keys, rounded to operands, as rows of TILE_C queries.
+ALWAYS_INLINE void store_scores(__local OPERAND_T* to, const uint* ds) {
+  int row = LANE_ROW;
+  RECOMPUTE_FROM(row);
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 4; ++i)
+    *(__local uint*)(to + row_chunk(row + 8 * (i & 1), i >> 1) + 2 * (get_local_id(0) & 3)) = ds[i];
+}
+// Adds the products of a block of keys and a step to dk and dv, and stores ds. The products of dk and dv are still running then.
+// first: the block's first key. k, v: the consumers' blocks of the part. statistics: from the lane's first query on.
+ALWAYS_INLINE void add_block(float* dk, float* dv, __local OPERAND_T* ds_tile, __local const OPERAND_T* k,
+                             __local const OPERAND_T* v, __local const OPERAND_T* q_tile,
+                             __local const OPERAND_T* dout_tile, __local const float2* statistics, const int c0,
+                             const int first, const int queries, const int keys MASK_PARAMS) {
+  float s[TILE_C / 2], grad[TILE_C / 2];
+  uint weights[TILE_C / 4], ds[TILE_C / 4];
+  begin_scores(s, k, q_tile);
+  begin_scores(grad, v, dout_tile);
+  WAIT_SUMS(s, TILE_C / 2, "1");
+  MASK_SCORES(s, first + LANE_ROW, first, c0, 0);
+  softmax_weights(s, statistics, 0);
+  to_operands(weights, s);
+  begin_values(dv, weights, dout_tile);
+  WAIT_SUMS(grad, TILE_C / 2, "1");
+  score_gradient(s, s, grad, statistics, 0);
+  to_operands(ds, s);
+  begin_values(dk, ds, q_tile);
+  store_scores(ds_tile + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, ds);
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
+  const int boxes = DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
+                    CHUNK_ALIGNED(b2_offset);
+  __local ulong map[16] __attribute__((aligned(128))), more_bars[3];
+  if (get_local_id(0) == 0) {
+    for (int i = 0; i < 2; ++i) barrier_init(local_address(more_bars + i), 4);  // the warps of the third warpgroup
+    barrier_init(local_address(more_bars + 2), PRODUCERS);
+  }
+  PIPELINE_OF(line, boxes ? 1 : PRODUCERS);
+  __local OPERAND_T k_tiles[LONGEST * TILE_K] __attribute__((aligned(1024))),
+      v_tiles[LONGEST * TILE_K] __attribute__((aligned(1024))),
+      ds_tiles[2 * PART * TILE_C] __attribute__((aligned(1024)));
+  __local float statistics[2 * LONGEST] __attribute__((aligned(8)));
+  // The pipeline's barriers for rows of a task, with an arrival for each warp of the consumers, are those of ds here.
+  const Buffers buffers = {k_tiles,
+                           v_tiles,
+                           ds_tiles,
+                           statistics,
+                           local_address(more_bars + 2),
+                           line.empty + 8 * STAGES,
+                           local_address(more_bars)};
+  const int steps = (queries + TILE_C - 1) / TILE_C, parts = (keys + PART - 1) / PART;
+  const Tasks tasks = {1, heads, batches};
+  if (get_local_id(0) >= CONSUMERS * 128) {
+    Operands o = {a + a_offset,
+                  a2 + a2_offset,
+                  b + b_offset,
+                  b2 + b2_offset,
+                  sums + sums_offset,
+                  delta + delta_offset,
+                  a_batch,
+                  a_head,
+                  a_row,
+                  a2_batch,
+                  a2_head,
+                  a2_row,
+                  b_batch,
+                  b_head,
+                  b_row,
+                  b2_batch,
+                  b2_head,
+                  b2_row,
+                  sums_which,
+                  sums_batch,
+                  sums_head,
+                  delta_batch,
+                  delta_head,
+                  queries,
+                  keys,
+                  steps,
+                  CAUSAL ? min(parts, (steps - 1) / (PART / TILE_C) + 1) : parts,
+                  tasks};
+    if (boxes) {
+      if (get_local_id(0) < CONSUMERS * 128 + 32) {
+        o.k_map = head_map(map, 0, o.k, DEPTH, keys, heads, batches, a_row, a_head, a_batch, 64);
+        o.v_map = head_map(map, 1, o.v, DEPTH2, keys, heads, batches, a2_row, a2_head, a2_batch, 64);
+        o.q_map = head_map(map, 2, o.q, DEPTH, queries, heads, batches, b_row, b_head, b_batch, TILE_C);
+        o.dout_map = head_map(map, 3, o.dout, DEPTH2, queries, heads, batches, b2_row, b2_head, b2_batch, TILE_C);
+      }
+      compute_queries(line, o, buffers, 1, heads, queries, keys, batches EPILOGUE_PASS);
+    } else {
+      compute_queries(line, o, buffers, 0, heads, queries, keys, batches EPILOGUE_PASS);
+    }
+    return;
+  }
+#if STORED_MASK
+  __global const MASK_T* const masks = mask + mask_offset;
+#endif
+  int n = 0;  // number of the steps taken, over all tasks
+  FOR_TASKS(i, tasks) {
+    const Task task = task_at(i, tasks);
+    const int head = task.head, batch = task.batch;
+#if STORED_MASK
+    mask = masks + batch * mask_batch + head * mask_head;
+#endif
+    barrier_wait(buffers.keys_full, i & 1);
+    for (int part = 0; part < parts; ++part) {
+      const int first = part * PART + (get_local_id(0) >> 7) * 64;
+      float dk[DEPTH_TILE / 2], dv[DEPTH_TILE / 2];
+      OCL_UNROLL
+      for (int j = 0; j < DEPTH_TILE / 2; ++j) dk[j] = dv[j] = 0.0f;
+      for (int step = FIRST_STEP(part); step < steps; ++step, ++n) {
+        const int c0 = step * TILE_C, buffer = n & 1;
+        __local const float2* of_step = (__local const float2*)(statistics + c0) + (get_local_id(0) & 3);
+        __local const OPERAND_T *dout_tile = consumer_wait(line, 2 * n), *q_tile = consumer_wait(line, 2 * n + 1);
+        if (n >= 2) barrier_wait(buffers.ds_empty + 8 * buffer, ((n >> 1) - 1) & 1);
+        if (first < min(keys, CAUSAL ? c0 + TILE_C : keys))
+          add_block(dk, dv, ds_tiles + buffer * PART * TILE_C, k_tiles + part * PART * TILE_K,
+                    v_tiles + part * PART * TILE_K, q_tile, dout_tile, of_step, c0, first, queries, keys MASK_PASS);
+        fence_async_proxy();
+        consumer_release_at(buffers.ds_full + 8 * buffer);
+        WAIT_SUMS(dk, DEPTH_TILE / 2, "0");
+        OCL_UNROLL
+        for (int j = 0; j < DEPTH_TILE / 2; ++j) FENCE_REGISTER(dv[j]);
+        consumer_release(line, 2 * n);
+        consumer_release(line, 2 * n + 1);
+      }
+      STORE_ROWS(dk, SCALE, first + LANE_ROW, keys, DEPTH, STORE1, STORE1V)
+      STORE_ROWS(dv, 1.0f, first + LANE_ROW, keys, DEPTH2, STORE2, STORE2V)
+    }
+  }
+}
