@@ -20,10 +20,8 @@ from torch.fx import GraphModule
 from torch_ocl_compile import _C
 from torch_ocl_compile.compile import cache_key
 from torch_ocl_compile.compile.boundaries import boundaries, restride
-from torch_ocl_compile.compile.plan import note_cpu_units, result_strides, start_plan
-from torch_ocl_compile.fx.host_part import graph_device
+from torch_ocl_compile.compile.plan import lower_for_device, result_strides, start_plan
 from torch_ocl_compile.lowering.graphs.float_arguments import floats_to_tensors
-from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.lowering.graphs.lowered import Lowered
 
 log = logging.getLogger(__name__)
@@ -91,6 +89,5 @@ def _lower_backward(backward: GraphModule, forward: Lowered, plan: Any) -> Lower
             copied = copy.deepcopy(backward)
         restride(copied, values)
         floats_to_tensors(copied)
-        note_cpu_units(copied, graph_device(copied.graph))
         # An op without kernels is an error here, because the compilation counts and logs it.
-        return lower_module(copied, **boundaries("backward"), fallback="error")
+        return lower_for_device(copied, **boundaries("backward"), fallback="error")

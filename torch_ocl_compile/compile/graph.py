@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from torch_ocl_compile.compile import ahead, debug, progress, times
 from torch_ocl_compile.compile.bodies import Body, CutBody, EagerBody, PlanBody, Step, note_cut
 from torch_ocl_compile.compile.control_flow import ControlBody, branch_of
-from torch_ocl_compile.compile.plan import make_plan, measure_kernels, note_cpu_units
+from torch_ocl_compile.compile.plan import lower_for_device, make_plan, measure_kernels
 from torch_ocl_compile.errors import (
     CompilerCrashError,
     ConfigError,
@@ -27,7 +27,6 @@ from torch_ocl_compile.fx.split import Piece, Split, is_view, operator_name, spl
 from torch_ocl_compile.lowering.elementwise.random import functionalise
 from torch_ocl_compile.lowering.graphs.fallback import REMEDY
 from torch_ocl_compile.lowering.graphs.float_arguments import tensors_to_floats
-from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.lowering.graphs.lowered import Lowered
 from torch_ocl_compile.lowering.graphs.sparse import reads_or_makes_sparse
 from torch_ocl_compile.lowering.graphs.strides import strides_of
@@ -97,9 +96,8 @@ def _started(task: Task, lowered: Lowered, settings: dict[str, Any]) -> Any:
 
 def lower(task: Task, crashing: set[tuple[str, str]] | None = None) -> Lowered:
     checks = task.settings.get("index_errors") or task.settings.get("debug")
-    note_cpu_units(task.gm, graph_device(task.gm.graph))
     try:
-        return lower_module(
+        return lower_for_device(
             task.gm,
             **task.boundaries,
             fallback=str(task.settings.get("fallback", "eager")),

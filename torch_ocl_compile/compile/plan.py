@@ -9,6 +9,8 @@ from torch_ocl_compile import _C, config
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.errors import OclError
+from torch_ocl_compile.fx.host_part import graph_device
+from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.lowering.graphs.lowered import Lowered
 from torch_ocl_compile.lowering.graphs.user_kernel import bound_calls
 from torch_ocl_compile.tuning import table
@@ -18,13 +20,15 @@ def device_index(lowered: Lowered) -> int:
     return torch.accelerator.current_device_index() if lowered.device.index is None else lowered.device.index
 
 
-def note_cpu_units(gm: torch.fx.GraphModule, device: torch.device) -> None:
-    """Notes the compute units of the graph's device for the lowering; 0 if it is no OpenCL CPU."""
-    gm.meta["cpu_units"] = 0
+def lower_for_device(gm: torch.fx.GraphModule, **settings: Any) -> Lowered:
+    """Lowers a graph, as lower_module does, for the device of its tensors."""
+    device = graph_device(gm.graph)
+    units = 0
     if device.type == torch._C._get_privateuse1_backend_name():
         index = torch.accelerator.current_device_index() if device.index is None else device.index
         properties = _C.device_properties(index)
-        gm.meta["cpu_units"] = int(properties["multi_processor_count"]) if properties["is_cpu"] else 0
+        units = int(properties["multi_processor_count"]) if properties["is_cpu"] else 0
+    return lower_module(gm, cpu_units=units, **settings)
 
 
 def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:

@@ -16,17 +16,15 @@ from torch.utils._pytree import tree_leaves
 from torch_ocl_compile import config, identity
 from torch_ocl_compile._C import Recipe
 from torch_ocl_compile.compile import debug
-from torch_ocl_compile.compile.plan import device_index, note_cpu_units
+from torch_ocl_compile.compile.plan import device_index, lower_for_device
 from torch_ocl_compile.decompositions.forms import FORMS
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.op_trace import Level, OpTrace, Untraceable
 from torch_ocl_compile.eager.tracing_thread import tracing_thread
 from torch_ocl_compile.errors import UnsupportedError
-from torch_ocl_compile.fx.host_part import graph_device
 from torch_ocl_compile.lowering.core.registry import LOWERINGS
 from torch_ocl_compile.lowering.elementwise.random import functionalise
 from torch_ocl_compile.lowering.graphs.checks import BadArguments
-from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.lowering.graphs.user_kernel import UserCall, bound_calls
 
 log = logging.getLogger(__name__)
@@ -82,8 +80,7 @@ def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: L
             functionalise(gm)
             checks = config.get("index_errors") or config.get("debug")
             place = f"  op:    {op}, outside of compiled functions\n{_WHERE}"
-            note_cpu_units(gm, graph_device(gm.graph))
-            lowered = lower_module(gm, fallback="error", place=(lambda _: place) if checks else None)
+            lowered = lower_for_device(gm, fallback="error", place=(lambda _: place) if checks else None)
             conditions = traced.conditions()  # The lowering may decide something by a size too.
     except UnsupportedError:
         if fixed or level is not Level.SIZES or not any(isinstance(leaf, float) for leaf in tree_leaves(args)):

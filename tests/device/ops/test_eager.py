@@ -297,7 +297,7 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
     torch.ocl.reset_fallback_counts()
     _C.forget_eager_plans()
     with monkeypatch.context() as patched:
-        patched.setattr(eager, "lower_module", broken)
+        patched.setattr(eager, "lower_for_device", broken)
         with pytest.raises(kind, match="made up"):
             torch.erfc(x)
     assert torch.ocl.fallback_counts() == {}

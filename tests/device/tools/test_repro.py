@@ -33,7 +33,7 @@ def planted(monkeypatch, error):
     def fail(*args, **kwargs):
         raise error("planted")
 
-    monkeypatch.setattr(graph, "lower_module", fail)
+    monkeypatch.setattr(graph, "lower_for_device", fail)
 
 
 def failure(function, *inputs, **options):
@@ -67,14 +67,14 @@ def test_a_failed_compile_leaves_a_program_that_fails_alike(cache, monkeypatch, 
 
 
 def test_a_failed_backward_and_changing_sizes_leave_a_program(cache, monkeypatch, ocl_device):
-    real = graph.lower_module
+    real = graph.lower_for_device
 
     def fail_in_backward(gm, **boundaries):
         if "separate_views" in boundaries:
             raise InternalError("planted")
         return real(gm, **boundaries)
 
-    monkeypatch.setattr(graph, "lower_module", fail_in_backward)
+    monkeypatch.setattr(graph, "lower_for_device", fail_in_backward)
     x = torch.randn(4, 5, device=ocl_device, requires_grad=True)
     with pytest.raises(Exception, match="planted") as caught:
         torch.compile(lambda t: torch.tanh(t) * 2, backend="ocl", dynamic=True)(x).sum().backward()
@@ -120,9 +120,9 @@ class Finder:
 
         def exec_module(module):
             run(module)
-            real = module.lower_module
+            real = module.lower_for_device
 
-            def lower_module(gm, **boundaries):
+            def lower_for_device(gm, **boundaries):
                 from torch import ops
                 from torch_ocl_compile.errors import InternalError
                 for node in gm.graph.nodes:
@@ -130,7 +130,7 @@ class Finder:
                         {mistake}
                 return real(gm, **boundaries)
 
-            module.lower_module = lower_module
+            module.lower_for_device = lower_for_device
 
         spec.loader.exec_module = exec_module
         return spec
