@@ -16,7 +16,7 @@ from torch_ocl_compile import _C
 pytestmark = pytest.mark.sampled(first=24)
 PORTABLE = ("item", "group")
 # The own stores of these do not build with all macros.
-WITHOUT_CASES = {"attention_item", "conv_statistics_item", "conv_image_statistics_item"}
+WITHOUT_CASES = {"conv_statistics_item", "conv_image_statistics_item"}
 
 
 def cases() -> Iterator[tuple[str, str, int]]:

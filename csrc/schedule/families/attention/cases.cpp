@@ -24,6 +24,15 @@ std::vector<std::string> mask_text(Mask mask) {
   if (mask == Mask::kWindow) return {value + "((k) + 250 > (q) && (k) < (q) + 140 ? 0.0f : -INFINITY)", "MASK_HIDES 1"};
   return {value + "((k) + 40 < (q) || (k) > (q) + 3 ? -INFINITY : 0.5f * (h) - 0.25f * ((k) & 3))"};
 }
+/// MASK_LANES, which attention_item calls: the values of `width` queries or keys that follow one another.
+std::string mask_lanes(int width, bool of_queries) {
+  std::string lanes;
+  for (int i = 0; i < width; ++i) {
+    const std::string at = " + " + std::to_string(i) + ")";
+    lanes += std::string(i > 0 ? ", " : "") + "MASK_VALUE(b, h, " + (of_queries ? "(q" + at + ", k)" : "q, (k" + at + ")");
+  }
+  return "MASK_LANES(b, h, q, k) (VEC)(" + lanes + ")";
+}
 double mask_value(Mask mask, int head, int query, int key) {
   if (mask == Mask::kAdded) return 0.03125 * (key - query);
   if (mask == Mask::kWindow) return key + 250 > query && key < query + 140 ? 0 : -HUGE_VAL;
@@ -236,6 +245,8 @@ CheckCase attention_case(const CheckSubject& subject, ir::AttentionKind kind, co
   if (is_computed(p.mask)) {
     check.defines.emplace_back("MASK 4");
     for (const std::string& line : mask_text(p.mask)) check.defines.push_back(line);
+    if (subject.row.level == KernelLevel::k_item)
+      check.defines.push_back(mask_lanes(subject.caps.vector_floats, kind == ir::AttentionKind::kKeyValue));
   }
   return check;
 }
@@ -254,20 +265,22 @@ void add_outputs(CheckCase& check, ir::AttentionKind kind, const Problem& p) {
   check.tolerance = (kind == ir::AttentionKind::kForward ? 4e-6 : 6e-6) * std::max(1, p.depth / 64);
 }
 
-/// The passes of a portable kernel, with each of its tiles, on several devices. There are none for attention_item, whose own
-/// stores do not build with all of its parameters.
+/// The passes of a portable kernel, with each of its tiles, on several devices: each problem on one CPU, on all GPUs.
 std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
   std::vector<CheckCase> cases;
-  if (subject.row.level == KernelLevel::k_item) return cases;
+  const bool on_cpus = subject.row.level == KernelLevel::k_item;
   const bool few_rows = subject.row.id == KernelId::k_attention_few_rows_group;
-  for (CheckSubject on : on_devices(subject)) {
+  std::vector<CheckSubject> devices = on_devices(subject);
+  for (size_t d = 0; d < devices.size(); ++d) {
+    CheckSubject& on = devices[d];
     if (few_rows && cases.empty()) on.caps.max_group_size = 128;
     for (const int pass : few_rows ? std::vector{0} : std::vector{0, 1, 2}) {
       const auto kind = static_cast<ir::AttentionKind>(pass);
       std::vector<Problem> problems(std::begin(kEdges), std::end(kEdges));
       problems.insert(problems.end(), std::begin(kMore), std::end(kMore));
-      for (const Problem& p : problems) {
-        if (few_rows && p.dropout) continue;
+      for (size_t i = 0; i < problems.size(); ++i) {
+        const Problem& p = problems[i];
+        if ((few_rows && p.dropout) || (on_cpus && (i + pass) % devices.size() != d)) continue;
         std::set<std::string> variants;
         // The rows of a kernel's larger tile; others stand for its smaller one.
         for (const char* tile : {"tile=0", "tile=64", "tile=32", "tile=16"}) {
