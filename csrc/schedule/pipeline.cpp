@@ -25,6 +25,7 @@
 #include "csrc/schedule/rows_together.h"
 #include "csrc/schedule/scans_in_place.h"
 #include "csrc/schedule/share_copies.h"
+#include "csrc/schedule/shared_heads.h"
 #include "csrc/schedule/split_reductions.h"
 #include "csrc/schedule/verify.h"
 #include "csrc/support/error.h"
@@ -59,6 +60,7 @@ constexpr Pass kPasses[] = {
     {"few_rows", with_caps<few_rows>, kFusing, kGraphRules},
     {"simplify", with_caps<simplify_graph>, kAlways, kGraphRules},
     {"packed_pairs", with_caps<packed_pairs>, kFusing, kGraphRules},
+    {"shared_heads", with_caps<shared_heads>, kAlways, kGraphRules},
     {"layout", with_caps<choose_layout>, kAlways, kGraphRules},
     {"compute_masks", with_caps<compute_masks>, kFusing, kGraphRules},
     {"join_gradients", with_caps<join_gradients>, kFusing, kGraphRules},
@@ -88,6 +90,7 @@ constexpr PassOrder kOrder[] = {
     {"few_rows", "simplify", "elements that are read together have known places, which are folded"},
     {"simplify", "packed_pairs", "the halves of a byte are found once their places are folded"},
     {"packed_pairs", "split_reductions", "a sum is rewritten as long as it is whole"},
+    {"shared_heads", "choose_template", "heads that are read in place need no copy"},
     {"layout", "choose_template", "an offer depends on the strides of its operands"},
     {"layout", "split_reductions", "a reduction is cut by which of its loops is contiguous"},
     {"layout", "compute_masks", "a mask that no kernel can read is copied, and the copy is computed, too"},

@@ -113,3 +113,30 @@ def test_launches_of_a_decoding_step(
     for a, b in zip(found, exact, strict=True):
         assert (a - b).norm() <= (1e-5 if dtype == torch.float32 else 2e-2) * b.norm()
     assert launches <= 2 * 5 + 3  # Of the layers; the others are for the embedding, the positions and the logits.
+
+
+@pytest.mark.parametrize("family", ["auto", "group"])
+@pytest.mark.parametrize("queries", [1, 7])
+def test_repeated_heads_are_not_copied(ocl_device: str, queries: int, family: str) -> None:
+    """Keys and values are repeated for the heads of queries, as models do, with gradients."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        k, v = (t[:, :, None].expand(2, 3, 2, 20, 16).reshape(2, 6, 20, 16) for t in (k, v))
+        return F.scaled_dot_product_attention(q, k, v)
+
+    torch.manual_seed(0)
+    tensors = [torch.randn(2, heads, rows, 16) for heads, rows in ((6, queries), (3, 20), (3, 20))]
+    ours = [t.to(ocl_device).requires_grad_() for t in tensors]
+    exact = [t.double().requires_grad_() for t in tensors]
+    options = OPTIONS | {"kernel_family": family}
+    compiled = torch.compile(attend, backend="ocl", dynamic=False, options=options)
+    with torch.no_grad():
+        compiled(*ours)
+        with torch.ocl.record() as launches:
+            compiled(*ours)
+    assert {launch.kind for launch in launches} <= {"pack", "attention"}
+    out, wanted = compiled(*ours), attend(*exact)
+    out.sin().sum().backward()
+    wanted.sin().sum().backward()
+    for a, b in zip([out, *(t.grad for t in ours)], [wanted, *(t.grad for t in exact)], strict=True):
+        torch.testing.assert_close(a.detach().cpu().double(), b.detach(), rtol=1e-4, atol=1e-5)
