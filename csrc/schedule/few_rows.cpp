@@ -25,7 +25,7 @@ constexpr int64_t kMostRows = 8;
 constexpr int64_t kMostPacked = 8;  // Most elements that are packed in one: int4 in an int32.
 // A matrix that is not packed: the most rows, and the least bytes of the matrix, for which rows are read one by one.
 constexpr int64_t kMostPlainRows = 4;
-constexpr double kLeastPlainBytes = 1 << 20;
+constexpr double kLeastPlainBytes = 256 << 10;
 constexpr double kFewerBytes = 0.75;  // A matrix is packed if it is read from at most this part of its bytes.
 constexpr int64_t kParts = 4,
                   kPartedDepth = 256;  // Parts of a row whose elements are not packed, and the depth that they divide.
