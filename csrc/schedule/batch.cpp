@@ -17,11 +17,12 @@ namespace {
 constexpr double kMaxElements = 32 << 20;
 // Most elements of a member that runs long before its results are read. More would need memory from then on.
 constexpr double kMaxHeldElements = 4 << 20;
-constexpr double kMaxSteps = 256;       // Most reduction steps of a lane.
-constexpr double kMostHeld = 32 << 20;  // Bytes of intermediate results that a batch may keep alive.
-constexpr double kFewElements = 65536;  // A group of so few elements takes little longer than a launch.
-constexpr size_t kMaxBuffers = 256;     // Most buffers of a batch, to limit kernel text.
-constexpr int kMaxAccumulators = 4;     // Most accumulators of a member that combines them in local memory.
+constexpr double kMaxSteps = 256;        // Most reduction steps of a lane.
+constexpr double kMostHeld = 32 << 20;   // Bytes of intermediate results that a batch may keep alive.
+constexpr double kFewElements = 65536;   // A group of so few elements takes little longer than a launch.
+constexpr double kTinyElements = 16384;  // With so few, a launch takes longer than several passes over the rows.
+constexpr size_t kMaxBuffers = 256;      // Most buffers of a batch, to limit kernel text.
+constexpr int kMaxAccumulators = 4;      // Most accumulators of a member that combines them in local memory.
 // Bytes of a buffer's arguments, and the most integer arguments that a loop nest of one shape takes.
 constexpr size_t kBufferBytes = 16, kShapeInts = 4;
 
@@ -121,13 +122,15 @@ class Batcher {
     if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(g);
     const double steps = typical_product(schedule_.graph, group.reduce_sizes);
     if (group.strategy == LoopStrategy::kRow)
-      return reads_rows_once(group) && elements * steps <= (is_cpu_ ? row_limit(g) : kMaxElements);
+      return reads_rows_once(group, !is_cpu_ && elements * steps <= kTinyElements) &&
+             elements * steps <= (is_cpu_ ? row_limit(g) : kMaxElements);
     return group.strategy == LoopStrategy::kSequential && steps <= kMaxSteps &&
            elements * steps <= (serves_caller_alone(group) ? kMaxElements : limit(g)) && held_bytes(group) <= kMostHeld;
   }
 
-  /// True if the group reads its rows in one pass: it would gain nothing from work-groups that keep a row in registers.
-  bool reads_rows_once(const Group& group) const {
+  /// True if the group reads its rows in one pass: it would gain nothing from work-groups that keep a row in registers. `tiny`:
+  /// nor would it gain as much as a launch takes with more passes.
+  bool reads_rows_once(const Group& group, bool tiny) const {
     int accumulators = 0, passes = 0;
     for (const Phase& phase : group.phases) passes += phase.inner;
     for (const ir::NodeId id : group.nodes()) {
@@ -135,7 +138,7 @@ class Batcher {
       if (node.kind == ir::NodeKind::kScan) return false;
       if (node.kind == ir::NodeKind::kReduce) accumulators += ir::facts(node.reduction).accumulators;
     }
-    return passes == 1 && accumulators <= kMaxAccumulators;
+    return (passes == 1 || tiny) && accumulators <= kMaxAccumulators;
   }
 
   /// Like limit(), for rows: their results are few, so that they need little memory.

@@ -104,3 +104,12 @@ def test_products_of_one_row_share_a_launch() -> None:
     assert kinds(seen, "gpu") == ["reduction", "batch", "reduction", "reduction"]
     batch = render(seen.graph, "gpu")["kernels"][1]["text"]
     assert batch.count("char4") >= 3 * 4  # Each product has whole vectors.
+
+
+def test_small_norms_share_a_launch() -> None:
+    seen = lowered(lambda x, y: (torch.softmax(x, -1), torch.softmax(y, -1)), torch.randn(16, 64), torch.randn(4, 128))
+    assert kinds(seen, "gpu") == ["batch"] and kinds(seen, "cpu16") == ["reduction"] * 2
+    large = lowered(
+        lambda x, y: (torch.softmax(x, -1), torch.softmax(y, -1)), torch.randn(64, 512), torch.randn(4, 128)
+    )
+    assert kinds(large, "gpu") == ["reduction"] * 2
