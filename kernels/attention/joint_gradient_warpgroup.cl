@@ -198,13 +198,13 @@ ALWAYS_INLINE void compute_queries(const Pipeline line, const Operands o, const 
 }
 
 // ---- consumers ----
-// Stores ds of a block of 64 keys, rounded to operands, as rows of TILE_C queries.
+// Stores ds of a block of 64 keys, rounded to operands, as rows of TILE_C queries. A row's chunks are permuted as row_chunk
+// says; the rows of a lane, 8 apart, in the same way.
 ALWAYS_INLINE void store_scores(__local OPERAND_T* to, const uint* ds) {
-  int row = LANE_ROW;
-  RECOMPUTE_FROM(row);
+  int at = row_chunk(LANE_ROW, 0) + 2 * (get_local_id(0) & 3);
+  RECOMPUTE_FROM(at);
   OCL_UNROLL
-  for (int i = 0; i < TILE_C / 4; ++i)
-    *(__local uint*)(to + row_chunk(row + 8 * (i & 1), i >> 1) + 2 * (get_local_id(0) & 3)) = ds[i];
+  for (int i = 0; i < TILE_C / 4; ++i) *(__local uint*)(to + (at ^ (i >> 1) * CHUNK) + (i & 1) * 8 * TILE_K) = ds[i];
 }
 // Adds the products of a block of keys and a step to dk and dv, and stores ds. The products of dk and dv are still running then.
 // first: the block's first key. k, v: the consumers' blocks of the part. statistics: from the lane's first query on.

@@ -132,7 +132,8 @@ ALWAYS_INLINE ulong tensor_map(__local ulong* map, const int number, __global co
   }
   return end_map(map, number);
 }
-// Returns the address of a map of [batches, heads, rows, width], whose boxes lie in one head. All strides are multiples of 8.
+// Returns the address of a map of [batches, heads, rows, width], whose boxes lie in one head. Strides are multiples of 8,
+// except of dimensions of one element.
 ALWAYS_INLINE ulong head_map(__local ulong* map, const int number, __global const OPERAND_T* matrix, const int width,
                              const int rows, const int heads, const int batches, const long row_stride,
                              const long head_stride, const long batch_stride, const int box_rows) {
@@ -142,9 +143,9 @@ ALWAYS_INLINE ulong head_map(__local ulong* map, const int number, __global cons
     SET_MAP("global_dim", "32", "1, %1", , "r"(rows));
     SET_MAP("global_dim", "32", "2, %1", , "r"(heads));
     SET_MAP("global_dim", "32", "3, %1", , "r"(batches));
-    SET_MAP("global_stride", "64", "0, %1", , "l"(row_stride * (long)sizeof(OPERAND_T)));
-    SET_MAP("global_stride", "64", "1, %1", , "l"(head_stride * (long)sizeof(OPERAND_T)));
-    SET_MAP("global_stride", "64", "2, %1", , "l"(batch_stride * (long)sizeof(OPERAND_T)));
+    SET_MAP("global_stride", "64", "0, %1", , "l"(row_stride / CHUNK * 16));
+    SET_MAP("global_stride", "64", "1, %1", , "l"(head_stride / CHUNK * 16));
+    SET_MAP("global_stride", "64", "2, %1", , "l"(batch_stride / CHUNK * 16));
     SET_MAP("box_dim", "32", "2, 1");
     SET_MAP("box_dim", "32", "3, 1");
     SET_MAP("element_stride", "32", "2, 1");

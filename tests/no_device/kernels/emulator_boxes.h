@@ -9,7 +9,8 @@ struct TensorMap {
 ulong emulated_map(const void* matrix, uint width, uint rows, uint heads, uint batches, ulong row, ulong head, ulong batch,
                    uint box_rows) {
   static std::deque<TensorMap> maps;
-  if (reinterpret_cast<uintptr_t>(matrix) % 16 || row % 8 || head % 8 || batch % 8 || box_rows > 256) std::abort();
+  const bool aligned = (row % 8 == 0 || rows == 1) && (head % 8 == 0 || heads == 1) && (batch % 8 == 0 || batches == 1);
+  if (reinterpret_cast<uintptr_t>(matrix) % 16 || !aligned || box_rows > 256) std::abort();
   maps.push_back({static_cast<const char*>(matrix), width, rows, heads, batches, row, head, batch, box_rows});
   return reinterpret_cast<ulong>(&maps.back());
 }
