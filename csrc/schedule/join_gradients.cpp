@@ -13,7 +13,8 @@ using ir::Node;
 using ir::NodeId;
 
 bool is_gradient(const Node& node) {
-  return node.kind == ir::NodeKind::kAttention && node.attention.kind != AttentionKind::kForward;
+  const AttentionKind kind = node.attention.kind;
+  return node.kind == ir::NodeKind::kAttention && (kind == AttentionKind::kQuery || kind == AttentionKind::kKeyValue);
 }
 
 /// True if both nodes are gradients of the same attention: one of queries, the other of keys and values.
