@@ -7,7 +7,7 @@
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/dependence.h"
-#include "csrc/schedule/loop_order.h"
+#include "csrc/schedule/index_width.h"
 
 namespace ocl::schedule {
 
@@ -73,7 +73,8 @@ class Batcher {
         if (of_parameters(g) != of_parameters(batches_[b].members[0])) continue;
         // Members wait for the same collectives. So a group that waits for none can still run during a collective.
         if (waits_of(g) != waits_of(batches_[b].members[0])) continue;
-        if (!independent(static_cast<int>(b), g) || !wait_alike(batches_[b].members[0], g)) continue;
+        if (!independent(static_cast<int>(b), g)) continue;
+        if (!std::ranges::all_of(batches_[b].members, [&](int member) { return wait_alike(member, g); })) continue;
         batches_[b].members.push_back(g);
         batches_[b].arguments = std::move(all);
         batches_[b].held += held;

@@ -14,6 +14,7 @@
 #include "csrc/schedule/conv_statistics.h"
 #include "csrc/schedule/few_rows.h"
 #include "csrc/schedule/fuse.h"
+#include "csrc/schedule/index_width.h"
 #include "csrc/schedule/inline_maps.h"
 #include "csrc/schedule/join_gradients.h"
 #include "csrc/schedule/layout.h"

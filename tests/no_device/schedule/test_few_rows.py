@@ -1,6 +1,7 @@
 # tests/no_device/schedule/test_few_rows.py: products of few rows become sums over the rows of the matrix.
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -113,3 +114,17 @@ def test_small_norms_share_a_launch() -> None:
         lambda x, y: (torch.softmax(x, -1), torch.softmax(y, -1)), torch.randn(64, 512), torch.randn(4, 128)
     )
     assert kinds(large, "gpu") == ["reduction"] * 2
+
+
+def test_a_long_product_waits_for_no_small_group() -> None:
+    """The long product may run with the first small one, but the second, which reads another row, is in that launch."""
+
+    def function(x: torch.Tensor, y: torch.Tensor, *weights: torch.Tensor) -> list[torch.Tensor]:
+        x, y = (torch.softmax(F.linear(row, weights[3].float()), -1) for row in (x, y))
+        return [F.linear(row, w.float()) for row, w in zip((x, y, x), weights[:3], strict=True)]
+
+    rows = torch.randn(1, 512), torch.randn(1, 512)
+    weights = [torch.randint(-128, 128, (n, 512), dtype=torch.int8) for n in (64, 48, 768, 512)]
+    text = render(lowered(function, *rows, *weights).graph, "gpu")["schedule"]
+    assert re.search(r"member 0: loops row \[64\].*\n( .*\n)*  member 1: loops row \[48\]", text), text
+    assert re.search(r"^group \d+: loops row \[768\] over", text, re.MULTILINE), text
