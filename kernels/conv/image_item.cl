@@ -23,6 +23,7 @@
 #define STATISTICS 0
 #endif
 #define TN (NV * VW)
+#define SLICES get_global_size(1)
 #define LINES (PLANES ? R * C : R)
 #define RUN (PLANES ? S : S * C)
 #define PIXEL (PLANES ? 1 : C)  // floats of a pixel in a line

@@ -51,6 +51,7 @@
 #define FLOATS_AHEAD 4096  // a tile prefetches what is read after about so many floats
 #define PIXELS_ID get_global_id(CHANNELS_FIRST)
 #define PANEL_ID get_global_id(1 - CHANNELS_FIRST)
+#define SLICES get_global_size(CHANNELS_FIRST)
 #if DATA_GRADIENT
 #define ABOVE(tap) (phase_h + pad_h - (tap) / S * dilation_h)
 #define LEFT(tap) (phase_w + pad_w - (tap) % S * dilation_w)

@@ -51,7 +51,7 @@ def by_columns(result: Tensor, x: Tensor) -> Tensor:
 
 # The layout of each result of an op, in order. None keeps the strides that the decomposition gives.
 _BY_COLUMNS = (
-    "_linalg_svd cholesky_inverse cholesky_solve geqrf linalg_cholesky_ex linalg_inv_ex linalg_ldl_factor_ex "
+    "_cholesky_solve_helper _linalg_svd cholesky_inverse cholesky_solve geqrf linalg_cholesky_ex linalg_inv_ex linalg_ldl_factor_ex "
     "linalg_ldl_solve linalg_lu_factor_ex linalg_solve_triangular"
 )
 _KEEPS_FORMAT = (

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+import torch_ocl_compile.fx.ops  # noqa: F401  (defines rng_reserve)
 from torch_ocl_compile.errors import ConfigError, CutNeeded
 from torch_ocl_compile.fx.graph_pass import compare_copy, placeholders_first
 from torch_ocl_compile.fx.host_numbers import stack_numbers

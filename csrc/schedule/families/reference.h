@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace ocl::schedule {
@@ -101,14 +102,15 @@ Sums convolution_weight_gradient(const Convolution& c, const V& x, const V& dy, 
 }
 
 /// Returns statistics of each channel of values [pixel][channel], as [mean, sum of squared differences, count][slice][channel].
-/// Tiles of `tile` pixels are assigned to the slices round robin. `sizes` of the result says how much a statistic changes if
-/// the values have errors proportional to `values.sizes`.
-inline Sums channel_statistics(const Sums& values, size_t channels, size_t tile, size_t slices) {
+/// slice_of: the slice of a pixel. `sizes` of the result says how much a statistic changes if the values have errors
+/// proportional to `values.sizes`.
+inline Sums channel_statistics(const Sums& values, size_t channels, size_t slices,
+                               const std::function<size_t(size_t)>& slice_of) {
   const size_t block = slices * channels;
   Sums sums(3 * block);
   const auto each = [&](const auto& visit) {
     for (size_t at = 0; at < values.exact.size(); ++at)
-      visit(at / channels / tile % slices * channels + at % channels, values.exact[at], values.sizes[at]);
+      visit(slice_of(at / channels) * channels + at % channels, values.exact[at], values.sizes[at]);
   };
   each([&](size_t at, double, double) { sums.add(2 * block + at, 1); });
   each([&](size_t at, double x, double size) {

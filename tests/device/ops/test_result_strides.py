@@ -73,6 +73,7 @@ CASES = {
     "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), (4,)),
     "inverse": (lambda x: torch.linalg.inv(square(x)), (2, 3)),
     "cholesky": (lambda x: torch.linalg.cholesky(square(x)), (2, 3)),
+    "cholesky_solve": (lambda x: torch.cholesky_solve(x, torch.linalg.cholesky(square(x))), (2, 3)),
     "solve": (lambda x: torch.linalg.solve(square(x), x), (2, 3)),
     "triangular": (lambda x: torch.linalg.solve_triangular(square(x), x, upper=True), (2, 3)),
     "qr": (lambda x: torch.linalg.qr(x)[1].abs(), (2, 3)),

@@ -6,6 +6,7 @@
 #include "csrc/ir/builder.h"
 #include "csrc/schedule/families/case.h"
 #include "csrc/schedule/families/operands.h"
+#include "csrc/support/error.h"
 
 namespace ocl::schedule {
 namespace {
@@ -185,11 +186,12 @@ CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Ki
 
 /// Sets the sizes of exact statistics, so that they allow the errors of exact values: the kernel rounds means of a tile to an
 /// ulp of the largest value of a slice's channel.
-void allow_rounding(Sums& statistics, const Sums& values, size_t channels, size_t tile, size_t slices, double tolerance) {
+void allow_rounding(Sums& statistics, const Sums& values, size_t channels, size_t slices,
+                    const std::function<size_t(size_t)>& slice_of, double tolerance) {
   const size_t block = slices * channels;
   std::vector<double> largest(block);
   for (size_t at = 0; at < values.exact.size(); ++at) {
-    double& of = largest[at / channels / tile % slices * channels + at % channels];
+    double& of = largest[slice_of(at / channels) * channels + at % channels];
     of = std::max(of, std::fabs(values.exact[at]));
   }
   for (size_t at = 0; at < block; ++at) {
@@ -207,22 +209,18 @@ struct Statistics {
   bool biased;
 };
 
-/// Makes a convolution that also stores statistics of its channels.
-CheckCase statistics_case(const CheckSubject& subject, const Convolution& of, const TensorCoreTile& tile, const Statistics& how,
-                          const std::string& filters) {
-  CheckCase check = convolution_case(subject, of, Kind::kForward, "tile=" + tile.name() + filters);
+/// Lets the kernel of a convolution also store statistics of its channels, in slices of pixels.
+void add_statistics(CheckCase& check, const CheckSubject& subject, const Convolution& of, size_t slices, bool biased,
+                    const std::function<size_t(size_t)>& slice_of) {
   check.kernel = subject.row.id;
   check.defines.emplace_back("STATISTICS 1");
-  if (how.biased) check.defines.emplace_back("BIAS 1");
-  if (how.biased) check.inputs.emplace_back();
-  if (how.biased) check.given.insert("bias");
-  check.arguments.emplace_back(how.slices);  // The last argument.
-  check.given.insert("slices");
-  if (how.groups > 0) check.groups[0] = how.groups;
-  const auto channels = static_cast<size_t>(of.groups * of.K), slices = static_cast<size_t>(how.slices);
+  if (biased) check.defines.emplace_back("BIAS 1");
+  if (biased) check.inputs.emplace_back();
+  if (biased) check.given.insert("bias");
+  const auto channels = static_cast<size_t>(of.groups * of.K);
   check.fill = [=, fill = check.fill](CheckCase& c) {
     fill(c);
-    if (how.biased) {
+    if (biased) {
       const std::vector<float> bias = subject.values(channels, 6);
       c.inputs.back().bytes = subject.stored(bias);
       for (size_t at = 0; at < c.results.exact.size(); ++at)
@@ -230,12 +228,44 @@ CheckCase statistics_case(const CheckSubject& subject, const Convolution& of, co
     }
     Sums kept = c.results;  // The results as the kernel stores them.
     for (double& x : kept.exact) x = rounded(x, storage_of(subject.type));
-    const auto rows = static_cast<size_t>(tile.rows);
-    Sums statistics = channel_statistics(kept, channels, rows, slices);
-    if (subject.edges()) allow_rounding(statistics, kept, channels, rows, slices, c.tolerance);
+    Sums statistics = channel_statistics(kept, channels, slices, slice_of);
+    if (subject.edges()) allow_rounding(statistics, kept, channels, slices, slice_of, c.tolerance);
     c.results.append(statistics);
   };
+}
+
+/// Makes a convolution with statistics. Tiles of pixels are assigned to the slices round robin.
+CheckCase statistics_case(const CheckSubject& subject, const Convolution& of, const TensorCoreTile& tile, const Statistics& how,
+                          const std::string& filters) {
+  CheckCase check = convolution_case(subject, of, Kind::kForward, "tile=" + tile.name() + filters);
+  const auto rows = static_cast<size_t>(tile.rows), slices = static_cast<size_t>(how.slices);
+  add_statistics(check, subject, of, slices, how.biased, [=](size_t pixel) { return pixel / rows % slices; });
+  check.arguments.emplace_back(how.slices);  // The last argument.
+  check.given.insert("slices");
+  if (how.groups > 0) check.groups[0] = how.groups;
   return check;
+}
+
+/// Returns a macro of a launch that is an integer.
+size_t macro_of(const CheckCase& check, const std::string& name) {
+  const auto found = std::ranges::find_if(check.defines, [&](const auto& define) { return define.starts_with(name + " "); });
+  OCL_ASSERT(found != check.defines.end(), "the launch defines no " + name);
+  return std::stoul(found->substr(name.size() + 1));
+}
+
+/// Adds statistics to a convolution of work-items, each of which has a slice: neighbouring pixels, or strips of a row.
+void add_item_statistics(CheckCase& check, const CheckSubject& subject, const Convolution& of, bool biased) {
+  const size_t strip = macro_of(check, "MR") * macro_of(check, "MT"), columns = static_cast<size_t>(of.Q());
+  check.tolerance = 1e-6;
+  if (subject.row.base == KernelId::k_conv_item) {
+    const size_t slices = check.groups[macro_of(check, "CHANNELS_FIRST")];
+    return add_statistics(check, subject, of, slices, biased, [=](size_t pixel) { return pixel / strip; });
+  }
+  const auto strips_per_item = static_cast<size_t>(std::get<int32_t>(check.arguments.end()[-2]));
+  add_statistics(check, subject, of, check.groups[1], biased, [=](size_t pixel) {
+    const size_t across = (columns + strip - 1) / strip;
+    return (pixel / columns * across + pixel % columns / strip) / strips_per_item;
+  });
 }
 
 std::vector<CheckCase> statistics_cases(const CheckSubject& subject, const std::vector<TensorCoreTile>& tiles) {
@@ -289,7 +319,7 @@ std::vector<CheckCase> edge_cases(const CheckSubject& subject, const std::vector
 std::span<const Convolution> portable_convolutions(const KernelRow& row) {
   if (is_depthwise(row)) return kDepthwise;
   if (std::string(row.family) == "winograd") return kWinograd;
-  if (row.id == KernelId::k_conv_image_item) return kImages;
+  if (row.base == KernelId::k_conv_image_item) return kImages;
   return row.id == KernelId::k_conv_weight_packed_item ? std::span<const Convolution>(kWhole) : kMore;
 }
 
@@ -301,8 +331,9 @@ bool is_for(const KernelRow& row, const Convolution& c) {
 
 /// Each tile of a portable kernel, on several devices.
 std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
-  const KernelId id = subject.row.id;
-  const bool of_weight = subject.row.operation == KernelOperation::k_conv_weight,
+  const KernelId id = subject.row.base;
+  const bool statistics = subject.row.form == KernelForm::k_statistics,
+             of_weight = subject.row.operation == KernelOperation::k_conv_weight,
              item = subject.row.level == KernelLevel::k_item;
   const std::span<const Convolution> all = portable_convolutions(subject.row);
   std::vector<CheckSubject> devices = on_devices(subject);
@@ -313,7 +344,8 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
   std::vector<CheckCase> cases;
   for (CheckSubject on : devices)
     for (const Kind kind : {Kind::kForward, Kind::kData, Kind::kWeight}) {
-      if ((kind == Kind::kWeight) != of_weight || (kind == Kind::kData && id == KernelId::k_conv_image_item)) continue;
+      if ((kind == Kind::kWeight) != of_weight || (kind == Kind::kData && (statistics || id == KernelId::k_conv_image_item)))
+        continue;
       const std::vector<std::string> tiles = tiles_of(on.offer(graph_of(on, all[1], kind, {}), ""));
       for (size_t i = 0; i < tiles.size(); ++i)
         for (size_t j = i % (tiles.size() > 1 ? 2 : 1); j < all.size(); j += tiles.size() > 1 ? 2 : 1) {
@@ -330,6 +362,7 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
           for (const bool planes : any ? std::vector{false, true} : std::vector{false}) {
             const Form form{planes ? 0 : static_cast<int>(j % 3 == 2), planes, static_cast<int>(j % 4 == 3)};
             CheckCase check = convolution_case(on, c, kind, choice, form);
+            if (statistics) add_item_statistics(check, on, c, j % 2 == 0);
             if ((id == KernelId::k_conv_item || id == KernelId::k_conv_image_item) && j % 3 == 1)
               check.defines.emplace_back("LONG_STORES 1");
             // Plans for filter sizes that are known at run time only.
@@ -346,9 +379,7 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
 }  // namespace
 
 std::vector<CheckCase> conv_cases(const CheckSubject& subject) {
-  // The own stores of portable kernels have no statistics.
-  if (subject.portable())
-    return subject.row.form == KernelForm::k_statistics ? std::vector<CheckCase>() : portable_cases(subject);
+  if (subject.portable()) return portable_cases(subject);
   const KernelForm form = subject.row.form;
   const bool of_weight = subject.row.operation == KernelOperation::k_conv_weight, packed = form == KernelForm::k_packed,
              // Kernels with matrix instructions have few tiles: all are checked.
