@@ -61,8 +61,10 @@ int main_load(const Graph& graph, const Node& node) {
 
 // Reductions, and final steps of split reductions, of up to these lengths stay in one lane, as in pooling.
 constexpr double kShort = 128, kShortFinal = 16;
-constexpr double kShortRow =
-    16;  // Rows of up to so many elements, as the windows of a pool, would leave most of a GPU's lanes idle.
+// Rows of up to so many elements, as the windows of a pool, would leave most of a GPU's lanes idle.
+constexpr double kShortRow = 16;
+// On a CPU, windows of several rows with fewer elements each are reduced a vector of windows at a time: a row fills no vector.
+constexpr double kShortRun = 8;
 constexpr int64_t kShortScan = 32;  // Scans of fewer elements stay in one work-item.
 // With so many work-items for each compute unit, each has a column of its own. Work-items that share a column combine their
 // results in local memory, which gains less where that is global memory.
@@ -82,16 +84,21 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
   if (outer <= 1) return LoopStrategy::kRow;
   const int load = main_load(graph, node);
   bool contiguous_r = false, contiguous_i = false;
+  double run = 0;  // Elements of a row that lie one after the other.
   if (load != ir::kNone) {
     const Loops loops = loops_of(node);
     const std::vector<Symbol> symbols = loops.symbols();
     const auto strides =
         loop_strides(graph, node.body.ops[load].buffer, node.body.ops[load].index, symbols, loops.ranges(graph));
     const ir::Op& op = node.body.ops[load];
-    for (size_t i = 0; i < symbols.size(); ++i)
-      if (strides[i] ? strides[i]->is_const(1)
-                     : !caps.is_cpu && first_step(graph, op.buffer, op.index, symbols, symbols[i], loops.ranges(graph)) == 1)
-        (symbols[i].kind == SymbolKind::kReduce ? contiguous_r : contiguous_i) = true;
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      if (!(strides[i] ? strides[i]->is_const(1)
+                       : !caps.is_cpu && first_step(graph, op.buffer, op.index, symbols, symbols[i], loops.ranges(graph)) == 1))
+        continue;
+      const bool reduced = symbols[i].kind == SymbolKind::kReduce;
+      (reduced ? contiguous_r : contiguous_i) = true;
+      if (reduced) run = typical(graph, node.reduce_sizes[static_cast<size_t>(symbols[i].index)]);
+    }
   }
   if (contiguous_i) {
     // A single work-item would read the slices of a split reduction one after the other, and wait for memory each time.
@@ -103,7 +110,8 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
   if (contiguous_r) {
     const bool known =
         std::all_of(node.reduce_sizes.begin(), node.reduce_sizes.end(), [](const IndexExpr& e) { return e.is_const(); });
-    return caps.is_cpu || !known || length > kShortRow ? LoopStrategy::kRow : LoopStrategy::kSequential;
+    const bool is_short = caps.is_cpu ? run < std::min(length, kShortRun) && length <= kShort : length <= kShortRow;
+    return known && is_short ? LoopStrategy::kSequential : LoopStrategy::kRow;
   }
   // This reduction computes its elements and loads none.
   if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;

@@ -388,6 +388,18 @@ TEST_CASE("a scan runs alone and takes its producer in") {
   }
 }
 
+TEST_CASE("a CPU reduces windows of short rows side by side, and a short row alone as a row") {
+  for (const auto& [window, strategy] :
+       {std::pair(3, LoopStrategy::kSequential), std::pair(8, LoopStrategy::kRow), std::pair(1, LoopStrategy::kRow)}) {
+    Builder b;
+    const Value x = input(b, {64, 64, 64});
+    BodyBuilder nest(b, {64, 28, 28}, {window, window == 1 ? 3 : window});
+    const auto at = [](int i) { return IndexExpr::loop(i + 1) * 2 + IndexExpr::reduce(i); };
+    b.output(nest.reduce("max", {nest.load(x, {IndexExpr::loop(0), at(0), at(1)})}, {DType::kF32})[0], {784, 28, 1});
+    CHECK(scheduled(b, cpu()).groups[0].strategy == strategy);
+  }
+}
+
 TEST_CASE("verifying between passes names the pass") {
   const char* text =
       "buffer b0 in0 f32 [4] strides [1] input 0\nbuffer b1 out f32 [4]\ninputs b0\nnode map [4]\n"
