@@ -298,13 +298,35 @@ Form choose_form(const runtime::Device& device, Shape& shape, const std::pair<st
   return form;
 }
 
-void enqueue(runtime::Device& device, const std::pair<std::string, std::string>& types, const at::Tensor& src,
-             const at::Tensor& dst, Shape shape, bool fill = false) {
+/// Makes two neighbours one element, if both tensors have all pairs at even places, and rows still fill vectors. Offsets are
+/// in elements.
+bool pair_up(Shape& shape, uint64_t src_offset, uint64_t dst_offset) {
+  const auto even = [](uint64_t stride) { return stride % 2 == 0; };
+  for (uint64_t* const strides : {shape.src_stride, shape.dst_stride})
+    if (strides[0] != 1 || !std::all_of(strides + 1, strides + kMaxDims, even)) return false;
+  constexpr uint64_t kLongRow = 8 * kLanes;  // The rest beside whole vectors takes little.
+  const uint64_t pairs = shape.size[0] / 2;
+  if (!even(shape.size[0]) || !even(src_offset) || !even(dst_offset)) return false;
+  if (pairs < kLanes || (pairs < kLongRow && pairs % kLanes != 0)) return false;
+  shape.size[0] = pairs;
+  for (uint64_t* const strides : {shape.src_stride, shape.dst_stride})
+    std::for_each(strides + 1, strides + kMaxDims, [](uint64_t& stride) { stride /= 2; });
+  return true;
+}
+
+void enqueue(runtime::Device& device, std::pair<std::string, std::string> types, const at::Tensor& src, const at::Tensor& dst,
+             Shape shape, bool fill = false) {
   const runtime::Location from = location(src), to = location(dst);
-  const uint64_t src_offset = from.offset_bytes / src.element_size(), dst_offset = to.offset_bytes / dst.element_size();
-  Form form = choose_form(device, shape, types, src.element_size(), dst.element_size(), src_offset, dst_offset);
+  size_t src_bytes = src.element_size(), dst_bytes = dst.element_size();
+  uint64_t src_offset = from.offset_bytes / src_bytes, dst_offset = to.offset_bytes / dst_bytes;
+  // A CPU takes as long for a vector of 16 short elements as of 16 longer ones.
+  while (device.caps().is_cpu && types.first.starts_with("raw") && src_bytes < 8 && pair_up(shape, src_offset, dst_offset)) {
+    src_bytes *= 2, dst_bytes *= 2, src_offset /= 2, dst_offset /= 2;
+    types.first = types.second = "raw" + std::to_string(src_bytes);
+  }
+  Form form = choose_form(device, shape, types, src_bytes, dst_bytes, src_offset, dst_offset);
   form.fill = fill;
-  CopyKernel& copy = copy_kernel(device, types.first, types.second, form, src.element_size(), dst.element_size());
+  CopyKernel& copy = copy_kernel(device, types.first, types.second, form, src_bytes, dst_bytes);
   const size_t width = form.width(shape);
   const std::array<size_t, 3> global{round_up(form.is_flat() ? width * shape.places : width, copy.local[0]),
                                      form.is_flat() ? 1 : round_up(shape.places, copy.local[1]), 1};

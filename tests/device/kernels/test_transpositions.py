@@ -85,6 +85,21 @@ def test_copies_of_any_form(ocl_device, source, view):
         torch.testing.assert_close(ours.cpu(), expected, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize(
+    "first, length, kernel", [(0, 64, "raw8"), (2, 64, "raw4"), (1, 64, "raw2"), (0, 32, "raw4"), (0, 40, "raw2")]
+)
+def test_neighbours_are_copied_as_one(ocl_device, first, length, kernel):
+    """On CPUs, if all of them begin at such places, and rows fill vectors of 16 then."""
+    if not torch.ocl.get_device_properties(ocl_device).is_cpu:
+        pytest.skip("GPUs copy 16 bytes at a time")
+    x = some((16 * 8 * length + first,), torch.bfloat16)
+    given, expected = (t[first:].view(16, 8, length).transpose(0, 1) for t in (x.to(ocl_device), x))
+    with torch.ocl.record() as launches:
+        ours = given.contiguous()
+    assert [launch.kernel.split("_")[1] for launch in launches] == [kernel]
+    assert torch.equal(ours.cpu(), expected.contiguous())
+
+
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128], ids=str)
 def test_large_copies_and_fills(ocl_device, dtype):
     """From 1 MB on, kernels fill memory, and copy it on CPUs. What lies around it stays. Long rows begin at any element."""
