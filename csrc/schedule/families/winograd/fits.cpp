@@ -96,9 +96,9 @@ Refused why_not_winograd_item(const Draft& draft) {
 
 Refused why_not_winograd_weight_item(const Draft& draft) {
   static const Fit rows[] = {
+      kLoadable,
       kThreeByThree,
       kPlainWindow,
-      kFp32,
       {[](const Draft& d) {
          const auto [C, K] = winograd_channels(d.node());
          return enough(d, 16, 16) && in_whole_tiles(d.caps, K.constant(), C.constant());
