@@ -166,6 +166,24 @@ def test_sizes_in_arithmetic(ocl_device):
         torch.testing.assert_close([t.cpu() for t in got[:-1]], list(expected[:-1]))
 
 
+def test_numbers_of_64_bits(ocl_device):
+    """Integers that change between calls are no sizes: kernels with few elements get them whole, too."""
+
+    def function(x, n):
+        return (
+            x + n,
+            torch.arange(n, n + 3, device=x.device),
+            x > n,
+            torch.full((2,), n, device=x.device),
+            x.clamp(max=n),
+        )
+
+    x = torch.tensor([1, -5, 2**40])
+    run = torch.compile(function, backend="ocl", fullgraph=True, options={"fallback": "error"})
+    for n in (5, 7, 2**31, 2**53 + 1, -(2**62), 2):
+        torch.testing.assert_close([t.cpu() for t in run(x.to(ocl_device), n)], list(function(x, n)))
+
+
 # Sizes that no index expression of the core expresses, so that the host computes them for each call.
 
 COMPUTED = {
