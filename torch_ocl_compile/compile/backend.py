@@ -26,7 +26,7 @@ from torch_ocl_compile.compile import (
     times,
 )
 from torch_ocl_compile.compile.bodies import PlanBody
-from torch_ocl_compile.compile.boundaries import boundaries, restride
+from torch_ocl_compile.compile.boundaries import boundaries, keep_donations_from_torch, restride
 from torch_ocl_compile.compile.call import eager_call
 from torch_ocl_compile.compile.float_arguments import float_arguments
 from torch_ocl_compile.compile.graph import Task, compile_or_run, eager_graph
@@ -130,6 +130,8 @@ def compile_or_raise(
         return CompiledGraph(eager_call(gm), reason="the option interpret runs it op by op")
     restride(gm, example_inputs)
     task = Task(gm, kind, settings, label, boundaries(kind))
+    if kind == "backward":
+        keep_donations_from_torch()
     if graph_device(gm.graph).type == "cpu":
         reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
         eager_graph(task, reason)

@@ -73,7 +73,7 @@ class PlanBody:
     def boxed(self) -> Boxed:
         run = plan_call(self.lowered, self.plan)
         overwrites = any(buffer.donated for buffer in self.lowered.graph.buffers)
-        return _RunBackward(run, self) if self.loaded_as and overwrites and self.kind == "backward" else run
+        return _RunBackward(run, self) if overwrites and self.kind == "backward" else run
 
 
 class _RunBackward:

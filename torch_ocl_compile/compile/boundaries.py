@@ -15,6 +15,14 @@ def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
             node.meta["val"] = fake
 
 
+def keep_donations_from_torch() -> None:
+    """Lets later calls retain the autograd graph, which torch forbids if backward overwrites what was saved. The compiled graph
+    has a second plan for them."""
+    context = torch._guards.TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
+
+
 def boundaries(kind: str) -> dict[str, Any]:
     """Returns what AOTAutograd knows of a graph: the positions of parameters and donated inputs, results that are views
     of arguments, and the position at which saved tensors begin.

@@ -5,6 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from torch_ocl_compile import config
+
 ROWS, WIDTH = 40, 48
 
 
@@ -42,3 +44,21 @@ def test_gradients(ocl_device, function, family):
         run(compiled, ocl_device, torch.float32), run(function, "cpu", torch.float64), strict=True
     ):
         torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_call_retains_the_graph_after_one_that_did_not(ocl_device):
+    """The backward graph that the first call compiled may overwrite saved values; the second one runs a plan that does not."""
+    torch._dynamo.reset()
+    with config.override(
+        cache_size_mb=0
+    ):  # A stored graph would be loaded without what torch knows of the overwriting.
+        run = torch.compile(gates, backend="ocl")
+        x, w = torch.randn(ROWS, WIDTH), torch.randn(WIDTH, WIDTH) / 8
+        expected = w.double().requires_grad_()
+        gates(x.double(), expected).sum().backward()
+        given = w.to(ocl_device).requires_grad_()
+        run(x.to(ocl_device), given).sum().backward()
+        loss = run(x.to(ocl_device), given).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+    torch.testing.assert_close(given.grad.cpu(), 3 * expected.grad.float(), rtol=1e-4, atol=1e-3)
