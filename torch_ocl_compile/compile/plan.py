@@ -23,12 +23,12 @@ def device_index(lowered: Lowered) -> int:
 def lower_for_device(gm: torch.fx.GraphModule, **settings: Any) -> Lowered:
     """Lowers a graph, as lower_module does, for the device of its tensors."""
     device = graph_device(gm.graph)
-    units = 0
+    gm.meta["cpu_units"] = 0
     if device.type == torch._C._get_privateuse1_backend_name():
         index = torch.accelerator.current_device_index() if device.index is None else device.index
         properties = _C.device_properties(index)
-        units = int(properties["multi_processor_count"]) if properties["is_cpu"] else 0
-    return lower_module(gm, cpu_units=units, **settings)
+        gm.meta["cpu_units"] = int(properties["multi_processor_count"]) if properties["is_cpu"] else 0
+    return lower_module(gm, **settings)
 
 
 def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:

@@ -29,7 +29,8 @@ def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
 class Context:
     """The state of lowering one graph.
 
-    `cpu_units`: compute units of the device if it is a CPU, else 0. Only choices of speed may depend on it.
+    `cpu_units`: compute units of the device if it is a CPU, else 0. Only choices of speed may depend on it. Who lowers a graph for
+    a device puts them into meta["cpu_units"] of the GraphModule (compile/plan.py).
     `val` is the fake result of the node being lowered; it determines the result's dtype and sizes.
     """
 

@@ -69,7 +69,6 @@ def lower_module(
     fallback: str = "eager",
     place: Callable[[torch.fx.Node], str] | None = None,
     crashing: Collection[tuple[str, str]] = (),
-    cpu_units: int = 0,
 ) -> Lowered:
     """Lowers a graph. UnsupportedError if it cannot be lowered, CutNeeded if it can be lowered in pieces.
 
@@ -79,12 +78,9 @@ def lower_module(
     `fallback`: for ops without kernels "eager" or "error"; "none" lets nothing run on the host, also no arithmetic on sizes.
     `place`: describes a node whose indices are out of range. None: indices are not checked.
     `crashing`: (op, source line) of nodes that run eagerly, because the driver's compiler ends on their kernels.
-    `cpu_units`: see Context.
 
     meta["leaf"] of a placeholder is its leaf of a call (csrc/torch/recipe.h). Without it, the leaves are the arguments in order."""
-    lowering = _Lowering(
-        gm, saved_from, separate_views, set(parameters), set(donated), fallback, place, crashing, cpu_units
-    )
+    lowering = _Lowering(gm, saved_from, separate_views, set(parameters), set(donated), fallback, place, crashing)
     return lowering.run(set(aliases), written_back)
 
 
@@ -99,7 +95,6 @@ class _Lowering:
         fallback: str,
         place: Callable[[torch.fx.Node], str] | None,
         crashing: Collection[tuple[str, str]],
-        cpu_units: int,
     ) -> None:
         self.gm = gm
         self.saved_from = saved_from
@@ -113,7 +108,7 @@ class _Lowering:
         self.builder = ir.Builder()
         self.builder.reduced_precision, self.builder.reduced_convolutions = allows_tf32()
         self.symbols = Symbols(self.builder, compute=None if fallback == "none" else self.computed_leaf)
-        self.context = Context(self.builder, self.symbols, cpu_units)
+        self.context = Context(self.builder, self.symbols, gm.meta.get("cpu_units", 0))
         self.context.from_sizes = self.add_expression
         self.env = Environment(gm.graph)
         # Results that view one tensor become windows of it, so it is read with them.
