@@ -46,7 +46,7 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   if (caps.vector_floats < 16) remove_long_vectors(caps.kernels);
   if (options.units > 0) caps.units = options.units;
   for (const std::string& name : options.disable) caps.kernels.remove(name);
-  return caps;
+  return checks::unfailed_kernels(device, std::move(caps));
 }
 
 namespace {
@@ -201,13 +201,13 @@ void schedule_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const P
   describe_plan(plan, device, options);
   const std::string text = options.dump_dir.empty() ? "" : graph.str();
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
-  const Caps caps = checks::unfailed_kernels(device, caps_for(device, options));
+  const Caps caps = caps_for(device, options);
   make_schedule(plan, std::move(graph), caps, options);
   add_intervals(plan);
 }
 
 bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore& store, const PlanOptions& options) {
-  const Caps caps = checks::unfailed_kernels(device, caps_for(device, options));
+  const Caps caps = caps_for(device, options);
   const double check_start = seconds();
   checks::LaunchChecks checks(device, store, plan.schedule);
   plan.check_seconds = seconds() - check_start;

@@ -9,6 +9,7 @@
 #define Y_BATCHES get_num_groups(2)
 #endif
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define EPILOGUE_FUNCTION_PARAMS EPILOGUE_PARAMS
 #define EPILOGUE_PASS , y, y_offset
 #define Y_AT(b, h, r) (((ulong)(b) * Y_HEADS + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
 #define Y1_OFFSET (y_offset + Y_AT(Y_BATCHES, 0, 0) * WIDTH)

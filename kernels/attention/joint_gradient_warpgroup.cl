@@ -154,7 +154,7 @@ ALWAYS_INLINE void begin_queries(float* dq, __local const OPERAND_T* ds, __local
 // What the third warpgroup does. The last parameters are those of stores.
 ALWAYS_INLINE void compute_queries(const Pipeline line, const Operands o, const Buffers buffers, const int boxes,
                                    const int heads, const int queries, const int keys,
-                                   const int batches EPILOGUE_PARAMS) {
+                                   const int batches EPILOGUE_FUNCTION_PARAMS) {
   float2 loaded[LONGEST / PRODUCERS];
   load_queries(loaded, o, 0);
   stage_keys(o, buffers, 0, loaded, boxes);

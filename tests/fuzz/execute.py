@@ -5,6 +5,8 @@ found."""
 from __future__ import annotations
 
 import math
+import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,7 +94,11 @@ def leaves(program: Program, names: Namespace) -> list[torch.Tensor]:
 
 def function(program: Program) -> Callable[..., Any]:
     """Returns the program as a Python function."""
-    names = {**namespace("cpu", 0, 0, own=False), "__name__": "program"}  # Dynamo looks up the name of a module.
+    module = sys.modules["program"] = types.ModuleType(
+        "program"
+    )  # Dynamo imports the module of a function by its name.
+    names = vars(module)
+    names.update(namespace("cpu", 0, 0, own=False))
     exec(compile(program.source(), "<program>", "exec"), names)
     made: Callable[..., Any] = names["f"]
     return made
