@@ -18,8 +18,8 @@ bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore&
 /// Sets the device of a plan, and its names in messages.
 void describe_plan(Plan& plan, runtime::Device& device, const PlanOptions& options);
 
-/// Returns the device's caps, restricted to the kernels that the options allow and that plans use on it. ConfigError for an unknown
-/// name in `disable`.
+/// Returns the device's caps, restricted to the kernels that the options allow and that plans use on it. ConfigError for an
+/// unknown name in `disable`.
 Caps caps_for(const runtime::Device& device, const PlanOptions& options);
 
 }  // namespace ocl::exec

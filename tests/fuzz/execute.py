@@ -94,9 +94,8 @@ def leaves(program: Program, names: Namespace) -> list[torch.Tensor]:
 
 def function(program: Program) -> Callable[..., Any]:
     """Returns the program as a Python function."""
-    module = sys.modules["program"] = types.ModuleType(
-        "program"
-    )  # Dynamo imports the module of a function by its name.
+    # Dynamo imports the module of a function by its name.
+    module = sys.modules["program"] = types.ModuleType("program")
     names = vars(module)
     names.update(namespace("cpu", 0, 0, own=False))
     exec(compile(program.source(), "<program>", "exec"), names)

@@ -326,3 +326,23 @@ def test_rows_of_a_concatenation(ocl_device):
     for size in (2, 7, 3):
         x = torch.randn(size)
         torch.testing.assert_close(compiled(x.to(ocl_device)).cpu(), function(x))
+
+
+def test_attention_whose_head_size_is_a_symbol(ocl_device):
+    """It runs eagerly, with results of the traced sizes and without the gradients that nobody asked for."""
+
+    def attend(x, q, k, v):
+        torch.func.vmap(lambda z, u: z * u.sum(), in_dims=(0, None))(x, x)
+        return F.scaled_dot_product_attention(q, k, v)
+
+    torch.manual_seed(0)
+    x, q, k, v = torch.randn(8), torch.randn(2, 3, 5, 16), torch.randn(2, 3, 7, 16), torch.randn(2, 3, 7, 16)
+    wide = q.double().requires_grad_()
+    expected = F.scaled_dot_product_attention(wide, k.double(), v.double())
+    expected.sum().backward()
+    here = q.to(ocl_device).requires_grad_()
+    run = torch.compile(attend, backend="ocl", dynamic=True)
+    out = run(x.to(ocl_device).requires_grad_(), here, k.to(ocl_device), v.to(ocl_device))
+    out.sum().backward()
+    torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(here.grad.cpu().double(), wide.grad, rtol=1e-5, atol=1e-6)

@@ -146,7 +146,8 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Ch
     query = given["query"].meta["val"]
     with value[0].fake_mode:
         sums = value[1].new_empty([2, *query.shape[:-1]], dtype=attention_ops.statistics_dtype(query))
-    made.meta["val"] = (value[0], sums, value[6] if state is None else state.meta["val"])
+        drawn = value[1].new_empty([2], dtype=torch.int64) if state is None else state.meta["val"]
+    made.meta["val"] = (value[0], sums, drawn)
     changes.replace(node, made)
     # The getitem nodes that follow become getitem nodes of the new op, so that their values are saved for backward.
     for position in (0, 1):
@@ -165,6 +166,8 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Ch
                 {"wanted": known["grad_input_mask"], **settings},
             )
         gradient.meta.update(user.meta)
+        values = zip(user.meta["val"], known["grad_input_mask"], strict=True)
+        gradient.meta["val"] = tuple(value if wanted else None for value, wanted in values)
         changes.replace(user, gradient)
     for position, part in parts.items():
         if position > 1 and not part.users:
