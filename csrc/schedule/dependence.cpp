@@ -148,6 +148,13 @@ bool uses_sizes(const ir::Node& node) {
 
 }  // namespace
 
+Accesses::Accesses(const Schedule& schedule) : writers(schedule.graph.buffers.size()), readers(schedule.graph.buffers.size()) {
+  for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(schedule.graph.nodes.size()); ++i) {
+    for (const ir::BufferId b : buffers_read(schedule, i)) readers[b].push_back(i);
+    for (const ir::BufferId b : ir::writes(schedule.graph.nodes[i])) writers[b].push_back(i);
+  }
+}
+
 std::vector<bool> nodes_of_parameters(const Schedule& schedule) {
   if (!schedule.keeps_parameters) return {};
   const ir::Graph& graph = schedule.graph;

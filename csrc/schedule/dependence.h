@@ -18,6 +18,12 @@ struct Dependences {
 /// Returns the buffers that a node reads from memory. For a template they are the inputs of its launch, such as packed weights.
 std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node);
 
+/// The nodes that write and read each buffer, in program order.
+struct Accesses {
+  std::vector<std::vector<ir::NodeId>> writers, readers;
+  explicit Accesses(const Schedule& schedule);
+};
+
 /// Returns the nodes of a group for one who evaluates them. Before each node come the nodes that compute its operands and are
 /// in no group, because templates read copies of their results only.
 std::vector<ir::NodeId> nodes_to_evaluate(const Schedule& schedule, const Group& group);

@@ -21,17 +21,6 @@ namespace {
 constexpr size_t kMaxBodyOps = 400;  // Most ops of a body.
 constexpr size_t kMaxLoads = 48;     // Most buffers that one body accesses.
 
-/// The nodes that write and read each buffer.
-struct Accesses {
-  std::vector<std::vector<NodeId>> writers, readers;
-  explicit Accesses(const Schedule& schedule) : writers(schedule.graph.buffers.size()), readers(schedule.graph.buffers.size()) {
-    for (NodeId i = 0; i < static_cast<NodeId>(schedule.graph.nodes.size()); ++i) {
-      for (const BufferId b : buffers_read(schedule, i)) readers[b].push_back(i);
-      for (const BufferId b : ir::writes(schedule.graph.nodes[i])) writers[b].push_back(i);
-    }
-  }
-};
-
 size_t loaded_buffers(const Node& a, const Node& b) {
   std::set<BufferId> buffers;
   for (const Node* node : {&a, &b})

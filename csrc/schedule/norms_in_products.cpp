@@ -47,14 +47,8 @@ class Norms {
         caps_(caps),
         graph_(schedule.graph),
         visible_(visible_buffers(graph_)),
-        writers_(graph_.buffers.size()),
-        readers_(graph_.buffers.size()),
-        replaced_(graph_.nodes.size()) {
-    for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes.size()); ++i) {
-      for (const BufferId b : ir::writes(graph_.nodes[i])) writers_[b].push_back(i);
-      for (const BufferId b : buffers_read(schedule, i)) readers_[b].push_back(i);
-    }
-  }
+        uses_(schedule),
+        replaced_(graph_.nodes.size()) {}
 
   void run() {
     const auto count = static_cast<NodeId>(graph_.nodes.size());
@@ -86,7 +80,9 @@ class Norms {
   }
 
   /// True if nothing but node `id` writes the buffer, and the caller does not see it.
-  bool is_own(BufferId buffer, NodeId id) const { return !visible_[buffer] && writers_[buffer] == std::vector<NodeId>{id}; }
+  bool is_own(BufferId buffer, NodeId id) const {
+    return !visible_[buffer] && uses_.writers[buffer] == std::vector<NodeId>{id};
+  }
 
   /// Returns how the Map reads what a sum over the same row computed.
   std::optional<Norm> norm_of(NodeId id) const {
@@ -94,8 +90,8 @@ class Norms {
     if (map.kind != NodeKind::kMap || map.stores.size() != 1 || !is_own(map.stores[0].buffer, id)) return std::nullopt;
     if (!can_inline(map, map.stores[0]) || is_alone(schedule_, id)) return std::nullopt;
     for (const Op& op : map.body.ops) {
-      if (op.code != OpCode::kLoad || writers_[op.buffer].size() != 1 || !op.args.empty()) continue;
-      const NodeId sum = writers_[op.buffer][0];
+      if (op.code != OpCode::kLoad || uses_.writers[op.buffer].size() != 1 || !op.args.empty()) continue;
+      const NodeId sum = uses_.writers[op.buffer][0];
       if (sum >= id || !is_sum(graph_.nodes[sum]) || !is_own(op.buffer, sum)) continue;
       if (const std::optional<LoopMap> loops = loops_of_sum(graph_.nodes[sum], map, op))
         return Norm{sum, id, op.buffer, map.stores[0].buffer, *loops};
@@ -121,7 +117,7 @@ class Norms {
   /// Makes the norm part of all products that read the row, if all of its readers are products that can take it in.
   void move_into_readers(const Norm& norm) {
     std::vector<std::pair<NodeId, Product>> products;
-    for (const NodeId reader : readers_[norm.row]) {
+    for (const NodeId reader : uses_.readers[norm.row]) {
       std::optional<Product> product = replaced_[reader].empty() ? product_of(norm, reader) : std::nullopt;
       if (!product) return;
       products.emplace_back(reader, std::move(*product));
@@ -218,7 +214,7 @@ class Norms {
   bool stay(const Norm& norm, NodeId product) const {
     for (const NodeId id : {norm.sum, norm.map})
       for (const BufferId b : ir::reads(graph_.nodes[id]))
-        for (const NodeId w : writers_[b])
+        for (const NodeId w : uses_.writers[b])
           if (w > norm.sum && w <= product) return false;
     return true;
   }
@@ -325,7 +321,7 @@ class Norms {
   const Caps& caps_;
   Graph& graph_;
   const std::vector<bool> visible_;
-  std::vector<std::vector<NodeId>> writers_, readers_;
+  const Accesses uses_;
   std::vector<std::vector<Node>> replaced_;  // For each node, those that stand for it; none: it stays.
 };
 

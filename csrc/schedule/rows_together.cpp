@@ -48,17 +48,7 @@ struct Reader {
 class Rows {
  public:
   Rows(Schedule& schedule, const Caps& caps)
-      : schedule_(schedule),
-        caps_(caps),
-        graph_(schedule.graph),
-        visible_(visible_buffers(graph_)),
-        writers_(graph_.buffers.size()),
-        readers_(graph_.buffers.size()) {
-    for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes.size()); ++i) {
-      for (const BufferId b : ir::writes(graph_.nodes[i])) writers_[b].push_back(i);
-      for (const BufferId b : buffers_read(schedule, i)) readers_[b].push_back(i);
-    }
-  }
+      : schedule_(schedule), caps_(caps), graph_(schedule.graph), visible_(visible_buffers(graph_)), uses_(schedule) {}
 
   void run() {
     std::vector<Node> nodes;
@@ -83,7 +73,7 @@ class Rows {
     if (node.sizes.size() != 1 || !node.sizes[0].is_const() || node.sizes[0].constant() > kMostRows) return false;
     if (reduction_strategy(graph_, node, caps_) != LoopStrategy::kRow) return false;
     result_ = node.stores[0].buffer;
-    if (visible_[result_] || writers_[result_].size() != 1 || is_partial(node.stores[0]) || is_alone(schedule_, id))
+    if (visible_[result_] || uses_.writers[result_].size() != 1 || is_partial(node.stores[0]) || is_alone(schedule_, id))
       return false;
     if (linear_offset(graph_.buffers[result_], node.stores[0].index, graph_.ranges(&node)) != IndexExpr::loop(0)) return false;
     std::vector<Reader> readers = readers_of(id);
@@ -105,7 +95,7 @@ class Rows {
   std::vector<Reader> readers_of(NodeId id) const {
     std::vector<Reader> readers;
     std::optional<Split> split;
-    for (const NodeId r : readers_[result_]) {
+    for (const NodeId r : uses_.readers[result_]) {
       const Node& map = graph_.nodes[r];
       const bool known = std::ranges::all_of(map.sizes, [](const IndexExpr& size) { return size.is_const(); });
       if (r <= id || map.kind != NodeKind::kMap || map.sizes.empty() || !known || is_alone(schedule_, r)) return {};
@@ -316,7 +306,7 @@ class Rows {
   const Caps& caps_;
   Graph& graph_;
   const std::vector<bool> visible_;
-  std::vector<std::vector<NodeId>> writers_, readers_;
+  const Accesses uses_;
   BufferId result_ = ir::kNone;  // The result of the reduction that is rewritten.
 };
 
