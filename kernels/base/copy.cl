@@ -216,13 +216,13 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
 #ifdef VECTORS
   const SRC_VECTOR read = *(__global const SRC_VECTOR*)(src + s + (ulong)column * CHUNK);
   DST_VECTOR written;
-  const GLUE(ELEMENT_, SRC)* from = (const GLUE(ELEMENT_, SRC)*)&read;
-  GLUE(ELEMENT_, DST)* to = (GLUE(ELEMENT_, DST)*)&written;
+  __private const GLUE(ELEMENT_, SRC)* from = (__private const GLUE(ELEMENT_, SRC)*)&read;
+  __private GLUE(ELEMENT_, DST)* to = (__private GLUE(ELEMENT_, DST)*)&written;
   for (uint k = 0; k < CHUNK; ++k) GLUE(STORE_, DST)(to, k, GLUE(LOAD_, SRC)(from, k));
   *(__global DST_VECTOR*)(dst + d + (ulong)column * CHUNK) = written;
 #elif defined(CROSSED)
   const SRC_VECTOR read = *(__global const SRC_VECTOR*)(src + s + column * shape.src_stride[0]);
-  const GLUE(ELEMENT_, SRC)* from = (const GLUE(ELEMENT_, SRC)*)&read;
+  __private const GLUE(ELEMENT_, SRC)* from = (__private const GLUE(ELEMENT_, SRC)*)&read;
   const ulong row = shape.dst_stride[1] / CHUNK;
   for (uint k = 0; k < CHUNK; ++k) GLUE(STORE_, DST)(dst, d + column + k * row, GLUE(LOAD_, SRC)(from, k));
 #elif defined(ROWS)
@@ -245,7 +245,7 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
     for (uint k = 0; k < LANES; ++k) vstore16(vload16(0, from + k * src_step), 0, square + k * LANES);
     for (uint row = 0; row < LANES; ++row) {
       for (uint k = 0; k < LANES; ++k) line[k] = square[k * LANES + row];
-      GLUE(WRITE_, DST)(dst, d + row * dst_row + i, GLUE(READ_, SRC)((const GLUE(ELEMENT_, SRC)*)line, 0));
+      GLUE(WRITE_, DST)(dst, d + row * dst_row + i, GLUE(READ_, SRC)((__private const GLUE(ELEMENT_, SRC)*)line, 0));
     }
   }
 #else
@@ -268,7 +268,7 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
 #endif
         for (uint k = 0; k < LANES; ++k) line[k] = first;
         for (; i + LANES <= end; i += LANES)
-          GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)((const GLUE(ELEMENT_, SRC)*)line, 0));
+          GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)((__private const GLUE(ELEMENT_, SRC)*)line, 0));
       }
       for (; i + LANES <= end; i += LANES) GLUE(WRITE_, DST)(dst, d + i, GLUE(READ_, SRC)(src, s + i));
     }

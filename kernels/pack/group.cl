@@ -96,12 +96,12 @@ ALWAYS_INLINE void read_square(uint4* chunks, __global const OPERAND_T* x, const
 // The bits of x as fp16, and the float that they stand for.
 ALWAYS_INLINE uint half_bits(const float x) {
   ushort bits;
-  vstore_half_rte(x, 0, (half*)&bits);
+  vstore_half_rte(x, 0, (__private half*)&bits);
   return bits;
 }
 ALWAYS_INLINE float half_value(const uint bits) {
   const ushort half_bits = bits;
-  return vload_half(0, (const half*)&half_bits);
+  return vload_half(0, (__private const half*)&half_bits);
 }
 // Returns the scale of a line whose largest element has the size `largest`: from 2^-114 to 2^126, so that 1 / scale is
 // a normal float.

@@ -1,9 +1,10 @@
-# torch_ocl_compile/compile/overlaps.py: calls of a graph whose arguments overlap in memory in another way than when it was
-# compiled.
+# torch_ocl_compile/compile/overlaps.py: calls of a graph whose arguments lie or overlap in memory in another way than when it
+# was compiled.
 """If arguments overlap and one of them is written, AOTAutograd replaces them by one argument: the tensor that they are views
 of, their base. The compiled graph depends on which arguments overlap, on their offsets and on the shape of the base.
-Dynamo's guards contain none of these, so it may call a graph with arguments that do not fit. This module compares
-them at each call of a graph that writes, and compiles the graph anew where they differ.
+A graph whose as_strided names a position in memory depends on the offsets of all arguments. Dynamo's guards contain none
+of these, so it may call a graph with arguments that do not fit. This module compares them at each call of a graph that
+writes or names a position, and compiles the graph anew where they differ.
 """
 
 from __future__ import annotations
@@ -16,38 +17,59 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from torch_ocl_compile import _C
-from torch_ocl_compile.fx.effects import Effect, effect_of
+from torch_ocl_compile.fx.effects import Effect, effect_of, named_arguments
 
 log = logging.getLogger(__name__)
 
-# Describes the arguments that overlap. A number is None where it is symbolic, that is, where the graph takes any number.
+# Describes the arguments that overlap, or where arguments lie. A number is None where it is symbolic, that is, where the graph
+# takes any number.
 Overlaps = tuple[Any, ...]
 
-MOST_GRAPHS = 8  # Calls with still other overlaps, and all with jagged tensors, run the graph of Dynamo op by op.
+MOST_GRAPHS = 8  # Calls with still others, and all with jagged tensors, run the graph of Dynamo op by op.
 
 
 def guarded(gm: torch.fx.GraphModule, inputs: Sequence[Any], compiled: Any, compile_for: Callable[..., Any]) -> Any:
-    """Returns `compiled`, with the comparison in front if the graph may write. `compile_for`: compiles a list of fake
-    inputs."""
-    if all(effect_of(node) in (None, Effect.RANDOM, Effect.CHECK) for node in gm.graph.nodes):
+    """Returns `compiled`, with the comparison in front if the graph may write or names a position. `compile_for`: compiles
+    a list of fake inputs."""
+    nodes = [node for part in gm.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes]
+    writes = any(effect_of(node) not in (None, Effect.RANDOM, Effect.CHECK) for node in gm.graph.nodes)
+    positions = any(
+        "as_strided" in str(n.target) and named_arguments(n).get("storage_offset") is not None for n in nodes
+    )
+    if not writes and not positions:
         return compiled
-    return _Guarded(gm, overlaps_of(inputs), compiled, compile_for)
+    return _Guarded(gm, inputs, compiled, compile_for, positions)
 
 
 class _Guarded:
     def __init__(
-        self, gm: torch.fx.GraphModule, expected: Overlaps, compiled: Any, compile_for: Callable[..., Any]
+        self,
+        gm: torch.fx.GraphModule,
+        inputs: Sequence[Any],
+        compiled: Any,
+        compile_for: Callable[..., Any],
+        positions: bool,
     ) -> None:
-        self.gm, self.expected, self.compiled, self.compile_for = gm, expected, compiled, compile_for
+        self.gm, self.compiled, self.compile_for, self.positions = gm, compiled, compile_for, positions
+        self.expected: Overlaps = (overlaps_of(inputs), self._offsets(inputs))
         self.others: dict[Any, Any] = {}
 
+    def _offsets(self, inputs: Sequence[Any]) -> Overlaps:
+        if not self.positions:
+            return ()
+        return tuple(
+            _hint(x.storage_offset()) for x in inputs if isinstance(x, torch.Tensor) and x.layout == torch.strided
+        )
+
     def __call__(self, *args: Any) -> Any:
-        found = overlaps_of(args) if _C.any_overlap(args) else ()
+        found = (overlaps_of(args) if _C.any_overlap(args) else (), self._offsets(args))
         if found == self.expected or agree(self.expected, found):
             return self.compiled(*args)
         key = (found, tuple((x.shape, x.stride()) if isinstance(x, torch.Tensor) else x for x in args))
         if key not in self.others:
-            log.info("a graph's arguments overlap in another way than before: %s instead of %s", found, self.expected)
+            log.info(
+                "a graph's arguments lie in memory in another way than before: %s instead of %s", found, self.expected
+            )
             # The ragged size of a jagged tensor is a number of Dynamo's, which a second trace cannot have.
             jagged = any(is_traceable_wrapper_subclass(x) for x in args)
             many = len(self.others) >= MOST_GRAPHS

@@ -54,6 +54,26 @@ def test_a_stored_graph_is_for_its_overlaps(ocl_device):
         torch.testing.assert_close(changed(compiled, ocl_device, memory), changed(change, "cpu", memory))
 
 
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+def test_positions_in_memory(ocl_device, dynamic):
+    """An offset of as_strided counts from the first element of the memory, not of the argument."""
+
+    def parts(x):
+        written = torch.as_strided_scatter(x, torch.zeros_like(x[:, :3]), (1, 3), (6, 1), 0)
+        return (
+            x.as_strided((1, 3), (6, 1), 0) * 2,
+            torch.as_strided(x, (2,), (4,), 7) + 1,
+            x.as_strided((3,), (2,)) + 1,
+            written,
+        )
+
+    compiled = torch.compile(parts, backend="ocl", dynamic=dynamic)
+    memory = torch.arange(24.0).reshape(4, 6)
+    for row in (0, 1, 2, 1, 0):
+        got = compiled(memory.to(ocl_device)[row : row + 1])
+        torch.testing.assert_close([x.cpu() for x in got], list(parts(memory[row : row + 1])), rtol=0, atol=0)
+
+
 def test_training(ocl_device):
     def loss(weight, a, b):
         a.add_(1)
