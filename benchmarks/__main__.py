@@ -113,6 +113,7 @@ _networks = _all_of(
 )
 @_networks
 @click.option("--from-host", is_flag=True, help="Batch 64; inputs lie on the host, and each step copies them.")
+@click.option("--optimizer", default="", help="Of all sides: foreach or fused.  [default: each side's fastest]")
 @click.option("--compile-times", is_flag=True, help="Also time the first call, with empty and with warm caches.")
 @_times(rounds=7, calls=3)
 @_sides(",".join(DEFAULT_SIDES), batch=8)

@@ -38,7 +38,8 @@ FROM_HOST_BATCH = 64
 class NetworkSettings:
     """How networks are timed. `precision`: full fp32 (highest), fp32 with TF32 products (high), or autocast.
     `from_host`: inputs are on the host, and each step copies them. `compile_times`: also measures a first call with
-    empty caches, and another with the caches that it left. `freezing`: sides that can freeze the weights of inference do."""
+    empty caches, and another with the caches that it left. `freezing`: sides that can freeze the weights of inference do.
+    `optimizer`: the only one; "": each side takes its fastest."""
 
     sides: list[str]
     batch: int = 8
@@ -54,12 +55,13 @@ class NetworkSettings:
     bandwidth: float = NAN
     verbose: bool = False
     freezing: bool = True
+    optimizer: str = ""
 
     def process(
         self, side: str, name: str, mode: str, caches: str | None = None, way: dict[str, str] | None = None
     ) -> SideProcess:
         """`way`: the answer of another process to "choose". The new process runs in the same way from its start."""
-        names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host", "freezing")
+        names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host", "freezing", "optimizer")
         given = {"side": side, "name": name, "mode": mode} | {key: getattr(self, key) for key in names} | (way or {})
         return self.started(side, given, caches)
 
