@@ -6,6 +6,7 @@
 //   LanePhases          vector lanes along the last r* (rows on CPUs)                      lane_phases.h
 //   WorkGroupPhases     the items of a GPU work-group stride over r*                       work_group_phases.h
 //   RegisterPhases      as WorkGroupPhases, and the items keep the row in registers        register_phases.h
+//   ProductPhases       as RegisterPhases, with several outer elements that share loads    product_phases.h
 #pragma once
 
 #include <functional>

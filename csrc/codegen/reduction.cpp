@@ -5,7 +5,8 @@
 // items:
 //     item:  0 1 2 ... items-1 | 0 1 2 ...
 //            row 0               row 1
-// Rows that fit into the registers of the items stay there (register_phases.h).
+// Rows that fit into the registers of the items stay there (register_phases.h). If rows share what they load, as a matrix times
+// a row does, a row of items computes several (product_phases.h).
 // GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. With 256 items:
 //     item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            0 1 2 ... 31      r = 1, 9, 17, ...
@@ -19,7 +20,7 @@
 
 #include "csrc/codegen/flat_index.h"
 #include "csrc/codegen/lane_phases.h"
-#include "csrc/codegen/register_phases.h"
+#include "csrc/codegen/product_phases.h"
 #include "csrc/codegen/work_group_phases.h"
 #include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
@@ -110,14 +111,20 @@ constexpr size_t kRowOps = 600;           // Most ops that are printed, to limit
 constexpr int64_t kRowValues = 96;        // Most loaded elements that an item keeps in registers.
 constexpr int64_t kManyElements = 65536;  // Members of a batch with fewer have short texts, without registers.
 constexpr int64_t kRowItems = 1024;       // Work-items per compute unit, over all work-groups, that fill the device.
+// For rows of a matrix that a work-item computes together: vectors of each in a work-item, accumulators of a work-item, and
+// work-items per compute unit that load enough at a time.
+constexpr int kProductVectors = 2;
+constexpr int64_t kProductSums = 64, kProductItems = 256;
 
 struct RegisterRows {
   int items, width;
   int64_t length;
+  int rows_of_item = 1;
 };
 
-/// Returns how items share a row and keep it in registers. nullopt if the row does not fit.
-std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
+/// Returns how items share a row, or `rows_of_item` neighbouring rows, and keep it in registers. rows: the number of all rows.
+/// nullopt if the row does not fit.
+std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows, int rows_of_item = 1) {
   const schedule::Group& group = nest.group;
   const Dialect& dialect = nest.kernel.dialect();
   if (group.strategy != LoopStrategy::kRow || group.reduce_sizes.size() != 1 || !group.reduce_sizes[0].is_const() ||
@@ -128,22 +135,25 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   if (length < width || length % width != 0) return std::nullopt;
   const int64_t vectors = length / width;
   size_t ops = 0;
+  int64_t reductions = 0;
   std::set<ir::BufferId> loaded;
   for (const schedule::Phase& phase : group.phases)
-    for (const ir::NodeId id : phase.nodes)
-      for (const ir::Op& op : nest.kernel.graph().nodes[id].body.ops) {
-        ops += phase.inner;
+    for (const ir::NodeId id : phase.nodes) {
+      const ir::Node& node = nest.kernel.graph().nodes[id];
+      const int copies = varies_by_row(node, group) ? rows_of_item : 1;
+      if (node.kind == ir::NodeKind::kReduce) reductions += copies;
+      for (const ir::Op& op : node.body.ops) {
+        ops += phase.inner ? copies : 0;
         if (phase.inner && op.code == ir::OpCode::kLoad) loaded.insert(op.buffer);
       }
+    }
   const int64_t loads = static_cast<int64_t>(loaded.size());
   const auto slots = [&](int items) { return (vectors + items - 1) / items; };
+  const int most = rows_of_item > 1 ? kProductVectors : width > 1 ? kRowVectors : kRowScalars;
   const auto fits = [&](int items) {
-    return slots(items) <= (width > 1 ? kRowVectors : kRowScalars) &&
-           static_cast<int64_t>(ops) * slots(items) <= int64_t{kRowOps} &&
-           (slots(items) == 1 || loads * slots(items) * width <= kRowValues);
+    return slots(items) <= most && static_cast<int64_t>(ops) * slots(items) <= int64_t{kRowOps} &&
+           (rows_of_item > 1 || slots(items) == 1 || loads * slots(items) * width <= kRowValues);
   };
-  int64_t reductions = 0;
-  for (const ir::NodeId id : group.nodes()) reductions += nest.kernel.graph().nodes[id].kind == ir::NodeKind::kReduce;
   // The tree reductions of a work-group use two sets of local arrays, with at most 8 bytes for each work-item.
   int64_t max_items = nest.batch_elements ? dialect.items : dialect.max_items;
   while (max_items > 8 && reductions * 16 * std::max<int64_t>(max_items, dialect.items) > dialect.local_bytes) max_items /= 2;
@@ -152,13 +162,30 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   if (!fits(items) || reductions * 16 * std::max<int64_t>(items, dialect.items) > dialect.local_bytes) return std::nullopt;
   const int64_t all = nest.ranges.of(rows).high;
   while (items * 2 <= max_items && slots(items) > 1 && all < dialect.units * kRowItems / items) items *= 2;
-  return RegisterRows{items, width, length};
+  return RegisterRows{items, width, length, rows_of_item};
+}
+
+/// Returns how items share neighbouring rows that load in part the same, if these are enough to fill the device.
+std::optional<RegisterRows> product_rows(Nest& nest, const IndexExpr& rows) {
+  const schedule::Group& group = nest.group;
+  if (group.strategy != LoopStrategy::kRow || group.vector_width == 1 || !shares_row(nest.body, group)) return std::nullopt;
+  const Dialect& dialect = nest.kernel.dialect();
+  const int64_t least = nest.ranges.of(rows).low;
+  int64_t sums = 0;
+  for (const ir::NodeId id : group.phases[0].nodes) sums += varies_by_row(nest.kernel.graph().nodes[id], group);
+  for (const int count : {4, 2}) {
+    if (!nest.ranges.known_divides(count, group.sizes.back()) || sums * count * group.vector_width > kProductSums) continue;
+    const auto found = register_rows(nest, rows, count);
+    const int64_t vectors = found ? found->length / found->width : 0;
+    if (least / count * std::min<int64_t>(vectors, dialect.max_items) >= dialect.units * kProductItems) return found;
+  }
+  return std::nullopt;
 }
 
 /// The rows of a GPU work-group. Chosen before anything is printed.
 struct WorkGroupRows {
   ir::Shape sizes;                        // Extents of the loops i*, in vectors for the innermost loop.
-  int width = 1;                          // kColumn: outer elements of an item, a vector along the innermost loop.
+  int width = 1;                          // Outer elements of an item along the innermost loop. kColumn: a vector.
   IndexExpr rows;                         // Product of `sizes`.
   int items = 1;                          // Items of the work-group.
   Sharing sharing;                        // How items share a row.
@@ -170,12 +197,15 @@ WorkGroupRows choose_work_group_rows(Nest& nest) {
   WorkGroupRows result;
   result.sizes = group.sizes;
   if (group.strategy == LoopStrategy::kColumn) result.width = group.vector_width;
+  const IndexExpr rows = ir::simplify(ir::product(group.sizes), nest.ranges);
+  const int64_t longest = nest.ranges.of(ir::simplify(ir::product(group.reduce_sizes), nest.ranges)).high;
+  if (!nest.batch_elements || nest.ranges.of(rows).high > kManyElements / std::max<int64_t>(longest, 1)) {
+    result.registers = product_rows(nest, rows);
+    if (result.registers) result.width = result.registers->rows_of_item;
+    if (!result.registers) result.registers = register_rows(nest, rows);
+  }
   if (result.width > 1) result.sizes.back() = ir::simplify(ir::floordiv(group.sizes.back(), result.width), nest.ranges);
   result.rows = ir::simplify(ir::product(result.sizes), nest.ranges);
-  const auto high = [&](const IndexExpr& e) { return nest.ranges.of(ir::simplify(e, nest.ranges)).high; };
-  const int64_t longest = high(ir::product(group.reduce_sizes));
-  if (!nest.batch_elements || high(result.rows) > kManyElements / std::max<int64_t>(longest, 1))
-    result.registers = register_rows(nest, result.rows);
   Sharing& sharing = result.sharing;
   sharing.column = group.strategy == LoopStrategy::kColumn;
   result.items =
@@ -192,8 +222,6 @@ WorkGroupRows choose_work_group_rows(Nest& nest) {
   }
   return result;
 }
-
-ir::Symbol innermost(const Nest& nest) { return {SymbolKind::kLoop, static_cast<int>(nest.group.sizes.size()) - 1}; }
 
 /// Prints which row an item works on, and the item's position in it.
 void print_item_position(Nest& nest, const Sharing& sharing, const std::string& type, const std::string& rows) {
@@ -212,6 +240,23 @@ void print_item_position(Nest& nest, const Sharing& sharing, const std::string& 
     top.line("const int live = row < $s;  // the last group may stand over; its items still meet at the barriers", rows);
 }
 
+/// Prints the phases of neighbouring outer elements from `first` on: together if vectors are aligned, otherwise in a loop.
+void print_products(Nest& nest, const WorkGroupRows& chosen, const std::string& first, bool aligned) {
+  BodyPrinter& body = nest.body;
+  const RegisterRows& rows = *chosen.registers;
+  if (aligned) {
+    ProductPhases(body, nest.group, chosen.sharing, rows.width, rows.length, rows.rows_of_item, first).print();
+    return;
+  }
+  const std::string element = nest.kernel.fresh("n"), type = nest.kernel.index_type();
+  body.push({{innermost_loop(nest.group), element}});
+  WorkGroupPhases(body, nest.group, chosen.sharing).print();
+  const Writer text = body.pop();
+  body.writer().open("for ($s $s = $s; $s < $s + $d; ++$s)", type, element, first, element, first, rows.rows_of_item, element);
+  body.writer().append(text);
+  body.writer().close();
+}
+
 }  // namespace
 
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
@@ -228,7 +273,7 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   std::map<ir::Symbol, std::string> names =
       write_unflatten(body, unflatten, row, type, chosen.sizes, chosen.sizes.size(), SymbolKind::kLoop);
   if (chosen.width > 1) {
-    std::string& last = names[innermost(nest)];
+    std::string& last = names[innermost_loop(nest.group)];
     unflatten.line("const $s $s_first = $s * $d;", nest.kernel.index_type(), last, last, chosen.width);
     last += "_first";
   }
@@ -237,14 +282,16 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   const auto print = [&](bool aligned) {
     body.push(names);
     body.assume_aligned(aligned);
-    if (chosen.width > 1) body.set_lane(innermost(nest), chosen.width);
-    if (registers && (aligned || width == 1))
+    if (sharing.column && chosen.width > 1) body.set_lane(innermost_loop(nest.group), chosen.width);
+    if (chosen.width > 1 && registers)
+      print_products(nest, chosen, names.at(innermost_loop(nest.group)), aligned);
+    else if (registers && (aligned || width == 1))
       RegisterPhases(body, nest.group, sharing, registers->width, registers->length).print();
     else
       WorkGroupPhases(body, nest.group, sharing, chosen.width).print();
     return body.pop();
   };
-  if (chosen.width > 1) body.assume_steps(true);
+  if (sharing.column && chosen.width > 1) body.assume_steps(true);
   const Writer inside = print(width > 1);
   body.writer().append(unflatten);
   if (width == 1) {

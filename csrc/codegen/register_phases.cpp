@@ -11,14 +11,6 @@ namespace ocl::codegen {
 using ir::SymbolKind;
 using schedule::Phase;
 
-namespace {
-
-// Largest number of values in the last step of a tree. Every item merges all of them itself.
-constexpr int kReadAtOnce = 16;
-constexpr int kMergedAtOnce = 8;
-
-}  // namespace
-
 bool fits_registers(BodyPrinter& body, const schedule::Group& group) {
   for (const Phase& phase : group.phases)
     for (const ir::NodeId id : phase.nodes) {

@@ -17,18 +17,22 @@ class RegisterPhases : public PhasePrinter {
  protected:
   void print_inner(const schedule::Phase& phase) override;
   std::string store_condition() const override { return sharing_.store_condition; }
-
- private:
-  /// Results of one pass, by position of the reduction.
-  using Results = std::vector<std::string>;
   void declare_slots();
-  Results print_pass(PhaseReductions& reductions, int pass, const std::vector<size_t>& which, const Results& centres);
-  void print_tree(PhaseReductions& reductions, int pass, const std::vector<size_t>& which, const Results& names);
 
+  // Largest number of values in the last step of a tree, which an item merges itself.
+  static constexpr int kReadAtOnce = 16;
+  static constexpr int kMergedAtOnce = 8;
   const Sharing sharing_;
   const int width_;
   const int64_t length_;
   std::vector<Slot> slots_;
+
+ private:
+  /// Results of one pass, by position of the reduction.
+  using Results = std::vector<std::string>;
+  Results print_pass(PhaseReductions& reductions, int pass, const std::vector<size_t>& which, const Results& centres);
+  void print_tree(PhaseReductions& reductions, int pass, const std::vector<size_t>& which, const Results& names);
+
   int trees_ = 0;  // Number of trees printed so far.
 };
 
