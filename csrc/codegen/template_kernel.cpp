@@ -128,8 +128,8 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(Kernel& kernel, const std::
   return values;
 }
 
-/// Returns the epilogue macros for the main node's outputs. STORE stores a single element, STOREV a vector, STOREA a
-/// vector at an aligned address.
+/// Returns the epilogue macros for the main node's outputs. STORE stores a single element, STOREV a vector, STOREA (STORE1A)
+/// a vector at an aligned address.
 std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const schedule::Group& group) {
   const schedule::TemplateLaunch& launch = group.launch;
   const ir::Node& main = graph.nodes[group.main];
@@ -147,7 +147,7 @@ std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const 
     macros.push_back(macro);
     if (launch.stores.width == 1 || static_cast<size_t>(lane) >= rank) continue;
     macro.width = launch.stores.width;
-    if (launch.stores.aligned() && output == 0) {
+    if (launch.stores.aligned()) {
       macro.aligned = true;
       macros.push_back(macro);
       macro.aligned = false;
@@ -166,9 +166,9 @@ void print_epilogue(Writer& functions, const Kernel& kernel, const EpilogueMacro
   }
   functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", macro.function(), Type{macro.type, macro.width},
                  joined(parameters));
-  if (store_aligned && macro.output == 0 && macro.width > 1 && !macro.aligned) {
+  if (store_aligned && macro.width > 1 && !macro.aligned) {
     functions.open("if (STORES_ALIGNED)");
-    functions.line("STOREA(acc$s);", joined(coordinates));
+    functions.line("STORE$sA(acc$s);", macro.output ? std::to_string(macro.output) : "", joined(coordinates));
     functions.line("return;");
     functions.close();
   }

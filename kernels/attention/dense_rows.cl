@@ -21,9 +21,9 @@
 #define Y1_AT(b, h, r, d, width) (((ulong)(b) * heads + (h)) * keys + (r)) * (width) + (d)
 #define Y2_OFFSET (Y1_OFFSET + Y1_AT(batches, 0, 0, 0, DEPTH))
 #define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y1_AT(b, h, r, d, DEPTH)] = (acc))
-#define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y1_AT(b, h, r, d, DEPTH))
+#define STORE1V(acc, b, h, r, d) OCL_CAT(vstore, VW)(acc, 0, y + Y1_OFFSET + Y1_AT(b, h, r, d, DEPTH))
 #define STORE2(acc, b, h, r, d) (y[Y2_OFFSET + Y1_AT(b, h, r, d, DEPTH2)] = (acc))
-#define STORE2V(acc, b, h, r, d) vstore2(acc, 0, y + Y2_OFFSET + Y1_AT(b, h, r, d, DEPTH2))
+#define STORE2V(acc, b, h, r, d) OCL_CAT(vstore, VW)(acc, 0, y + Y2_OFFSET + Y1_AT(b, h, r, d, DEPTH2))
 #elif PASS == 0
 #define STORE1(acc, which, b, h, r) (y[Y1_OFFSET + Y_AT(Y_BATCHES, 0, 0) * (which) + Y_AT(b, h, r)] = (acc))
 #else

@@ -21,7 +21,7 @@
 // step's queries. Their loads begin one step earlier.
 //
 // Arguments and epilogue macros are those of attention/group.cl with PASS 1 and 2, without w and w2: b and b2 take
-// their place. WARP_M is 16. Store dimension d, VW = 2. Global size: (ceil(rows / TILE_M) * GROUP_SIZE, heads of the
+// their place. WARP_M is 16. Store dimension d. Global size: (ceil(rows / TILE_M) * GROUP_SIZE, heads of the
 // rows, batches), local size (GROUP_SIZE, 1, 1).
 #define STEP_TILES(n) (ring + (n) % STAGES * 2 * TILE_ELEMENTS)  // b, then b2
 #define STATISTICS(n) (statistics + (n) % STAGES * 2 * TILE_C)  // lse, then delta, of step n's queries: [2][TILE_C]

@@ -29,7 +29,7 @@
 //       PASS 1: b by rows, b by columns, b2 by rows        PASS 2: b by rows, b by columns, b2 by rows, b2 by columns
 //
 // Arguments and epilogue macros are those of attention/group.cl with PASS 1 and 2, without w and w2: b and b2 take
-// their place. Store dimension d, VW = 2. Global and local size are those of attention/warpgroup.cl.
+// their place. Store dimension d. Global and local size are those of attention/warpgroup.cl.
 
 // A task, the heads of its operands, and its columns: the first one, and the number of steps of a head.
 typedef struct {

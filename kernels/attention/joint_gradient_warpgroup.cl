@@ -19,7 +19,7 @@
 //
 // Arguments: a: k, b: q, a2: v, b2: dout, otherwise those of PASS 2. Operands of 16 bits, at most LONGEST keys and as many
 // queries, heads of at most 64, heads_per_kv 1; no dropout, no BLOCKS, no computed mask. Stores: STORE dq, STORE1 dk, STORE2 dv,
-// dimension d, VW = 2. Global and local size are those of attention/warpgroup.cl.
+// dimension d. Global and local size are those of attention/warpgroup.cl.
 #define PART (64 * CONSUMERS)  // keys
 #define AHEAD (STAGES / 2 - 1)  // steps that are copied before they are used. One step more is being released.
 // The first step of a part. With a causal mask, earlier queries see none of its keys.
@@ -134,20 +134,6 @@ ALWAYS_INLINE void begin_queries(float* dq, __local const OPERAND_T* ds, __local
   MULTIPLY_64(dq, a + 384, b + 384, "1", "1, 1");
   WGMMA_COMMIT();
 }
-// Stores two rows of a lane, `row` and `row` + 8 of `rows`, by the macros `one` and `two`.
-#define STORE_ROWS(sums, factor, row, rows, width, one, two)                                \
-  OCL_UNROLL                                                                                \
-  for (int half_ = 0; half_ < 2; ++half_) {                                                 \
-    const int r = (row) + 8 * half_;                                                        \
-    OCL_UNROLL                                                                              \
-    for (int c_ = 0; c_ < DEPTH_TILE / 8; ++c_) {                                           \
-      const int d = c_ * 8 + (get_local_id(0) & 3) * 2, at = 4 * c_ + 2 * half_;            \
-      if (r < (rows) && d + 1 < (width))                                                    \
-        two((float2)((sums)[at] * (factor), (sums)[at + 1] * (factor)), batch, head, r, d); \
-      else if (r < (rows) && d < (width))                                                   \
-        one((sums)[at] * (factor), batch, head, r, d);                                      \
-    }                                                                                       \
-  }
 // The first of the lane's two rows among the 64 of its warpgroup.
 #define LANE_ROW ((get_local_id(0) >> 5 & 3) * 16 + ((get_local_id(0) & 31) >> 2))
 
@@ -192,7 +178,7 @@ ALWAYS_INLINE void compute_queries(const Pipeline line, const Operands o, const 
     }
     OCL_UNROLL
     for (int j = 0; j < LONGEST / TILE_C; ++j) {
-      STORE_ROWS(dq[j], SCALE, j * TILE_C + LANE_ROW, queries, DEPTH, STORE, STOREV)
+      STORE_TWO_ROWS(dq[j], SCALE, j * TILE_C + LANE_ROW, queries, DEPTH, STORE, STOREV)
     }
   }
 }
@@ -325,8 +311,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         consumer_release(line, 2 * n);
         consumer_release(line, 2 * n + 1);
       }
-      STORE_ROWS(dk, SCALE, first + LANE_ROW, keys, DEPTH, STORE1, STORE1V)
-      STORE_ROWS(dv, 1.0f, first + LANE_ROW, keys, DEPTH2, STORE2, STORE2V)
+      STORE_TWO_ROWS(dk, SCALE, first + LANE_ROW, keys, DEPTH, STORE1, STORE1V)
+      STORE_TWO_ROWS(dv, 1.0f, first + LANE_ROW, keys, DEPTH2, STORE2, STORE2V)
     }
   }
 }

@@ -1,6 +1,6 @@
 // kernels/attention/scores.cl: how attention on tensor cores processes scores in registers: masks, dropout, running
-// softmax, gradients, stores. Comes after attention/single_scores.cl, and tensor_core/warpgroup.cl or
-// tensor_core/warp.cl.
+// softmax, gradients, stores. Comes after attention/single_scores.cl and tensor_core/store.cl, and
+// tensor_core/warpgroup.cl or tensor_core/warp.cl.
 //
 // A step has TILE_C columns of scores. A lane holds two of 16 rows, r and r + 8 with r = lane / 4, and of these rows
 // two neighbours in each block of 8 columns:
@@ -117,6 +117,24 @@ ALWAYS_INLINE void drop(float* s, const uint* keep_bits) {
 #define DROP_SCORES(s, keep_bits)
 #endif
 
+// Stores a lane's two rows of sums, r = `row` and r + 8 of `rows`, times `factor`, by the macros `one` and `vector`. The lanes
+// of a row exchange sums, so that each stores VW neighbours (tensor_core/store.cl). `width` is a multiple of VW, or VW is 2.
+// factor may depend on half_: 1 for the second row. The calling kernel must have the variables batch and head.
+#define STORE_TWO_ROWS(sums, factor, row, rows, width, one, vector)  \
+  OCL_UNROLL                                                         \
+  for (int half_ = 0; half_ < 2; ++half_) {                          \
+    const int r_ = (row) + 8 * half_;                                \
+    OCL_UNROLL                                                       \
+    for (int j_ = 0; j_ < DEPTH_TILE / 4 / VW; ++j_) {               \
+      const RowVector sums_ = exchanged(sums, half_, j_) * (factor); \
+      const int d_ = vector_column(j_);                              \
+      if (r_ < (rows) && d_ + VW <= (width))                         \
+        vector(sums_, batch, head, r_, d_);                          \
+      else if (VW == 2 && r_ < (rows) && d_ < (width))               \
+        one(sums_.s0, batch, head, r_, d_);                          \
+    }                                                                \
+  }
+
 #if PASS == 0
 // Returns the maximum (is_max 1) or the sum (is_max 0) of x over the four neighbouring lanes that hold a row.
 ALWAYS_INLINE float across_row(float x, const int is_max) {
@@ -159,29 +177,20 @@ ALWAYS_INLINE void rescale_rows(float* out, const float* rescale) {
 
 // Stores the lane's two rows of the output, divided by their sums, and the rows' maxima and sums. row: the first of the
 // two rows. The calling kernel must have the variables batch, head, queries and keys.
-#define STORE_ATTENTION(out, row_max, row_sum, row)                                                         \
-  {                                                                                                         \
-    const int q_of = get_local_id(0) & 3;                                                                   \
-    OCL_UNROLL                                                                                              \
-    for (int half_ = 0; half_ < 2; ++half_) {                                                               \
-      const int r = (row) + 8 * half_;                                                                      \
-      const float sum = across_row((row_sum)[half_], 0);                                                    \
-      const float inverse = keys == 0 ? 0.0f : sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / sum;          \
-      if (r < queries) {                                                                                    \
-        if (q_of == 0) {                                                                                    \
-          STORE1((row_max)[half_] == -INFINITY ? 0.0f : (row_max)[half_] * SCORE_SCALE, 0, batch, head, r); \
-          STORE1(sum, 1, batch, head, r);                                                                   \
-        }                                                                                                   \
-        OCL_UNROLL                                                                                          \
-        for (int j = 0; j < DEPTH_TILE / 8; ++j) {                                                          \
-          const int d = j * 8 + q_of * 2, at = 4 * j + 2 * half_;                                           \
-          if (d + 1 < WIDTH)                                                                                \
-            STOREV((float2)((out)[at] * inverse, (out)[at + 1] * inverse), batch, head, r, d);              \
-          else if (d < WIDTH)                                                                               \
-            STORE((out)[at] * inverse, batch, head, r, d);                                                  \
-        }                                                                                                   \
-      }                                                                                                     \
-    }                                                                                                       \
+#define STORE_ATTENTION(out, row_max, row_sum, row)                                                       \
+  {                                                                                                       \
+    float inverses[2];                                                                                    \
+    OCL_UNROLL                                                                                            \
+    for (int half_ = 0; half_ < 2; ++half_) {                                                             \
+      const int r = (row) + 8 * half_;                                                                    \
+      const float sum = across_row((row_sum)[half_], 0);                                                  \
+      inverses[half_] = keys == 0 ? 0.0f : sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / sum;            \
+      if (r < queries && (get_local_id(0) & 3) == 0) {                                                    \
+        STORE1((row_max)[half_] == -INFINITY ? 0.0f : (row_max)[half_] * SCORE_SCALE, 0, batch, head, r); \
+        STORE1(sum, 1, batch, head, r);                                                                   \
+      }                                                                                                   \
+    }                                                                                                     \
+    STORE_TWO_ROWS(out, inverses[half_], row, queries, WIDTH, STORE, STOREV)                              \
   }
 #else
 // Returns statistic `which` (0 lse, 1 delta) of the queries of scores i and i + 1 as float2. queries (PASS 2):
@@ -215,31 +224,11 @@ ALWAYS_INLINE void score_gradient(float* ds, const float* p, const float* grad, 
 
 // Stores the lane's two rows of the gradients `out` and, with PASS 2, `out2`. row: the first of the two rows. The
 // calling kernel must have the variables batch, head and rows.
+#define STORE_GRADIENTS(out, out2, row) \
+  {STORE_TWO_ROWS(out, SCALE, row, rows, DEPTH, STORE, STOREV) STORE_SECOND_GRADIENT(out2, row)}
 #if PASS == 2
-#define STORE_SECOND(out2, r, d, at)                                  \
-  if (d + 1 < DEPTH2)                                                 \
-    STORE1V((float2)((out2)[at], (out2)[at + 1]), batch, head, r, d); \
-  else if (d < DEPTH2)                                                \
-    STORE1((out2)[at], batch, head, r, d);
+#define STORE_SECOND_GRADIENT(out2, row) STORE_TWO_ROWS(out2, 1.0f, row, rows, DEPTH2, STORE1, STORE1V)
 #else
-#define STORE_SECOND(out2, r, d, at)
+#define STORE_SECOND_GRADIENT(out2, row)
 #endif
-#define STORE_GRADIENTS(out, out2, row)                                                \
-  {                                                                                    \
-    OCL_UNROLL                                                                         \
-    for (int half_ = 0; half_ < 2; ++half_) {                                          \
-      const int r = (row) + 8 * half_;                                                 \
-      if (r < rows) {                                                                  \
-        OCL_UNROLL                                                                     \
-        for (int j = 0; j < DEPTH_TILE / 8; ++j) {                                     \
-          const int d = j * 8 + (get_local_id(0) & 3) * 2, at = 4 * j + 2 * half_;     \
-          if (d + 1 < DEPTH)                                                           \
-            STOREV((float2)(out[at] * SCALE, out[at + 1] * SCALE), batch, head, r, d); \
-          else if (d < DEPTH)                                                          \
-            STORE(out[at] * SCALE, batch, head, r, d);                                 \
-          STORE_SECOND(out2, r, d, at)                                                 \
-        }                                                                              \
-      }                                                                                \
-    }                                                                                  \
-  }
 #endif

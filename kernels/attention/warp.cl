@@ -16,8 +16,7 @@
 // its values. All work-items copy tile n + STAGES - 1 (cp.async) while the warps work on tile n. There is one barrier
 // per tile.
 //
-// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW
-// 2.
+// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d.
 // Global size: (ceil(queries / TILE_M) * GROUP_SIZE, heads, batches), local size (GROUP_SIZE, 1, 1).
 // The address of tile n in the ring: the keys of the n / 2th step that is taken if n is even, its values if n is odd.
 #define KV_TILE(n) (ring + (n) % STAGES * TILE_ELEMENTS)

@@ -20,8 +20,7 @@
 //   transposed while it is stored, [head size][keys]. wgmma expects p from another lane than the one that has computed
 //   it. So the keys of v are permuted: position i of eight neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
 //
-// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW
-// 2.
+// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d.
 // Global size: (any number of work-groups up to that of tasks, with BLOCKS that of tasks, times GROUP_SIZE, 1, 1), local
 // size (GROUP_SIZE, 1, 1).
 #ifndef OVERLAP

@@ -120,7 +120,7 @@ void offer_attention_tensor_core(Draft& draft) {
   const bool whole_chunks = parts.depth % math.chunk == 0 && parts.depth2 % math.chunk == 0;
 
   TemplateLaunch& launch = draft.launch();
-  use_tensor_cores(draft, math, tile.tile(), 128, math.level == kMatrix && whole_chunks ? math.chunk : 2);
+  use_tensor_cores(draft, math, tile.tile(), 128, whole_chunks ? math.chunk : 2);
   // The loads of a bias from memory take the registers that overlap needs.
   const bool biased = parts.mask && draft.node().body.ops.empty() && draft.buffer(parts.mask->buffer).dtype != ir::DType::kBool;
   if (warpgroups) define(launch, "OVERLAP", tile.overlap && !(biased && !gradient));
@@ -130,7 +130,7 @@ void offer_attention_tensor_core(Draft& draft) {
   define(launch, "DEPTH_TILE", warpgroups ? tile.depth : (depth + unit - 1) / unit * unit);
   share_registers(launch, tile.tile());
   define_attention(draft, parts);
-  if (!gradient) launch.stores.align(true);
+  launch.stores.align(true);
 
   std::vector<IndexExpr> rows_of;
   using Named = std::pair<const char*, const ir::View*>;
