@@ -135,7 +135,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const GradientTask of = gradient_task(i, tasks, heads_per_kv, columns);
     const int head = of.head, batch = of.batch, steps = of.steps;
     const int row = of.r0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
-    const int first = of.r0 + (get_local_id(0) >> 7) * 64;  // the warpgroup's first row
+    const int first = of.r0 + warpgroup_number() * 64;  // the warpgroup's first row
     __local const OPERAND_T *a_tile = a_tiles + held % HELD_TILES * A_TILE,
                             *a2_tile = a2_tiles + held % HELD_TILES * A_TILE;
     float out[DEPTH_TILE / 2];

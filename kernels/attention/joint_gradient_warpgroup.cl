@@ -13,8 +13,9 @@
 //
 // A task is a head. It has one or two parts, the first and the last 128 keys, and all steps are taken for each part. The sums
 // of dk and dv are those of a part, the sums of dq those of all queries: 64 and 128 registers. With these no warpgroup needs
-// more than its share of 168. Work-groups are persistent. Keys and values stay in local memory until the task ends; the third
-// warpgroup copies them, and brings dout and q of each step through the pipeline: two stages a step, three steps ahead.
+// more than its share of 168. Work-groups are persistent. Keys and values of a part stay in local memory until its steps are
+// done. Then the third warpgroup copies those of the next task, which arrive during the other part. It brings q and dout of
+// each step through the pipeline: two stages a step, three steps ahead.
 // ds is in one of two buffers, [keys of a part][TILE_C]. Sums have a fixed order: over steps in dk and dv, over keys in dq.
 //
 // Arguments: a: k, b: q, a2: v, b2: dout, otherwise those of PASS 2. Operands of 16 bits, at most LONGEST keys and as many
@@ -24,6 +25,7 @@
 #define AHEAD (STAGES / 2 - 1)  // steps that are copied before they are used. One step more is being released.
 // The first step of a part. With a causal mask, earlier queries see none of its keys.
 #define FIRST_STEP(part) (CAUSAL ? (part) * (PART / TILE_C) : 0)
+#define STATISTICS_OF(task) (((task) & 1) * 2 * LONGEST)  // offset of the statistics of the work-group's task
 
 // The operands of all heads, with their strides, and what all tasks have in common.
 typedef struct {
@@ -38,8 +40,8 @@ typedef struct {
 } Operands;
 typedef struct {
   __local OPERAND_T *k, *v, *ds;
-  __local float* statistics;  // [lse, delta][LONGEST] of a task's queries
-  uint keys_full, ds_full, ds_empty;  // mbarriers; ds has two of each
+  __local float* statistics;  // [lse, delta][LONGEST] of a task's queries; two tasks in turn
+  uint keys_full, ds_full, ds_empty;  // mbarriers, two of each: for the parts, and for the buffers of ds
 } Buffers;
 
 // ---- third warpgroup ---- boxes: 1: one work-item copies boxes; 0: all of them copy elements
@@ -56,29 +58,38 @@ ALWAYS_INLINE void load_queries(float2* loaded, const Operands o, const int n) {
   for (int i = 0; i < LONGEST / PRODUCERS; ++i)
     loaded[i] = load_statistics(of, get_local_id(0) - CONSUMERS * 128 + i * PRODUCERS);
 }
-// Copies keys and values of task n, and the statistics that load_queries has loaded, once nothing reads those of the task
-// before.
-ALWAYS_INLINE void stage_keys(const Operands o, const Buffers to, const int n, const float2* loaded, const int boxes) {
+// Copies keys and values of a part of task n, once nothing reads those of the task before. With the first part come the
+// statistics that load_queries has loaded.
+ALWAYS_INLINE void stage_keys(const Operands o, const Buffers to, const int n, const int part, const float2* loaded,
+                              const int boxes) {
   const Task task = task_at(n, o.tasks);
-  const int p = get_local_id(0) - CONSUMERS * 128, blocks = (o.keys + 63) / 64;
-  OCL_UNROLL
-  for (int i = 0; i < LONGEST / PRODUCERS; ++i) {
-    to.statistics[p + i * PRODUCERS] = loaded[i].x;
-    to.statistics[LONGEST + p + i * PRODUCERS] = loaded[i].y;
+  const int p = get_local_id(0) - CONSUMERS * 128, first = part * PART;
+  const int blocks = (min(o.keys - first, PART) + 63) / 64;
+  const uint full = to.keys_full + 8 * part;
+  __local OPERAND_T *k = to.k + first * TILE_K, *v = to.v + first * TILE_K;
+  if (part == 0) {
+    __local float* statistics = to.statistics + STATISTICS_OF(n) + p;
+    OCL_UNROLL
+    for (int i = 0; i < LONGEST / PRODUCERS; ++i) {
+      statistics[i * PRODUCERS] = loaded[i].x;
+      statistics[LONGEST + i * PRODUCERS] = loaded[i].y;
+    }
   }
   if (!boxes) {
-    stage_rows(to.k, o.k + task.batch * o.k_batch + task.head * o.k_head, o.k_row, o.keys, DEPTH, blocks * 64, 0);
-    stage_rows(to.v, o.v + task.batch * o.v_batch + task.head * o.v_head, o.v_row, o.keys, DEPTH2, blocks * 64, 0);
+    stage_rows(k, o.k + task.batch * o.k_batch + task.head * o.k_head + first * o.k_row, o.k_row, o.keys - first, DEPTH,
+               blocks * 64, 0);
+    stage_rows(v, o.v + task.batch * o.v_batch + task.head * o.v_head + first * o.v_row, o.v_row, o.keys - first,
+               DEPTH2, blocks * 64, 0);
     fence_async_proxy();
   }
   if (!boxes || p > 0) {
-    barrier_arrive(to.keys_full);
+    barrier_arrive(full);
     return;
   }
-  barrier_expect(to.keys_full, 2 * blocks * BLOCK_ELEMENTS * sizeof(OPERAND_T));
+  barrier_expect(full, 2 * blocks * BLOCK_ELEMENTS * sizeof(OPERAND_T));
   for (int i = 0; i < blocks; ++i) {
-    copy_head_box(local_address(to.k + i * BLOCK_ELEMENTS), o.k_map, i * 64, task.head, task.batch, to.keys_full);
-    copy_head_box(local_address(to.v + i * BLOCK_ELEMENTS), o.v_map, i * 64, task.head, task.batch, to.keys_full);
+    copy_head_box(local_address(k + i * BLOCK_ELEMENTS), o.k_map, first + i * 64, task.head, task.batch, full);
+    copy_head_box(local_address(v + i * BLOCK_ELEMENTS), o.v_map, first + i * 64, task.head, task.batch, full);
   }
 }
 // A step: the work-group's task, its head, the part and step of the task, and the number of the step over all tasks.
@@ -116,10 +127,10 @@ ALWAYS_INLINE void stage_queries(const Pipeline line, const int stage, __global 
 ALWAYS_INLINE Step stage_step(const Pipeline line, const Operands o, const Step at, const int boxes) {
   if (!is_task(at.task, o.tasks)) return at;
   if (!boxes || get_local_id(0) == CONSUMERS * 128) {
-    stage_queries(line, 2 * at.n, o.dout + at.of.batch * o.dout_batch + at.of.head * o.dout_head, o.dout_row, o.queries,
-                  DEPTH2, o.dout_map, at, boxes);
-    stage_queries(line, 2 * at.n + 1, o.q + at.of.batch * o.q_batch + at.of.head * o.q_head, o.q_row, o.queries, DEPTH,
+    stage_queries(line, 2 * at.n, o.q + at.of.batch * o.q_batch + at.of.head * o.q_head, o.q_row, o.queries, DEPTH,
                   o.q_map, at, boxes);
+    stage_queries(line, 2 * at.n + 1, o.dout + at.of.batch * o.dout_batch + at.of.head * o.dout_head, o.dout_row,
+                  o.queries, DEPTH2, o.dout_map, at, boxes);
   }
   warp_sync();
   return next_step(at, o);
@@ -143,7 +154,7 @@ ALWAYS_INLINE void compute_queries(const Pipeline line, const Operands o, const 
                                    const int batches EPILOGUE_FUNCTION_PARAMS) {
   float2 loaded[LONGEST / PRODUCERS];
   load_queries(loaded, o, 0);
-  stage_keys(o, buffers, 0, loaded, boxes);
+  for (int part = 0; part < o.parts; ++part) stage_keys(o, buffers, 0, part, loaded, boxes);
   Step ahead = {0, 0, 0, 0, task_at(0, o.tasks)};
   for (int i = 0; i < AHEAD; ++i) ahead = stage_step(line, o, ahead, boxes);
   int n = 0;  // number of the steps taken, over all tasks
@@ -157,7 +168,7 @@ ALWAYS_INLINE void compute_queries(const Pipeline line, const Operands o, const 
       for (int e = 0; e < TILE_C / 2; ++e) dq[j][e] = 0.0f;
     }
     load_queries(loaded, o, i + 1);
-    for (int part = 0; part < o.parts; ++part)
+    for (int part = 0; part < o.parts; ++part) {
       for (int step = FIRST_STEP(part); step < o.steps; ++step, ++n) {
         ahead = stage_step(line, o, ahead, boxes);
         const int buffer = n & 1, left = min(keys, CAUSAL ? (step + 1) * TILE_C : keys) - part * PART;
@@ -172,9 +183,9 @@ ALWAYS_INLINE void compute_queries(const Pipeline line, const Operands o, const 
           }
         consumer_release_at(buffers.ds_empty + 8 * buffer);
       }
-    if (is_task(i + 1, o.tasks)) {
+      if (!is_task(i + 1, o.tasks)) continue;
       barrier_wait(buffers.ds_empty + 8 * ((n - 1) & 1), (n - 1) >> 1 & 1);  // All warps have read the keys.
-      stage_keys(o, buffers, i + 1, loaded, boxes);
+      stage_keys(o, buffers, i + 1, part, loaded, boxes);
     }
     OCL_UNROLL
     for (int j = 0; j < LONGEST / TILE_C; ++j) {
@@ -192,41 +203,94 @@ ALWAYS_INLINE void store_scores(__local OPERAND_T* to, const uint* ds) {
   OCL_UNROLL
   for (int i = 0; i < TILE_C / 4; ++i) *(__local uint*)(to + (at ^ (i >> 1) * CHUNK) + (i & 1) * 8 * TILE_K) = ds[i];
 }
-// Adds the products of a block of keys and a step to dk and dv, and stores ds. The products of dk and dv are still running then.
-// first: the block's first key. k, v: the consumers' blocks of the part. statistics: from the lane's first query on.
-ALWAYS_INLINE void add_block(float* dk, float* dv, __local OPERAND_T* ds_tile, __local const OPERAND_T* k,
-                             __local const OPERAND_T* v, __local const OPERAND_T* q_tile,
-                             __local const OPERAND_T* dout_tile, __local const float2* statistics, const int c0,
-                             const int first, const int queries, const int keys MASK_PARAMS) {
+// What the consumers read and write in a step. k, v: the part's; ds_full, ds_empty: mbarriers of the step's buffer.
+typedef struct {
+  __local const OPERAND_T *k, *v;
+  __local OPERAND_T* ds;
+  __local const float2* statistics;  // from the lane's first query on
+  uint ds_full, ds_empty;
+} StepBuffers;
+ALWAYS_INLINE StepBuffers step_buffers(const Buffers of, const int task, const int part, const int step, const int n) {
+  const int buffer = n & 1;
+  const StepBuffers at = {
+      of.k + part * PART * TILE_K,
+      of.v + part * PART * TILE_K,
+      of.ds + buffer * PART * TILE_C,
+      (__local const float2*)(of.statistics + STATISTICS_OF(task) + step * TILE_C) + (get_local_id(0) & 3),
+      of.ds_full + 8 * buffer,
+      of.ds_empty + 8 * buffer};
+  return at;
+}
+// Waits until ds of step n - 2 is read.
+ALWAYS_INLINE void wait_for_ds(const StepBuffers at, const int n) {
+  if (n >= 2) barrier_wait(at.ds_empty, ((n >> 1) - 1) & 1);
+}
+// Takes no part in step n, whose queries see no key of the warpgroup.
+ALWAYS_INLINE void skip_step(const Pipeline line, const StepBuffers at, const int n) {
+  skip_stages(line, 2 * n, 2 * n + 2);
+  wait_for_ds(at, n);
+  consumer_release_at(at.ds_full);
+}
+// Adds the products of the warpgroup's block of keys to dk and dv, and stores ds, for steps step .. steps - 1, at least one.
+// The products for the scores of a step are issued behind those of dk in the step before, so that the tensor cores are busy
+// between steps. Behind the last step they are issued in vain, of keys that may already be replaced: under a condition, each
+// product would wait for the one before. first: the block's first key. Returns the number of the step after the last one.
+ALWAYS_INLINE int consume_steps(float* dk, float* dv, const Pipeline line, const Buffers buffers, const int task,
+                                const int part, int step, const int steps, int n, const int first, const int queries,
+                                const int keys MASK_PARAMS) {
+  const int begin = step;
   float s[TILE_C / 2], grad[TILE_C / 2];
   uint weights[TILE_C / 4], ds[TILE_C / 4];
-  begin_scores(s, k, q_tile);
-  begin_scores(grad, v, dout_tile);
-  WAIT_SUMS(s, TILE_C / 2, "1");
-  MASK_SCORES(s, first + LANE_ROW, first, c0, 0);
-  softmax_weights(s, statistics, 0);
-  to_operands(weights, s);
-  begin_values(dv, weights, dout_tile);
-  WAIT_SUMS(grad, TILE_C / 2, "1");
-  score_gradient(s, s, grad, statistics, 0);
-  to_operands(ds, s);
-  begin_values(dk, ds, q_tile);
-  store_scores(ds_tile + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, ds);
+  __local const OPERAND_T* q_tile = consumer_wait(line, 2 * n);
+  begin_scores(s, buffers.k + part * PART * TILE_K, q_tile);
+  for (int more = 1; more; ++step, ++n) {
+    const StepBuffers at = step_buffers(buffers, task, part, step, n);
+    const int c0 = step * TILE_C;
+    __local const OPERAND_T* dout_tile = consumer_wait(line, 2 * n + 1);
+    WAIT_SUMS(s, TILE_C / 2, "0");
+    if (step > begin) {
+      consumer_release(line, 2 * n - 2);
+      consumer_release(line, 2 * n - 1);
+    }
+    begin_scores(grad, at.v, dout_tile);
+    MASK_SCORES(s, first + LANE_ROW, first, c0, 0);
+    softmax_weights(s, at.statistics, 0);
+    to_operands(weights, s);
+    begin_values(dv, weights, dout_tile);
+    WAIT_SUMS(grad, TILE_C / 2, "1");
+    score_gradient(s, s, grad, at.statistics, 0);
+    to_operands(ds, s);
+    begin_values(dk, ds, q_tile);
+    WAIT_SUMS(dv, DEPTH_TILE / 2, "1");  // frees the registers of weights
+    more = step + 1 < steps;
+    if (more) q_tile = consumer_wait(line, 2 * n + 2);
+    begin_scores(s, at.k, q_tile);
+    wait_for_ds(at, n);
+    store_scores(at.ds + warpgroup_number() * BLOCK_ELEMENTS, ds);
+    fence_async_proxy();
+    consumer_release_at(at.ds_full);
+  }
+  WAIT_SUMS(dk, DEPTH_TILE / 2, "0");
+  consumer_release(line, 2 * n - 2);
+  consumer_release(line, 2 * n - 1);
+  return n;
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int boxes = DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
                     CHUNK_ALIGNED(b2_offset);
-  __local ulong map[16] __attribute__((aligned(128))), more_bars[3];
+  __local ulong map[16] __attribute__((aligned(128))), more_bars[4];
   if (get_local_id(0) == 0) {
-    for (int i = 0; i < 2; ++i) barrier_init(local_address(more_bars + i), 4);  // the warps of the third warpgroup
-    barrier_init(local_address(more_bars + 2), PRODUCERS);
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(local_address(more_bars + i), 4);  // the warps of the third warpgroup
+      barrier_init(local_address(more_bars + 2 + i), PRODUCERS);
+    }
   }
   PIPELINE_OF(line, boxes ? 1 : PRODUCERS);
   __local OPERAND_T k_tiles[LONGEST * TILE_K] __attribute__((aligned(1024))),
       v_tiles[LONGEST * TILE_K] __attribute__((aligned(1024))),
       ds_tiles[2 * PART * TILE_C] __attribute__((aligned(1024)));
-  __local float statistics[2 * LONGEST] __attribute__((aligned(8)));
+  __local float statistics[4 * LONGEST] __attribute__((aligned(8)));
   // The pipeline's barriers for rows of a task, with an arrival for each warp of the consumers, are those of ds here.
   const Buffers buffers = {k_tiles,
                            v_tiles,
@@ -289,28 +353,22 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #if STORED_MASK
     mask = masks + batch * mask_batch + head * mask_head;
 #endif
-    barrier_wait(buffers.keys_full, i & 1);
     for (int part = 0; part < parts; ++part) {
-      const int first = part * PART + (get_local_id(0) >> 7) * 64;
+      const int first = part * PART + warpgroup_number() * 64;
+      const int begin = min(first < keys ? CAUSAL ? first / TILE_C : 0 : steps, steps);
       float dk[DEPTH_TILE / 2], dv[DEPTH_TILE / 2];
       OCL_UNROLL
-      for (int j = 0; j < DEPTH_TILE / 2; ++j) dk[j] = dv[j] = 0.0f;
-      for (int step = FIRST_STEP(part); step < steps; ++step, ++n) {
-        const int c0 = step * TILE_C, buffer = n & 1;
-        __local const float2* of_step = (__local const float2*)(statistics + c0) + (get_local_id(0) & 3);
-        __local const OPERAND_T *dout_tile = consumer_wait(line, 2 * n), *q_tile = consumer_wait(line, 2 * n + 1);
-        if (n >= 2) barrier_wait(buffers.ds_empty + 8 * buffer, ((n >> 1) - 1) & 1);
-        if (first < min(keys, CAUSAL ? c0 + TILE_C : keys))
-          add_block(dk, dv, ds_tiles + buffer * PART * TILE_C, k_tiles + part * PART * TILE_K,
-                    v_tiles + part * PART * TILE_K, q_tile, dout_tile, of_step, c0, first, queries, keys MASK_PASS);
-        fence_async_proxy();
-        consumer_release_at(buffers.ds_full + 8 * buffer);
-        WAIT_SUMS(dk, DEPTH_TILE / 2, "0");
-        OCL_UNROLL
-        for (int j = 0; j < DEPTH_TILE / 2; ++j) FENCE_REGISTER(dv[j]);
-        consumer_release(line, 2 * n);
-        consumer_release(line, 2 * n + 1);
+      for (int j = 0; j < DEPTH_TILE / 2; ++j) {
+        dk[j] = dv[j] = 0.0f;
+        FENCE_REGISTER(
+            dk[j]);  // before products begin: a sum that is set while they run would make each wait for the last
+        FENCE_REGISTER(dv[j]);
       }
+      int step = FIRST_STEP(part);
+      if (step < steps) barrier_wait(buffers.keys_full + 8 * part, i & 1);
+      for (; step < begin; ++step, ++n) skip_step(line, step_buffers(buffers, i, part, step, n), n);
+      if (step < steps)
+        n = consume_steps(dk, dv, line, buffers, i, part, step, steps, n, first, queries, keys MASK_PASS);
       STORE_TWO_ROWS(dk, SCALE, first + LANE_ROW, keys, DEPTH, STORE1, STORE1V)
       STORE_TWO_ROWS(dv, 1.0f, first + LANE_ROW, keys, DEPTH2, STORE2, STORE2V)
     }

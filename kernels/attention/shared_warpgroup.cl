@@ -73,7 +73,7 @@ ALWAYS_INLINE void skip_stages(const Pipeline line, const int begin, const int e
 // Begins s = q k^T of a step. s is ordered as in attention/scores.cl. q: the first row of the work-group's tile.
 ALWAYS_INLINE void begin_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k) {
   // A descriptor advances by 2 (32 bytes) for 16 elements of the depth.
-  const ulong a = descriptor(q + (get_local_id(0) >> 7) * 64 * TILE_K, 1), b = descriptor(k, 1);
+  const ulong a = descriptor(q + warpgroup_number() * 64 * TILE_K, 1), b = descriptor(k, 1);
   WGMMA_FENCE();
   OCL_CAT(MULTIPLY_, TILE_C)(s, a, b, "0", "0, 0");
   OCL_CAT(MULTIPLY_, TILE_C)(s, a + 2, b + 2, "1", "0, 0");

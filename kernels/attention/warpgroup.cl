@@ -187,7 +187,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const Task task = task_at(i, tasks);
     const int head = task.head, batch = task.batch, steps = steps_of(task, keys);
     const int row = task.rows + (get_local_id(0) >> 5) * 16 + (lane >> 2);
-    const int first = task.rows + (get_local_id(0) >> 7) * 64;  // the warpgroup's first row
+    const int first = task.rows + warpgroup_number() * 64;  // the warpgroup's first row
     __local const OPERAND_T* q_tile = q_tiles + i % HELD_TILES * TILE_M * DEPTH_TILE;
     float out[DEPTH_TILE / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0.0f, 0.0f};
     OCL_UNROLL

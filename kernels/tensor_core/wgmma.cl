@@ -40,6 +40,13 @@ ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
                  : "memory");
   } while (!done && MORE_TRIES);
 }
+// Returns the number of the work-item's warpgroup. Since lane 0 gives it to the others, the compiler knows that it is the same
+// in a warp, and keeps what depends on it, such as descriptors, in the registers of warps. All lanes of a warp call it together.
+ALWAYS_INLINE int warpgroup_number(void) {
+  int number;
+  asm("shfl.sync.idx.b32 %0, %1, 0, 31, -1;" : "=r"(number) : "r"((int)get_local_id(0) >> 7));
+  return number;
+}
 // Waits until all 32 work-items of the warp have arrived here.
 ALWAYS_INLINE void warp_sync(void) {
   asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");

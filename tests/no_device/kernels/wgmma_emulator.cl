@@ -17,6 +17,7 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
 #define head_map(map, number, ...) emulated_map(__VA_ARGS__)
 #define copy_head_box(to, map, row, head, batch, bar) emulated_box(to, map, 0, row, head, batch, bar)
 #define barrier_wait(bar, parity) emulated_barrier(bar, 2, parity)
+#define warpgroup_number() ((int)get_local_id(0) >> 7)
 #define warp_sync() emulated_barrier(0, 6, 0)
 #define fence_async_proxy() emulated_barrier(0, 3, 0)
 #define GROW_REGISTERS(n)
