@@ -6,7 +6,7 @@
 //   (GROUP_SIZE, 1, 1).
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
 // BOXES 1 (16-bit operands, and a tile of which no two fit on a compute unit): one work-item copies both operands in
-//   boxes, unless an operand does not begin at a multiple of 16 bytes.
+//   boxes, unless an operand does not begin at a multiple of 16 bytes. TURNS 1 (with BOXES): tensor_core/warpgroup.cl.
 
 // The operands of a tile. a, b: their first elements. m_left, n_left: rows of A and columns of B that lie inside the
 // matrix from there on. *_width, *_depth: strides along M or N, and along K.
@@ -131,8 +131,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
   const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
   const int steps = (K + TILE_K - 1) / TILE_K;
-  int begin = 0;  // first step of the tile, counted over all tiles of the work-group
   if (get_local_id(0) >= CONSUMERS * 128) {
+    int begin = 0;  // first step of the tile, counted over all tiles of the work-group
     PRODUCERS_BEGIN();
     // The literal 1 of a contiguous stride lets the compiler simplify addresses.
     const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
@@ -162,11 +162,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     return;
   }
   CONSUMERS_BEGIN();
-  FOR_TILES(g, m_tiles * n_tiles) {
+  int number = TURNS ? get_local_id(0) >> 7 : 0;  // of the tile, among those of the work-group
+  for (int g; g = get_group_id(0) + number * get_num_groups(0), g < m_tiles * n_tiles; number += 1 + TURNS) {
     const int2 tile = tile_at(g, m_tiles, n_tiles);
-    float total[TILE_N / 2];
-    consume(total, line, begin, begin + steps, A_K_MAJOR, B_K_MAJOR);
-    begin += steps;
+    float total[ROW_BLOCKS * SUMS_OF_BLOCK];
+    if (TURNS) begin_turn(line, number);
+    consume(total, line, number * steps, (number + 1) * steps, A_K_MAJOR, B_K_MAJOR);
     STORE_PRODUCT(total, rows, tile, batch, M, N);
   }
 }

@@ -9,6 +9,9 @@
 //   VW 4       half q / 2 of block 2 j + q % 2                 operands of 32 bits: 16 bytes per lane
 //   VW 2       pair q of block j                               for rows that begin at multiples of 2 elements only
 #define ROW_VECTORS (TILE_N / 4 / VW)  // vectors of a row that a lane has
+#ifndef ROW_BLOCKS
+#define ROW_BLOCKS 1  // blocks of rows whose sums a lane has, one block behind the other
+#endif
 typedef VEC RowVector;
 #if VW == 8
 #define ROTATED(v) v.s12345670
@@ -81,7 +84,8 @@ ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
     rows[2 * j + 1] = exchanged(total, 1, j);
   }
   OCL_UNROLL
-  for (int i = 0; i < TILE_N / 2 - 2 * VW * STORE_VECTORS; ++i) total[i] = total[i + 2 * VW * STORE_VECTORS];
+  for (int i = 0; i < ROW_BLOCKS * TILE_N / 2 - 2 * VW * STORE_VECTORS; ++i)
+    total[i] = total[i + 2 * VW * STORE_VECTORS];
 }
 
 // LOCAL_ROWS makes local memory for STORE_PRODUCT, which stores a tile of a product M x N by the epilogue macros STOREA,
@@ -100,50 +104,52 @@ ALWAYS_INLINE void put_rows(__local float* rows, float* total) {
     *(__local float2*)(rows + (lane / 4 + (i & 1) * 8) * ROW_PITCH + (i >> 1) * 8 + 2 * (lane & 3)) =
         (float2)(total[2 * i], total[2 * i + 1]);
   OCL_UNROLL
-  for (int i = 0; i < TILE_N / 2 - 16; ++i) total[i] = total[i + 16];
+  for (int i = 0; i < ROW_BLOCKS * TILE_N / 2 - 16; ++i) total[i] = total[i + 16];
 }
-#define STORE_PRODUCT(total, rows, tile, batch, M, N)                                          \
-  {                                                                                            \
-    const int lane = get_local_id(0) & 31, m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16; \
-    UNROLL_STORES                                                                              \
-    for (int first = 0; first < TILE_N; first += 32) {                                         \
-      const int n = tile.y * TILE_N + first + lane;                                            \
-      put_rows(rows, total);                                                                   \
-      warp_sync();                                                                             \
-      UNROLL_STORES                                                                            \
-      for (int i = 0; i < 16; ++i)                                                             \
-        if (n < N && m0 + i < M) STORE(rows[i * ROW_PITCH + lane], batch, m0 + i, n);          \
-      warp_sync();                                                                             \
-    }                                                                                          \
+#define STORE_PRODUCT(total, rows, tile, batch, M, N)                                 \
+  {                                                                                   \
+    const int lane = get_local_id(0) & 31;                                            \
+    UNROLL_STORES                                                                     \
+    for (int first = 0; first < ROW_BLOCKS * TILE_N; first += 32) {                   \
+      const int m0 = tile.x * TILE_M + first / TILE_N * 64 + tile_warp() * 16,        \
+                n = tile.y * TILE_N + first % TILE_N + lane;                          \
+      put_rows(rows, total);                                                          \
+      warp_sync();                                                                    \
+      UNROLL_STORES                                                                   \
+      for (int i = 0; i < 16; ++i)                                                    \
+        if (n < N && m0 + i < M) STORE(rows[i * ROW_PITCH + lane], batch, m0 + i, n); \
+      warp_sync();                                                                    \
+    }                                                                                 \
   }
 #else
 #define LOCAL_ROWS(name)
-#define STORE_PRODUCT(total, rows, tile, batch, M, N)                                                                 \
-  {                                                                                                                   \
-    const int m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2);                     \
-    const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N;                     \
-    UNROLL_STORES                                                                                                     \
-    for (int step = 0; step < STORE_STEPS; ++step) {                                                                  \
-      RowVector sums[2 * STORE_VECTORS];                                                                              \
-      next_rows(sums, total);                                                                                         \
-      if (whole) {                                                                                                    \
-        OCL_UNROLL                                                                                                    \
-        for (int j = 0; j < 2 * STORE_VECTORS; ++j)                                                                   \
-          STOREA(sums[j], batch, m0 + (j & 1) * 8, tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1))); \
-        continue;                                                                                                     \
-      }                                                                                                               \
-      OCL_UNROLL                                                                                                      \
-      for (int j = 0; j < 2 * STORE_VECTORS; ++j) {                                                                   \
-        RowVector v = sums[j];                                                                                        \
-        const int row = m0 + (j & 1) * 8, n = tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1));       \
-        if (row >= M) continue;                                                                                       \
-        if (n + VW <= N) {                                                                                            \
-          STOREV(v, batch, row, n);                                                                                   \
-        } else {                                                                                                      \
-          OCL_NO_UNROLL                                                                                               \
-          for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);                                     \
-        }                                                                                                             \
-      }                                                                                                               \
-    }                                                                                                                 \
+#define STORE_PRODUCT(total, rows, tile, batch, M, N)                                                    \
+  {                                                                                                      \
+    const int row0 = tile.x * TILE_M + tile_warp() * 16 + ((get_local_id(0) & 31) >> 2);                 \
+    const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N;        \
+    UNROLL_STORES                                                                                        \
+    for (int step = 0; step < ROW_BLOCKS * STORE_STEPS; ++step) {                                        \
+      const int m0 = row0 + step / STORE_STEPS * 64, vector0 = step % STORE_STEPS * STORE_VECTORS;       \
+      RowVector sums[2 * STORE_VECTORS];                                                                 \
+      next_rows(sums, total);                                                                            \
+      if (whole) {                                                                                       \
+        OCL_UNROLL                                                                                       \
+        for (int j = 0; j < 2 * STORE_VECTORS; ++j)                                                      \
+          STOREA(sums[j], batch, m0 + (j & 1) * 8, tile.y * TILE_N + vector_column(vector0 + (j >> 1))); \
+        continue;                                                                                        \
+      }                                                                                                  \
+      OCL_UNROLL                                                                                         \
+      for (int j = 0; j < 2 * STORE_VECTORS; ++j) {                                                      \
+        RowVector v = sums[j];                                                                           \
+        const int row = m0 + (j & 1) * 8, n = tile.y * TILE_N + vector_column(vector0 + (j >> 1));       \
+        if (row >= M) continue;                                                                          \
+        if (n + VW <= N) {                                                                               \
+          STOREV(v, batch, row, n);                                                                      \
+        } else {                                                                                         \
+          OCL_NO_UNROLL                                                                                  \
+          for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);                        \
+        }                                                                                                \
+      }                                                                                                  \
+    }                                                                                                    \
   }
 #endif

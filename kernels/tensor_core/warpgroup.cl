@@ -30,7 +30,13 @@
 #undef STAGES
 #define STAGES CRAMPED_STAGES
 #endif
-#define CONSUMERS (TILE_M / 64)
+#ifndef TURNS
+#define TURNS 0  // 1: two consumers multiply whole tiles in turn. While one stores its tile, the other multiplies.
+#endif
+#define CONSUMERS (TURNS ? 2 : TILE_M / 64)
+#define SHARERS (TURNS ? 1 : CONSUMERS)  // consumers that share a tile
+#define ROW_BLOCKS (TILE_M / 64 / SHARERS)  // blocks of 64 rows that a consumer multiplies
+#define SUMS_OF_BLOCK (TILE_N / 2)  // sums of a work-item in such a block
 #ifndef PRODUCERS
 #ifdef AT_ONCE  // work-groups that share a compute unit, with BOXES
 #define PRODUCERS 32
@@ -86,14 +92,15 @@ ALWAYS_INLINE int column_chunk(const int depth, const int chunk) {
 // ---- pipeline ----
 typedef struct {
   __local OPERAND_T* stages;
-  uint full, empty;  // local addresses of STAGES mbarriers each; HELD_TILES more follow `empty`
+  uint full, empty;  // local addresses of STAGES mbarriers each; HELD_TILES or two for TURNS more follow `empty`
 } Pipeline;
 
+#define MORE_BARRIERS (TURNS ? 2 : HELD_TILES)
 // PIPELINE makes the pipeline of a work-group. arrivals: the number that makes a stage full.
 #define PIPELINE(name) PIPELINE_OF(name, FULL_ARRIVALS)
 #define PIPELINE_OF(name, arrivals)                                                                           \
   __local OPERAND_T name##_stages[STAGES * STAGE_ELEMENTS] __attribute__((aligned(1024)));                    \
-  __local ulong name##_bars[2 * STAGES + HELD_TILES];                                                         \
+  __local ulong name##_bars[2 * STAGES + MORE_BARRIERS];                                                      \
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
   pipeline_init(name, arrivals)
 
@@ -119,8 +126,8 @@ ALWAYS_INLINE void pipeline_init(const Pipeline p, const int arrivals) {
   SHARE_UNIT();
   if (get_local_id(0) == 0) {
     for (int i = 0; i < STAGES; ++i) barrier_init(p.full + 8 * i, arrivals);
-    // one arrival for each warp of the consumers
-    for (int i = 0; i < STAGES + HELD_TILES; ++i) barrier_init(p.empty + 8 * i, CONSUMERS * 4);
+    // one arrival for each warp of the consumers that share a tile
+    for (int i = 0; i < STAGES + MORE_BARRIERS; ++i) barrier_init(p.empty + 8 * i, SHARERS * 4);
     fence_async_proxy();
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -280,6 +287,10 @@ ALWAYS_INLINE void store_transposed_block(__local float* b, const int column, co
 #endif
 
 // ---- consumer ----
+// Returns the number of this warp among those of the consumers that share a tile.
+ALWAYS_INLINE int tile_warp(void) {
+  return (TURNS ? get_local_id(0) & 127 : get_local_id(0)) >> 5;
+}
 // descriptor_of returns the wgmma descriptor of the matrix at `at` in a stage: address / 16, 128-byte swizzle, 1024
 // bytes from one block of 8 rows (or 8 elements of the depth) to the next. block_stride: bytes from one block of 64
 // columns to the next, which matters only if columns are contiguous. rows: 1 if the depth is contiguous, 0 if the
@@ -302,6 +313,16 @@ ALWAYS_INLINE void consumer_release_at(const uint bar) {
 ALWAYS_INLINE void consumer_release(const Pipeline p, const int step) {
   consumer_release_at(p.empty + 8 * (step % STAGES));
 }
+// With TURNS, a consumer begins a tile when the other one has issued all products of the tile before. Then the tile has the
+// tensor cores for itself. And the other one has waited for all stages before, so that the parity of a stage's mbarrier is not
+// that of an earlier step. number: of the tile, among those of the work-group; the first consumer has the even ones.
+ALWAYS_INLINE void begin_turn(const Pipeline p, const int number) {
+  if (number > 0) barrier_wait(p.empty + 8 * (STAGES + (number & 1)), ((number - 1) >> 1) & 1);
+}
+// Gives the tensor cores to the other consumer.
+ALWAYS_INLINE void end_turn(const Pipeline p) {
+  consumer_release_at(p.empty + 8 * (STAGES + 1 - (get_local_id(0) >> 7)));
+}
 // Waits until the stage of a step is full, and returns it.
 ALWAYS_INLINE __local const OPERAND_T* consumer_wait(const Pipeline p, const int step) {
   barrier_wait(p.full + 8 * (step % STAGES), (step / STAGES) & 1);
@@ -312,7 +333,7 @@ ALWAYS_INLINE __local const OPERAND_T* consumer_wait(const Pipeline p, const int
 // are columns (j/2)*8 + 2*(lane % 4) and the next, of row r (even j) or r + 8 (odd j), where r = 16 * warp + lane / 4.
 // a_rows, b_rows: 1 if the depth of the operand is contiguous.
 // With 16-bit operands, the products of a step are issued before those of the previous step are complete. Its stage is
-// released one step later.
+// released one step later. With several ROW_BLOCKS, the sums of a block follow those of the one before.
 #if HALVES
 ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows,
                            const int b_rows) {
@@ -320,24 +341,29 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
   // of 128 bytes
   const int a_next = a_rows ? 2 : 128, b_next = b_rows ? 2 : 128;
   OCL_UNROLL
-  for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
+  for (int i = 0; i < ROW_BLOCKS * SUMS_OF_BLOCK; ++i) total[i] = 0.0f;
   for (int step = begin; step < end; ++step) {
     __local const OPERAND_T* at = consumer_wait(p, step);
-    const ulong a = descriptor(at + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, a_rows),
-                b = descriptor(at + A_ELEMENTS, b_rows);
+    const ulong b = descriptor(at + A_ELEMENTS, b_rows);
     WGMMA_FENCE();
-    MULTIPLY(total, a, b, "1", a_rows, b_rows);
-    MULTIPLY(total, a + a_next, b + b_next, "1", a_rows, b_rows);
-    MULTIPLY(total, a + 2 * a_next, b + 2 * b_next, "1", a_rows, b_rows);
-    MULTIPLY(total, a + 3 * a_next, b + 3 * b_next, "1", a_rows, b_rows);
+    OCL_UNROLL
+    for (int block = 0; block < ROW_BLOCKS; ++block) {
+      float* sums = total + block * SUMS_OF_BLOCK;
+      const ulong a = descriptor(at + (tile_warp() / 4 + block) * BLOCK_ELEMENTS, a_rows);
+      MULTIPLY(sums, a, b, "1", a_rows, b_rows);
+      MULTIPLY(sums, a + a_next, b + b_next, "1", a_rows, b_rows);
+      MULTIPLY(sums, a + 2 * a_next, b + 2 * b_next, "1", a_rows, b_rows);
+      MULTIPLY(sums, a + 3 * a_next, b + 3 * b_next, "1", a_rows, b_rows);
+    }
     WGMMA_COMMIT();
     WGMMA_WAIT("1");
     if (step > begin) consumer_release(p, step - 1);
   }
+  if (TURNS) end_turn(p);
   WGMMA_WAIT("0");
   if (end > begin) consumer_release(p, end - 1);
   OCL_UNROLL
-  for (int i = 0; i < TILE_N / 2; ++i) FENCE_REGISTER(total[i]);
+  for (int i = 0; i < ROW_BLOCKS * SUMS_OF_BLOCK; ++i) FENCE_REGISTER(total[i]);
 }
 #else
 // Writes to x this work-item's four elements of A for instruction k8 (8 elements of the depth): rows r and r + 8 at

@@ -76,7 +76,7 @@ Offer CheckSubject::offer(const ir::Graph& given, const std::string& choice) con
   ir::Graph graph = given;
   Caps caps = this->caps;
   caps.is_cpu = row.level == KernelLevel::k_item;
-  caps.units = 3;
+  caps.units = row.form == KernelForm::k_turns ? 1 : 3;  // Each consumer has several tiles.
   caps.matrix = matrix;
   caps.kernels = {};
   for (const KernelRow& other : kernel_rows())

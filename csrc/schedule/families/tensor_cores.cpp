@@ -95,6 +95,7 @@ const Fit kMultiplied = {[](const Draft& d) { return tensor_core_math(d).has_val
 std::string TensorCoreTile::name() const {
   const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
   if (shares_unit()) return tile + "*" + std::to_string(resident);
+  if (turns) return tile + "-turns";
   return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
 
@@ -106,6 +107,7 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
     if ((tile.chunk != 0 && tile.chunk != math.chunk) || (tile.terms != 0 && tile.terms != math.terms)) continue;
     if (math.matrix == MatrixInstructions::kMma8 && tile.rows + tile.columns > kNarrowTile) continue;
     if (tile.shares_unit() && !math.has(KernelForm::k_boxes)) continue;
+    if (tile.turns && !math.has(KernelForm::k_turns)) continue;
     if (!is_wide(tile) || math.has(KernelForm::k_wide) || math.chunk == 4) tiles.push_back(tile);
   }
   return tiles;
@@ -128,6 +130,8 @@ bool use_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& t
   if (tile.shares_unit()) {
     define(draft.launch(), "AT_ONCE", tile.resident);
     draft.launch().local = {tile.rows / 64 * 128 + 32, 1, 1};
+  } else if (tile.turns) {
+    define(draft.launch(), "TURNS", 1);
   } else {
     if (!math.has(KernelForm::k_boxes) || resident_groups(draft.caps, tile) > draft.caps.units) return false;
     const std::vector<std::string> copies = {"boxes", "chunks"};
@@ -163,7 +167,11 @@ double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCore
                   int64_t splits) {
   const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
   const double cost = tile_cost(caps, tile, p.rows, p.columns, p.batches * splits, tile.at_once()),
-               products = cost * 2 * static_cast<double>(steps * step) / math.product + cost * tile.rate / math.stored;
+               multiplied = cost * 2 * static_cast<double>(steps * step) / math.product,
+               stored = cost * tile.rate / math.stored;
+  // In turns, nothing is multiplied only while one consumer stores the last tile.
+  const double last = 2.0 * tile.rows * tile.columns / math.stored,
+               products = tile.turns ? std::max(multiplied, stored) + last : multiplied + stored;
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
   // With slices, the kernel cannot run the epilogue. So the epilogue costs another pass over the result.
@@ -236,7 +244,7 @@ void use_tensor_cores(Draft& draft, const TensorCoreMath& math, const TensorCore
   if (math.level != kMatrix) define(launch, "TERMS", math.terms);
   if (tile.stages > 0) define(launch, "STAGES", math.matrix == MatrixInstructions::kMma8 ? kNarrowStages : tile.stages);
   if (tile.cramped > 0) define(launch, "CRAMPED_STAGES", tile.cramped);
-  launch.local = {tile.rows / 64 * 128 + producers, 1, 1};
+  launch.local = {tile.consumers() * 128 + producers, 1, 1};
   if (math.level == kWarpgroup) return;
   define(launch, math.level == kWarp ? "WARP_M" : "SUB_M", tile.warp_rows);
   define(launch, math.level == kWarp ? "WARP_N" : "SUB_N", tile.warp_columns);

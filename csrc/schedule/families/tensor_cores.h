@@ -48,7 +48,8 @@ struct TensorCoreTile {
   int chunk = 0, terms = 0, lanes = 0;
   int rows, columns;
   int warp_rows = 0, warp_columns = 0;
-  int resident = 1;  // Work-groups that share a compute unit; from 3 on their operands come in boxes.
+  bool turns = false;  // Of warpgroups: two consumers take turns, each with all rows of a tile (KernelForm::k_turns).
+  int resident = 1;    // Work-groups that share a compute unit; from 3 on their operands come in boxes.
   // Buffers in local memory, each for both operands of a step, and how many fit beside statistics of columns or the rows that
   // consumers exchange, if fewer. 0: the kernel has none.
   int stages = 0, cramped = 0;
@@ -58,7 +59,9 @@ struct TensorCoreTile {
   const char* source;  // Where the rate comes from: the GPU that it was measured on, or "estimate".
   constexpr bool shares_unit() const { return resident > 2; }
   constexpr int at_once() const { return shares_unit() ? resident : 1; }
-  std::string name() const;  // "128x128", "128x128/64x32", "128x128*3".
+  constexpr bool in_boxes() const { return turns || shares_unit(); }  // In no other way.
+  constexpr int consumers() const { return turns ? 2 : rows / 64; }
+  std::string name() const;  // "128x128", "128x128/64x32", "128x128*3", "128x192-turns".
 };
 
 /// True if the tile has more than 128 rows or columns.

@@ -114,6 +114,22 @@ def test_halves(dtype: torch.dtype, name: str) -> None:
     assert "#define B_K_MAJOR 0" in macros(texts[0]) and "#define A_K_MAJOR 0" in macros(texts[0])
 
 
+@pytest.mark.parametrize("rows, columns, depth, turns", [(4096, 3072, 768, True), (12608, 768, 3072, False)])
+def test_consumers_take_turns_where_stores_would_take_long(rows: int, columns: int, depth: int, turns: bool) -> None:
+    """Little depth: while one consumer of a work-group stores a tile, the other multiplies. Deep products load less for a
+    tile that both consumers share."""
+    inputs = [torch.empty(size, dtype=torch.bfloat16) for size in ((rows, depth), (columns, depth), (columns,))]
+
+    def layer(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.gelu(F.linear(x, w, b))
+
+    log, texts = kernels(layer, inputs)
+    assert ("-turns bf16" in log[0]) == turns and ("#define TURNS 1" in macros(texts[0])) == turns
+    assert len(texts) == 1
+    log, texts = kernels(layer, inputs, disable="gemm_turns")
+    assert "turns" not in log[0] and "#define BOXES 1" in macros(texts[0])
+
+
 def test_rows_that_are_not_aligned_are_copied() -> None:
     """Rows of 50257 16-bit elements do not begin at multiples of 16 bytes. The matrix is copied with longer rows, in
     its own order."""
@@ -173,7 +189,7 @@ def test_what_a_check_rules_out_is_not_used() -> None:
     a = torch.randn(256, 256)
     log, _ = kernels(torch.mm, [a.bfloat16(), a.bfloat16()], disable="gemm_warpgroup:bf16")
     assert "gemm_group" in log[0]
-    log, _ = kernels(torch.mm, [torch.randn(4096, 4096).bfloat16()] * 2, disable="gemm_wide:bf16")
+    log, _ = kernels(torch.mm, [torch.randn(4096, 4096).bfloat16()] * 2, disable="gemm_wide:bf16,gemm_turns")
     assert "128x128 bf16" in log[0]
     torch.set_float32_matmul_precision("high")
     log, _ = kernels(torch.mm, [a, a], disable="warpgroup:tf32")

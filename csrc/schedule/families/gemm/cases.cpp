@@ -57,7 +57,7 @@ CheckCase product_case(const CheckSubject& subject, const std::string& choice, c
 
 /// boxes: whether tensor maps describe the operands.
 std::string choice_of(const TensorCoreTile& tile, bool boxes) {
-  return "tile=" + tile.name() + " splits=1" + (tile.shares_unit() ? "" : boxes ? " copies=boxes" : " copies=chunks");
+  return "tile=" + tile.name() + " splits=1" + (tile.in_boxes() ? "" : boxes ? " copies=boxes" : " copies=chunks");
 }
 
 CheckCase product_case(const CheckSubject& subject, const TensorCoreTile& tile, bool boxes, bool a_depth, bool b_depth,
@@ -158,11 +158,11 @@ std::vector<CheckCase> gemm_cases(const CheckSubject& subject) {
                : std::vector{product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kDepth, Along::kDepth}),
                              product_case(subject, "tile=6x4 run=8", {53, 130, 172, Along::kOther, Along::kOther, 8, 1})};
   const KernelForm form = subject.row.form;
-  const bool packed = form == KernelForm::k_packed, boxes = form == KernelForm::k_boxes,
-             wide = form == KernelForm::k_wide || boxes;
+  const bool packed = form == KernelForm::k_packed, boxes = form == KernelForm::k_boxes, turns = form == KernelForm::k_turns,
+             wide = form == KernelForm::k_wide || boxes || turns;
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : tensor_core_tiles(subject.math(), packed))
-    if (packed || is_wide(tile) == wide || tile.shares_unit() || (subject.set != CaseSet::kSample && boxes))
+    if (packed || turns || is_wide(tile) == wide || tile.shares_unit() || (subject.set != CaseSet::kSample && boxes))
       tiles.push_back(tile);
   std::vector<CheckCase> cases;
   if (subject.edges()) return edge_cases(subject, tiles, boxes);
