@@ -80,7 +80,15 @@ std::string store_text(DType dtype, int width, const std::string& pointer, const
     bits = "convert_uchar" + n + "(op_" + ir::name(dtype) + "_bits_" + type_suffix({DType::kF32, width}) + "(" + value + "))";
   // The value is already rounded to bf16, so its upper 16 bits are the result.
   if (dtype == DType::kBF16) bits = "convert_ushort" + n + "(as_uint" + n + "(" + value + ") >> 16)";
-  if (aligned) return "*(__global " + stored + n + "*)(" + at + ") = " + bits + ";";
+  // Some compilers split 8 elements of 16 bits into two stores. Each would fill every other half of a warp's sectors.
+  if (aligned && width == 8 && (dtype == DType::kBF16 || dtype == DType::kF16)) {
+    bits = dtype == DType::kF16 ? "as_uint4(" + bits + ")"
+                                : "as_uint4((" + value + ").even) >> 16 | as_uint4((" + value + ").odd)";
+    stored = "uint4";
+  } else {
+    stored += n;
+  }
+  if (aligned) return "*(__global " + stored + "*)(" + at + ") = " + bits + ";";
   return width > 1 ? "vstore" + n + "(" + bits + ", 0, " + at + ");" : pointer + "[" + offset + "] = " + bits + ";";
 }
 

@@ -27,7 +27,7 @@ def test_vectors(columns: int, pitch: int, width: int) -> None:
     rendered = render(b.finish(), "warpgroup")
     assert f" vector {width} " in rendered["schedule"].splitlines()[0]
     text = rendered["kernels"][0]["text"]
-    assert len(re.findall(r"\*\(__global (?:const )?ushort\d\*\)", text)) == (2 if width > 1 else 0), text
+    assert len(re.findall(r"\*\(__global (?:const )?u(?:short|int)\d\*\)", text)) == (2 if width > 1 else 0), text
     assert len(re.findall(r"for \(int at", text)) == (3 if width > 1 else 1), text
 
 
@@ -39,7 +39,7 @@ def test_one_copy_for_two_products() -> None:
     kernels = render(graphs[0], "warpgroup")["kernels"]
     assert sorted(kernel["kind"] for kernel in kernels) == ["gemm", "gemm", "pointwise"]
     text = next(kernel["text"] for kernel in kernels if kernel["kind"] == "pointwise")
-    assert "vload8" in text and len(re.findall(r"\*\(__global ushort8\*\)", text)) == 1, text
+    assert "vload8" in text and len(re.findall(r"\*\(__global uint4\*\)", text)) == 1, text
 
 
 @pytest.mark.parametrize(
