@@ -154,3 +154,25 @@ def test_repeated_heads_are_not_copied(ocl_device: str, queries: int, family: st
     wanted.sin().sum().backward()
     for a, b in zip([out, *(t.grad for t in ours)], [wanted, *(t.grad for t in exact)], strict=True):
         torch.testing.assert_close(a.detach().cpu().double(), b.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("depth", "keys", "start"), [(64, 1500, 0), (128, 700, 0), (80, 301, 0), (64, 600, 1)])
+def test_one_query_over_several_steps(ocl_device: str, dtype: torch.dtype, depth: int, keys: int, start: int) -> None:
+    """Teams of work-items that see no key, keys that end within a step, and rows that begin at an odd element."""
+    torch.manual_seed(0)
+    q = torch.randn(1, 4, 1, depth, dtype=dtype)
+    memory = torch.randn(2, 2 * keys * depth + start, dtype=dtype)
+    mask = torch.arange(keys)[None, None, None] >= keys - 40
+    mask = torch.cat([mask, torch.arange(keys)[None, None, None] % 32 == 5], 1).repeat(1, 2, 1, 1)
+
+    def attend(q: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        k, v = memory[:, start:].view(2, 1, 2, keys, depth)
+        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+
+    arguments = [t.to(ocl_device) for t in (q, memory, mask)]
+    got, launches = ran(attend, ocl_device, *arguments)
+    again, _ = ran(attend, ocl_device, *arguments)
+    assert launches == 1 and torch.equal(got.cpu(), again.cpu())
+    exact = attend(q.double(), memory.double(), mask)
+    assert (got.cpu() - exact).abs().max() <= (1e-5 if dtype == torch.float32 else 2e-2) * exact.abs().max()
