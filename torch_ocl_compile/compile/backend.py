@@ -86,7 +86,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
             partition_fn=ocl_partition,
             keep_inference_input_mutations=True,
         )
-        with float_arguments(gm):
+        with float_arguments(gm), overlaps.views_of_bases(example_inputs):
             compiled = aot(gm, example_inputs)
     # AOTAutograd marks `compiled` as a function that takes one list, which it is not. Dynamo's minifier trusts the mark.
     getattr(compiled, "__dict__", {}).pop("_boxed_call", None)

@@ -1,6 +1,7 @@
 # torch_ocl_compile/compile/graph.py: compiles one graph of AOTAutograd: to a plan, or, if it must be cut, to several pieces.
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -208,7 +209,9 @@ def _compile_control_flow(task: Task, number: int, piece: Piece, reason: str) ->
     cut = debug.Cut(op=name, reason=reason, source=source_line(node), eager=False)
     note_cut(cut, task.label)
     branches = []
-    for k, graph in enumerate(graphs):
+    for k, given in enumerate(graphs):
+        # The graph around stays as it is: it runs eagerly if another piece of it cannot be compiled.
+        graph = GraphModule(given, copy.deepcopy(given.graph))
         _return_tuple(graph)
         functionalise(graph)
         body = compile_or_run(

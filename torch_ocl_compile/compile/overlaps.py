@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._functorch import config as functorch_config
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from torch_ocl_compile import _C
@@ -82,6 +83,13 @@ class _Guarded:
         with torch._guards.tracing(torch._guards.TracingContext(mode)):
             inputs = [mode.from_tensor(x, static_shapes=True) if isinstance(x, torch.Tensor) else x for x in args]
             return self.compile_for(inputs)
+
+
+def views_of_bases(inputs: Sequence[Any]) -> Any:
+    """A context for AOTAutograd. If arguments overlap, it makes a result that is a view of one by strides and offset:
+    the view ops that it recorded begin at the argument, but it would apply them to the base."""
+    replays = functorch_config.view_replay_for_aliased_outputs and not overlaps_of(inputs)
+    return functorch_config.patch(view_replay_for_aliased_outputs=replays)
 
 
 def overlaps_of(inputs: Sequence[Any]) -> Overlaps:

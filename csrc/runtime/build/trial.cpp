@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iomanip>
 #include <memory>
 #include <numeric>
+#include <sstream>
 
 #include "csrc/runtime/opencl/compile.h"
 #include "csrc/runtime/opencl/hidden_instructions.h"
@@ -150,7 +152,8 @@ size_t count_of(const TrialRun& run) {
   return run.steps.empty() ? std::accumulate(run.launch.results.begin(), run.launch.results.end(), size_t{0}) : count;
 }
 
-bool is_right(const TrialRun& run, const std::vector<float>& results) {
+/// The first result that is wrong, as the end of a sentence. "" if all are right.
+std::string wrong_result(const TrialRun& run, const std::vector<float>& results) {
   const size_t block = run.block > 0 ? run.block : run.exact.size();
   for (size_t i = 0; i < run.exact.size(); ++i) {
     double sum = 0;
@@ -158,9 +161,11 @@ bool is_right(const TrialRun& run, const std::vector<float>& results) {
       const float x = results[(i / block * run.parts + part) * block + i % block];
       sum += run.integers ? std::bit_cast<int32_t>(x) : static_cast<double>(x);
     }
-    if (!(std::fabs(sum - run.exact[i]) <= run.tolerance * run.sizes[i])) return false;
+    if (!(std::fabs(sum - run.exact[i]) <= run.tolerance * run.sizes[i]))
+      return (std::ostringstream() << std::setprecision(9) << "number " << i << " is " << sum << ", not " << run.exact[i])
+          .str();
   }
-  return true;
+  return "";
 }
 
 std::string fault_of(Bench& bench, const TrialRun& run) {
@@ -170,7 +175,8 @@ std::string fault_of(Bench& bench, const TrialRun& run) {
   const std::vector<float> results = run.steps.empty() ? results_of(bench, run.launch) : results_of_steps(bench, run);
   const std::string name = "it, as " + run.name + ",";
   if (results.empty()) return name + (bench.completion == Completion::kPending ? " does not end" : " does not run");
-  return is_right(run, results) ? "" : name + " gives wrong results";
+  const std::string wrong = wrong_result(run, results);
+  return wrong.empty() ? "" : name + " gives wrong results: " + wrong;
 }
 
 void pass(Archive& archive, TrialLaunch& launch) {

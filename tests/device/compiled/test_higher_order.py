@@ -107,6 +107,24 @@ def test_while_loop(ocl_device):
     assert_same(function, torch.randn(5), torch.tensor(4), device=ocl_device, fallback="eager")
 
 
+def test_while_loop_in_a_graph_that_runs_eagerly(ocl_device):
+    """Here x, which both pieces read, has gaps and symbolic strides: such a graph is not cut."""
+
+    def loop(x, flags):
+        _, y = while_loop(
+            lambda i, y: i < 2,
+            lambda i, y: (i + 1, (y + x).cos()),
+            (torch.zeros_like(flags[0, 0], dtype=torch.int64), x.clone()),
+        )
+        return y, flags.flatten()[:1].view(()).clamp(0, 1), x
+
+    compiled = torch.compile(loop, backend="ocl", dynamic=True)
+    for n in (5, 6):
+        x, flags = torch.rand(2, 3, n + 3), torch.ones(2, n, dtype=torch.bool)
+        got = compiled(x.to(ocl_device)[..., 1:-2], flags.to(ocl_device))
+        torch.testing.assert_close([y.cpu() for y in got], list(loop(x[..., 1:-2], flags)))
+
+
 def test_loop_and_branch_of_python(ocl_device):
     """A branch that depends on data breaks the graph. The parts before and after it are compiled."""
 

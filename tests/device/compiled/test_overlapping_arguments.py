@@ -74,6 +74,25 @@ def test_positions_in_memory(ocl_device, dynamic):
         torch.testing.assert_close([x.cpu() for x in got], list(parts(memory[row : row + 1])), rtol=0, atol=0)
 
 
+def test_results_that_are_views_of_an_argument(ocl_device):
+    """PyTorch's own rule for them takes the base of the arguments for the argument."""
+
+    def change_rows(a, b):
+        a[2:] = 1
+        return a.flatten()[:10].view(2, 5), b * 2
+
+    def rows(memory, first):
+        return memory[first : first + 3], memory[first : first + 1].expand(3, -1, -1)
+
+    compiled = torch.compile(change_rows, backend="ocl")
+    for first in (1, 0, 1):
+        memory = torch.arange(80.0).reshape(4, 5, 4)
+        ours = memory.to(ocl_device)
+        got, expected = compiled(*rows(ours, first)), change_rows(*rows(memory, first))
+        torch.testing.assert_close([x.cpu() for x in (*got, ours)], [*expected, memory], rtol=0, atol=0)
+        assert got[0].untyped_storage().data_ptr() == ours.untyped_storage().data_ptr()
+
+
 def test_training(ocl_device):
     def loss(weight, a, b):
         a.add_(1)
