@@ -2,6 +2,7 @@
 #include "csrc/schedule/packed_pairs.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "csrc/ir/facts.h"
@@ -33,32 +34,29 @@ struct Term {
   std::vector<int> scales;
 };
 
-/// A buffer with the factors of a row: x0 - x1 / 16, x1 / 16, and x0 + x1 times a number.
-struct Factors {
-  BufferId buffer;
-  Node map;
-};
+/// The factors of a row, by the numbers of ops: x0 - x1 / 16, x1 / 16, and x0 + x1 times a number.
+using Factors = std::array<int, 3>;
 
 class Pairs {
  public:
   Pairs(Graph& graph, Node& node) : graph_(graph), node_(node) {}
 
-  /// Rewrites the sum. Returns the node that stores the factors; nullopt if the sum has not the form.
-  std::optional<Node> rewrite() {
+  /// Rewrites the sum. Returns false if the sum has not the form. stored: appends a node that stores the factors; otherwise the
+  /// sum computes them.
+  bool rewrite(bool stored, std::vector<Node>& nodes) {
     if (node_.kind != NodeKind::kReduce || node_.reduction != ir::reduction_code("sum") || node_.reduced.size() != 1 ||
         node_.reduce_sizes.size() != 1)
-      return std::nullopt;
+      return false;
     find_bytes();
     const Op& sum = op(node_.reduced[0]);
-    if (sum.code != ir::op_code("fma") || sum.dtype != DType::kF32) return std::nullopt;
+    if (sum.code != ir::op_code("fma") || sum.dtype != DType::kF32) return false;
     const Op& product = op(sum.args[2]);
-    if (product.code != ir::op_code("mul")) return std::nullopt;
+    if (product.code != ir::op_code("mul")) return false;
     const std::optional<Term> one = term(sum.args[0], sum.args[1]), other = term(product.args[0], product.args[1]);
-    if (!one || !other || one->high == other->high || !fit(*one, *other)) return std::nullopt;
+    if (!one || !other || one->high == other->high || !fit(*one, *other)) return false;
     const Term &low = one->high ? *other : *one, &high = one->high ? *one : *other;
-    Factors factors = factors_of(low, high);
-    replace(low, factors.buffer);
-    return std::move(factors.map);
+    replace(low, stored ? stored_factors(low, high, nodes) : push_factors(node_, low.x, high.x, low));
+    return true;
   }
 
  private:
@@ -167,47 +165,52 @@ class Pairs {
     return static_cast<int>(map.body.ops.size()) - 1;
   }
 
-  Factors factors_of(const Term& low, const Term& high) {
+  static Factors push_factors(Node& node, int x0, int x1, const Term& low) {
+    const int part = push(node, ir::op_code("mul"), DType::kF32, {x1, push_number(node, 1.0 / (kHalf + 1))});
+    const double zero = low.zero_value == ir::kNone ? low.zero : 1;
+    const int both = push(node, ir::op_code("add"), DType::kF32, {x0, x1});
+    return {push(node, ir::op_code("sub"), DType::kF32, {x0, part}), part,
+            push(node, ir::op_code("mul"), DType::kF32, {both, push_number(node, low.zero_added ? zero : -zero)})};
+  }
+
+  /// Appends a Map that stores the factors, and loads them in the sum.
+  Factors stored_factors(const Term& low, const Term& high, std::vector<Node>& nodes) {
     ir::Buffer buffer;
     buffer.dtype = DType::kF32;
     buffer.sizes = {3, node_.reduce_sizes[0]};
     buffer.strides = ir::contiguous_strides(buffer.sizes);
-    Factors factors{graph_.add_buffer(std::move(buffer)), {}};
-    Node& map = factors.map;
+    const BufferId factors = graph_.add_buffer(std::move(buffer));
+    Node map;
     map.origin = node_.origin;
     map.sizes = node_.reduce_sizes;
     const ir::Ranges ranges = graph_.ranges(&map);
     const LoopMap loops = {{ir::Symbol{ir::SymbolKind::kReduce, 0}, IndexExpr::loop(0)}};
     const int x0 = copy(map, low.x, loops, ranges), x1 = copy(map, high.x, loops, ranges);
-    const int part = push(map, ir::op_code("mul"), DType::kF32, {x1, push_number(map, 1.0 / (kHalf + 1))});
-    const double zero = low.zero_value == ir::kNone ? low.zero : 1;
-    const int both = push(map, ir::op_code("add"), DType::kF32, {x0, x1});
-    const int values[] = {push(map, ir::op_code("sub"), DType::kF32, {x0, part}), part,
-                          push(map, ir::op_code("mul"), DType::kF32, {both, push_number(map, low.zero_added ? zero : -zero)})};
-    for (int64_t k = 0; k < 3; ++k) map.stores.push_back({factors.buffer, {k, IndexExpr::loop(0)}, values[k]});
+    Factors values = push_factors(map, x0, x1, low);
+    for (int64_t k = 0; k < 3; ++k) {
+      map.stores.push_back({factors, {k, IndexExpr::loop(0)}, values[k]});
+      values[k] = push(node_, OpCode::kLoad, DType::kF32, {});
+      node_.body.ops[values[k]].buffer = factors;
+      node_.body.ops[values[k]].index = {k, IndexExpr::reduce(0)};
+    }
     tidy(map);
-    return factors;
+    nodes.push_back(std::move(map));
+    return values;
   }
 
-  void replace(const Term& low, BufferId factors) {
-    const auto factor = [&](int64_t k) {
-      const int i = push(node_, OpCode::kLoad, DType::kF32, {});
-      node_.body.ops[i].buffer = factors;
-      node_.body.ops[i].index = {k, IndexExpr::reduce(0)};
-      return i;
-    };
+  void replace(const Term& low, const Factors& factors) {
     const int mask = push(node_, OpCode::kConstant, DType::kU8, {});
     node_.body.ops[mask].constant = {false, 0, kHalf};
     const int half = push(node_, ir::op_code("bitwise_and"), DType::kU8, {low.byte, mask});
     const int x = push(node_, OpCode::kCast, DType::kF32, {half}), whole = push(node_, OpCode::kCast, DType::kF32, {low.byte});
     int sum = ir::kNone;
     if (low.zero_value != ir::kNone)
-      sum = push(node_, ir::op_code("mul"), DType::kF32, {factor(2), low.zero_value});
+      sum = push(node_, ir::op_code("mul"), DType::kF32, {factors[2], low.zero_value});
     else if (low.zero != 0)
-      sum = factor(2);
-    sum = sum == ir::kNone ? push(node_, ir::op_code("mul"), DType::kF32, {factor(1), whole})
-                           : push(node_, ir::op_code("fma"), DType::kF32, {factor(1), whole, sum});
-    sum = push(node_, ir::op_code("fma"), DType::kF32, {factor(0), x, sum});
+      sum = factors[2];
+    sum = sum == ir::kNone ? push(node_, ir::op_code("mul"), DType::kF32, {factors[1], whole})
+                           : push(node_, ir::op_code("fma"), DType::kF32, {factors[1], whole, sum});
+    sum = push(node_, ir::op_code("fma"), DType::kF32, {factors[0], x, sum});
     for (const int scale : low.scales) sum = push(node_, ir::op_code("mul"), DType::kF32, {sum, scale});
     node_.reduced = {sum};
     tidy(node_);
@@ -221,14 +224,11 @@ class Pairs {
 }  // namespace
 
 void packed_pairs(Schedule& schedule, const Caps& caps) {
-  if (!caps.is_cpu) return;
   Graph& graph = schedule.graph;
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
-    if (std::optional<Node> factors = Pairs(graph, node).rewrite()) {
+    if (Pairs(graph, node).rewrite(caps.is_cpu, nodes))
       schedule.log.push_back(node.origin.op + ": two int4 in a byte are read as the byte and its lower half");
-      nodes.push_back(std::move(*factors));
-    }
     nodes.push_back(std::move(node));
   }
   graph.nodes = std::move(nodes);

@@ -1,4 +1,4 @@
-// csrc/schedule/packed_pairs.h: pass: a CPU reads two int4 of a byte as the byte and its lower half.
+// csrc/schedule/packed_pairs.h: pass: reads two int4 of a byte as the byte and its lower half.
 #pragma once
 
 #include "csrc/schedule/pass.h"
@@ -10,8 +10,9 @@ namespace ocl::schedule {
 ///
 ///     scale * ((x0 - x1 / 16) * low + x1 / 16 * v - zero * (x0 + x1))
 ///
-/// The three factors in x0 and x1 do not depend on the row of the matrix: a Map stores them once. What is left for each byte is
-/// a mask, two conversions to floats, two multiply-adds and the scale, which is 8 vector instructions in place of 13.
+/// The three factors in x0 and x1 do not depend on the row of the matrix. For a CPU, a Map stores them once; a GPU computes
+/// them once for the rows of a work-item. What is left for each byte is a mask, two conversions to floats, two multiply-adds
+/// and the scale, which is 8 vector instructions in place of 13.
 ///
 /// An infinite x gives NaN, because infinities of both signs meet.
 void packed_pairs(Schedule& schedule, const Caps& caps);

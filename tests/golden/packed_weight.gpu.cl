@@ -1,25 +1,11 @@
 // reduction, groups 4 x 1 x 1, local [256, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define OCL_INLINE static inline
-
-OCL_INLINE uchar4 op_shr_u8x4(uchar4 a, uchar4 b) {
-  const uchar4 width = (uchar4)(sizeof(a) / 4 * 8);
-  const uchar4 out = a < (uchar4)(0) ? (uchar4)(-1) : (uchar4)(0);
-  return ((b < (uchar4)(0)) | (b >= width)) ? out : (uchar4)(a >> (b & (uchar4)(width - (uchar4)(1))));
-}
-
-OCL_INLINE uchar op_shr_u8(uchar a, uchar b) {
-  const uchar width = (uchar)(sizeof(a) / 1 * 8);
-  const uchar out = a < (uchar)(0) ? (uchar)(-1) : (uchar)(0);
-  return ((b < (uchar)(0)) | (b >= width)) ? out : (uchar)(a >> (b & (uchar)(width - (uchar)(1))));
-}
-
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void sum_1f5f0fdc662c(
+void sum_b4fecce6cb9f(
     __global const float* in0, const ulong in0_offset,
-    __global const float* in1, const ulong in1_offset,
-    __global const uchar* in2, const ulong in2_offset,
+    __global const uchar* in1, const ulong in1_offset,
+    __global const float* in2, const ulong in2_offset,
     __global float* out0, const ulong out0_offset) {
   __local float shared_f32_0[256];
   in0 += in0_offset;
@@ -34,22 +20,22 @@ void sum_1f5f0fdc662c(
     const int first0 = lane * 4;
     const float4 v0 = *(__global const float4*)(in0 + first0 * 2);
     const float4 v1 = *(__global const float4*)(in0 + first0 * 2 + 4);
-    const float4 v2 = (float4)(v0.odd, v1.odd);
-    const float v3 = in1[i0 * 2 + first0 / 64];
-    const uchar4 v4 = *(__global const uchar4*)(in2 + i0 * 128 + first0);
-    const uchar4 v5 = op_shr_u8x4(v4, (uchar4)(4));
-    const float4 v6 = convert_float4(v5);
-    const float4 v7 = v6 - (float4)(8.0f);
-    const float4 v8 = (float4)(v3) * v7;
-    const float4 v9 = *(__global const float4*)(in0 + first0 * 2);
-    const float4 v10 = *(__global const float4*)(in0 + first0 * 2 + 4);
-    const float4 v11 = (float4)(v9.even, v10.even);
-    const uchar4 v12 = v4 & (uchar4)(15);
-    const float4 v13 = convert_float4(v12);
-    const float4 v14 = v13 - (float4)(8.0f);
-    const float4 v15 = v14 * (float4)(v3);
-    const float4 v16 = v11 * v15;
-    const float4 v17 = fma(v2, v8, v16);
+    const float4 v2 = (float4)(v0.even, v1.even);
+    const float4 v3 = *(__global const float4*)(in0 + first0 * 2);
+    const float4 v4 = *(__global const float4*)(in0 + first0 * 2 + 4);
+    const float4 v5 = (float4)(v3.odd, v4.odd);
+    const float4 v6 = v5 * (float4)(0x1p-4f);
+    const float4 v7 = v2 - v6;
+    const uchar4 v8 = *(__global const uchar4*)(in1 + i0 * 128 + first0);
+    const uchar4 v9 = v8 & (uchar4)(15);
+    const float4 v10 = convert_float4(v9);
+    const float4 v11 = convert_float4(v8);
+    const float4 v12 = v2 + v5;
+    const float4 v13 = v12 * (float4)((-8.0f));
+    const float4 v14 = fma(v6, v11, v13);
+    const float4 v15 = fma(v7, v10, v14);
+    const float v16 = in2[i0 * 2 + first0 / 64];
+    const float4 v17 = v15 * (float4)(v16);
     float4 a0 = (float4)(0);
     a0 = a0 + v17;
     float2 a1 = a0.lo + a0.hi;
@@ -77,20 +63,20 @@ void sum_1f5f0fdc662c(
   } else {
     float a3 = 0;
     for (int r0 = lane; r0 < 128; r0 += 32) {
-      const float v18 = in0[r0 * 2 + 1];
-      const float v19 = in1[i0 * 2 + r0 / 64];
-      const uchar v20 = in2[i0 * 128 + r0];
-      const uchar v21 = (uchar)op_shr_u8(v20, 4);
-      const float v22 = (float)v21;
-      const float v23 = v22 - 8.0f;
-      const float v24 = v19 * v23;
-      const float v25 = in0[r0 * 2];
-      const uchar v26 = (uchar)(v20 & 15);
-      const float v27 = (float)v26;
-      const float v28 = v27 - 8.0f;
-      const float v29 = v28 * v19;
-      const float v30 = v25 * v29;
-      const float v31 = fma(v18, v24, v30);
+      const float v18 = in0[r0 * 2];
+      const float v19 = in0[r0 * 2 + 1];
+      const float v20 = v19 * 0x1p-4f;
+      const float v21 = v18 - v20;
+      const uchar v22 = in1[i0 * 128 + r0];
+      const uchar v23 = (uchar)(v22 & 15);
+      const float v24 = (float)v23;
+      const float v25 = (float)v22;
+      const float v26 = v18 + v19;
+      const float v27 = v26 * (-8.0f);
+      const float v28 = fma(v20, v25, v27);
+      const float v29 = fma(v21, v24, v28);
+      const float v30 = in2[i0 * 2 + r0 / 64];
+      const float v31 = v29 * v30;
       a3 = a3 + v31;
     }
     shared_f32_0[item] = a3;

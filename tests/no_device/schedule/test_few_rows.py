@@ -61,7 +61,7 @@ def pair(packed: torch.Tensor) -> torch.Tensor:
     return torch.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
 
 
-# How a weight of int4 is written, and whether a CPU reads the byte and its lower half.
+# How a weight of int4 is written, and whether the byte and its lower half are read.
 INT4: dict[str, tuple[Any, bool]] = {
     "a zero": (lambda p, s, z: of_groups(pair(p).float() - 8, s), True),
     "no zero": (lambda p, s, z: of_groups(pair(p).float(), s), True),
@@ -87,7 +87,8 @@ def test_two_int4_in_a_byte(how: str) -> None:
     for caps in ("cpu16", "gpu"):
         assert_scheduled_equals_unscheduled(seen, caps, of_scale=1e-5)
         text = render(seen.graph, caps)["schedule"]
-        assert ("the byte and its lower half" in text) == (rewritten and caps == "cpu16"), text
+        assert ("the byte and its lower half" in text) == rewritten, text
+        assert caps == "cpu16" or kinds(seen, caps) == ["reduction"] or not rewritten
 
 
 def test_products_of_one_row_share_a_launch() -> None:
