@@ -232,7 +232,7 @@ Numbers sorted(const std::vector<Numbers>& in) {
 constexpr char kFft[] = R"(buffer b0 x f32 [4, 96] strides [96, 1] input 0
 buffer b1 y f32 [4, 96] strides [96, 1]
 inputs b0
-node fft scale 0.5 root 0 [4, 96] over []
+node fft complex scale 0.5 root 0 [4, 96] over []
   operand b0 [4, 48, 1, 1] at [i0, i1*2]
   operand b0 [4, 48, 1, 1] at [i0, i1*2 + 1]
   output b1

@@ -129,7 +129,8 @@ class Builder {
   Value convolve(const Value& x, const Value& w, const ConvolveAttrs& attrs, const Shape& sizes, DType dtype);
   /// Operands and results: see AttentionAttrs.
   std::vector<Value> attention(const std::vector<Value>& operands, const AttentionAttrs& attrs);
-  /// Transforms x [o, n, p, q] along n; see FftAttrs. Without `imaginary`, x is real. Returns [o, n, p, q, 2].
+  /// Transforms x [o, n, p, q] along n, a known number; see FftAttrs. Without `imaginary`, x is real. Returns [o, n, p, q, 2];
+  /// n of the result is fft_results.
   Value fft(const Value& real, const std::optional<Value>& imaginary, const FftAttrs& attrs);
   /// Operands and results: see SortStep.
   std::vector<Value> sort(const std::vector<Value>& operands, const SortAttrs& attrs);

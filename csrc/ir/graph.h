@@ -190,11 +190,27 @@ struct AttentionAttrs {
 ///
 /// The first operand has the real parts, the second the imaginary parts; without it, they are 0. The result is [o, n * p * q *
 /// 2]: pairs of real and imaginary part.
+///
+/// The other forms have p = q = 1, root 0 and two operands.
+enum class FftForm : uint8_t {
+  kComplex,
+  // The operands are the even and the odd numbers of real lines of 2 n numbers. The result has the first n + 1 numbers of their
+  // transforms; the others are conjugates of these.
+  kFromReal,
+  // The operands are the first n of 2 (n - 1) numbers whose transform is real, and the result is that: [o, 2 (n - 1)]. The
+  // imaginary parts of the first and the last number are not used.
+  kToReal,
+};
 struct FftAttrs {
   bool inverse = false;
   double scale = 1;
   int64_t root = 0;
+  FftForm form = FftForm::kComplex;
 };
+/// Returns the numbers of a line of the result, for n numbers of the operands.
+constexpr int64_t fft_results(FftForm form, int64_t n) {
+  return form == FftForm::kFromReal ? n + 1 : form == FftForm::kToReal ? n - 1 : n;
+}
 
 /// Keys are i32 or i64 [rows, n]; n < 2^31. A digit of a key is (key >> shift) & 255; in the digit with the key's sign, its top
 /// bit is flipped, so that digits have the order of keys. All steps leave equal elements in their order.

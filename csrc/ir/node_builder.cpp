@@ -63,13 +63,14 @@ Value Builder::fft(const Value& real, const std::optional<Value>& imaginary, con
   node.operands = {as_view(real.kind == Value::Kind::kView ? real : copy(real))};
   if (imaginary) node.operands.push_back(as_view(imaginary->kind == Value::Kind::kView ? *imaginary : copy(*imaginary)));
   const Shape& s = real.sizes;
-  node.sizes = {s[0], simplify(s[1] * s[2] * s[3] * 2, graph.ranges())};
+  const IndexExpr n = fft_results(attrs.form, s[1].constant());
+  node.sizes = {s[0], simplify(n * s[2] * s[3] * 2, graph.ranges())};
   const Value result = new_buffer(real.dtype, node.sizes);
   // With known strides, a result of the graph with other dimensions can be a window on this buffer.
   graph.buffers[static_cast<size_t>(result.buffer)].strides = contiguous_strides(node.sizes);
   node.outputs = {result.buffer};
   graph.add_node(std::move(node));
-  return reshape(result, {s[0], s[1], s[2], s[3], 2});
+  return reshape(result, {s[0], n, s[2], s[3], 2});
 }
 
 std::vector<Value> Builder::sort(const std::vector<Value>& operands, const SortAttrs& attrs) {

@@ -23,7 +23,7 @@
 //     output b3
 //   node convolve forward stride 1 1 padding 0 0 dilation 1 1 groups 1 [..] over []
 //   node attention forward scale 0.125 dropout 0.0 cap 20.0 causal masked blocks 16 nan_rows [..] over []
-//   node fft inverse scale 0.25 root 64 [..] over []
+//   node fft complex inverse scale 0.25 root 64 [..] over []
 //   node sort count block 4096 keep 0 shift 8 digits 1 signed [..] over []
 //   node call 3 [] over []
 //   node call 4 waits_for 3 [] over []
@@ -185,6 +185,8 @@ void pass(Line& line, AttentionAttrs& a) {
 }
 
 void pass(Line& line, FftAttrs& fft) {
+  static constexpr const char* kForms[] = {"complex", "from_real", "to_real"};
+  line.choice(fft.form, kForms);
   line("inverse", fft.inverse);
   line("scale", fft.scale);
   line("root", fft.root);

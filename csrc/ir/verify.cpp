@@ -254,14 +254,19 @@ constexpr NodeRule kNodeRules[] = {
          if (buffer(g, n.outputs[i]).sizes != sizes[i]) return false;
        return true;
      }},
-    {"an fft transforms f32 or f64 [o, n, p, q] with a known n into [o, n * p * q * 2]",
+    {"an fft transforms f32 or f64 [o, n, p, q] with a known n into [o, n * p * q * 2]; n of the result depends on its form",
      [](const Graph& g, const Node& n) {
        if (n.kind != NodeKind::kFft) return true;
        if (n.operands.empty() || n.operands.size() > 2 || n.outputs.size() != 1 || n.sizes.size() != 2) return false;
        const Shape& x = n.operands[0].sizes;
        const DType type = buffer(g, n.outputs[0]).dtype;
-       return x.size() == 4 && x[1].is_const() && (type == DType::kF32 || type == DType::kF64) && n.sizes[0] == x[0] &&
-              n.sizes[1] == simplify(x[1] * x[2] * x[3] * 2, g.ranges()) &&
+       if (x.size() != 4 || !x[1].is_const() || (type != DType::kF32 && type != DType::kF64) || n.sizes[0] != x[0])
+         return false;
+       const bool whole = n.fft.form == FftForm::kComplex;
+       const int64_t results = fft_results(n.fft.form, x[1].constant());
+       if (!whole && (n.operands.size() != 2 || !x[2].is_const(1) || !x[3].is_const(1) || n.fft.root != 0 || results < 1))
+         return false;
+       return n.sizes[1] == simplify(x[2] * x[3] * (2 * results), g.ranges()) &&
               std::all_of(n.operands.begin(), n.operands.end(),
                           [&](const View& operand) { return operand.sizes == x && buffer(g, operand.buffer).dtype == type; });
      }},

@@ -22,9 +22,11 @@ void bind_attributes(py::module_& m) {
   py::class_<AttentionAttrs>(m, "AttentionAttrs")
       OCL_WRITE(AttentionAttrs, kind, scale, dropout, causal, masked, blocks, cap, nan_rows)
           .def(py::init<>());
-  py::class_<FftAttrs>(m, "FftAttrs") OCL_READ(FftAttrs, inverse, scale, root)
-      .def(py::init([](bool inverse, double scale, int64_t root) { return FftAttrs{inverse, scale, root}; }),
-           py::arg("inverse") = false, py::arg("scale") = 1.0, py::arg("root") = 0);
+  py::enum_<FftForm>(m, "FftForm") OCL_VALUES(FftForm, kComplex, kFromReal, kToReal);
+  py::class_<FftAttrs>(m, "FftAttrs") OCL_READ(FftAttrs, inverse, scale, root, form)
+      .def(
+          py::init([](bool inverse, double scale, int64_t root, FftForm form) { return FftAttrs{inverse, scale, root, form}; }),
+          py::arg("inverse") = false, py::arg("scale") = 1.0, py::arg("root") = 0, py::arg("form") = FftForm::kComplex);
   m.attr("DIGITS") = kDigits;
   py::enum_<SortStep>(m, "SortStep") OCL_VALUES(SortStep, kCount, kMove, kBlocks);
   py::class_<SortAttrs>(m, "SortAttrs") OCL_READ(SortAttrs, step, block, keep, shift, digits, is_signed)

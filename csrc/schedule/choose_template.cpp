@@ -30,11 +30,13 @@ std::variant<Offer, Refusal> right_answer(const TemplateRow& row, const Request&
   return Refusal{row.kernel, "this driver gets every choice of it wrong"};
 }
 
-/// Returns the rows for a node in the order in which they are asked. The row of the measured choice is first.
+/// Returns the rows for a node in the order in which they are asked. The row of the measured choice is first. Kernels of GPUs
+/// take more ffts, so a CPU has them too, last.
 std::vector<const TemplateRow*> rows_for(const Caps& caps, const ir::Node& node, const std::string& wanted) {
   std::vector<const TemplateRow*> rows;
   for (const TemplateRow& row : template_rows())
-    if (row.is_for(caps) && row.computes(node)) rows.push_back(&row);
+    if (row.computes(node) && (row.is_for(caps) || (node.kind == ir::NodeKind::kFft && caps.is_cpu))) rows.push_back(&row);
+  std::stable_partition(rows.begin(), rows.end(), [&](const TemplateRow* row) { return row->is_for(caps); });
   std::stable_partition(rows.begin(), rows.end(), [&](const TemplateRow* row) { return row->name() == row_of(wanted); });
   return rows;
 }

@@ -145,6 +145,7 @@ TEST_CASE_FIXTURE(Fixture, "text reads back to the same text") {
   const Value product = b.contract(x, b.permute(x, {0, 2, 1}), DType::kF32);
   const Value line = b.input(DType::kF32, {2, 60, 3, 1}, {180, 3, 1, 1}, false, false);
   const Value spectrum = b.fft(line, b.op("neg", {line}), {true, 0.5, 180});
+  const Value half = b.slice(line, 2, 0, 1, 1), real = b.fft(half, half, {.form = FftForm::kToReal});
   const Value keys = b.input(DType::kI32, {2, n}, {n, 1}, false, false);
   const Value counts = b.sort({keys}, {SortStep::kCount, 64, 0, 24, 1, true})[0];
   const Value ends = b.reshape(counts, {2, counts.sizes[1] * counts.sizes[2]});
@@ -156,7 +157,7 @@ TEST_CASE_FIXTURE(Fixture, "text reads back to the same text") {
   const int mask = body.op("lt", {at, body.constant({false, 0, 64}, DType::kI64)});
   const int gathered = body.load(x, {0, 0, body.as_index(at)}, mask);
   const Value g = body.store({body.op("mul", {gathered, body.constant({true, -0.0, 0}, DType::kF32)})}, {DType::kBF16})[0];
-  for (const Value& v : {r, c, conv, product, spectrum, sorted, g}) b.output(v, {});
+  for (const Value& v : {r, c, conv, product, spectrum, real, sorted, g}) b.output(v, {});
   const Graph graph = b.finish();
   const Graph again = parse_graph(graph.str());
   CHECK(again.str() == graph.str());

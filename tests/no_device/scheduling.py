@@ -101,10 +101,14 @@ def traced(
     )(gm, inputs)
 
 
-def collecting(function: Callable[..., Any], seen: list[Seen], **settings: Any) -> Callable[..., Any]:
-    """Compiles `function`. Each of its graphs is appended to `seen` at its first call, with its arguments."""
+def collecting(
+    function: Callable[..., Any], seen: list[Seen], group_kernels: bool = False, **settings: Any
+) -> Callable[..., Any]:
+    """Compiles `function`. Each of its graphs is appended to `seen` at its first call, with its arguments. `group_kernels`: see
+    Context."""
 
     def compiler(kind: str, gm: torch.fx.GraphModule, _: Any) -> Any:
+        gm.meta["group_kernels"] = group_kernels
         lowered = lower_module(gm)
         return plan_call(lowered, _Plan(kind, lowered.graph, lowered.calls, seen))
 

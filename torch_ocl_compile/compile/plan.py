@@ -23,11 +23,13 @@ def device_index(lowered: Lowered) -> int:
 def lower_for_device(gm: torch.fx.GraphModule, **settings: Any) -> Lowered:
     """Lowers a graph, as lower_module does, for the device of its tensors."""
     device = graph_device(gm.graph)
-    gm.meta["cpu_units"] = 0
+    gm.meta["cpu_units"], gm.meta["group_kernels"] = 0, False
     if device.type == torch._C._get_privateuse1_backend_name():
         index = torch.accelerator.current_device_index() if device.index is None else device.index
         properties = _C.device_properties(index)
         gm.meta["cpu_units"] = int(properties["multi_processor_count"]) if properties["is_cpu"] else 0
+        family = config.get("kernel_family")
+        gm.meta["group_kernels"] = family == "group" or (family == "auto" and not properties["is_cpu"])
     return lower_module(gm, **settings)
 
 

@@ -257,6 +257,13 @@ def _complex_parts(parts: list[Tensor]) -> list[Tensor]:
 def fft(attrs: Any, x: Tensor) -> Tensor:
     """Returns the result of an Fft node for complex x [o, n, p, q], by its definition in graph.h: pairs [o, n * p * q * 2]."""
     n, p = x.shape[1:3]
+    if attrs.form == ir.FftForm.kFromReal:
+        y = torch.fft.rfft(torch.view_as_real(x).flatten(1), dim=1)
+        return torch.view_as_real((y.conj() if attrs.inverse else y) * attrs.scale).flatten(1)
+    if attrs.form == ir.FftForm.kToReal:
+        y = torch.cat([x[:, :1].real + 0j, x[:, 1:-1], x[:, -1:].real + 0j], 1).flatten(1)
+        line: Tensor = torch.fft.irfft(y if attrs.inverse else y.conj(), n=2 * n - 2, norm="forward").mul(attrs.scale)
+        return line
     y = torch.fft.ifft(x, dim=1, norm="forward") if attrs.inverse else torch.fft.fft(x, dim=1)
     if attrs.root:
         turns = torch.outer(torch.arange(n), torch.arange(p)) % attrs.root

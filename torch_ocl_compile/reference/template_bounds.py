@@ -120,11 +120,14 @@ def fft(attrs: Any, operands: Sequence[Bounded], unit: float) -> Bounded:
     size = torch.stack([finite(part) for part in parts]).sum(0)
     growing = 4 * (math.log2(x.shape[1]) + 4) * unit
     total = size.sum(1, keepdim=True) * growing
+    if attrs.form == ir.FftForm.kToReal:  # Half of the numbers are not given.
+        total = total * 2
     for _, error in operands:
         if error is not None:
             total = total + error.expand(size.shape).sum(1, keepdim=True)
-    bound = (total * abs(attrs.scale)).expand(size.shape)
-    return interpreter_fft(attrs, x), normalized_bound(torch.stack([bound, bound], -1).flatten(1))
+    result, (outer, _, p, q) = interpreter_fft(attrs, x), size.shape
+    bound = (total * abs(attrs.scale))[..., None].expand(outer, result.shape[1] // (2 * p * q), p, q, 2)
+    return result, normalized_bound(bound.flatten(1))
 
 
 def merged_statistics(slices: Tensor, whole: Tensor, error: Error) -> dict[str, tuple[Tensor, Tensor, Error]]:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.device.ops.nodes import run_checked
+from torch_ocl_compile import config
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.complex_numbers import fourier
 
@@ -110,6 +111,39 @@ def test_kernels(ocl_device, family, dtype, shape):
 
 
 @pytest.mark.parametrize("family", ["item", "group"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("n", [1, 2, 9, 60, 1024])
+def test_real_lines(ocl_device, family, dtype, n):
+    """Numbers 2 j and 2 j + 1 of a real line are the parts of number j, and the other way round. Without CPU kernels of these
+    nodes, a CPU takes those of work-groups."""
+    limit = 1e-15 if dtype is torch.complex128 else 2.5e-7
+    for inverse in (False, True):
+        x = random(5, n, 1, 1, dtype=dtype)
+        got = run_node(ocl_device, family, x, ir.FftAttrs(inverse, 0.5, form=ir.FftForm.kFromReal))
+        exact = torch.fft.rfft(torch.view_as_real(x).double().view(5, 2 * n)) / 2
+        assert error(got.flatten(1), exact.conj() if inverse else exact) < limit
+
+        x = random(5, n + 1, 1, 1, dtype=dtype)
+        got = run_node(ocl_device, family, x, ir.FftAttrs(inverse, 0.5, form=ir.FftForm.kToReal))
+        wide = x[:, :, 0, 0].to(torch.complex128)
+        wide[:, ::n].imag = 0
+        exact = torch.fft.irfft(wide if inverse else wide.conj(), n=2 * n, norm="forward") / 2
+        assert error(torch.view_as_real(got).view(5, 2 * n), exact) < limit
+
+
+def test_unused_imaginary_parts(ocl_device):
+    """Those of the first and the last number may be anything, in any family of kernels."""
+    x = random(3, 9)
+    expected = torch.fft.irfft(x)
+    x[:, ::8].imag = math.inf
+    for family in ("item", "group"):
+        torch._dynamo.reset()
+        with config.override(kernel_family=family):
+            there = torch.compile(torch.fft.irfft, backend="ocl", dynamic=False)
+            torch.testing.assert_close(there(x.to(ocl_device)).cpu(), expected)
+
+
+@pytest.mark.parametrize("family", ["item", "group"])
 def test_layouts_of_a_node(ocl_device, family):
     """Lines along the outermost and along a middle dimension of memory, and lines with gaps."""
     for x in (
@@ -147,6 +181,9 @@ def test_ops(ocl_device, name):
     before = torch.ocl.fallback_counts()
     compare(function, ocl_device, x)
     compare(torch.compile(function, backend="ocl", dynamic=False), ocl_device, x)
+    with config.override(kernel_family="group"):
+        torch._dynamo.reset()
+        compare(torch.compile(function, backend="ocl", dynamic=False), ocl_device, x)
     assert torch.ocl.fallback_counts() == before
 
 

@@ -54,7 +54,7 @@ def _check(c: Context) -> None:
 
 def _along(c: Context, x: Complex, dims: Sequence[int], inverse: bool, scale: float) -> Complex:
     """Transforms along some dimensions, the last of them first."""
-    fourier = Fourier(c.builder, x.dtype, inverse)
+    fourier = Fourier(c, x.dtype, inverse)
     for position, dim in enumerate(reversed(dims)):
         factor = scale if position == len(dims) - 1 else 1.0
         made = fourier.lines(_parts(c, x, dim), _length(x.sizes[dim]), factor)
@@ -81,7 +81,7 @@ def fft_r2c(c: Context, x: ir.Value, dim: Sequence[int], normalization: int, one
     *others, last = (d % len(x.sizes) for d in dim)
     n = _length(x.sizes[last])
     scale = _scale(normalization, [n, *(_length(x.sizes[d]) for d in others)])
-    pairs = of_real(c.builder, _lines(c, x, last), n, 1.0 if others else scale, False)
+    pairs = of_real(c, _lines(c, x, last), n, 1.0 if others else scale, False)
     half = _complex(c, pairs, x, last)
     if others:
         half = _along(c, half, sorted(others), False, scale)
@@ -116,5 +116,5 @@ def fft_c2r(c: Context, x: Complex, dim: Sequence[int], normalization: int, last
     n = static_int(last_dim_size, "the length of a Fourier transform")
     scale = _scale(normalization, [n, *(_length(x.sizes[d]) for d in others)])
     x = _along(c, x, sorted(others), True, 1.0)
-    made = to_real(c.builder, _parts(c, x, last), n, scale, True)
+    made = to_real(c, _parts(c, x, last), n, scale, True)
     return c.builder.reshape(made, [*x.sizes[:last], ir.IndexExpr(n), *x.sizes[last + 1 :]])

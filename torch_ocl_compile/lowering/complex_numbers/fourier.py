@@ -5,6 +5,8 @@ composed:
     a long line [n1 * n2]     transforms along n1, with factors exp(-2 pi i k j / n), then along n2 (the four-step method)
     another length            a convolution with a chirp, exp(i pi k^2 / n), by transforms of a length of at least 2 n (Bluestein)
     real numbers              a line of n / 2 pairs, then one formula for each pair of results
+
+A kernel of work-groups does the last for short lines.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.core import term as t
 from torch_ocl_compile.lowering.core.complex_value import split
+from torch_ocl_compile.lowering.core.context import Context
 from torch_ocl_compile.lowering.core.term import Nest, Term
 
 # A line of this many numbers fits into 32 KiB of local memory, which every device has.
@@ -61,8 +64,8 @@ def balanced(n: int) -> int:
 class Fourier:
     """Transforms in one direction. Values [o, n, q] are transformed along n; results are pairs [o, n, q, 2]."""
 
-    def __init__(self, builder: ir.Builder, dtype: ir.DType, inverse: bool) -> None:
-        self.builder, self.dtype, self.inverse = builder, dtype, inverse
+    def __init__(self, c: Context, dtype: ir.DType, inverse: bool) -> None:
+        self.context, self.builder, self.dtype, self.inverse = c, c.builder, dtype, inverse
 
     def lines(self, x: Parts, n: int, scale: float = 1.0) -> ir.Value:
         if n > MOST_NUMBERS:
@@ -95,7 +98,7 @@ class Fourier:
         w = exp(-pi i / n)."""
         outer, _, inner = x.re.sizes
         m = smooth_length(2 * n - 1)
-        forward, back = Fourier(self.builder, self.dtype, False), Fourier(self.builder, self.dtype, True)
+        forward, back = Fourier(self.context, self.dtype, False), Fourier(self.context, self.dtype, True)
 
         def response(nest: Nest) -> tuple[Term, Term]:
             j = nest.i[1]
@@ -207,23 +210,31 @@ class Roots:
         return unit_root(nest, k, self.n, self.dtype) if self.table is None else load_pair(nest, self.table, [k])
 
 
-def of_real(builder: ir.Builder, x: ir.Value, n: int, scale: float, inverse: bool) -> ir.Value:
+def is_whole(c: Context, x: ir.Value, n: int) -> bool:
+    """Returns whether one kernel transforms real lines [o, n, q], or transforms to them."""
+    short = n % 2 == 0 and n // 2 <= LONGEST[x.dtype] and is_smooth(n // 2)
+    return c.group_kernels and short and x.sizes[2].is_const(1)
+
+
+def of_real(c: Context, x: ir.Value, n: int, scale: float, inverse: bool) -> ir.Value:
     """Transforms real x [o, n, q]. Returns the first n / 2 + 1 results as pairs [o, n / 2 + 1, q, 2]; the others are conjugates of
     these.
 
     For an even n, z[k] = x[2 k] + i x[2 k + 1] has the transform Z. Twice the transforms of even and of odd numbers are
     E = Z[k] + conj Z[-k] and O = -i (Z[k] - conj Z[-k]), and the result is (E + w^k O) / 2, w = exp(-2 pi i / n).
     """
-    outer, _, inner = x.sizes
+    builder, (outer, _, inner) = c.builder, x.sizes
     half, count = n // 2, ir.IndexExpr(n // 2 + 1)
     if n % 2:
-        whole = Fourier(builder, x.dtype, inverse).lines(Parts(x, None), n, scale)
+        whole = Fourier(c, x.dtype, inverse).lines(Parts(x, None), n, scale)
         return builder.slice(whole, 1, ir.IndexExpr(0), count, ir.IndexExpr(1))
     neighbours = builder.reshape(x, [outer, ir.IndexExpr(half), ir.IndexExpr(2), inner])
-    z = Fourier(builder, x.dtype, False).lines(
-        Parts(*(builder.select(neighbours, 2, ir.IndexExpr(k)) for k in (0, 1))), half, scale / 2
-    )
-
+    even, odd = (builder.select(neighbours, 2, ir.IndexExpr(k)) for k in (0, 1))
+    if is_whole(c, x, n):
+        attrs = ir.FftAttrs(inverse, scale, form=ir.FftForm.kFromReal)
+        made = builder.fft(builder.unsqueeze(even, 2), builder.unsqueeze(odd, 2), attrs)
+        return builder.reshape(made, [outer, count, inner, ir.IndexExpr(2)])
+    z = Fourier(c, x.dtype, False).lines(Parts(even, odd), half, scale / 2)
     roots = Roots(builder, n, half, x)
     pairs = builder.buffer(x.dtype, [outer, count, inner, ir.IndexExpr(2)])
 
@@ -254,15 +265,19 @@ def of_real(builder: ir.Builder, x: ir.Value, n: int, scale: float, inverse: boo
     return pairs
 
 
-def to_real(builder: ir.Builder, x: Parts, n: int, scale: float, inverse: bool) -> ir.Value:
+def to_real(c: Context, x: Parts, n: int, scale: float, inverse: bool) -> ir.Value:
     """Returns the real [o, n, q] whose transform in the other direction begins with x [o, n / 2 + 1, q]. The imaginary parts of
     numbers 0 and n / 2 are not used.
 
     For an even n, this undoes of_real: Z[k] = X[k] + conj X[n / 2 - k] + i w^-k (X[k] - conj X[n / 2 - k]).
     """
-    outer, _, inner = x.re.sizes
+    builder, (outer, _, inner) = c.builder, x.re.sizes
     dtype, half = x.re.dtype, n // 2
-    transform = Fourier(builder, dtype, True)
+    if x.im is not None and is_whole(c, x.re, n):
+        attrs = ir.FftAttrs(inverse, scale, form=ir.FftForm.kToReal)
+        made = builder.fft(builder.unsqueeze(x.re, 2), builder.unsqueeze(x.im, 2), attrs)
+        return builder.reshape(made, [outer, ir.IndexExpr(n), inner])
+    transform = Fourier(c, dtype, True)
 
     def loaded(nest: Nest, k: ir.IndexExpr) -> tuple[Term, Term]:
         o, _, q = nest.i

@@ -30,14 +30,15 @@ class Context:
     """The state of lowering one graph.
 
     `cpu_units`: compute units of the device if it is a CPU, else 0. Only choices of speed may depend on it. Who lowers a graph for
-    a device puts them into meta["cpu_units"] of the GraphModule (compile/plan.py).
+    a device puts them into meta["cpu_units"] of the GraphModule (compile/plan.py). `group_kernels`, of meta["group_kernels"]: True
+    if the device takes kernels of work-groups, also for choices of speed only.
     `val` is the fake result of the node being lowered; it determines the result's dtype and sizes.
     """
 
-    def __init__(self, builder: ir.Builder, symbols: Symbols, cpu_units: int = 0) -> None:
+    def __init__(self, builder: ir.Builder, symbols: Symbols, cpu_units: int = 0, group_kernels: bool = False) -> None:
         self.builder = builder
         self.symbols = symbols
-        self.cpu_units = cpu_units
+        self.cpu_units, self.group_kernels = cpu_units, group_kernels
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.awaited: list[int] = []  # Positions of arguments that a collective may still be writing, see Lowered.
         self.val: Any = None

@@ -4,9 +4,11 @@
 namespace ocl::schedule {
 namespace {
 
-int64_t line(const Draft& d) { return d.node().operands[0].sizes[1].constant(); }
+int64_t line(const Draft& d) { return fft_length(d.node()); }
 int64_t line_bytes(const Draft& d) { return 2 * line(d) * size_bytes(d.buffer(d.node().outputs[0]).dtype); }
 
+const Fit kPlain = {[](const Draft& d) { return d.node().fft.form == ir::FftForm::kComplex; },
+                    [](const Draft&) { return std::string("it makes no real line of a complex one"); }};
 const Fit kSmooth = {
     [](const Draft& d) { return !fft_radices(line(d), 4).empty(); },
     [](const Draft& d) { return std::to_string(line(d)) + " has a prime factor above " + std::to_string(kLargestFftPrime); }};
@@ -24,7 +26,7 @@ const Fit kLocalLine = {[](const Draft& d) { return line_bytes(d) <= d.caps.loca
 bool computes_fft(const KernelRow&, const ir::Node& node) { return node.kind == ir::NodeKind::kFft; }
 
 Refused why_not_fft_item(const Draft& draft) {
-  static const Fit rows[] = {kSmooth, kShortLine};
+  static const Fit rows[] = {kPlain, kSmooth, kShortLine};
   return first_refusal(rows, draft);
 }
 

@@ -13,7 +13,7 @@ FftLines fft_lines(Draft& draft) {
   const std::vector<ir::View> operands = draft.node().operands;
   const ir::Shape& sizes = operands[0].sizes;
   FftLines lines;
-  lines.n = sizes[1].constant();
+  lines.n = fft_length(draft.node());
   lines.outer = sizes[0], lines.p = sizes[2], lines.q = sizes[3];
   lines.is_double = draft.buffer(operands[0].buffer).dtype == ir::DType::kF64;
   const std::vector<int> order = {0, 1, 2, 3};
@@ -34,6 +34,10 @@ FftLines fft_lines(Draft& draft) {
   lines.re = re->input;
   lines.strides = re->strides;
   return lines;
+}
+
+int64_t fft_length(const ir::Node& node) {
+  return node.operands[0].sizes[1].constant() - (node.fft.form == ir::FftForm::kToReal ? 1 : 0);
 }
 
 std::vector<int> fft_radices(int64_t n, int bits) {

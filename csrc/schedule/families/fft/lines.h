@@ -15,7 +15,7 @@ enum class FftInput : int { kSeparate, kPairs, kReal };
 
 /// The operands of an fft: x[o][k][p][q] at offset + o * x_o + k * x_n + p * x_p + q * x_q in elements.
 struct FftLines {
-  int64_t n = 0;
+  int64_t n = 0;  // See fft_length.
   ir::IndexExpr outer, p, q;
   TemplateLaunch::Input re, im;  // im is unused unless the input is kSeparate.
   std::vector<ir::IndexExpr> strides;
@@ -25,6 +25,9 @@ struct FftLines {
   bool is_row() const { return p.is_const(1) && q.is_const(1); }  // True if the result's lines are contiguous.
 };
 FftLines fft_lines(Draft& draft);
+
+/// Returns the complex numbers of a line that an fft transforms.
+int64_t fft_length(const ir::Node& node);
 
 /// Returns the radices of a transform of n numbers, the largest first. Powers of two become as few radices as possible, each of
 /// up to 2^bits. Empty if n has a prime factor above kLargestFftPrime.

@@ -22,11 +22,12 @@ void offer_fft_group(Draft& draft) {
   const Caps& caps = draft.caps;
   const int64_t bytes = 2 * lines.real_bytes(), inner = typical(lines.p * lines.q, 64);
   const bool columns = inner > 1;
+  const int64_t n = lines.n;
   int64_t count = 1;
-  const int64_t wanted = columns ? std::max(kColumns, kNumbers / lines.n) : kNumbers / lines.n;
-  while (count * 2 <= wanted && count * 2 * lines.n * bytes <= caps.local_bytes && (!columns || count < inner)) count *= 2;
-  const int64_t all = count * lines.n;
-  const std::vector<int> radices = fft_radices(lines.n, few_registers(caps) ? 3 : 4);
+  const int64_t wanted = columns ? std::max(kColumns, kNumbers / n) : kNumbers / n;
+  while (count * 2 <= wanted && count * 2 * n * bytes <= caps.local_bytes && (!columns || count < inner)) count *= 2;
+  const int64_t all = count * n;
+  const std::vector<int> radices = fft_radices(n, few_registers(caps) ? 3 : 4);
   // A work-item has one butterfly of each step, so that few registers are enough.
   const int64_t most = std::min(caps.max_group_size, kMostItems);
   const int64_t items = std::min<int64_t>(most, (all / radices.back() + 31) / 32 * 32);
@@ -39,21 +40,25 @@ void offer_fft_group(Draft& draft) {
     steps += "S(" + std::to_string(radix) + ", " + std::to_string(before) + ") ";
     before *= radix;
   }
-  const bool padded = !columns && count * (lines.n + lines.n / 16) * bytes <= caps.local_bytes;
+  const bool padded = !columns && count * (n + n / 16) * bytes <= caps.local_bytes;
   // Loads go along the dimension with the smaller stride.
   const IndexExpr& across = lines.q.is_const(1) ? lines.strides[2] : lines.strides[3];
   const bool columns_in = columns && typical(across, 0) <= typical(lines.strides[1], 0);
 
   TemplateLaunch& launch = draft.launch();
   launch.variant = std::to_string(lines.n) + " x " + std::to_string(count);
+  if (draft.node().fft.form != ir::FftForm::kComplex) define(launch, "FORM", static_cast<int>(draft.node().fft.form));
   define(launch, "VW", 2);
   if (caps.thread_items > 0) define(launch, "THREAD_ITEMS", caps.thread_items);
   launch.defines.emplace_back("STEPS(S)", steps);
   define(launch, {{"LINES", count}, {"ITEMS", items}, {"POINTS", points}});
   define(launch, {{"PADDED", padded}, {"COLUMNS_IN", columns_in}, {"COLUMNS_OUT", columns}});
+  std::vector<IndexExpr> used = {lines.strides[0], lines.strides[1]};
+  if (columns) used = lines.strides;
+  define(launch, {{"ROWS", lines.is_row()}, {"EVEN", multiples(draft, 2, used)}});
   define_fft(draft, lines);
   store_along(launch, 1, 2, 2);
-  launch.stores.vectors = Stores::Vectors::kSteps;
+  launch.stores.align(true);
   launch.local = {static_cast<int>(items), 1, 1};
   launch.groups = {ir::ceildiv(lines.outer * lines.p * lines.q, count), 1, 1};
 }
