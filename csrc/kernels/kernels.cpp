@@ -106,6 +106,15 @@ const std::vector<KernelRow>* completed(std::vector<KernelRow>* rows) {
 
 }  // namespace
 
+int64_t chirp_length(int64_t n) {
+  int64_t least = 0;
+  for (int64_t length : {1, 3, 5, 9}) {
+    while (length < 2 * n - 1) length *= 2;
+    if (least == 0 || length < least) least = length;
+  }
+  return least;
+}
+
 const char* name(KernelType type) { return kTypeNames[static_cast<size_t>(type)]; }
 const char* name(KernelLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
 

@@ -49,6 +49,9 @@ inline constexpr int64_t kLargestHeadSize = 512;
 inline constexpr int64_t kLongestFft = 4096;
 /// Kernels of Fourier transforms take lengths whose prime factors are at most this. The work of a prime p is p numbers squared.
 inline constexpr int kLargestFftPrime = 61;
+/// Returns the length of the transforms by which a line of n numbers with a larger prime factor is transformed: the least of at
+/// least 2 n - 1 that is a power of two, or 3, 5 or 9 times one.
+int64_t chirp_length(int64_t n);
 
 /// How a kernel multiplies. kTf32: fp32 operands are rounded to TF32. The others multiply in the type of their
 /// operands.

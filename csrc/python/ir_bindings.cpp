@@ -51,6 +51,7 @@ void bind_enums(py::module_& m) {
   py::enum_<Level>(m, "Level") OCL_VALUES(Level, kGraph, kScheduled);
   py::enum_<StoreMode>(m, "StoreMode") OCL_VALUES(StoreMode, kWrite, kMaximum, kAdd);
   m.attr("LARGEST_FFT_PRIME") = kLargestFftPrime;
+  m.def("chirp_length", &chirp_length);
   m.def("size_bytes", &size_bytes);
   m.def("is_floating", &is_floating);
   m.def("is_f8", &is_f8);

@@ -1,4 +1,4 @@
-// kernels/fft/group.cl: Fourier transforms of LINES lines. Group kernel: one work-group = LINES lines.
+// kernels/fft/group.cl: Fourier transforms of LINES lines. Group kernel: one work-group = LINES lines; with CHIRP, several such blocks.
 //
 // A work-item loads the numbers of its butterflies into registers, transforms them, and stores them in local memory for the
 // next step. The first step loads from global memory; the last one stores the results. One copy of the lines in local memory is
@@ -7,12 +7,16 @@
 //   FORM 1    a line of N pairs is a real line of 2 N numbers. The last step leaves the lines in local memory, and pairs of results
 //             k and N - k of the real line are made of numbers k and N - k (kFromReal of csrc/ir/graph.h).
 //   FORM 2    the same backwards: N + 1 numbers are loaded in pairs, the results are N pairs of real numbers (kToReal).
+//   CHIRP n   lines of n numbers, with any prime factors. With w = exp(-pi i / n), j k = (j^2 + k^2 - (k - j)^2) / 2 makes the
+//             transform a convolution of x[j] w^(j^2) with w^-(k - j)^2, by transforms of N >= 2 n - 1 numbers (Bluestein). Each
+//             work-group first transforms the second factor. A work-item keeps the results in registers, because it multiplies
+//             just these numbers of each line.
 //
 // Inputs (offsets and strides in elements of REAL):
 //   x[o][k][p][q] at o*x_o + k*x_n + p*x_p + q*x_q, 0 <= p < P, 0 <= q < Q. INPUT 0: real parts in re, imaginary parts in im.
 //   INPUT 1: pairs in re. INPUT 2: real numbers in re.
 // Arguments: re, re_offset, im, im_offset (INPUT 0), int O, P, Q, long x_o, x_n, x_p, x_q, EPILOGUE_PARAMS.
-//   Global size: (ceil(O * P * Q / LINES) * ITEMS, 1, 1), local size (ITEMS, 1, 1).
+//   Global size: (ceil(O * P * Q / LINES) * ITEMS, 1, 1), less with CHIRP; local size (ITEMS, 1, 1).
 // Epilogue macros: STOREV(two numbers, o, ((k * P + p) * Q + q) * 2).
 // Macros of a launch: N (numbers of a line), STEPS (radix, length of the transforms before the step), LINES (of a
 //   work-group), ITEMS (work-items of a group), POINTS (numbers of a work-item: the largest over the steps), ROWS (1: P and Q
@@ -21,6 +25,9 @@
 //   uses all banks of local memory).
 #ifndef FORM
 #define FORM 0
+#endif
+#ifndef CHIRP
+#define CHIRP 0
 #endif
 #ifndef EPILOGUE_PARAMS
 #define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line
@@ -41,6 +48,8 @@
 // Where the first step of a pass has its numbers from, and where the last one puts them.
 #define IN_LOCAL 0
 #define IN_MEMORY 1
+#define RESPONSE 2  // From the second factor of CHIRP; to registers.
+#define PRODUCT 3  // To local memory, multiplied by the numbers in these registers.
 
 // Where the numbers are in memory, and which lines the work-group has: line0 and the next of `lines` in all. even: a pair of numbers
 // is at an aligned address.
@@ -64,6 +73,13 @@ ALWAYS_INLINE void store_pair(const REAL2 pair, const Lines at, const int line, 
   const int whole = at.line0 + line, each = ROWS ? 1 : at.P * at.Q;
   STOREV(pair, ROWS ? whole : whole / each, ROWS ? k * 2 : (k * each + whole % each) * 2);
 }
+
+#if CHIRP
+// Returns cos and sin of pi k^2 / n.
+ALWAYS_INLINE void chirp(const int k, REAL* c, REAL* s) {
+  unit_root(k * k % (2 * CHIRP), 2 * CHIRP, c, s);
+}
+#endif
 
 // Returns line and butterfly of the work-item's butterfly number i, along lines or across them.
 ALWAYS_INLINE int2 butterfly_of(const int i, const int count, const int across) {
@@ -90,30 +106,56 @@ ALWAYS_INLINE void load_butterfly(__global const REAL* re, __global const REAL* 
   OCL_UNROLL
   for (int q = 0; q < R; ++q) {
     const int k = first + q * (N / R);
+#if CHIRP
+    REAL c, s;
+    if (from == RESPONSE) {
+      const int distance = min(k, N - k), used = distance < CHIRP;
+      chirp(used ? distance : 0, &c, &s);
+      a[q] = used ? c : R_(0.0), b[q] = used ? s : R_(0.0);
+      continue;
+    }
+    if (k >= CHIRP) {
+      a[q] = b[q] = R_(0.0);
+      continue;
+    }
+#endif
     const long place = start + k * at.n;
     const REAL2 pair = load_pair(re + place, im + place, at.even);
     a[q] = EXCHANGED ? pair.y : pair.x;
     b[q] = EXCHANGED ? pair.x : pair.y;
+#if CHIRP
+    chirp(k, &c, &s);
+    turn(a + q, b + q, c, s);
+#endif
   }
 }
 
 // Stores a result of the last step.
 ALWAYS_INLINE void store_number(REAL x, REAL y, const Lines at, const int line, const int k EPILOGUE_FUNCTION_PARAMS) {
-#if ROOT
+#if CHIRP || ROOT
   REAL c, s;
+#endif
+#if CHIRP
+  if (k >= CHIRP) return;
+  const REAL imaginary = x;  // The second transform was a backward one.
+  x = y, y = imaginary;
+  chirp(k, &c, &s);
+  turn(&x, &y, c, s);
 #endif
 #if ROOT
   unit_root(k * ((at.line0 + line) % (at.P * at.Q) / at.Q), ROOT, &c, &s);
   turn(&x, &y, c, s);
 #endif
-  x *= SCALE;
-  y *= SCALE;
+  const REAL scale = CHIRP ? SCALE / N : SCALE;
+  x *= scale;
+  y *= scale;
   store_pair(EXCHANGED ? (REAL2)(y, x) : (REAL2)(x, y), at, line, k EPILOGUE_PASS);
 }
 
-// One step. from, to: of the pass.
+// One step. from, to: of the pass. kept: the registers of CHIRP, real parts before imaginary parts.
 ALWAYS_INLINE void step(const int R, const int NS, const int from, const int to, __global const REAL* re,
-                        __global const REAL* im, const Lines at, __local REAL* numbers EPILOGUE_FUNCTION_PARAMS) {
+                        __global const REAL* im, const Lines at, __local REAL* numbers,
+                        REAL* kept EPILOGUE_FUNCTION_PARAMS) {
   const int count = N / R, all = LINES * count, each = (all + ITEMS - 1) / ITEMS;
   const int loads = NS == 1 && from != IN_LOCAL, last = NS * R == N, stores = last && to == IN_MEMORY;
   const int across = NS == 1 && from == IN_MEMORY ? COLUMNS_IN : COLUMNS_OUT;
@@ -134,6 +176,21 @@ ALWAYS_INLINE void step(const int R, const int NS, const int from, const int to,
     }
     butterfly(a + c * R, b + c * R, R, NS, own.y % NS);
   }
+#if CHIRP
+  if (last && to == RESPONSE) {
+    OCL_UNROLL
+    for (int c = 0; c < POINTS; ++c) kept[c] = a[c], kept[POINTS + c] = b[c];
+    return;
+  }
+  if (last && to == PRODUCT) {  // Exchanged, for the backward transform.
+    OCL_UNROLL
+    for (int c = 0; c < POINTS; ++c) {
+      const REAL x = a[c], y = b[c];
+      b[c] = fma(-y, kept[POINTS + c], x * kept[c]);
+      a[c] = fma(x, kept[POINTS + c], y * kept[c]);
+    }
+  }
+#endif
   if (!loads && !stores) barrier(CLK_LOCAL_MEM_FENCE);
   OCL_UNROLL
   for (int c = 0; c < each; ++c) {
@@ -206,8 +263,27 @@ __kernel
 #endif
   __local REAL numbers[2 * NUMBERS];
   const int lane = get_local_id(0), line0 = (int)get_group_id(0) * LINES, even = EVEN && re_offset % 2 == 0;
-  const Lines at = {x_o, x_n, x_p, x_q, P, Q, lane, line0, O * P * Q, even};
-#define STEP(R, NS) step(R, NS, from, to, re + re_offset, im + im_offset, at, numbers EPILOGUE_PASS);
+  Lines at = {x_o, x_n, x_p, x_q, P, Q, lane, line0, O * P * Q, even};
+#define STEP(R, NS) step(R, NS, from, to, re + re_offset, im + im_offset, at, numbers, kept EPILOGUE_PASS);
+#if CHIRP
+  // One text of the steps serves all passes: of the second factor, then forward and backward for each block of lines.
+  REAL kept[2 * POINTS];
+  const int blocks = (at.lines + LINES - 1) / LINES,
+            own = (blocks - 1 - (int)get_group_id(0)) / (int)get_num_groups(0) + 1;
+  for (int pass = 0; pass <= 2 * own; ++pass) {
+    const int back = pass > 0 && pass % 2 == 0;
+    const int from = pass == 0 ? RESPONSE
+                     : back    ? IN_LOCAL
+                               : IN_MEMORY,
+              to = pass == 0 ? RESPONSE
+                   : back    ? IN_MEMORY
+                             : PRODUCT;
+    STEPS(STEP)
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (back) at.line0 += (int)get_num_groups(0) * LINES;
+  }
+#else
+  REAL* const kept = 0;
   const int from = FORM == 2 ? IN_LOCAL : IN_MEMORY, to = FORM == 1 ? IN_LOCAL : IN_MEMORY;
 #if FORM == 2
   load_real(re + re_offset, im + im_offset, at, numbers);
@@ -215,5 +291,6 @@ __kernel
   STEPS(STEP)
 #if FORM == 1
   store_real(at, numbers EPILOGUE_PASS);
+#endif
 #endif
 }

@@ -90,6 +90,8 @@ NODES = {
     "two dimensions of lines": (2, 16, 3, 16),
     "two odd dimensions of lines": (2, 16, 7, 3),
     "two radices of primes": (2, 17 * 19, 1, 9),
+    "a large prime": (2, 67, 1, 1),
+    "columns of a large prime": (3, 71, 5, 3),
 }
 
 

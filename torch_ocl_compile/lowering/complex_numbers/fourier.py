@@ -6,7 +6,7 @@ composed:
     another length            a convolution with a chirp, exp(i pi k^2 / n), by transforms of a length of at least 2 n (Bluestein)
     real numbers              a line of n / 2 pairs, then one formula for each pair of results
 
-A kernel of work-groups does the last for short lines.
+A kernel of work-groups does the second and the third for short lines.
 """
 
 from __future__ import annotations
@@ -51,11 +51,6 @@ def is_smooth(n: int) -> bool:
     return n == 1
 
 
-def smooth_length(n: int) -> int:
-    """Returns the least length of at least n that is a power of two, or 3, 5 or 9 times one."""
-    return min(f << max(0, math.ceil(math.log2(n / f))) for f in (1, 3, 5, 9))
-
-
 def balanced(n: int) -> int:
     """Returns the divisor of n that is closest to its root from below."""
     return max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0)
@@ -71,9 +66,11 @@ class Fourier:
         if n > MOST_NUMBERS:
             raise UnsupportedError(f"a Fourier transform of {n} numbers; the largest has {MOST_NUMBERS}")
         outer, _, inner = x.re.sizes
-        if not is_smooth(n):
+        longest = (LONGEST if inner.is_const(1) else LONGEST_STRIDED)[self.dtype]
+        smooth = is_smooth(n)
+        if not smooth and not (self.context.group_kernels and ir.chirp_length(n) <= longest):
             return self.bluestein(x, n, scale)
-        if n <= (LONGEST if inner.is_const(1) else LONGEST_STRIDED)[self.dtype]:
+        if not smooth or n <= longest:
             whole = self.node(x.map(lambda v: self.builder.unsqueeze(v, 2)), scale)
             return self.builder.reshape(whole, [outer, ir.IndexExpr(n), inner, ir.IndexExpr(2)])
         return self.long_lines(x, n, scale)
@@ -97,7 +94,7 @@ class Fourier:
         """j k = (j^2 + k^2 - (k - j)^2) / 2, so that the transform is a convolution of x[j] w^(j^2) with w^-(k - j)^2, where
         w = exp(-pi i / n)."""
         outer, _, inner = x.re.sizes
-        m = smooth_length(2 * n - 1)
+        m = ir.chirp_length(n)
         forward, back = Fourier(self.context, self.dtype, False), Fourier(self.context, self.dtype, True)
 
         def response(nest: Nest) -> tuple[Term, Term]:

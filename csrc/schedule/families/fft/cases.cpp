@@ -23,7 +23,8 @@ struct Problem {
 };
 
 // Lines that are split over lanes, that are transposed on their way, and that lie across vectors; radices of 2 to 31. A
-// work-item of the kernel of work-groups has two butterflies of some steps of 1250 numbers.
+// work-item of the kernel of work-groups has two butterflies of some steps of 1250 numbers. Its work-groups have several blocks
+// of the 50 lines of 67 numbers.
 constexpr Problem kProblems[] = {{3, 1, 1, 1, FftInput::kPairs},
                                  {5, 2, 1, 1, FftInput::kReal},
                                  {17, 8, 1, 1, FftInput::kPairs, true},
@@ -42,7 +43,9 @@ constexpr Problem kProblems[] = {{3, 1, 1, 1, FftInput::kPairs},
                                  {5, 1, 1, 1, FftInput::kPairs, false, 1, 0, 0, kFromReal},
                                  {3, 500, 1, 1, FftInput::kPairs, true, 0.5, 0, 0, kFromReal},
                                  {9, 2, 1, 1, FftInput::kSeparate, false, 1, 0, 1, kToReal},
-                                 {3, 513, 1, 1, FftInput::kPairs, true, 0.5, 0, 0, kToReal}};
+                                 {3, 513, 1, 1, FftInput::kPairs, true, 0.5, 0, 0, kToReal},
+                                 {50, 67, 1, 1, FftInput::kPairs},
+                                 {2, 127, 1, 9, FftInput::kSeparate, true, 0.5}};
 
 /// The definition of FftAttrs. re(i), im(i): the parts of element i.
 template <class Real, class Imaginary>
@@ -124,7 +127,8 @@ std::vector<CheckCase> fft_cases(const CheckSubject& subject) {
   std::vector<CheckCase> cases;
   for (const CheckSubject& on : on_devices(subject))
     for (const Problem& f : kProblems)
-      if (subject.row.level == KernelLevel::k_group || f.form == kComplex) cases.push_back(fft_case(on, f));
+      if (subject.row.level == KernelLevel::k_group || (f.form == kComplex && !fft_radices(f.n, 4).empty()))
+        cases.push_back(fft_case(on, f));
   return cases;
 }
 

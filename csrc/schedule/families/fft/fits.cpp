@@ -5,7 +5,7 @@ namespace ocl::schedule {
 namespace {
 
 int64_t line(const Draft& d) { return fft_length(d.node()); }
-int64_t line_bytes(const Draft& d) { return 2 * line(d) * size_bytes(d.buffer(d.node().outputs[0]).dtype); }
+int64_t line_bytes(const Draft& d) { return 2 * fft_points(d.node()) * size_bytes(d.buffer(d.node().outputs[0]).dtype); }
 
 const Fit kPlain = {[](const Draft& d) { return d.node().fft.form == ir::FftForm::kComplex; },
                     [](const Draft&) { return std::string("it makes no real line of a complex one"); }};
@@ -31,7 +31,7 @@ Refused why_not_fft_item(const Draft& draft) {
 }
 
 Refused why_not_fft_group(const Draft& draft) {
-  static const Fit rows[] = {kSmooth, kLocalLine};
+  static const Fit rows[] = {kLocalLine};
   return first_refusal(rows, draft);
 }
 

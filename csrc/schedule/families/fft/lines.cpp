@@ -40,6 +40,11 @@ int64_t fft_length(const ir::Node& node) {
   return node.operands[0].sizes[1].constant() - (node.fft.form == ir::FftForm::kToReal ? 1 : 0);
 }
 
+int64_t fft_points(const ir::Node& node) {
+  const int64_t n = fft_length(node);
+  return fft_radices(n, 4).empty() ? chirp_length(n) : n;
+}
+
 std::vector<int> fft_radices(int64_t n, int bits) {
   std::vector<int> radices;
   for (int prime = 3; prime <= kLargestFftPrime; prime += 2)
@@ -66,12 +71,12 @@ std::string real_literal(double value, bool is_double) {
   return is_double ? text : text + "f";
 }
 
-void define_fft(Draft& draft, const FftLines& lines) {
+void define_fft(Draft& draft, const FftLines& lines, int64_t points) {
   TemplateLaunch& launch = draft.launch();
   const ir::FftAttrs& attrs = draft.node().fft;
   launch.kind = "fft";
-  define(launch, "N", lines.n);
-  if (const int largest = fft_radices(lines.n, 4).front(); largest > 16) define(launch, "LARGEST_RADIX", largest);
+  define(launch, "N", points);
+  if (const int largest = fft_radices(points, 4).front(); largest > 16) define(launch, "LARGEST_RADIX", largest);
   define(launch, "INPUT", static_cast<int>(lines.input));
   if (lines.is_double) define(launch, "FFT_DOUBLE", 1);
   if (attrs.inverse) define(launch, "INVERSE", 1);

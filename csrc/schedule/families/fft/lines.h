@@ -28,13 +28,16 @@ FftLines fft_lines(Draft& draft);
 
 /// Returns the complex numbers of a line that an fft transforms.
 int64_t fft_length(const ir::Node& node);
+/// The same of a line as kernels for GPUs transform it: more numbers if a prime factor is too large.
+int64_t fft_points(const ir::Node& node);
 
 /// Returns the radices of a transform of n numbers, the largest first. Powers of two become as few radices as possible, each of
 /// up to 2^bits. Empty if n has a prime factor above kLargestFftPrime.
 std::vector<int> fft_radices(int64_t n, int bits);
 
-/// Defines the macros that all kernels of this family have, and passes operands, sizes and strides.
-void define_fft(Draft& draft, const FftLines& lines);
+/// Defines the macros that all kernels of this family have, with lines of `points` numbers, and passes operands, sizes and
+/// strides.
+void define_fft(Draft& draft, const FftLines& lines, int64_t points);
 
 /// Returns a number as OpenCL C: "0.5f", or "0.5" for double.
 std::string real_literal(double value, bool is_double);

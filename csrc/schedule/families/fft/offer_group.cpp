@@ -14,6 +14,8 @@ constexpr int64_t kNumbers = 1024;
 constexpr int kMostItems = 512;
 // Neighbouring lines that are stored together: 8 pairs of floats are 64 bytes.
 constexpr int64_t kColumns = 8;
+// Work-groups of a compute unit that share the lines of a transform by chirps. Each first transforms the chirp.
+constexpr int64_t kGroupsOfUnit = 4;
 
 }  // namespace
 
@@ -22,7 +24,8 @@ void offer_fft_group(Draft& draft) {
   const Caps& caps = draft.caps;
   const int64_t bytes = 2 * lines.real_bytes(), inner = typical(lines.p * lines.q, 64);
   const bool columns = inner > 1;
-  const int64_t n = lines.n;
+  const int64_t n = fft_points(draft.node());
+  const bool chirp = n != lines.n;
   int64_t count = 1;
   const int64_t wanted = columns ? std::max(kColumns, kNumbers / n) : kNumbers / n;
   while (count * 2 <= wanted && count * 2 * n * bytes <= caps.local_bytes && (!columns || count < inner)) count *= 2;
@@ -47,6 +50,7 @@ void offer_fft_group(Draft& draft) {
 
   TemplateLaunch& launch = draft.launch();
   launch.variant = std::to_string(lines.n) + " x " + std::to_string(count);
+  if (chirp) define(launch, "CHIRP", lines.n);
   if (draft.node().fft.form != ir::FftForm::kComplex) define(launch, "FORM", static_cast<int>(draft.node().fft.form));
   define(launch, "VW", 2);
   if (caps.thread_items > 0) define(launch, "THREAD_ITEMS", caps.thread_items);
@@ -56,11 +60,12 @@ void offer_fft_group(Draft& draft) {
   std::vector<IndexExpr> used = {lines.strides[0], lines.strides[1]};
   if (columns) used = lines.strides;
   define(launch, {{"ROWS", lines.is_row()}, {"EVEN", multiples(draft, 2, used)}});
-  define_fft(draft, lines);
+  define_fft(draft, lines, n);
   store_along(launch, 1, 2, 2);
   launch.stores.align(true);
   launch.local = {static_cast<int>(items), 1, 1};
-  launch.groups = {ir::ceildiv(lines.outer * lines.p * lines.q, count), 1, 1};
+  const IndexExpr blocks = ir::ceildiv(lines.outer * lines.p * lines.q, count);
+  launch.groups = {chirp ? ir::min(blocks, kGroupsOfUnit * caps.units) : blocks, 1, 1};
 }
 
 }  // namespace ocl::schedule

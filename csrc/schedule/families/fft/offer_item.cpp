@@ -115,7 +115,7 @@ void offer_fft_item(Draft& draft) {
   define(launch, {{"LINES_IN", form.lines_in}, {"LINES_OUT", form.lines_out}, {"SPLIT", form.split}, {"COPIES", copies}});
   define(launch, "RESULT", define_steps(launch, radices, form.lines_in, lines.is_double));
   if (form.split) define_turns(launch, lines.n, form.lanes, lines.is_double);
-  define_fft(draft, lines);
+  define_fft(draft, lines, lines.n);
   store_along(launch, 1, 16, 2);
 
   const IndexExpr inner = lines.p * lines.q;
