@@ -224,8 +224,9 @@ std::vector<Job> jobs_of(const runtime::Device& device, const schedule::Schedule
   std::set<Which> sampled;  // A launch of these is like no case.
   const auto visit = [&](const schedule::TemplateLaunch& launch) {
     const KernelRow& launched = kernel_row(launch.kernel);
-    // Convolutions use the instruction that this kernel has a check for.
-    if (std::ranges::count(launch.defines, std::pair<std::string, std::string>("PAIRS", "1")) > 0)
+    // Convolutions on CPUs use the instruction that this kernel has a check for.
+    if (launched.operation == KernelOperation::k_conv &&
+        std::ranges::count(launch.defines, std::pair<std::string, std::string>("PAIRS", "1")) > 0)
       sampled.insert({KernelId::k_gemm_pairs_item, KernelType::kBf16});
     if (!launched.is_checked()) return;
     const KernelType type = schedule::type_of(launch);

@@ -115,8 +115,9 @@ bool shrink_groups(const Plan& plan, const GroupRefused& refused, PlanOptions& o
 
 std::unique_ptr<const Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                                       const PlanOptions& options, StartedPlan* started) {
+  constexpr int kMostChecks = 50;  // After a failed check, the next plan lacks a kernel of the one before.
   PlanOptions simpler = options;
-  for (;;) {
+  for (int failed = 0; failed < kMostChecks;) {
     auto plan = std::make_unique<Plan>();
     try {
       if (StartedPlan* first = std::exchange(started, nullptr)) {
@@ -125,6 +126,7 @@ std::unique_ptr<const Plan> make_plan(ir::Graph graph, runtime::Device& device, 
         return plan;
       }
       if (fill_plan(*plan, graph, device, store, simpler)) return plan;
+      ++failed;
     } catch (CompilerCrash& crash) {
       // Tuning asks whether this candidate can be built.
       if (!options.choice.empty() || !avoid_crash(*plan, crash, simpler)) throw;
@@ -132,6 +134,8 @@ std::unique_ptr<const Plan> make_plan(ir::Graph graph, runtime::Device& device, 
       if (!options.choice.empty() || !shrink_groups(*plan, refused, simpler)) throw;
     }
   }
+  fail(ErrorKind::kInternal, "the plan of the " + options.label + " still has a kernel whose check has failed on " +
+                                 device.describe() + "\n  see:   the warnings of torch_ocl_compile.checks");
 }
 
 }  // namespace ocl::exec
