@@ -14,8 +14,9 @@ constexpr int64_t kNumbers = 1024;
 constexpr int kMostItems = 512;
 // Neighbouring lines that are stored together: 8 pairs of floats are 64 bytes.
 constexpr int64_t kColumns = 8;
-// Work-groups of a compute unit that share the lines of a transform by chirps. Each first transforms the chirp.
-constexpr int64_t kGroupsOfUnit = 4;
+// Work-groups of a compute unit that share the lines of a transform by chirps. Each first transforms the chirp. More would not
+// run at once: a work-item holds the roots and the transformed chirp in registers, about 190 with radices of up to 8.
+constexpr int64_t kGroupsOfUnit = 2;
 
 }  // namespace
 
@@ -30,10 +31,10 @@ void offer_fft_group(Draft& draft) {
   const int64_t wanted = columns ? std::max(kColumns, kNumbers / n) : kNumbers / n;
   while (count * 2 <= wanted && count * 2 * n * bytes <= caps.local_bytes && (!columns || count < inner)) count *= 2;
   const int64_t all = count * n;
-  const std::vector<int> radices = fft_radices(n, few_registers(caps) ? 3 : 4);
-  // A work-item has one butterfly of each step, so that few registers are enough.
+  const std::vector<int> radices = fft_radices(n, chirp || few_registers(caps) ? 3 : 4);
+  // A work-item has one butterfly of each step, so that few registers are enough. By chirps, none is without one.
   const int64_t most = std::min(caps.max_group_size, kMostItems);
-  const int64_t items = std::min<int64_t>(most, (all / radices.back() + 31) / 32 * 32);
+  const int64_t items = std::min<int64_t>(most, (all / (chirp ? radices.front() : radices.back()) + 31) / 32 * 32);
   int64_t points = 1;
   int64_t before = 1;
   std::string steps;
