@@ -248,3 +248,15 @@ def test_compiled_gradient(ocl_device):
     y = x.detach().to(ocl_device).requires_grad_()
     (got,) = torch.autograd.grad(torch.compile(loss, backend="ocl")(y), y)
     torch.testing.assert_close(got.cpu(), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("n", [2 * 67, 18 * 1024])
+def test_real_lines_of_two_kernels(ocl_device, n):
+    """Their halves have a large prime factor or are too long for one kernel of work-groups."""
+    x = random(3, n, dtype=torch.float32)
+    with config.override(kernel_family="group"):
+        torch._dynamo.reset()
+        compare(
+            torch.compile(lambda x: torch.fft.irfft(torch.fft.rfft(x)), backend="ocl", dynamic=False), ocl_device, x
+        )
+        compare(torch.compile(torch.fft.rfft, backend="ocl", dynamic=False), ocl_device, x)

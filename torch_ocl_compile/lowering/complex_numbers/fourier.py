@@ -26,7 +26,9 @@ from torch_ocl_compile.lowering.core.term import Nest, Term
 LONGEST = {ir.DType.kF32: 4096, ir.DType.kF64: 2048}
 # A strided line: several neighbouring lines share the local memory, so that memory is read in pieces of 64 bytes.
 LONGEST_STRIDED = {ir.DType.kF32: 1024, ir.DType.kF64: 512}
-FEW_LINES = 4  # As many lines each compute the roots of unity that they use; more lines share a table.
+# As many lines each compute the roots of unity that they use; more lines share a table. On a GPU, the launch that makes a table takes
+# longer than the arithmetic.
+FEW_LINES = 4
 MOST_NUMBERS = 1 << 27  # Kernels count the turns of a root in 32 bits, in eighths of a number.
 
 
@@ -195,12 +197,13 @@ def compute_pairs(builder: ir.Builder, sizes: list[ir.IndexExpr], dtype: ir.DTyp
 class Roots:
     """exp(2 pi i k / n) for k < count. A table is computed first if many lines use it."""
 
-    def __init__(self, builder: ir.Builder, n: int, count: int, lines: ir.Value) -> None:
+    def __init__(self, c: Context, n: int, count: int, lines: ir.Value) -> None:
         self.n, self.dtype, self.table = n, lines.dtype, None
         users = ir.product([size for d, size in enumerate(lines.sizes) if d != 1])
-        if count and not (users.is_const() and users.constant() < FEW_LINES):
+        few = c.group_kernels or (users.is_const() and users.constant() < FEW_LINES)
+        if count and not few:
             self.table = compute_pairs(
-                builder, [ir.IndexExpr(count)], self.dtype, lambda nest: unit_root(nest, nest.i[0], n, self.dtype)
+                c.builder, [ir.IndexExpr(count)], self.dtype, lambda nest: unit_root(nest, nest.i[0], n, self.dtype)
             )
 
     def load(self, nest: Nest, k: ir.IndexExpr) -> tuple[Term, Term]:
@@ -232,20 +235,31 @@ def of_real(c: Context, x: ir.Value, n: int, scale: float, inverse: bool) -> ir.
         made = builder.fft(builder.unsqueeze(even, 2), builder.unsqueeze(odd, 2), attrs)
         return builder.reshape(made, [outer, count, inner, ir.IndexExpr(2)])
     z = Fourier(c, x.dtype, False).lines(Parts(even, odd), half, scale / 2)
-    roots = Roots(builder, n, half, x)
+    roots = Roots(c, n, half, x)
+
+    def result(nest: Nest, k: ir.IndexExpr, at: ir.IndexExpr, opposite: ir.IndexExpr) -> tuple[Term, Term]:
+        """Result k of numbers k and n / 2 - k of z, which are at these places."""
+        o, _, q = nest.i
+        (a, b), (u, v) = load_pair(nest, z, [o, at, q]), load_pair(nest, z, [o, opposite, q])
+        cosine, sine = roots.load(nest, k)
+        re, im = product(b + v, u - a, cosine, -sine)
+        re, im = re + (a + u), im + (b - v)
+        return re, -im if inverse else im
+
+    def of_any(nest: Nest) -> tuple[Term, Term]:
+        k, rest = nest.i[1], ir.mod(nest.i[1], half)
+        re, im = result(nest, k, rest, ir.mod(half - k, half))
+        return re, t.where(nest.index(rest).eq(0), 0.0, im)
+
+    if c.group_kernels:  # A launch for the two ends would take longer than the divisions.
+        return compute_pairs(builder, [outer, count, inner], x.dtype, of_any)
     pairs = builder.buffer(x.dtype, [outer, count, inner, ir.IndexExpr(2)])
 
     def inside(nest: Nest) -> None:
         """Results 1 to n / 2 - 1."""
         o, i, q = nest.i
-        k = i + 1
-        a, b = load_pair(nest, z, [o, k, q])
-        u, v = load_pair(nest, z, [o, half - k, q])
-        c, s = roots.load(nest, k)
-        re, im = product(b + v, u - a, c, -s)
-        re, im = re + (a + u), im + (b - v)
-        nest.add_store(pairs, [o, k, q, 0], re)
-        nest.add_store(pairs, [o, k, q, 1], -im if inverse else im)
+        for part, value in enumerate(result(nest, i + 1, i + 1, half - (i + 1))):
+            nest.add_store(pairs, [o, i + 1, q, part], value)
 
     def ends(nest: Nest) -> None:
         """Results 0 and n / 2."""
@@ -288,7 +302,7 @@ def to_real(c: Context, x: Parts, n: int, scale: float, inverse: bool) -> ir.Val
         re, im = loaded(nest, ir.min(k, n - k))
         return re, t.where(nest.index(k) <= half, im, -im)
 
-    roots = Roots(builder, n, 0 if n % 2 else half, x.re)
+    roots = Roots(c, n, 0 if n % 2 else half, x.re)
 
     def folded(nest: Nest) -> tuple[Term, Term]:
         k = nest.i[1]
