@@ -39,7 +39,7 @@
 
 // The place in local memory of number k of line `line`.
 #define LINE_SIZE (N + (PADDED ? N / 16 : 0))
-#define PLACE(line, k) (COLUMNS_OUT ? (k) * LINES + (line) : (line) * LINE_SIZE + (k) + (PADDED ? (k) / 16 : 0))
+#define PLACE(line, k) (COLUMNS_OUT ? (k) * LINES + (line) : (line) * LINE_SIZE + (k) + (PADDED ? (k) >> 4 : 0))
 #define NUMBERS (COLUMNS_OUT ? N * LINES : LINE_SIZE * LINES)
 
 // The transform is a forward one. Its numbers are exchanged for the inverse: the real part is in the place of the imaginary one.
@@ -50,6 +50,8 @@
 #define IN_MEMORY 1
 #define RESPONSE 2  // From the second factor of CHIRP; to registers.
 #define PRODUCT 3  // To local memory, multiplied by the numbers in these registers.
+
+// Divisions are unsigned: by a power of two, they are shifts then.
 
 // Where the numbers are in memory, and which lines the work-group has: line0 and the next of `lines` in all. even: a pair of numbers
 // is at an aligned address.
@@ -64,13 +66,13 @@ ALWAYS_INLINE REAL2 load_pair(__global const REAL* re, __global const REAL* im, 
 }
 
 ALWAYS_INLINE long start_of_line(const Lines at, const int line) {
-  const int whole = min(at.line0 + line, at.lines - 1), each = at.P * at.Q;
-  return ROWS ? whole * at.o : whole / each * at.o + whole % each / at.Q * at.p + whole % at.Q * at.q;
+  const uint whole = min(at.line0 + line, at.lines - 1), each = at.P * at.Q, Q = at.Q;
+  return ROWS ? whole * at.o : whole / each * at.o + whole % each / Q * at.p + whole % Q * at.q;
 }
 
 // Stores number k of a line.
 ALWAYS_INLINE void store_pair(const REAL2 pair, const Lines at, const int line, const int k EPILOGUE_FUNCTION_PARAMS) {
-  const int whole = at.line0 + line, each = ROWS ? 1 : at.P * at.Q;
+  const uint whole = at.line0 + line, each = ROWS ? 1 : at.P * at.Q;
   STOREV(pair, ROWS ? whole : whole / each, ROWS ? k * 2 : (k * each + whole % each) * 2);
 }
 
@@ -82,7 +84,7 @@ ALWAYS_INLINE void chirp(const int k, REAL* c, REAL* s) {
 #endif
 
 // Returns line and butterfly of the work-item's butterfly number i, along lines or across them.
-ALWAYS_INLINE int2 butterfly_of(const int i, const int count, const int across) {
+ALWAYS_INLINE int2 butterfly_of(const uint i, const uint count, const int across) {
   return across ? (int2)(i % LINES, i / LINES) : (int2)(i / count, i % count);
 }
 
@@ -143,7 +145,8 @@ ALWAYS_INLINE void store_number(REAL x, REAL y, const Lines at, const int line, 
   turn(&x, &y, c, s);
 #endif
 #if ROOT
-  unit_root(k * ((at.line0 + line) % (at.P * at.Q) / at.Q), ROOT, &c, &s);
+  const uint p = (uint)(at.line0 + line) % (uint)(at.P * at.Q) / (uint)at.Q;
+  unit_root(k * p, ROOT, &c, &s);
   turn(&x, &y, c, s);
 #endif
   const REAL scale = CHIRP ? SCALE / N : SCALE;
@@ -165,6 +168,7 @@ ALWAYS_INLINE void step(const int R, const int NS, const int from, const int to,
     const int i = at.lane + c * ITEMS;
     if (all % ITEMS != 0 && i >= all) continue;
     const int2 own = butterfly_of(i, count, across);
+    const uint t = (uint)own.y % NS;
     if (loads) {
       load_butterfly(re, im, at, own.x, own.y, R, from, a + c * R, b + c * R);
     } else {
@@ -174,7 +178,7 @@ ALWAYS_INLINE void step(const int R, const int NS, const int from, const int to,
         b[c * R + q] = numbers[NUMBERS + PLACE(own.x, own.y + q * count)];
       }
     }
-    butterfly(a + c * R, b + c * R, R, NS, own.y % NS);
+    butterfly(a + c * R, b + c * R, R, NS, t);
   }
 #if CHIRP
   if (last && to == RESPONSE) {
@@ -198,7 +202,7 @@ ALWAYS_INLINE void step(const int R, const int NS, const int from, const int to,
     if (all % ITEMS != 0 && i >= all) continue;
     const int2 own = butterfly_of(i, count, across);
     if (stores && at.line0 + own.x >= at.lines) continue;
-    const int k = own.y / NS * (NS * R) + own.y % NS;
+    const int k = own.y + (uint)own.y / NS * (NS * (R - 1));
     OCL_UNROLL
     for (int q = 0; q < R; ++q) {
       if (stores) {
@@ -216,8 +220,8 @@ ALWAYS_INLINE void step(const int R, const int NS, const int from, const int to,
 // Stores results k and N - k, made of numbers k and N - k of a line in local memory: E + w^k O and conj(E - w^k O), where
 // w = exp(-pi i / N), E and O are the transforms of even and of odd numbers, 2 E = Z[k] + conj Z[-k], 2 O = -i (Z[k] - conj Z[-k]).
 ALWAYS_INLINE void store_real(const Lines at, __local const REAL* numbers EPILOGUE_FUNCTION_PARAMS) {
-  const int pairs = N / 2 + 1;
-  for (int i = at.lane; i < LINES * pairs; i += ITEMS) {
+  const uint pairs = N / 2 + 1;
+  for (uint i = at.lane; i < LINES * pairs; i += ITEMS) {
     const int line = i / pairs, k = i % pairs, place = PLACE(line, k), other = PLACE(line, k == 0 ? 0 : N - k);
     if (at.line0 + line >= at.lines) return;
     const REAL scale = SCALE * R_(0.5), a = numbers[place] * scale, b = numbers[NUMBERS + place] * scale;
@@ -234,8 +238,8 @@ ALWAYS_INLINE void store_real(const Lines at, __local const REAL* numbers EPILOG
 #elif FORM == 2
 // Loads numbers k and N - k of each line, and puts Z[k] and Z[N - k] into local memory, exchanged: undoes store_real.
 ALWAYS_INLINE void load_real(__global const REAL* re, __global const REAL* im, const Lines at, __local REAL* numbers) {
-  const int pairs = N / 2 + 1;
-  for (int i = at.lane; i < LINES * pairs; i += ITEMS) {
+  const uint pairs = N / 2 + 1;
+  for (uint i = at.lane; i < LINES * pairs; i += ITEMS) {
     const int line = i / pairs, k = i % pairs;
     const long start = start_of_line(at, line), one = start + k * at.n, other = start + (N - k) * at.n;
     const REAL sign = k == 0 ? R_(0.0) : INVERSE ? R_(1.0) : R_(-1.0);

@@ -15,7 +15,7 @@ constexpr int kMostItems = 512;
 // Neighbouring lines that are stored together: 8 pairs of floats are 64 bytes.
 constexpr int64_t kColumns = 8;
 // Work-groups of a compute unit that share the lines of a transform by chirps. Each first transforms the chirp. More would not
-// run at once: a work-item holds the roots and the transformed chirp in registers, about 190 with radices of up to 8.
+// run at once: a work-item holds the roots and the transformed chirp in registers, about 170 with radices of up to 8.
 constexpr int64_t kGroupsOfUnit = 2;
 
 }  // namespace
