@@ -7,6 +7,9 @@
 //   s[4*j + 2*half + e] is the score of row r + 8 * half and column 8*j + 2*(lane % 4) + e
 // Rows are queries and columns are keys. In the gradients of keys and values (PASS 2, 3) it is the other way round.
 
+// 1 if rows outside the matrix matter: PASS 3 sums over keys, its rows. Otherwise what they give is not stored.
+#define ROWS_MATTER (PASS == 3)
+
 // Adds the mask to the scores s of columns c0 .. c0 + TILE_C - 1. A score whose query does not see its key becomes
 // -inf. row: the row of s[0]. inside: 1 if all scores are those of a query and a key, which CAUSAL does not hide.
 ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int inside, const int queries,
@@ -26,7 +29,8 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int inside, cons
   for (int i = 0; i < TILE_C / 2; ++i) {
     const int r = row + (i >> 1 & 1) * 8, c = c0 + (i >> 2) * 8 + (get_local_id(0) & 3) * 2 + (i & 1);
     const int query = ROWS_ARE_KEYS ? c : r, key = ROWS_ARE_KEYS ? r : c;
-    int seen = inside || (query < queries && key < keys && !(CAUSAL && key > query));
+    int seen = inside || ((ROWS_MATTER ? r < (ROWS_ARE_KEYS ? keys : queries) : 1) &&
+                          c < (ROWS_ARE_KEYS ? queries : keys) && !(CAUSAL && key > query));
 #if MASK == 4
     const float added =
         MASK_VALUE(batch, mask_head, inside ? query : min(query, queries - 1), inside ? key : min(key, keys - 1));
@@ -48,17 +52,16 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int inside, cons
     s[i] = seen ? s[i] : -INFINITY;
   }
 }
-// Masks the scores s, unless the tile has no score that may be hidden. Rows that no key has matter only to PASS 3, which sums
-// over them. row: the row of s[0]; first: the first of the
+// Masks the scores s, unless the tile has no score that may be hidden. row: the row of s[0]; first: the first of the
 // (at most 64) rows for which the work-items decide this together; shown: 1 if the mask hides no score of the tile.
-#define MASK_SCORES(s, row, first, c0, shown)                                            \
-  {                                                                                      \
-    if ((c0) + TILE_C > (ROWS_ARE_KEYS ? queries : keys) ||                              \
-        ((MASK == 4 || PASS == 3) && (first) + 64 > (ROWS_ARE_KEYS ? keys : queries)) || \
-        (CAUSAL && (ROWS_ARE_KEYS ? (first) + 63 > (c0) : (c0) + TILE_C - 1 > (first)))) \
-      mask_scores(s, c0, row, 0, queries, keys MASK_PASS);                               \
-    else if (MASK && !(shown))                                                           \
-      mask_scores(s, c0, row, MASK == 4, queries, keys MASK_PASS);                       \
+#define MASK_SCORES(s, row, first, c0, shown)                                              \
+  {                                                                                        \
+    if ((c0) + TILE_C > (ROWS_ARE_KEYS ? queries : keys) ||                                \
+        ((MASK == 4 || ROWS_MATTER) && (first) + 64 > (ROWS_ARE_KEYS ? keys : queries)) || \
+        (CAUSAL && (ROWS_ARE_KEYS ? (first) + 63 > (c0) : (c0) + TILE_C - 1 > (first))))   \
+      mask_scores(s, c0, row, 0, queries, keys MASK_PASS);                                 \
+    else if (MASK && !(shown))                                                             \
+      mask_scores(s, c0, row, MASK == 4, queries, keys MASK_PASS);                         \
   }
 
 #if DROPOUT
