@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,16 +29,17 @@ def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
 class Context:
     """The state of lowering one graph.
 
-    `cpu_units`: compute units of the device if it is a CPU, else 0. Only choices of speed may depend on it. Who lowers a graph for
-    a device puts them into meta["cpu_units"] of the GraphModule (compile/plan.py). `group_kernels`, of meta["group_kernels"]: True
-    if the device takes kernels of work-groups, also for choices of speed only.
+    `cpu_units`: compute units of the device if it is a CPU, else 0. `group_kernels`: whether it takes kernels of work-groups. Only
+    choices of speed may depend on them. Who lowers a graph for a device puts them into the meta of the GraphModule
+    (compile/plan.py).
     `val` is the fake result of the node being lowered; it determines the result's dtype and sizes.
     """
 
-    def __init__(self, builder: ir.Builder, symbols: Symbols, cpu_units: int = 0, group_kernels: bool = False) -> None:
+    def __init__(self, builder: ir.Builder, symbols: Symbols, meta: Mapping[str, Any]) -> None:
         self.builder = builder
         self.symbols = symbols
-        self.cpu_units, self.group_kernels = cpu_units, group_kernels
+        self.cpu_units: int = meta.get("cpu_units", 0)
+        self.group_kernels: bool = meta.get("group_kernels", False)
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.awaited: list[int] = []  # Positions of arguments that a collective may still be writing, see Lowered.
         self.val: Any = None

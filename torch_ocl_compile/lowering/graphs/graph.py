@@ -108,9 +108,7 @@ class _Lowering:
         self.builder = ir.Builder()
         self.builder.reduced_precision, self.builder.reduced_convolutions = allows_tf32()
         self.symbols = Symbols(self.builder, compute=None if fallback == "none" else self.computed_leaf)
-        self.context = Context(
-            self.builder, self.symbols, gm.meta.get("cpu_units", 0), gm.meta.get("group_kernels", False)
-        )
+        self.context = Context(self.builder, self.symbols, gm.meta)
         self.context.from_sizes = self.add_expression
         self.env = Environment(gm.graph)
         # Results that view one tensor become windows of it, so it is read with them.
