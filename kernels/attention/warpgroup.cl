@@ -137,7 +137,43 @@ ALWAYS_INLINE void produce_tasks(const Pipeline line, __local OPERAND_T* q_tiles
 }
 
 // ---- consumer ----
+// 1: two consumers, which take as many steps, issue products in turns. So one computes its softmax while the tensor cores have
+// products of the other. Otherwise both would wait for the tensor cores at the same time, and then for the exponentials.
+#define TURNS (OVERLAP && CONSUMERS == 2 && TILE_C >= TILE_M)
+#if TURNS
+// Makes an mbarrier for each of the consumers, at which the warps of the other one arrive. Comes before PIPELINE.
+#define DECLARE_TURNS(name)                                    \
+  __local ulong name##_bars[2];                                \
+  const uint name = local_address(name##_bars);                \
+  if (get_local_id(0) == 0) {                                  \
+    for (int i = 0; i < 2; ++i) barrier_init(name + 8 * i, 4); \
+  }
+#else
+#define DECLARE_TURNS(name) const uint name = 0
+#endif
 #if HALVES
+// Waits until it is the consumer's turn to issue the products of step n: consumer 1 follows consumer 0.
+ALWAYS_INLINE void take_turn(const uint turns, const int n) {
+  const int before = n + warpgroup_number() - 1;  // the step whose products the other consumer issues before
+  if (TURNS && before >= 0) barrier_wait(turns + 8 * warpgroup_number(), before & 1);
+}
+ALWAYS_INLINE void end_turn(const uint turns) {
+  if (TURNS) consumer_release_at(turns + 8 * (1 - warpgroup_number()));
+}
+ALWAYS_INLINE void begin_first_step(float* s, __local const OPERAND_T* q_tile, __local const OPERAND_T* k_tile,
+                                    const uint turns, const int n) {
+  take_turn(turns, n);
+  begin_scores(s, q_tile, k_tile);
+  end_turn(turns);
+}
+// Begins the scores of step n, and out += p v of the step before.
+ALWAYS_INLINE void begin_step(float* s, float* out, __local const OPERAND_T* q_tile, __local const OPERAND_T* k_tile,
+                              const uint* p, __local const OPERAND_T* v_tile, const uint turns, const int n) {
+  take_turn(turns, n);
+  begin_scores(s, q_tile, k_tile);
+  begin_values(out, p, v_tile);
+  end_turn(turns);
+}
 #define WAIT_SCORES(but, n)                                  \
   WGMMA_WAIT(but);                                           \
   OCL_UNROLL                                                 \
@@ -151,6 +187,7 @@ ALWAYS_INLINE void produce_tasks(const Pipeline line, __local OPERAND_T* q_tiles
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
+  DECLARE_TURNS(turns);
   PIPELINE(line);
   __local OPERAND_T q_tiles[HELD_TILES * TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
   const Tasks tasks = {(queries + TILE_M - 1) / TILE_M, heads, batches};
@@ -212,7 +249,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     // The products for the scores of a step are issued before the products with the values of the previous step. So the
     // tensor cores multiply the values while the softmax runs.
     if (step < visible_steps) {
-      begin_scores(s, q_tile, consumer_wait(line, 2 * n));
+      begin_first_step(s, q_tile, consumer_wait(line, 2 * n), turns, n);
       DRAW(keep_bits, row, step * TILE_C);
       WAIT_SCORES("0", n);
       MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
@@ -222,8 +259,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       for (++n, step = seen_from(step + 1, steps SEEN_PASS); step < visible_steps;
            ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
         __local const OPERAND_T *v_tile = consumer_wait(line, 2 * n - 1), *k_tile = consumer_wait(line, 2 * n);
-        begin_scores(s, q_tile, k_tile);
-        begin_values(out, p, v_tile);
+        begin_step(s, out, q_tile, k_tile, p, v_tile, turns, n);
         DRAW(keep_bits, row, step * TILE_C);
         WAIT_SCORES("1", n);
         MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
