@@ -160,9 +160,28 @@ ALWAYS_INLINE void take_turn(const uint turns, const int n) {
 ALWAYS_INLINE void end_turn(const uint turns) {
   if (TURNS) consumer_release_at(turns + 8 * (1 - warpgroup_number()));
 }
+// Returns where the keys of step n lie, and waits for them if there are any.
+ALWAYS_INLINE __local const OPERAND_T* next_keys(const Pipeline line, const int n, const int any) {
+  if (any) consumer_wait(line, 2 * n);
+  return line.stages + 2 * n % STAGES * STAGE_ELEMENTS;
+}
+// With OVERLAP, the products for the scores of a step are issued before the products with the values of the previous step. So
+// the tensor cores multiply the values while the softmax runs. The scores of a task's first step are multiplied while the results
+// of the task before are stored. Behind the last task they are issued in vain: under a condition, products would be serialized.
+//
+// Begins the scores of the first step of all tasks.
 ALWAYS_INLINE void begin_first_step(float* s, __local const OPERAND_T* q_tile, __local const OPERAND_T* k_tile,
-                                    const uint turns, const int n) {
+                                    const uint turns) {
+  take_turn(turns, 0);
+  begin_scores(s, q_tile, k_tile);
+  end_turn(turns);
+}
+// Begins out += p v of the last step of a task, and the scores of step n, the first one of the next task.
+ALWAYS_INLINE void begin_next_task(float* s, float* out, __local const OPERAND_T* q_tile,
+                                   __local const OPERAND_T* k_tile, const uint* p, __local const OPERAND_T* v_tile,
+                                   const uint turns, const int n) {
   take_turn(turns, n);
+  begin_values(out, p, v_tile);
   begin_scores(s, q_tile, k_tile);
   end_turn(turns);
 }
@@ -179,12 +198,18 @@ ALWAYS_INLINE void begin_step(float* s, float* out, __local const OPERAND_T* q_t
   OCL_UNROLL                                                 \
   for (int i = 0; i < TILE_C / 2; ++i) FENCE_REGISTER(s[i]); \
   consumer_release(line, 2 * (n))
-#define WAIT_VALUES(n)                                             \
-  WGMMA_WAIT("0");                                                 \
+#define WAIT_VALUES(but, n)                                        \
+  WGMMA_WAIT(but);                                                 \
   OCL_UNROLL                                                       \
   for (int i = 0; i < DEPTH_TILE / 2; ++i) FENCE_REGISTER(out[i]); \
   consumer_release(line, 2 * (n) + 1)
 #endif
+
+// Replaces the scores of a step by its weights.
+#define SCORES_TO_WEIGHTS(c0)                     \
+  MASK_SCORES(s, row, first, c0, IS_SHOWN(step)); \
+  softmax_step(s, row_max, row_sum, rescale);     \
+  DROP_SCORES(s, keep_bits)
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   DECLARE_TURNS(turns);
@@ -220,13 +245,18 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   __global const MASK_T* const masks = mask + mask_offset;
 #endif
   int n = 0;  // number of the steps taken, over all tasks
+  float s[TILE_C / 2];
+#if OVERLAP
+  const int first_steps = steps_of(task_at(0, tasks), keys);
+  begin_first_step(s, q_tiles, next_keys(line, 0, seen_from(0, first_steps SEEN_PASS) < first_steps), turns);
+#endif
   FOR_TASKS(i, tasks) {
     const Task task = task_at(i, tasks);
     const int head = task.head, batch = task.batch, steps = steps_of(task, keys);
     const int row = task.rows + (get_local_id(0) >> 5) * 16 + (lane >> 2);
     const int first = task.rows + warpgroup_number() * 64;  // the warpgroup's first row
     __local const OPERAND_T* q_tile = q_tiles + i % HELD_TILES * TILE_M * DEPTH_TILE;
-    float out[DEPTH_TILE / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0.0f, 0.0f};
+    float out[DEPTH_TILE / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0.0f, 0.0f}, rescale[2];
     OCL_UNROLL
     for (int j = 0; j < DEPTH_TILE / 2; ++j) out[j] = 0.0f;
 #if STORED_MASK
@@ -237,7 +267,6 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     // number of steps with a key that some query of the warpgroup sees
     const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
     int step = seen_from(0, steps SEEN_PASS);
-    float s[TILE_C / 2], rescale[2];
 #if DROPOUT
     uint keep_bits[TILE_C / 64];
     const Draws draws = {state + state_offset, ((ulong)batch * heads + head) * queries, (ulong)((keys + 3) / 4)};
@@ -246,15 +275,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     uint p[TILE_C / 4];
 #endif
 #if OVERLAP
-    // The products for the scores of a step are issued before the products with the values of the previous step. So the
-    // tensor cores multiply the values while the softmax runs.
     if (step < visible_steps) {
-      begin_first_step(s, q_tile, consumer_wait(line, 2 * n), turns, n);
       DRAW(keep_bits, row, step * TILE_C);
       WAIT_SCORES("0", n);
-      MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
-      softmax_step(s, row_max, row_sum, rescale);
-      DROP_SCORES(s, keep_bits);
+      SCORES_TO_WEIGHTS(step * TILE_C);
       to_operands(p, s);
       for (++n, step = seen_from(step + 1, steps SEEN_PASS); step < visible_steps;
            ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
@@ -262,15 +286,17 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         begin_step(s, out, q_tile, k_tile, p, v_tile, turns, n);
         DRAW(keep_bits, row, step * TILE_C);
         WAIT_SCORES("1", n);
-        MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
-        softmax_step(s, row_max, row_sum, rescale);
-        DROP_SCORES(s, keep_bits);
-        WAIT_VALUES(n - 1);
+        SCORES_TO_WEIGHTS(step * TILE_C);
+        WAIT_VALUES("0", n - 1);
         rescale_rows(out, rescale);
         to_operands(p, s);
       }
-      begin_values(out, p, consumer_wait(line, 2 * n - 1));
-      WAIT_VALUES(n - 1);
+      if (!BLOCKS) release_rows(line, i);  // before the wait for the keys of the next task (see acquire_rows)
+      const int last = n - 1, more = task_number(i + 1) < tasks.tiles * heads * batches;
+      for (; step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) skip_stages(line, 2 * n, 2 * n + 2);
+      begin_next_task(s, out, q_tiles + (i + 1) % HELD_TILES * TILE_M * DEPTH_TILE, next_keys(line, n, more), p,
+                      consumer_wait(line, 2 * last + 1), turns, n);
+      WAIT_VALUES("1", last);
     }
 #else
     for (; step < visible_steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
@@ -284,15 +310,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       multiply_scores(s, q_tile, k_tile);
       consumer_release(line, 2 * n);
 #endif
-      MASK_SCORES(s, row, first, step * TILE_C, IS_SHOWN(step));
-      softmax_step(s, row_max, row_sum, rescale);
-      DROP_SCORES(s, keep_bits);
+      SCORES_TO_WEIGHTS(step * TILE_C);
       rescale_rows(out, rescale);
       __local const OPERAND_T* v_tile = consumer_wait(line, 2 * n + 1);
 #if HALVES
       to_operands(p, s);
       begin_values(out, p, v_tile);
-      WAIT_VALUES(n);
+      WAIT_VALUES("0", n);
 #else
       add_values(out, s, v_tile, keys - step * TILE_C);
       consumer_release(line, 2 * n + 1);
@@ -300,7 +324,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     }
 #endif
     for (; step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) skip_stages(line, 2 * n, 2 * n + 2);
-    if (!BLOCKS && steps > 0) release_rows(line, i);
+    if (!OVERLAP && !BLOCKS && steps > 0) release_rows(line, i);
     STORE_ATTENTION(out, row_max, row_sum, row);
   }
+#if OVERLAP
+  WAIT_SUMS(s, TILE_C / 2, "0");
+#endif
 }
