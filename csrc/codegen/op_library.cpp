@@ -212,6 +212,14 @@ constexpr const char* kTanhInstruction =
     "  return y;\n"
     "}\n\n";
 
+// native_exp2 also gives subnormal results, which takes a comparison and two products more.
+constexpr const char* kExp2Instruction =
+    "OCL_INLINE float op_exp2_instruction(float x) {\n"
+    "  float y;\n"
+    "  asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
+    "  return y;\n"
+    "}\n\n";
+
 // The minimum and the maximum of signed integers as those of unsigned ones, for assemblers that lose signs
 // (Caps::extremes_keep_signs). The compiler must not see through the changes of the highest bit.
 constexpr const char* kUnsignedExtremes =
@@ -235,8 +243,9 @@ struct LaneFunction {
   bool is_extreme = false;  // It has two arguments, and replaces that of base/ops.cl for signed integers of up to 32 bits.
 };
 
-constexpr std::array<LaneFunction, 5> kLaneFunctions = {{
+constexpr std::array<LaneFunction, 6> kLaneFunctions = {{
     {kShortTanh, "op_tanh_instruction", kTanhInstruction},
+    {"op_fast_exp2", "op_exp2_instruction", kExp2Instruction},
     {"op_minimum", "op_unsigned_min", kUnsignedExtremes, true},
     {"op_maximum", "op_unsigned_max", kUnsignedExtremes, true},
     {"op_fmin", "op_unsigned_min", kUnsignedExtremes, true},
@@ -247,7 +256,7 @@ const LaneFunction* find_lane_function(const std::string& function, DType dtype,
   const bool loses_signs =
       !dialect.extremes_keep_signs && (dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32);
   const auto found = std::ranges::find(kLaneFunctions, function, &LaneFunction::function);
-  return found == kLaneFunctions.end() || (found->is_extreme && !loses_signs) ? nullptr : &*found;
+  return found == kLaneFunctions.end() || !(found->is_extreme ? loses_signs : dialect.rounds_pairs) ? nullptr : &*found;
 }
 
 class Instance {

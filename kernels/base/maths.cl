@@ -166,6 +166,12 @@ OCL_INLINE T op_own_silu(T x) {
   return x / (REAL(1.0) + op_own_exp_normal(-x));
 }
 
+// Returns 2^x. On NVIDIA's GPUs it is one instruction, which flushes subnormal results to 0; without the flush, it takes four
+// (op_library.cpp).
+OCL_INLINE T op_fast_exp2(T x) {
+  return native_exp2(x);
+}
+
 // As op_own_gelu_erf, with p in powers of two. p falls for large t, where the tail is 0.
 OCL_INLINE T op_short_gelu_erf(T x) {
   const T t = fabs(x);
@@ -176,7 +182,7 @@ OCL_INLINE T op_short_gelu_erf(T x) {
   p = fma(p, t, REAL(-5.38909286e-2));
   p = fma(p, t, REAL(-0.458541602));
   p = fma(p, t, REAL(-1.15121436));
-  return fma(-t, native_exp2(fma(p, t, REAL(-1.0))), x > REAL(0.0) ? x : REAL(0.0));
+  return fma(-t, op_fast_exp2(fma(p, t, REAL(-1.0))), x > REAL(0.0) ? x : REAL(0.0));
 }
 
 // As op_short_gelu_erf, with a polynomial for the power of two. t is cut off where the tail is below 2^-92.
@@ -203,25 +209,25 @@ OCL_INLINE T op_short_gelu_erf_slope(T x) {
   q = fma(q, t, REAL(0.248268753));
   q = fma(q, t, REAL(-0.797729790));
   q = fma(q, t, REAL(0.5));
-  const T tail = q * native_exp2(REAL(-0.721347520) * x * x);
+  const T tail = q * op_fast_exp2(REAL(-0.721347520) * x * x);
   return fma(x, REAL(0.0), x > REAL(0.0) ? REAL(1.0) - tail : tail);  // infinities give nan, as in eager
 }
 
 OCL_INLINE T op_short_gelu_tanh(T x) {
-  return x * native_recip(REAL(1.0) + native_exp2(x * fma(x * x, REAL(-0.102943240), REAL(-2.30220820))));
+  return x * native_recip(REAL(1.0) + op_fast_exp2(x * fma(x * x, REAL(-0.102943240), REAL(-2.30220820))));
 }
 
 // As op_gelu_tanh_slope. The factor that may become inf comes last: before it, the product is 0.
 OCL_INLINE T op_short_gelu_tanh_slope(T x) {
   const T square = x * x,
-          s = native_recip(REAL(1.0) + native_exp2(x * fma(square, REAL(-0.102943240), REAL(-2.30220820))));
+          s = native_recip(REAL(1.0) + op_fast_exp2(x * fma(square, REAL(-0.102943240), REAL(-2.30220820))));
   return fma(x * (s * (REAL(1.0) - s)), fma(square, REAL(0.214064449), REAL(1.59576912)), s);
 }
 
 OCL_INLINE T op_short_sigmoid(T x) {
-  return native_recip(REAL(1.0) + native_exp2(REAL(-1.44269504) * x));
+  return native_recip(REAL(1.0) + op_fast_exp2(REAL(-1.44269504) * x));
 }
 
 OCL_INLINE T op_short_silu(T x) {
-  return x * native_recip(REAL(1.0) + native_exp2(REAL(-1.44269504) * x));
+  return x * native_recip(REAL(1.0) + op_fast_exp2(REAL(-1.44269504) * x));
 }

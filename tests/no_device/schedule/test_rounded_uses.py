@@ -58,3 +58,10 @@ def test_short_functions(name: str) -> None:
 def test_short_function_of_cpus() -> None:
     assert "op_short_cpu_gelu_erf" in texts_of(lambda x, y: F.gelu(x), "cpu16")
     assert "op_own_gelu_erf" in texts_of(lambda x, y: F.gelu(x.float()), "cpu16")
+
+
+def test_powers_of_two_that_may_be_flushed_are_one_instruction() -> None:
+    texts = texts_of(lambda x, y: F.gelu(x), "warpgroup")
+    assert "ex2.approx.ftz.f32" in texts and "native_exp2" not in texts
+    texts = texts_of(lambda x, y: F.gelu(x), "gpu")
+    assert "native_exp2" in texts and "asm" not in texts
