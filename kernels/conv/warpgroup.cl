@@ -71,7 +71,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #define STAGE_FILTERS(held, step)                                                                                   \
   if (p == 0) {                                                                                                     \
     const uint full = line.full + 8 * ((step) % STAGES);                                                            \
-    barrier_expect(full, PIECES * panels * BLOCK_BYTES);                                                            \
+    barrier_expect(full, PIECES * panels * 4 * BLOCK);                                                              \
     copy_blocks(stage + A_ELEMENTS, filters + (long)((TAP(a_at) * C + a_at.c) / TILE_K) * (PIECES * BLOCK), panels, \
                 TILE_N / 64, panel, full);                                                                          \
   }

@@ -141,7 +141,6 @@ ALWAYS_INLINE __local OPERAND_T* producer_acquire(const Pipeline p, const int st
 // A block of a packed operand (pack/group.cl) has 64 elements of the width, each with 128 bytes of the depth.
 #define BLOCK 2048  // floats
 #define BLOCK_ELEMENTS (64 * TILE_K)
-#define BLOCK_BYTES 8192
 // Copies the blocks of a step from global memory to a stage: `panels` panels of PIECES blocks each (the high part,
 // then the low part). Panels begin `panel_stride` floats apart. max_panels: a constant that bounds `panels`, so that
 // the loop unrolls. In the stage, the low parts of all panels follow the high parts. bar: the mbarrier that counts the
@@ -154,7 +153,7 @@ ALWAYS_INLINE void copy_blocks(__local OPERAND_T* to, __global const float* from
     OCL_UNROLL
     for (int piece = 0; piece < PIECES; ++piece)
       copy_block(local_address(to + (piece * max_panels + i) * BLOCK_ELEMENTS), from + i * panel_stride + piece * BLOCK,
-                 BLOCK_BYTES, bar);
+                 4 * BLOCK, bar);
   }
 }
 #if BOXES
@@ -244,14 +243,11 @@ ALWAYS_INLINE void stage_chunk(__local OPERAND_T* to, __global const OPERAND_T* 
 // if `stride` is 1, `from` lies at a multiple of 16 bytes, and all four floats or none are inside the matrix.
 ALWAYS_INLINE float4 fetch_quad(__global const float* from, const long stride, const int valid, const int quads) {
   float4 v = (float4)(0.0f);
-  if (quads) {
-    if (valid > 0) v = *(__global const float4*)from;
-  } else {
-    if (valid > 0) v.x = from[0];
-    if (valid > 1) v.y = from[stride];
-    if (valid > 2) v.z = from[2 * stride];
-    if (valid > 3) v.w = from[3 * stride];
-  }
+  if (quads) return valid > 0 ? *(__global const float4*)from : v;
+  if (valid > 0) v.x = from[0];
+  if (valid > 1) v.y = from[stride];
+  if (valid > 2) v.z = from[2 * stride];
+  if (valid > 3) v.w = from[3 * stride];
   return v;
 }
 // Splits v, four neighbours along the depth, into TF32 pieces and stores them in row `row` of the tile b. quad: number

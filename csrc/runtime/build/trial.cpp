@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <iomanip>
+#include <cstdio>
 #include <memory>
 #include <numeric>
-#include <sstream>
 
 #include "csrc/runtime/opencl/compile.h"
 #include "csrc/runtime/opencl/hidden_instructions.h"
@@ -152,6 +151,12 @@ size_t count_of(const TrialRun& run) {
   return run.steps.empty() ? std::accumulate(run.launch.results.begin(), run.launch.results.end(), size_t{0}) : count;
 }
 
+std::string digits(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", x);
+  return text;
+}
+
 /// The first result that is wrong, as the end of a sentence. "" if all are right.
 std::string wrong_result(const TrialRun& run, const std::vector<float>& results) {
   const size_t block = run.block > 0 ? run.block : run.exact.size();
@@ -162,8 +167,7 @@ std::string wrong_result(const TrialRun& run, const std::vector<float>& results)
       sum += run.integers ? std::bit_cast<int32_t>(x) : static_cast<double>(x);
     }
     if (!(std::fabs(sum - run.exact[i]) <= run.tolerance * run.sizes[i]))
-      return (std::ostringstream() << std::setprecision(9) << "number " << i << " is " << sum << ", not " << run.exact[i])
-          .str();
+      return "number " + std::to_string(i) + " is " + digits(sum) + ", not " + digits(run.exact[i]);
   }
   return "";
 }
