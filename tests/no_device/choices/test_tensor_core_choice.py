@@ -130,6 +130,21 @@ def test_consumers_take_turns_where_stores_would_take_long(rows: int, columns: i
     assert "turns" not in log[0] and "#define BOXES 1" in macros(texts[0])
 
 
+@pytest.mark.parametrize("name", ["erf of fp32", "gradient of gelu"])
+def test_consumers_share_tiles_where_one_would_take_long_to_store(name: str) -> None:
+    x, w, h = (torch.empty(size, dtype=torch.bfloat16) for size in ((12608, 768), (768, 3072), (12608, 3072)))
+
+    def epilogue(x: torch.Tensor, w: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        return (
+            torch.erf((x @ w).float()).bfloat16() if name == "erf of fp32" else torch.ops.aten.gelu_backward(x @ w, h)
+        )
+
+    log, texts = kernels(epilogue, [x, w, h])
+    assert "192x192 bf16" in log[0] and len(texts) == 1
+    log, _ = kernels(torch.mm, [x, w])
+    assert "128x192-turns bf16" in log[0]
+
+
 def test_rows_that_are_not_aligned_are_copied() -> None:
     """Rows of 50257 16-bit elements do not begin at multiples of 16 bytes. The matrix is copied with longer rows, in
     its own order."""

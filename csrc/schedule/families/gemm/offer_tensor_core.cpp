@@ -10,14 +10,16 @@ namespace {
 
 /// Chooses the tile and the number of slices. Returns the tile.
 TensorCoreTile use_plan(Draft& draft, const TensorCoreMath& math, bool packed) {
-  const TilePlan plan = choose_tile_plan(draft, math, product_sizes(draft.node()), packed);
+  ProductSizes sizes = product_sizes(draft.node());
+  sizes.long_stores = stores_take_long(draft);
+  const TilePlan plan = choose_tile_plan(draft, math, sizes, packed);
   if (plan.splits > 1) split_depth(draft, plan.splits);
   draft.launch().kind = "gemm";
   use_tensor_core_tile(draft, math, plan.tile, draft.node().sizes[2], packed ? 32 : 128);
   draft.launch().variant += (packed ? " packed" : "") + in_slices(plan.splits);
-  const ir::Shape& sizes = draft.node().sizes;
-  const IndexExpr tiles_of_one = ir::ceildiv(sizes[1], plan.tile.rows) * ir::ceildiv(sizes[2], plan.tile.columns);
-  draft.launch().groups = {persistent_groups(draft.caps, tiles_of_one, plan.tile, sizes[0]), 1, sizes[0]};
+  const ir::Shape& shape = draft.node().sizes;
+  const IndexExpr tiles_of_one = ir::ceildiv(shape[1], plan.tile.rows) * ir::ceildiv(shape[2], plan.tile.columns);
+  draft.launch().groups = {persistent_groups(draft.caps, tiles_of_one, plan.tile, shape[0]), 1, shape[0]};
   return plan.tile;
 }
 
