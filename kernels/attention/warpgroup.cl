@@ -139,26 +139,26 @@ ALWAYS_INLINE void produce_tasks(const Pipeline line, __local OPERAND_T* q_tiles
 // ---- consumer ----
 // 1: two consumers, which take as many steps, issue products in turns. So one computes its softmax while the tensor cores have
 // products of the other. Otherwise both would wait for the tensor cores at the same time, and then for the exponentials.
-#define TURNS (OVERLAP && CONSUMERS == 2 && TILE_C >= TILE_M)
-#if TURNS
+#define SOFTMAX_TURNS (OVERLAP && CONSUMERS == 2 && TILE_C >= TILE_M)
+#if SOFTMAX_TURNS
 // Makes an mbarrier for each of the consumers, at which the warps of the other one arrive. Comes before PIPELINE.
-#define DECLARE_TURNS(name)                                    \
+#define DECLARE_SOFTMAX_TURNS(name)                            \
   __local ulong name##_bars[2];                                \
   const uint name = local_address(name##_bars);                \
   if (get_local_id(0) == 0) {                                  \
     for (int i = 0; i < 2; ++i) barrier_init(name + 8 * i, 4); \
   }
 #else
-#define DECLARE_TURNS(name) const uint name = 0
+#define DECLARE_SOFTMAX_TURNS(name) const uint name = 0
 #endif
 #if HALVES
 // Waits until it is the consumer's turn to issue the products of step n: consumer 1 follows consumer 0.
-ALWAYS_INLINE void take_turn(const uint turns, const int n) {
+ALWAYS_INLINE void wait_for_turn(const uint turns, const int n) {
   const int before = n + warpgroup_number() - 1;  // the step whose products the other consumer issues before
-  if (TURNS && before >= 0) barrier_wait(turns + 8 * warpgroup_number(), before & 1);
+  if (SOFTMAX_TURNS && before >= 0) barrier_wait(turns + 8 * warpgroup_number(), before & 1);
 }
-ALWAYS_INLINE void end_turn(const uint turns) {
-  if (TURNS) consumer_release_at(turns + 8 * (1 - warpgroup_number()));
+ALWAYS_INLINE void pass_turn(const uint turns) {
+  if (SOFTMAX_TURNS) consumer_release_at(turns + 8 * (1 - warpgroup_number()));
 }
 // Returns where the keys of step n lie, and waits for them if there are any.
 ALWAYS_INLINE __local const OPERAND_T* next_keys(const Pipeline line, const int n, const int any) {
@@ -172,26 +172,26 @@ ALWAYS_INLINE __local const OPERAND_T* next_keys(const Pipeline line, const int 
 // Begins the scores of the first step of all tasks.
 ALWAYS_INLINE void begin_first_step(float* s, __local const OPERAND_T* q_tile, __local const OPERAND_T* k_tile,
                                     const uint turns) {
-  take_turn(turns, 0);
+  wait_for_turn(turns, 0);
   begin_scores(s, q_tile, k_tile);
-  end_turn(turns);
+  pass_turn(turns);
 }
 // Begins out += p v of the last step of a task, and the scores of step n, the first one of the next task.
 ALWAYS_INLINE void begin_next_task(float* s, float* out, __local const OPERAND_T* q_tile,
                                    __local const OPERAND_T* k_tile, const uint* p, __local const OPERAND_T* v_tile,
                                    const uint turns, const int n) {
-  take_turn(turns, n);
+  wait_for_turn(turns, n);
   begin_values(out, p, v_tile);
   begin_scores(s, q_tile, k_tile);
-  end_turn(turns);
+  pass_turn(turns);
 }
 // Begins the scores of step n, and out += p v of the step before.
 ALWAYS_INLINE void begin_step(float* s, float* out, __local const OPERAND_T* q_tile, __local const OPERAND_T* k_tile,
                               const uint* p, __local const OPERAND_T* v_tile, const uint turns, const int n) {
-  take_turn(turns, n);
+  wait_for_turn(turns, n);
   begin_scores(s, q_tile, k_tile);
   begin_values(out, p, v_tile);
-  end_turn(turns);
+  pass_turn(turns);
 }
 #define WAIT_SCORES(but, n)                                  \
   WGMMA_WAIT(but);                                           \
@@ -212,7 +212,7 @@ ALWAYS_INLINE void begin_step(float* s, float* out, __local const OPERAND_T* q_t
   DROP_SCORES(s, keep_bits)
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
-  DECLARE_TURNS(turns);
+  DECLARE_SOFTMAX_TURNS(turns);
   PIPELINE(line);
   __local OPERAND_T q_tiles[HELD_TILES * TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
   const Tasks tasks = {(queries + TILE_M - 1) / TILE_M, heads, batches};
