@@ -62,14 +62,17 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 
 // A step stores up to 32 sums of the lane's two rows. If the epilogue is long (LONG_STORES), the loop over steps is not
 // unrolled, because the unrolled code would not fit in the instruction cache. Otherwise it is unrolled. Then moving the
-// sums to the front (next_rows) needs no instructions.
+// sums to the front (next_rows) needs no instructions. A consumer that takes turns has up to 192 sums: it moves them in
+// every second step only.
 #if ROW_VECTORS * VW > 16
 #define STORE_VECTORS (16 / VW)
 #else
 #define STORE_VECTORS ROW_VECTORS
 #endif
 #define STORE_STEPS (ROW_VECTORS / STORE_VECTORS)
-#if LONG_STORES
+#if LONG_STORES && TURNS
+#define UNROLL_STORES __attribute__((opencl_unroll_hint(2)))
+#elif LONG_STORES
 #define UNROLL_STORES OCL_NO_UNROLL
 #else
 #define UNROLL_STORES OCL_UNROLL
