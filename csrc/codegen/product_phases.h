@@ -7,51 +7,36 @@
 
 namespace ocl::codegen {
 
-/// Neighbouring outer elements along the innermost loop i*, which a row of work-items computes together.
-struct RowBlock {
-  int rows = 1;
-  std::map<ir::Symbol, std::string> names;  // The loops i*; of the innermost, the first element of the block.
-  std::string loop;                         // The head of a loop over blocks, if a row of work-items computes several.
-  Writer begin;                             // The first lines of that loop.
-};
-
-/// A work-item has the same vectors of all rows of a block. It loads and computes once what they share, such as the row that a
-/// matrix is multiplied by, also for several blocks. For groups for which shares_row() is true.
+/// A work-item has the same vectors of `rows_of_item` neighbouring outer elements along the innermost loop i*. It loads and
+/// computes once what they share, such as the row that a matrix is multiplied by. For groups for which shares_row() is true.
 class ProductPhases : public RegisterPhases {
  public:
-  ProductPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing, int width, int64_t length, RowBlock block)
-      : RegisterPhases(body, group, std::move(sharing), width, length), block_(std::move(block)) {}
+  /// `first`: the variable with the first of the neighbouring outer elements.
+  ProductPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing, int width, int64_t length, int rows_of_item,
+                std::string first)
+      : RegisterPhases(body, group, std::move(sharing), width, length), rows_(rows_of_item), first_(std::move(first)) {}
   void print() override;
 
- protected:
-  std::string store_condition() const override;
-
  private:
-  /// A reduction of one row of the block, or of all if it is the same for them.
+  /// A reduction of one outer element, or of all if it is the same for them.
   struct Sum {
     size_t reduction;
     int row;
     std::string name;
   };
-  std::vector<Sum> declare_sums(Writer& writer, PhaseReductions& reductions, bool varying) const;
-  void add_up(PhaseReductions& reductions, const std::vector<Sum>& shared, const std::vector<Sum>& varying, Writer& inside);
-  void keep_sums(Writer& writer, PhaseReductions& reductions, const std::vector<Sum>& sums, size_t first) const;
-  void merge_items(Writer& writer, PhaseReductions& reductions, size_t first, size_t count);
-  void print_results(PhaseReductions& reductions, const std::vector<Sum>& shared, const std::vector<Sum>& varying,
-                     Writer& inside);
-  std::string first_row() const { return block_.names.at(innermost_loop()); }
-  ir::Symbol innermost_loop() const;
+  std::vector<Sum> declare_sums(PhaseReductions& reductions);
+  void add_up(PhaseReductions& reductions, const std::vector<Sum>& sums);
+  int merge_items(PhaseReductions& reductions, const std::vector<Sum>& sums, const std::string& array);
+  void print_results(PhaseReductions& reductions, const std::vector<Sum>& sums, const std::string& array, int left);
 
-  const RowBlock block_;
-  std::string array_;  // Local memory: a sum of each work-item, for each of the sums.
-  int all_ = 0;        // Work-items of the work-group.
-  int left_ = 0;       // Values of each sum that are left after merge_items.
+  const int rows_;
+  const std::string first_;
 };
 
 /// The innermost loop i* of a group.
 ir::Symbol innermost_loop(const schedule::Group& group);
-/// True if the node reads something else for different iterations of the loops i*.
-bool varies_by_row(const ir::Node& node);
+/// True if the node reads something else for each iteration of the innermost loop i*.
+bool varies_by_row(const ir::Node& node, const schedule::Group& group);
 /// True if ProductPhases can print the group, and its outer elements share loads along r*.
 bool shares_row(BodyPrinter& body, const schedule::Group& group);
 

@@ -115,7 +115,6 @@ constexpr int64_t kRowItems = 1024;       // Work-items per compute unit, over a
 // work-items per compute unit that load enough at a time.
 constexpr int kProductVectors = 2;
 constexpr int64_t kProductSums = 64, kProductItems = 256;
-constexpr int kMostBlocks = 8;  // Most blocks of rows that are computed one after the other, as long as kRowItems are left.
 
 struct RegisterRows {
   int items, width;
@@ -141,7 +140,7 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows, int
   for (const schedule::Phase& phase : group.phases)
     for (const ir::NodeId id : phase.nodes) {
       const ir::Node& node = nest.kernel.graph().nodes[id];
-      const int copies = varies_by_row(node) ? rows_of_item : 1;
+      const int copies = varies_by_row(node, group) ? rows_of_item : 1;
       if (node.kind == ir::NodeKind::kReduce) reductions += copies;
       for (const ir::Op& op : node.body.ops) {
         ops += phase.inner ? copies : 0;
@@ -173,7 +172,7 @@ std::optional<RegisterRows> product_rows(Nest& nest, const IndexExpr& rows) {
   const Dialect& dialect = nest.kernel.dialect();
   const int64_t least = nest.ranges.of(rows).low;
   int64_t sums = 0;
-  for (const ir::NodeId id : group.phases[0].nodes) sums += varies_by_row(nest.kernel.graph().nodes[id]);
+  for (const ir::NodeId id : group.phases[0].nodes) sums += varies_by_row(nest.kernel.graph().nodes[id], group);
   for (const int count : {4, 2}) {
     if (!nest.ranges.known_divides(count, group.sizes.back()) || sums * count * group.vector_width > kProductSums) continue;
     const auto found = register_rows(nest, rows, count);
@@ -188,7 +187,6 @@ struct WorkGroupRows {
   ir::Shape sizes;                        // Extents of the loops i*, in vectors for the innermost loop.
   int width = 1;                          // Outer elements of an item along the innermost loop. kColumn: a vector.
   IndexExpr rows;                         // Product of `sizes`.
-  int blocks = 1;                         // Rows, or blocks of rows, that the same items compute one after the other.
   int items = 1;                          // Items of the work-group.
   Sharing sharing;                        // How items share a row.
   std::optional<RegisterRows> registers;  // Set if rows stay in registers.
@@ -222,10 +220,6 @@ WorkGroupRows choose_work_group_rows(Nest& nest) {
     sharing.row_exists = "live";
     sharing.store_condition = "live && lane == 0";
   }
-  if (result.registers && result.registers->rows_of_item > 1 && result.rows.is_const())
-    while (result.blocks * 2 <= kMostBlocks && nest.ranges.known_divides(sharing.rows * result.blocks * 2, result.rows) &&
-           result.rows.constant() * sharing.items >= nest.kernel.dialect().units * kRowItems * result.blocks * 2)
-      result.blocks *= 2;
   return result;
 }
 
@@ -246,28 +240,21 @@ void print_item_position(Nest& nest, const Sharing& sharing, const std::string& 
     top.line("const int live = row < $s;  // the last group may stand over; its items still meet at the barriers", rows);
 }
 
-/// Prints the phases of a block of neighbouring outer elements: together if vectors are aligned, otherwise in a loop.
-void print_products(Nest& nest, const WorkGroupRows& chosen, const RowBlock& block, bool aligned) {
+/// Prints the phases of neighbouring outer elements from `first` on: together if vectors are aligned, otherwise in a loop.
+void print_products(Nest& nest, const WorkGroupRows& chosen, const std::string& first, bool aligned) {
   BodyPrinter& body = nest.body;
-  body.push({});
+  const RegisterRows& rows = *chosen.registers;
   if (aligned) {
-    ProductPhases(body, nest.group, chosen.sharing, chosen.registers->width, chosen.registers->length, block).print();
+    ProductPhases(body, nest.group, chosen.sharing, rows.width, rows.length, rows.rows_of_item, first).print();
     return;
   }
   const std::string element = nest.kernel.fresh("n"), type = nest.kernel.index_type();
-  std::map<ir::Symbol, std::string> names = block.names;
-  const std::string first = names.at(innermost_loop(nest.group));
-  names[innermost_loop(nest.group)] = element;
-  body.push(names);
+  body.push({{innermost_loop(nest.group), element}});
   WorkGroupPhases(body, nest.group, chosen.sharing).print();
   const Writer text = body.pop();
-  Writer& w = body.writer();
-  if (!block.loop.empty()) w.open("$s", block.loop);
-  w.append(block.begin);
-  w.open("for ($s $s = $s; $s < $s + $d; ++$s)", type, element, first, element, first, block.rows, element);
-  w.append(text);
-  w.close();
-  if (!block.loop.empty()) w.close();
+  body.writer().open("for ($s $s = $s; $s < $s + $d; ++$s)", type, element, first, element, first, rows.rows_of_item, element);
+  body.writer().append(text);
+  body.writer().close();
 }
 
 }  // namespace
@@ -277,13 +264,11 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   const WorkGroupRows chosen = choose_work_group_rows(nest);
   const Sharing& sharing = chosen.sharing;
   *local = {static_cast<size_t>(chosen.items), 1, 1};
-  const Grid grid = {ir::ceildiv(chosen.rows, sharing.rows * chosen.blocks), 1, 1};
+  const Grid grid = {ir::ceildiv(chosen.rows, sharing.rows), 1, 1};
 
   const std::string type = flat_type(body, chosen.rows), rows = body.index(chosen.rows);
   print_item_position(nest, sharing, type, rows);
-  const std::string row = chosen.blocks > 1            ? "block"
-                          : sharing.row_exists.empty() ? "row"
-                                                       : "min(row, (" + type + ")(" + rows + " - 1))";
+  const std::string row = sharing.row_exists.empty() ? "row" : "min(row, (" + type + ")(" + rows + " - 1))";
   Writer unflatten;
   std::map<ir::Symbol, std::string> names =
       write_unflatten(body, unflatten, row, type, chosen.sizes, chosen.sizes.size(), SymbolKind::kLoop);
@@ -294,21 +279,13 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   }
   const auto& registers = chosen.registers;
   const int width = registers ? registers->width : chosen.width;
-  RowBlock block{chosen.width, names, "", {}};
-  if (chosen.blocks > 1) {
-    const int64_t count = chosen.rows.constant();
-    block.loop = format("for ($s block = row; block < $d; block += $d)", {type, count, count / chosen.blocks});
-    std::swap(block.begin, unflatten);
-  }
   const auto print = [&](bool aligned) {
-    body.assume_aligned(aligned);
-    if (chosen.width > 1 && registers) {
-      print_products(nest, chosen, block, aligned);
-      return body.pop();
-    }
     body.push(names);
+    body.assume_aligned(aligned);
     if (sharing.column && chosen.width > 1) body.set_lane(innermost_loop(nest.group), chosen.width);
-    if (registers && (aligned || width == 1))
+    if (chosen.width > 1 && registers)
+      print_products(nest, chosen, names.at(innermost_loop(nest.group)), aligned);
+    else if (registers && (aligned || width == 1))
       RegisterPhases(body, nest.group, sharing, registers->width, registers->length).print();
     else
       WorkGroupPhases(body, nest.group, sharing, chosen.width).print();
