@@ -83,7 +83,7 @@ ALWAYS_INLINE void fetch_tile(float4* held, int p, __global const float* from, c
     held[i] = fetch_quad(from + row * stride + d, 1, row < left ? depth - d : 0, quads);
   }
 }
-ALWAYS_INLINE void put_rows(const Pipeline line, const int stage, int p, const float4* held) {
+ALWAYS_INLINE void put_held_rows(const Pipeline line, const int stage, int p, const float4* held) {
   __local float* to = producer_acquire(line, stage);
   RECOMPUTE_FROM(p);
   const int d = value_column(p);
@@ -122,10 +122,10 @@ ALWAYS_INLINE int produce(const Pipeline line, const ColumnOperands o, __local f
     producer_acquire(line, TILES * n);
     loaded = put_statistics(statistics, o, n, next, loaded);
 #endif
-    put_rows(line, TILES * n, p, held);
+    put_held_rows(line, TILES * n, p, held);
     put_columns(line, TILES * n + 1, p, held);
     fetch_tile(held, p, o.b2 + at.head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, quads);
-    put_rows(line, TILES * n + 2, p, held);
+    put_held_rows(line, TILES * n + 2, p, held);
     if (PASS == 2) put_columns(line, TILES * n + 3, p, held);
     at = next;
   }

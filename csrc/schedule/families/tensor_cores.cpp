@@ -146,21 +146,19 @@ ProductSizes product_sizes(const ir::Node& node) {
           typical(node.sizes[0], 8), constants(node.sizes) && constants(node.reduce_sizes)};
 }
 
-bool stores_take_long(const Draft& draft) {
+bool has_slow_epilogue(const Draft& draft) {
   std::set<ir::BufferId> made = {draft.node().outputs[0]};
   for (size_t id = draft.id + 1; id < draft.graph.nodes.size(); ++id) {
     const ir::Node& node = draft.graph.nodes[id];
     if (node.kind != ir::NodeKind::kMap) continue;
-    bool reads = false, reads_other = false, slow = false;
+    bool reads = false, slow = false;
     for (const ir::Op& op : node.body.ops) {
-      if (op.code == ir::OpCode::kLoad) (made.contains(op.buffer) ? reads : reads_other) |= op.index.size() > 1;
+      reads |= op.code == ir::OpCode::kLoad && op.index.size() > 1 && made.contains(op.buffer);
       slow |= ir::facts(op.code).cost == ir::Cost::k_slow;
     }
-    if (!reads) continue;
-    for (const ir::Store& store : node.stores) {
-      if (slow && (reads_other || ir::size_bytes(draft.graph.buffers[store.buffer].dtype) > 2)) return true;
-      made.insert(store.buffer);
-    }
+    if (reads && slow) return true;
+    if (reads)
+      for (const ir::Store& store : node.stores) made.insert(store.buffer);
   }
   return false;
 }
@@ -188,10 +186,11 @@ double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCore
   const double cost = tile_cost(caps, tile, p.rows, p.columns, p.batches * splits, tile.at_once()),
                multiplied = cost * 2 * static_cast<double>(steps * step) / math.product,
                stored = cost * tile.rate / math.stored;
-  // In turns, nothing is multiplied only while one consumer stores the last tile. But one consumer alone computes a long
-  // epilogue so slowly that the other waits: then tiles in which all consumers compute it are faster.
+  // In turns, nothing is multiplied only while one consumer stores the last tile. But beside more than 128 sums, a work-item
+  // has too few registers for a slow epilogue: the other consumer waits.
   const double last = 2.0 * tile.rows * tile.columns / math.stored,
-               products = tile.turns && !p.long_stores ? std::max(multiplied, stored) + last : multiplied + stored;
+               products = tile.turns && !(p.slow_epilogue && tile.columns > 128) ? std::max(multiplied, stored) + last
+                                                                                 : multiplied + stored;
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
   // With slices, the kernel cannot run the epilogue. So the epilogue costs another pass over the result.

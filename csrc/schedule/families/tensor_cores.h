@@ -83,8 +83,8 @@ bool use_boxes(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& t
 /// The sizes of a batch of matrix products, for the cost model.
 struct ProductSizes {
   int64_t rows, columns, depth, batches;
-  bool fixed;                // All sizes are known now, so the inner dimension may be split.
-  bool long_stores = false;  // See stores_take_long().
+  bool fixed;                  // All sizes are known now, so the inner dimension may be split.
+  bool slow_epilogue = false;  // See has_slow_epilogue().
 };
 /// One way to compute a product: the tile, the number of slices, and the estimated time.
 struct TilePlan {
@@ -96,9 +96,8 @@ struct TilePlan {
 /// Operands of products with fewer multiply-adds than this are never packed.
 inline constexpr int64_t kMinPackedProducts = int64_t{1} << 27;
 ProductSizes product_sizes(const ir::Node& node);
-/// True if the epilogue of the draft's node takes a single consumer longer than the products of a tile: it computes a slow op
-/// that no short function replaces, since its result is not rounded to 16 bits, or reads another matrix beside a slow op.
-bool stores_take_long(const Draft& draft);
+/// True if the epilogue of the draft's node has a slow op, such as the erf of a gelu.
+bool has_slow_epilogue(const Draft& draft);
 /// Returns the best plan for each tile, fastest first.
 std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
 /// Chooses one of tile_plans() by the knobs "tile" and "splits".

@@ -11,7 +11,7 @@ namespace {
 /// Chooses the tile and the number of slices. Returns the tile.
 TensorCoreTile use_plan(Draft& draft, const TensorCoreMath& math, bool packed) {
   ProductSizes sizes = product_sizes(draft.node());
-  sizes.long_stores = stores_take_long(draft);
+  sizes.slow_epilogue = has_slow_epilogue(draft);
   const TilePlan plan = choose_tile_plan(draft, math, sizes, packed);
   if (plan.splits > 1) split_depth(draft, plan.splits);
   draft.launch().kind = "gemm";
