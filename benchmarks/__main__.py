@@ -18,7 +18,7 @@ from benchmarks.harness import ops as operations
 from benchmarks.harness import plot as charts
 from benchmarks.harness.networks import unknown
 from benchmarks.harness.results import NAN, Rows
-from benchmarks.harness.sides import DEFAULT_SIDES, PRECISIONS, SIDES, is_ours
+from benchmarks.harness.sides import ADAM, DEFAULT_SIDES, PRECISIONS, SIDES, is_ours
 from torch_ocl_compile.cli import main
 from torch_ocl_compile.cli.parts import (
     Command,
@@ -113,7 +113,7 @@ _networks = _all_of(
 )
 @_networks
 @click.option("--from-host", is_flag=True, help="Batch 64; inputs lie on the host, and each step copies them.")
-@click.option("--optimizer", default="", help="Of all sides: foreach or fused.  [default: each side's fastest]")
+@click.option("--optimizer", type=click.Choice(("", *ADAM)), default="", help="The one of all sides.")
 @click.option("--compile-times", is_flag=True, help="Also time the first call, with empty and with warm caches.")
 @_times(rounds=7, calls=3)
 @_sides(",".join(DEFAULT_SIDES), batch=8)

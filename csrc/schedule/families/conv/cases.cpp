@@ -185,7 +185,7 @@ CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Ki
 }
 
 /// Sets the sizes of exact statistics, so that they allow the errors of exact values: the kernel rounds means of a tile to an
-/// ulp of the largest value of a slice's channel, and a division may be off by 2.5 ulp.
+/// ulp of the largest value of a slice's channel.
 void allow_rounding(Sums& statistics, const Sums& values, size_t channels, size_t slices,
                     const std::function<size_t(size_t)>& slice_of, double tolerance) {
   const size_t block = slices * channels;
@@ -196,7 +196,7 @@ void allow_rounding(Sums& statistics, const Sums& values, size_t channels, size_
   }
   for (size_t at = 0; at < block; ++at) {
     const double spread = statistics.exact[block + at], count = statistics.exact[2 * block + at], most = largest[at];
-    statistics.sizes[at] = 1e-6 * most / tolerance;
+    statistics.sizes[at] = 5e-7 * most / tolerance;
     statistics.sizes[block + at] = (3e-6 * spread + 6e-7 * most * std::sqrt(spread) + 1e-14 * count * most * most) / tolerance;
     statistics.sizes[2 * block + at] = 0;
   }
