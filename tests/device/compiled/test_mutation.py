@@ -186,6 +186,23 @@ def test_buffers_in_training(ocl_device):
         torch.testing.assert_close(mine.grad.cpu(), reference.grad, msg=lambda m, n=name: f"{n}: {m}")
 
 
+def test_the_gradient_needs_a_result_that_is_a_view_of_a_written_input(ocl_device):
+    def function(x, values, weight):
+        x[:6].copy_(values)
+        view = x[:7]
+        return torch.mv(weight, view.clamp(-1.5, 0.9)), view
+
+    given = torch.randn(8), torch.randn(6).requires_grad_(), torch.randn(5, 7).requires_grad_()
+    there = [x.detach().clone().to(ocl_device).requires_grad_(x.requires_grad) for x in given]
+    found = []
+    for run, arguments in ((function, given), (torch.compile(function, backend="ocl"), there)):
+        result, view = run(*arguments)
+        found.append([result, view, *torch.autograd.grad(result.sum(), arguments[1:])])
+        assert view.data_ptr() == arguments[0].data_ptr()
+    for expected, got in zip(*found, strict=True):
+        torch.testing.assert_close(got.cpu(), expected)
+
+
 def test_moving_a_module_keeps_its_parameters(ocl_device):
     """Shared weights stay shared, and an optimizer that was made before the move still holds them."""
     model = torch.nn.ModuleDict({"embedding": torch.nn.Embedding(5, 4), "head": torch.nn.Linear(4, 5, bias=False)})

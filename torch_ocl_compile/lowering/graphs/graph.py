@@ -368,7 +368,12 @@ class _Lowering:
             [] if self.separate_views else [n for n in returned[: self.saved_from] if isinstance(n, torch.fx.Node)]
         )
         outputs = PlanOutputs(self.context, self.env, self.memory, visible)
-        outputs.place_in_inputs([returned[k] for k in aliases], stored(returned, self.placeholders, written_back))
+        # A saved tensor needs memory of its own: what the caller writes back would count as a change of it.
+        saved = (
+            [] if self.saved_from is None else [n for n in returned[self.saved_from :] if isinstance(n, torch.fx.Node)]
+        )
+        views = [returned[k] for k in aliases if returned[k] not in saved]
+        outputs.place_in_inputs(views, stored(returned, self.placeholders, written_back))
         results = [self.result(node, position, outputs) for position, node in enumerate(returned)]
         after = self.host_part_after(returned, results, outputs)
         before = self.host_part_before()
