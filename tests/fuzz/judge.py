@@ -30,6 +30,8 @@ ULPS_FP64 = 256
 # different orders where the gradient of a softmax is exactly 0, as with a single key. The gradient of a saturated tanh
 # in a cell is 1 - y * y.
 CANCELLING = ("scaled_dot_product_attention", "softmax(", "_cell(", "flex_attention(")
+# Calls that give gradients as results.
+DERIVATIVES = ("func.jvp(", "func.vjp(", "func.grad", "func.jac")
 # Ops that subtract a mean. Rounding decides whether a result is exactly 0, and of equal elements PyTorch's never is.
 CENTRED = ("_norm(", ".var(", ".std(")
 # Ops whose result depends on whether rounding makes two numbers equal. Under autocast, kernels round in other places.
@@ -128,9 +130,12 @@ def compare(native: Native, got: Seen, before: Seen, promised: list[Any] | None 
             untouched = _equal(mine, start) and not _equal(theirs, start)
             name = next(v.name for v in expected.views if isinstance(v, View) and v.storage == i)
             findings.append(Finding(LOST if untouched else VALUE, f"argument {name} afterwards: {wrong}"))
+    terms = _terms(expected, reference) if has(reference, DERIVATIVES) else 0.0
     for j, (a, b) in enumerate(zip(got.views, expected.views, strict=True)):
         if isinstance(b, View) and ((j >= count and b.storage >= expected.of_inputs) or b.storage in resized):
-            wrong, some = closeness(got.tensor(a), expected.tensor(b), lambda s, j=j: s.tensor(s.views[j]), reference)
+            wrong, some = closeness(
+                got.tensor(a), expected.tensor(b), lambda s, j=j: s.tensor(s.views[j]), reference, terms
+            )
             unstable += some
             if wrong:
                 findings.append(Finding(VALUE, f"{b.name}: {wrong}", j - count if j >= count else None))

@@ -131,8 +131,11 @@ def size_of_weight(g: Any) -> Lines:
     moving = [y for y in g.tensors(lambda t: t.is_floating_point() and t.dim() > 0) if not g.fixed_shape(y)]
     if not fixed or not moving:
         return []
-    x, y, made, last = g.pick(fixed), g.pick(moving), g.name(), g.name()
-    size = f"{y}.shape[{g.pick([d for d in range(g.rank(y)) if len({names[y].shape[d] for names in g.names}) > 1])}]"
+    x, y = g.pick(fixed), g.pick(moving)
+    changing = [d for d in range(g.rank(y)) if len({names[y].shape[d] for names in g.names}) > 1]
+    if not changing:
+        return []
+    made, last, size = g.name(), g.name(), f"{y}.shape[{g.pick(changing)}]"
     part = g.pick(
         [f"{x} * {size}", f"{x}[: {size}]", f"{x} + {size}", f"{x}.roll({size}, 0)", f"{x}[{size} % {x}.shape[0]]"]
     )
