@@ -62,9 +62,20 @@ void bind_shapes(RunState& state) {
         {values_of(state, output.sizes), values_of(state, output.strides), value_of(state, output.offset)});
 }
 
+/// Returns the intervals of the plan with their sizes in this call. If there are guard zones, each has room for a zone on each
+/// side.
+std::vector<schedule::Interval> sized_intervals(const RunState& state) {
+  std::vector<schedule::Interval> intervals = state.plan.intervals;
+  for (size_t i = 0; i < intervals.size(); ++i)
+    intervals[i].size_bytes = value_of(state, state.plan.interval_bytes[i]) + 2 * state.plan.guard_bytes;
+  return intervals;
+}
+
 /// The memory of one call. Each address that the caller passes is resolved once.
 struct Memory {
   std::vector<runtime::Location> inputs, outputs;
+  std::vector<runtime::Location> blocks;          // Of intervals that are not in the arena; empty if all are.
+  const std::vector<int64_t>* offsets = nullptr;  // Of intervals in the arena.
   runtime::Location arena, kept;
   char *arena_address = nullptr, *kept_address = nullptr;
 };
@@ -86,8 +97,9 @@ runtime::Location locate(const RunState& state, const Memory& memory, const Buff
         at.offset_bytes += static_cast<size_t>(plan.kept_offsets[source.index]);
         return at;
       }
+      if (!memory.blocks.empty() && memory.blocks[source.index].mem) return memory.blocks[source.index];
       at = memory.arena;
-      at.offset_bytes += static_cast<size_t>(state.memory.offsets[source.index]);
+      at.offset_bytes += static_cast<size_t>((*memory.offsets)[source.index]);
       return at;
   }
   return at;
@@ -278,6 +290,26 @@ void run_observed(const Run& run, const std::vector<std::shared_ptr<Observer>>& 
   for (const auto& observer : observers) observer->end();
 }
 
+/// The arena of a run, and the blocks of the intervals that are not in it. They are freed at the end, also of a run that fails.
+struct Held {
+  runtime::Allocator& allocator;
+  const runtime::PurposeText& purpose;
+  int stream;
+  void* arena = nullptr;
+  std::vector<void*> blocks;
+
+  runtime::Location allocate(void*& address, int64_t bytes) const {
+    const runtime::MemoryPurpose named(purpose);
+    address = allocator.allocate(static_cast<size_t>(bytes), stream);
+    return allocator.resolve(address);
+  }
+  void free(void*& address) const { allocator.free(std::exchange(address, nullptr)); }
+  ~Held() {
+    free(arena);
+    for (void*& block : blocks) free(block);
+  }
+};
+
 }  // namespace
 
 void skip_launches(bool skipped) { g_skipped = skipped; }
@@ -300,12 +332,9 @@ void bind_symbols(RunState& state, const std::vector<int64_t>& symbols) {
   state.bound = false;
   state.symbols = symbols;
   for (size_t i = 0; i < state.launches.size(); ++i) bind_launch(state, i);
-  // If there are guard zones, each interval has room for a zone on each side, and its offset is the offset of the buffer
-  // between the zones.
-  std::vector<schedule::Interval> intervals = plan.intervals;
-  for (size_t i = 0; i < intervals.size(); ++i)
-    intervals[i].size_bytes = value_of(state, plan.interval_bytes[i]) + 2 * plan.guard_bytes;
-  state.memory = schedule::plan_memory(intervals, kArenaAlignment);
+  state.late.reset();
+  // If there are guard zones, the offset is the offset of the buffer between the zones.
+  state.memory = schedule::plan_memory(sized_intervals(state), kArenaAlignment);
   for (int64_t& offset : state.memory.offsets) offset += plan.guard_bytes;
   bind_shapes(state);
   state.bound = true;
@@ -333,18 +362,17 @@ void run(Executor& executor, const std::vector<void*>& inputs, std::vector<void*
         if (inputs[i]) plan.device->allocator().wrote(inputs[i], stream);
     }
   } writes{plan, inputs, stream};
-  struct Arena {
-    runtime::Allocator& allocator;
-    void* address = nullptr;
-    ~Arena() {
-      if (address) allocator.free(address);
-    }
-  } arena{allocator};
-  if (state.memory.arena_bytes > 0) {
-    const runtime::MemoryPurpose purpose(plan.arena_purpose);
-    arena.address = allocator.allocate(static_cast<size_t>(state.memory.arena_bytes), stream);
-    memory.arena = allocator.resolve(arena.address);
-    memory.arena_address = static_cast<char*>(arena.address);
+  Held held{allocator, plan.arena_purpose, stream, nullptr, {}};
+  if (late != nullptr) {
+    if (!state.late) state.late = late_arena(sized_intervals(state), plan.steps.size(), kArenaAlignment);
+    memory.blocks.resize(plan.intervals.size());
+    held.blocks.resize(plan.intervals.size());
+  }
+  const schedule::MemoryPlan& arena = late != nullptr ? state.late->arena : state.memory;
+  memory.offsets = &arena.offsets;
+  if (arena.arena_bytes > 0) {
+    memory.arena = held.allocate(held.arena, arena.arena_bytes);
+    memory.arena_address = static_cast<char*>(held.arena);
   }
   const auto forget_released = [&] {
     if (const uint64_t released = allocator.slabs_released(); std::exchange(state.slabs_released, released) != released)
@@ -361,8 +389,13 @@ void run(Executor& executor, const std::vector<void*>& inputs, std::vector<void*
         if (outputs[output]) memory.outputs[output] = allocator.use(outputs[output], stream);
         forget_released();
       }
+      for (const int interval : state.late->begin_at[i]) {
+        memory.blocks[interval] = held.allocate(held.blocks[interval], state.late->block_bytes[interval]);
+        forget_released();
+      }
       run_step(this_run, plan.steps[i]);
       for (const int input : executor.times.last_uses[i]) late->release(input);
+      for (const int interval : state.late->end_at[i]) held.free(held.blocks[interval]);
     }
   else if (executor.observers.empty() || launches_skipped())
     for (const Step& step : plan.steps) run_step(this_run, step);

@@ -2,8 +2,16 @@
 #include "csrc/exec/late_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ocl::exec {
+namespace {
+
+// The least size in bytes of an intermediate result with a block of its own. Smaller ones would save little for the time that
+// the allocator takes.
+constexpr int64_t kLeastBlock = 1 << 20;
+
+}  // namespace
 
 MemoryTimes memory_times(const Plan& plan) {
   const ir::Graph& graph = plan.schedule.graph;
@@ -33,6 +41,22 @@ MemoryTimes memory_times(const Plan& plan) {
   for (size_t i = 0; i < last.size(); ++i)
     if (given[i]) times.last_uses[static_cast<size_t>(last[i])].push_back(static_cast<int>(i));
   return times;
+}
+
+LateArena late_arena(std::vector<schedule::Interval> intervals, size_t steps, int64_t alignment) {
+  LateArena late;
+  late.block_bytes.assign(intervals.size(), 0);
+  late.begin_at.resize(steps);
+  late.end_at.resize(steps);
+  for (size_t i = 0; i < intervals.size(); ++i) {
+    schedule::Interval& interval = intervals[i];
+    if (interval.size_bytes < kLeastBlock) continue;
+    late.block_bytes[i] = std::exchange(interval.size_bytes, 0);
+    late.begin_at[static_cast<size_t>(interval.first)].push_back(static_cast<int>(i));
+    late.end_at[static_cast<size_t>(interval.last)].push_back(static_cast<int>(i));
+  }
+  late.arena = schedule::plan_memory(intervals, alignment);
+  return late;
 }
 
 }  // namespace ocl::exec

@@ -1,10 +1,12 @@
-// csrc/exec/late_memory.h: when a plan first writes a result, and when it last uses an input that it may overwrite.
+// csrc/exec/late_memory.h: when a plan first writes a result, when it last uses an input that it may overwrite, and which
+// intermediate results have memory of their own.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "csrc/exec/plan.h"
+#include "csrc/schedule/memory_plan.h"
 
 namespace ocl::exec {
 
@@ -24,5 +26,17 @@ struct MemoryTimes {
 };
 
 MemoryTimes memory_times(const Plan& plan);
+
+/// The intermediate results of a run with LateMemory. The large ones are blocks of the allocator, from the first to the last
+/// step that uses them, so they take the memory of inputs that have been given back. The arena, which is held from the start to
+/// the end, has the others.
+struct LateArena {
+  schedule::MemoryPlan arena;
+  std::vector<int64_t> block_bytes;                // For each interval of the plan. 0: it is in the arena.
+  std::vector<std::vector<int>> begin_at, end_at;  // For each step, the intervals with blocks that begin or end there.
+};
+
+/// `intervals`: those of the plan, with their sizes in a call. `steps`: the number of steps.
+LateArena late_arena(std::vector<schedule::Interval> intervals, size_t steps, int64_t alignment);
 
 }  // namespace ocl::exec

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "csrc/exec/late_memory.h"
 #include "csrc/exec/plan.h"
 #include "csrc/runtime/queues/queue.h"
 #include "csrc/runtime/record/history.h"
@@ -46,6 +48,7 @@ struct RunState {
   bool bound = false;
   std::vector<int64_t> symbols;
   schedule::MemoryPlan memory;
+  std::optional<LateArena> late;               // Set by the first run with LateMemory.
   std::vector<TensorShape> allocation_shapes;  // Shapes of schedule.allocations, as whole buffers.
   std::vector<TensorShape> output_shapes;      // Shapes of the graph's outputs.
 };
