@@ -14,6 +14,14 @@ constexpr int64_t kAlignment = 256;  // Alignment of kept results in bytes, as i
 constexpr int64_t kMostGrowth = 3;
 constexpr int64_t kAlwaysKept = 1 << 16;  // Bytes of results that may always be kept.
 
+// Results of this many bytes are not kept if the time to compute them in each call is small. Smaller ones would free little.
+constexpr double kLeastFreed = 1 << 20;
+constexpr double kShareOfTime = 0.03;  // Of the graph's time, for all of them.
+constexpr int kMostSteps = 8;          // From such a result to its last reader. The arena holds it meanwhile.
+// What the time of an access to a byte allows, on an H200: operations of products in float32 and in other types, and launches.
+// Devices with less for a byte have longer graphs, so they stay below the share.
+constexpr double kWideFlopsPerByte = 50, kFlopsPerByte = 200, kBytesPerLaunch = 4e-6 * 3.5e12;
+
 /// What a step writes: inputs of the graph, intervals of the memory plan, outputs.
 struct Writes {
   std::set<int> inputs, intervals;
@@ -34,6 +42,55 @@ Writes writes_of(const Plan& plan, const schedule::Group& group) {
         result.outputs = true;
     }
   return result;
+}
+
+/// The estimated time of a launch, in bytes of memory that are accessed meanwhile; 0 if it depends on the sizes of a call.
+double time_of(const Plan& plan, const Launch& launch) {
+  if (!launch.work.bytes.is_const() || !launch.work.flops.is_const()) return 0;
+  const ir::Graph& graph = plan.schedule.graph;
+  const std::vector<ir::NodeId> nodes = plan.schedule.groups[static_cast<size_t>(launch.group)].nodes();
+  const bool wide = std::ranges::any_of(nodes, [&](ir::NodeId id) {
+    const ir::Node& node = graph.nodes[id];
+    return !node.operands.empty() && !node.reduced_precision &&
+           ir::size_bytes(graph.buffers[node.operands[0].buffer].dtype) >= 4;
+  });
+  return std::max(static_cast<double>(launch.work.bytes.constant()),
+                  static_cast<double>(launch.work.flops.constant()) / (wide ? kWideFlopsPerByte : kFlopsPerByte));
+}
+
+/// Returns those of the kept steps whose results are large, live shortly, and take little of the graph's time to compute, so
+/// that each call computes them: the largest first. The arena has room for the largest, so that one stays.
+std::vector<size_t> computed_in_each_call(const Plan& plan, const std::set<size_t>& kept, const std::vector<Writes>& writes) {
+  double left = 0;
+  std::vector<std::pair<double, size_t>> large;  // Bytes, step.
+  std::set<int> read;                            // What kept steps make of what others keep stays with it.
+  for (const size_t step : kept)
+    for (const BufferSource& source : plan.launches[static_cast<size_t>(plan.steps[step].launch)].buffers)
+      if (source.kind == BufferSource::Kind::kArena && !writes[step].intervals.count(source.index)) read.insert(source.index);
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (plan.steps[i].launch == ir::kNone) continue;
+    if (!kept.count(i)) {
+      left += kShareOfTime * time_of(plan, plan.launches[static_cast<size_t>(plan.steps[i].launch)]);
+      continue;
+    }
+    double bytes = 0;
+    bool is_short = true;
+    for (const int interval : writes[i].intervals) {
+      bytes += static_cast<double>(plan.interval_bytes[static_cast<size_t>(interval)].constant());
+      is_short &= !read.count(interval);
+      is_short &= plan.intervals[static_cast<size_t>(interval)].last - static_cast<int>(i) <= kMostSteps;
+    }
+    if (is_short && bytes >= kLeastFreed) large.emplace_back(bytes, i);
+  }
+  std::ranges::stable_sort(large, [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<size_t> found;
+  for (size_t k = 1; k < large.size(); ++k) {
+    const Launch& launch = plan.launches[static_cast<size_t>(plan.steps[large[k].second].launch)];
+    left -= time_of(plan, launch) + kBytesPerLaunch;
+    if (left < 0) break;
+    found.push_back(large[k].second);
+  }
+  return found;
 }
 
 /// True if a call's sizes are in the launch: as numbers of the kernel, offsets of buffers or counts of work-groups.
@@ -93,14 +150,19 @@ void mark_kept(Plan& plan) {
     }
     return reads_parameters && written <= std::max(kMostGrowth * read, kAlwaysKept);
   };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (auto it = kept.begin(); it != kept.end();) {
-      const bool stay = stays(*it);
-      it = stay ? std::next(it) : kept.erase(it);
-      changed |= !stay;
+  const auto erase_others = [&] {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (auto it = kept.begin(); it != kept.end();) {
+        const bool stay = stays(*it);
+        it = stay ? std::next(it) : kept.erase(it);
+        changed |= !stay;
+      }
     }
-  }
+  };
+  erase_others();
+  for (const size_t step : computed_in_each_call(plan, kept, writes)) kept.erase(step);
+  erase_others();
   plan.kept_offsets.assign(plan.interval_bytes.size(), -1);
   std::set<int> inputs;
   for (const size_t i : kept) {
