@@ -337,7 +337,16 @@ void bind_symbols(RunState& state, const std::vector<int64_t>& symbols) {
   state.memory = schedule::plan_memory(sized_intervals(state), kArenaAlignment);
   for (int64_t& offset : state.memory.offsets) offset += plan.guard_bytes;
   bind_shapes(state);
+  state.result_bytes = 0;
+  for (size_t i = 0; i < plan.schedule.allocations.size(); ++i)
+    state.result_bytes += extent_bytes(state, {BufferSource::Kind::kOutput, static_cast<int>(i), 1, {}, 0});
   state.bound = true;
+}
+
+bool holds_less_late(const Executor& executor) {
+  const RunState& state = executor.state;
+  const bool are_most = state.memory.arena_bytes >= kLeastBlock && state.result_bytes > state.memory.arena_bytes;
+  return executor.times.possible && (executor.times.gives_back || are_most);
 }
 
 void run(Executor& executor, const std::vector<void*>& inputs, std::vector<void*>& outputs, const CallHandler& call, int stream,

@@ -42,9 +42,13 @@ struct Executor {
 /// values are the same as in the last call. The caller holds the mutex.
 void bind_symbols(RunState& state, const std::vector<int64_t>& symbols);
 
+/// True if a run with LateMemory is possible and holds less memory: there are donated inputs, or most of the results are
+/// written when large intermediate results are no longer needed.
+bool holds_less_late(const Executor& executor);
+
 /// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses, null for tensors without elements. The
 /// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it. With `late`,
-/// which needs executor.times.useful and no observers, `outputs` are null and set when they are allocated.
+/// which needs executor.times.possible and no observers, `outputs` are null and set when they are allocated.
 void run(Executor& executor, const std::vector<void*>& inputs, std::vector<void*>& outputs, const CallHandler& call, int stream,
          const LateMemory* late = nullptr);
 

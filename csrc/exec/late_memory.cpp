@@ -5,14 +5,6 @@
 #include <utility>
 
 namespace ocl::exec {
-namespace {
-
-// The least size in bytes of an intermediate result with a block of its own. Smaller ones would save little for the time that
-// the allocator takes.
-constexpr int64_t kLeastBlock = 1 << 20;
-
-}  // namespace
-
 MemoryTimes memory_times(const Plan& plan) {
   const ir::Graph& graph = plan.schedule.graph;
   MemoryTimes times;
@@ -22,8 +14,9 @@ MemoryTimes memory_times(const Plan& plan) {
     if (source.kind == BufferSource::Kind::kInput) given[static_cast<size_t>(source.index)] = false;
   const bool calls = std::ranges::any_of(plan.steps, [](const Step& step) { return step.launch == ir::kNone; });
   const bool writes_others = std::ranges::any_of(plan.written_inputs, [&](int i) { return !given[static_cast<size_t>(i)]; });
-  times.useful = !plan.steps.empty() && !calls && !writes_others && std::ranges::find(given, true) != given.end();
-  if (!times.useful) return times;
+  times.gives_back = std::ranges::find(given, true) != given.end();
+  times.possible = !plan.steps.empty() && !calls && !writes_others;
+  if (!times.possible) return times;
 
   std::vector<int> first(plan.schedule.allocations.size(), 0), last(given.size(), 0);
   std::vector<bool> written(first.size(), false);

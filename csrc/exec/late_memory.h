@@ -20,12 +20,17 @@ struct LateMemory {
 /// For each step: the results that it is the first to write, and the inputs that no later step uses.
 struct MemoryTimes {
   std::vector<std::vector<int>> first_writes, last_uses;
-  /// True if a run can take LateMemory: the plan overwrites donated inputs, so that a call that fails cannot be repeated
-  /// anyway, and has no eager ops, whose operands may live longer.
-  bool useful = false;
+  /// True if a run can take LateMemory: the plan writes no inputs but donated ones, so that a call that fails for want of
+  /// memory changes nothing that the caller still has, and has no eager ops, whose operands may live longer.
+  bool possible = false;
+  bool gives_back = false;  // There are donated inputs.
 };
 
 MemoryTimes memory_times(const Plan& plan);
+
+/// The least size in bytes of an intermediate result with a block of its own. Smaller ones would save little for the time that
+/// the allocator takes.
+constexpr int64_t kLeastBlock = 1 << 20;
 
 /// The intermediate results of a run with LateMemory. The large ones are blocks of the allocator, from the first to the last
 /// step that uses them, so they take the memory of inputs that have been given back. The arena, which is held from the start to

@@ -49,6 +49,7 @@ struct RunState {
   std::vector<int64_t> symbols;
   schedule::MemoryPlan memory;
   std::optional<LateArena> late;               // Set by the first run with LateMemory.
+  int64_t result_bytes = 0;                    // Of all results that a call allocates.
   std::vector<TensorShape> allocation_shapes;  // Shapes of schedule.allocations, as whole buffers.
   std::vector<TensorShape> output_shapes;      // Shapes of the graph's outputs.
 };

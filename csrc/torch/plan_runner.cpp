@@ -177,7 +177,7 @@ std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<Eag
     return address_of(allocated[i]);
   };
   const bool skipped = exec::launches_skipped();
-  const bool is_late = own != nullptr && executor.times.useful && executor.observers.empty() && !skipped;
+  const bool is_late = own != nullptr && exec::holds_less_late(executor) && executor.observers.empty() && !skipped;
   for (size_t i = 0; i < allocated.size() && !is_late; ++i) {
     output_addresses[i] = allocate(static_cast<int>(i));
     if (skipped && output_addresses[i]) fill_with_zeros(allocated[i], *plan.device, stream);

@@ -140,6 +140,29 @@ def test_backward_takes_the_memory_of_saved_values(ocl_device, rows, widths, sav
         torch.testing.assert_close(ours_.cpu().double(), exact, rtol=1e-4, atol=1e-4 * exact.abs().max().item())
 
 
+def test_saved_values_take_the_memory_of_intermediate_results(ocl_device):
+    """The product of 16 MiB is gone when forward writes the 26 MiB that backward needs."""
+    torch.manual_seed(0)
+    wide = [torch.randn(128, 1024, device=ocl_device) / 8, torch.randn(1024, 128, device=ocl_device) / 16]
+    weights = [(torch.randn(128, 128) / 8).to(ocl_device).requires_grad_() for _ in range(12)]
+
+    def function(x):
+        with torch.no_grad():
+            x = torch.cos(x @ wide[0]) @ wide[1]
+        for w in weights:
+            x = torch.tanh(x @ w)
+        return x.sum()
+
+    x = torch.linspace(-2, 2, 4096 * 128).view(4096, 128).to(ocl_device)
+    compiled = torch.compile(function, backend="ocl", dynamic=False, options={"fallback": "error"})
+    compiled(x)
+    torch.ocl.synchronize(ocl_device)
+    torch.ocl.reset_peak_memory_stats(ocl_device)
+    before = torch.ocl.memory_allocated(ocl_device)
+    compiled(x)
+    assert 26 <= (torch.ocl.max_memory_allocated(ocl_device) - before) / 2**20 < 34
+
+
 def test_free_memory_counts_other_processes(ocl_device):
     """Free memory comes from the system or the driver, so it includes what other processes use."""
     free, total = torch.ocl.mem_get_info(ocl_device)
