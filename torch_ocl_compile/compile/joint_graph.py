@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +39,7 @@ SIDES: dict[Any, tuple[Any, tuple[float, ...]]] = {
 # In training these ops use the statistics of the batch. The running statistics affect only their own update.
 LEAST_BUDGET = 1e-9  # A fraction of the activations.
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
+LEAST_ROWS = 8192  # Of the other operand, for each weight that is rounded again in backward.
 BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batch_norm_backward.default}
 
 
@@ -51,6 +52,7 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     cross_entropy(joint)
     keep_overwritten(joint)
     recompute_masks(joint)
+    recompute_weights(joint, settings.get("static_lifetime_input_indices") or ())
     compute_again = recomputes_operands(joint)
     with saves_are_kept(joint), functorch_config.patch(ban_recompute_materialized_backward=not compute_again):
         forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **settings)
@@ -250,6 +252,35 @@ def recompute_masks(joint: torch.fx.GraphModule) -> None:
         mask = node.args[6] if node.target is torch.ops.ocl.attention_backward.default else None
         for step in _expansion(mask) if isinstance(mask, torch.fx.Node) else ():
             step.meta["recompute"], step.meta["ac_graph_id"] = CheckpointPolicy.MUST_RECOMPUTE, 0
+
+
+def recompute_weights(joint: torch.fx.GraphModule, parameters: Sequence[int]) -> None:
+    """Marks parameters that autocast has rounded to fp16 or bf16 for products with many rows. The parameter is there anyway, so
+    forward must not save the rounded one. To round it again takes up to a fortieth of the time of its three products."""
+    inputs = [node for node in joint.graph.nodes if node.op == "placeholder"]
+    for position in parameters:
+        for rounded in inputs[position].users:
+            if rounded.target is not CONVERT or rounded.meta["val"].dtype not in HALVES:
+                continue
+            steps, products = {rounded}, set[torch.fx.Node]()
+            waiting = [rounded]
+            while waiting:
+                for user in waiting.pop().users:
+                    if not getattr(user.target, "is_view", False):
+                        products.add(user)
+                    elif user not in steps:
+                        steps.add(user)
+                        waiting.append(user)
+            if products and all(p.target in PRODUCTS and _rows_for(p, rounded) for p in products):
+                for step in steps:
+                    step.meta["recompute"], step.meta["ac_graph_id"] = CheckpointPolicy.MUST_RECOMPUTE, 0
+
+
+def _rows_for(product: torch.fx.Node, weight: torch.fx.Node) -> bool:
+    """True if the product has many multiply-adds for each element of the weight."""
+    depth = product.args[-1].meta["val"].shape[-2]  # type: ignore[union-attr]
+    elements = product.meta["val"].numel() * depth
+    return statically_known_true(elements >= LEAST_ROWS * weight.meta["val"].numel())
 
 
 def _expansion(mask: torch.fx.Node) -> list[torch.fx.Node]:
