@@ -17,7 +17,9 @@ constexpr int64_t kAlwaysKept = 1 << 16;  // Bytes of results that may always be
 // Results of this many bytes are not kept if the time to compute them in each call is small. Smaller ones would free little.
 constexpr double kLeastFreed = 1 << 20;
 constexpr double kShareOfTime = 0.03;  // Of the graph's time, for all of them.
-constexpr int kMostSteps = 8;          // From such a result to its last reader. The arena holds it meanwhile.
+// Of the time of its last reader, for each. With few rows for a weight, packing it takes longer.
+constexpr double kShareOfReader = 0.25;
+constexpr size_t kMostSteps = 8;  // From such a result to its last reader. The arena holds it meanwhile.
 // What the time of an access to a byte allows, on an H200: operations of products in float32 and in other types, and launches.
 // Devices with less for a byte have longer graphs, so they stay below the share.
 constexpr double kWideFlopsPerByte = 50, kFlopsPerByte = 200, kBytesPerLaunch = 4e-6 * 3.5e12;
@@ -44,8 +46,10 @@ Writes writes_of(const Plan& plan, const schedule::Group& group) {
   return result;
 }
 
-/// The estimated time of a launch, in bytes of memory that are accessed meanwhile; 0 if it depends on the sizes of a call.
-double time_of(const Plan& plan, const Launch& launch) {
+/// The estimated time of a step, in bytes of memory that are accessed meanwhile; 0 if it depends on the sizes of a call.
+double time_of(const Plan& plan, size_t step) {
+  if (plan.steps[step].launch == ir::kNone) return 0;
+  const Launch& launch = plan.launches[static_cast<size_t>(plan.steps[step].launch)];
   if (!launch.work.bytes.is_const() || !launch.work.flops.is_const()) return 0;
   const ir::Graph& graph = plan.schedule.graph;
   const std::vector<ir::NodeId> nodes = plan.schedule.groups[static_cast<size_t>(launch.group)].nodes();
@@ -68,25 +72,25 @@ std::vector<size_t> computed_in_each_call(const Plan& plan, const std::set<size_
     for (const BufferSource& source : plan.launches[static_cast<size_t>(plan.steps[step].launch)].buffers)
       if (source.kind == BufferSource::Kind::kArena && !writes[step].intervals.count(source.index)) read.insert(source.index);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].launch == ir::kNone) continue;
     if (!kept.count(i)) {
-      left += kShareOfTime * time_of(plan, plan.launches[static_cast<size_t>(plan.steps[i].launch)]);
+      left += kShareOfTime * time_of(plan, i);
       continue;
     }
-    double bytes = 0;
+    double bytes = 0, reader = 0;
     bool is_short = true;
     for (const int interval : writes[i].intervals) {
+      const auto last = static_cast<size_t>(plan.intervals[static_cast<size_t>(interval)].last);
       bytes += static_cast<double>(plan.interval_bytes[static_cast<size_t>(interval)].constant());
-      is_short &= !read.count(interval);
-      is_short &= plan.intervals[static_cast<size_t>(interval)].last - static_cast<int>(i) <= kMostSteps;
+      reader = std::max(reader, time_of(plan, last));
+      is_short &= !read.count(interval) && last - i <= kMostSteps;
     }
-    if (is_short && bytes >= kLeastFreed) large.emplace_back(bytes, i);
+    const bool is_cheap = time_of(plan, i) + kBytesPerLaunch <= kShareOfReader * reader;
+    if (is_short && is_cheap && bytes >= kLeastFreed) large.emplace_back(bytes, i);
   }
   std::ranges::stable_sort(large, [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<size_t> found;
   for (size_t k = 1; k < large.size(); ++k) {
-    const Launch& launch = plan.launches[static_cast<size_t>(plan.steps[large[k].second].launch)];
-    left -= time_of(plan, launch) + kBytesPerLaunch;
+    left -= time_of(plan, large[k].second) + kBytesPerLaunch;
     if (left < 0) break;
     found.push_back(large[k].second);
   }
