@@ -52,6 +52,7 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     cross_entropy(joint)
     keep_overwritten(joint)
     recompute_masks(joint)
+    share_results(joint)
     recompute_weights(joint, settings.get("static_lifetime_input_indices") or ())
     compute_again = recomputes_operands(joint)
     with saves_are_kept(joint), functorch_config.patch(ban_recompute_materialized_backward=not compute_again):
@@ -252,6 +253,31 @@ def recompute_masks(joint: torch.fx.GraphModule) -> None:
         mask = node.args[6] if node.target is torch.ops.ocl.attention_backward.default else None
         for step in _expansion(mask) if isinstance(mask, torch.fx.Node) else ():
             step.meta["recompute"], step.meta["ac_graph_id"] = CheckpointPolicy.MUST_RECOMPUTE, 0
+
+
+def share_results(joint: torch.fx.GraphModule) -> None:
+    """Lets products read the saved result of an attention as a view in backward. Forward would save what the product after it reads
+    beside the result, though both have the same elements."""
+    for node in joint.graph.nodes:
+        if node.target is not torch.ops.ocl.attention_backward.default:
+            continue
+        given = result = node.args[4]
+        while result.target in ALIASES:
+            result = result.args[0]
+        if result.op != "call_function" or result.meta.get("recompute") is not None:
+            continue
+        node.replace_input_with(given, result)
+        waiting = [result]
+        while waiting:
+            for user in waiting.pop().users:
+                same = _is_copy(user) and user.meta["val"].numel() == result.meta["val"].numel()
+                if same and user.meta.get("recompute") is None:
+                    user.meta["recompute"], user.meta["ac_graph_id"] = CheckpointPolicy.MUST_RECOMPUTE, 0
+                    waiting.append(user)
+
+
+def _is_copy(node: torch.fx.Node) -> bool:
+    return node.target in COPIES or getattr(node.target, "is_view", False)
 
 
 def recompute_weights(joint: torch.fx.GraphModule, parameters: Sequence[int]) -> None:

@@ -54,6 +54,26 @@ def test_written_out_attention_becomes_attention_nodes() -> None:
     assert nodes[0].attention.scale == pytest.approx(8**-0.5)
 
 
+def test_the_result_is_saved_once() -> None:
+    """Backward reads it for the attention, and for the weight of the product behind it."""
+    graphs: list[ir.Graph] = []
+
+    def project(q: Tensor, k: Tensor, v: Tensor, w: Tensor) -> Tensor:
+        result = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(8), -1) @ v
+        return result.transpose(1, 2).contiguous().view(10, 24) @ w
+
+    leaves = [x.requires_grad_() for x in (*qkv(), torch.randn(24, 7))]
+    compiled(project, graphs, dynamic=False)(*leaves).square().sum().backward()
+    got = [x.grad for x in leaves]
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    project(*exact).square().sum().backward()
+    for gradient, x in zip(got, exact, strict=True):
+        torch.testing.assert_close(gradient, x.grad.float(), rtol=1e-4, atol=1e-4)
+    saved = [str(graphs[0].buffers[output.buffer].sizes) for output in graphs[0].outputs]
+    assert [n.kind for n in graphs[0].nodes].count("attention") == 1
+    assert saved.count("[10, 24]") + saved.count("[24, 10]") == 0 and saved.count("[2, 3, 5, 8]") == 1, saved
+
+
 def test_soft_cap_and_blocks_of_the_mask() -> None:
     """The second block of the two keys that follow the first 16 is hidden."""
 
