@@ -126,7 +126,17 @@ typedef float16 V16;
 #endif
 #define ALIGNED(offset) (ALIGNED_BASES || (offset) % 4 == 0)
 ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
-#if !defined(IN_HALF) && !defined(IN_BF16)
+#if defined(IN_HALF)
+  if (aligned) {
+    const ushort4 bits = *(__global const ushort4*)p;
+    return vload_half4((size_t)0, (const __private half*)&bits);
+  }
+#elif defined(IN_BF16)
+  if (aligned) {
+    const uint2 bits = *(__global const uint2*)p;
+    return as_float4((uint4)(bits.x << 16, bits.x & 0xffff0000u, bits.y << 16, bits.y & 0xffff0000u));
+  }
+#else
   if (aligned) return *(__global const float4*)p;
 #endif
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));

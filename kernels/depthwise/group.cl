@@ -7,20 +7,21 @@
 //                        where the quotients are whole numbers
 //   2: dw[k,r,s] = sum over n,p,q of dy[n,k,p,q] * x[n, k, p*stride - pad + r*dilation, q*stride - pad + s*dilation]
 //
-// 0 and 1: a work-item computes a strip of STRIP neighbouring outputs of 4 channels. For each filter row it reads the
-//   strip's columns of x into registers once. Neighbouring work-items have neighbouring channels (NHWC), then
-//   neighbouring strips.
+// 0 and 1: a work-item computes a tile of TALL x STRIP neighbouring outputs of 4 channels. It reads each pixel of x under the
+//   tile into registers once. Neighbouring work-items have neighbouring channels (NHWC), then neighbouring columns of tiles.
 // 2: a work-group owns 64 channels (16 lanes x 4) and ROWS filter rows of a split. The 16 work-items of the same 4
 //   channels take the strips of dy in turn. Each has ROWS x FILTER_S sums, which are added in a fixed order in local
 //   memory.
 //
-//        x  . . . . . .      STRIP 4, stride 1, 3x3:  6 columns of x, 3 weights -> 12 products per row
+//        x  . . . . . .      TALL 2, STRIP 4, stride 1, 3x3: 4 rows of 6 pixels of x, 9 weights -> 72 products
+//           . . . . . .
 //        y    o o o o
+//             o o o o
 //
 // Arguments of 0, 1: x, x_offset, w, w_offset, int C, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long
 //   x_n, int x_h, x_w, x_c, epilogue. w packed [R][S][C].
-//   Grid: global (ceil(ceil(C/4) * strips / 128) * 128, out_h, batch), local (128, 1, 1). strips =
-//   ceil(out_w/STRIP) for 0, ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1.
+//   Grid: global (ceil(ceil(C/4) * columns of tiles / 128) * 128, rows of tiles, batch), local (128, 1, 1). There are
+//   ceil(out_w/STRIP) columns for 0, ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1, and as many rows by out_h and TALL.
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
 // Arguments of 2: dy, dy_offset, x, x_offset, int batch, C, in_h, in_w (of x), out_h, out_w (of dy), pad_h,
 //   pad_w, split_strips (strips of a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue.
@@ -29,9 +30,19 @@
 //   Epilogue macros: STORE(acc, split * C + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
 // Strides are in elements. One image has less than 2^31 elements.
 // Macros of a launch: OPERATION (0 forward, 1 gradient of the input, 2 gradient of the weight), FILTER_R, FILTER_S
-//   (filter rows, filter columns), STRIDE_H, STRIDE_W, DILATION_H, DILATION_W (of the forward convolution), STRIP
-//   (outputs of an item along w; for OPERATION 1 a multiple of STRIDE_W), QUADS (1: channel strides are 1; channels and
-//   all other strides are multiples of 4).
+//   (filter rows, filter columns), STRIDE_H, STRIDE_W, DILATION_H, DILATION_W (of the forward convolution), TALL, STRIP
+//   (outputs of an item along h and w; for OPERATION 1 multiples of the strides; TALL is not used for 2), QUADS (1: channel
+//   strides are 1; channels and all other strides are multiples of 4), WHOLE_TILES (1: no tile reaches beyond the output).
+//   CHANNELS, X_H, X_W: if defined, constants that replace the arguments C, x_h, x_w.
+#ifndef CHANNELS
+#define CHANNELS C
+#endif
+#ifndef X_H
+#define X_H x_h
+#endif
+#ifndef X_W
+#define X_W x_w
+#endif
 #ifndef ROWS
 #if FILTER_R * FILTER_S <= 25
 #define ROWS FILTER_R  // for OPERATION 2: filter rows of a work-group; ROWS * FILTER_S * 4 sums must fit into registers
@@ -41,6 +52,8 @@
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define EPILOGUE_FUNCTION_PARAMS EPILOGUE_PARAMS
+#define EPILOGUE_PASS , y, y_offset
 #if OPERATION == 2
 // [r][s][split * C + k]
 #define Y_AT(k, r, s) (y_offset + ((ulong)(r) * FILTER_S + (s)) * get_num_groups(2) * C + (k))
@@ -52,8 +65,12 @@
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
 #endif
-#if OPERATION == 1 && STRIP % STRIDE_W != 0
-#error "STRIP is not a multiple of STRIDE_W"
+#ifndef STORES_ALIGNED  // STOREA is STOREV for aligned vectors
+#define STORES_ALIGNED 0
+#define STOREA STOREV
+#endif
+#if OPERATION == 1 && (STRIP % STRIDE_W != 0 || TALL % STRIDE_H != 0)
+#error "STRIP or TALL is not a multiple of the stride"
 #endif
 
 // Returns four channels of one pixel, which begin at p[at]; zeros for those beyond `left` channels. stride: distance of
@@ -70,76 +87,94 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
 }
 
 #if OPERATION < 2
-// The columns of x that a strip reads, relative to the strip's column 0. For the gradient a strip begins at a w with (w
-// + pad) % STRIDE_W == 0.
+// Output o of a tile uses tap t if MEETS is 1. It then reads row, or column, AT of the INPUTS rows or columns of x under the tile.
+// LAST is the last one that it may read. For the gradient a tile begins where (h + pad_h) % STRIDE_H == 0, and the same for w.
 #if OPERATION == 0
-#define FIRST_COLUMN 0
-#define LAST_COLUMN ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W)
+#define BEFORE(taps, dilation, stride) 0
+#define MEETS(o, t, dilation, stride) 1
+#define AT(o, t, taps, dilation, stride) ((o) * (stride) + (t) * (dilation))
+#define LAST(o, taps, dilation, stride) AT(o, (taps) - 1, taps, dilation, stride)
+#define FIRST(begin, pad, taps, dilation, stride) ((begin) * (stride) - (pad))
+#define OVERHANG(pad, stride) 0
 #else
-#define FIRST_COLUMN (-((FILTER_S - 1) * DILATION_W / STRIDE_W))
-#define LAST_COLUMN ((STRIP - 1) / STRIDE_W)
+#define BEFORE(taps, dilation, stride) (((taps) - 1) * (dilation) / (stride))
+#define MEETS(o, t, dilation, stride) (((o) - (t) * (dilation)) % (stride) == 0)
+#define AT(o, t, taps, dilation, stride) (((o) - (t) * (dilation)) / (stride) + BEFORE(taps, dilation, stride))
+#define LAST(o, taps, dilation, stride) ((o) / (stride) + BEFORE(taps, dilation, stride))
+#define FIRST(begin, pad, taps, dilation, stride) (((begin) + (pad)) / (stride) - BEFORE(taps, dilation, stride))
+#define OVERHANG(pad, stride) ((pad) % (stride))
 #endif
-#define COLUMNS (LAST_COLUMN - FIRST_COLUMN + 1)
+#define INPUTS(outputs, taps, dilation, stride) (LAST((outputs) - 1, taps, dilation, stride) + 1)
+#define IN_ROWS INPUTS(TALL, FILTER_R, DILATION_H, STRIDE_H)
+#define IN_COLUMNS INPUTS(STRIP, FILTER_S, DILATION_W, STRIDE_W)
+#define ARGUMENTS x, x_offset, w, w_offset, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_n, x_h, x_w, x_c
 
-// x: [batch, C, in_h, in_w] by strides; w: [R][S][C]
-__kernel __attribute__((reqd_work_group_size(128, 1, 1))) THREAD_SIZE void KERNEL_NAME(
-    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
-  const int quads = (C + 3) / 4;
-  const int begin_w = OPERATION == 1 ? -(pad_w % STRIDE_W) : 0;  // column of the first strip
-  const int strips = (out_w - begin_w + STRIP - 1) / STRIP;
-  const int item = get_global_id(0), h = get_global_id(1), n = get_global_id(2);
-  if (item >= quads * strips) return;
-  const int k = item % quads * 4, w0 = item / quads * STRIP + begin_w;
-  const int left = C - k;
-  x += x_offset + n * x_n + (long)k * (QUADS ? 1 : x_c);
+// x: [batch, C, in_h, in_w] by strides; w: [R][S][C]. aligned: as for load4.
+ALWAYS_INLINE void compute_tile(KERNEL_PARAMETERS EPILOGUE_FUNCTION_PARAMS, const int aligned) {
+  const int quads = (CHANNELS + 3) / 4, strips = (out_w + OVERHANG(pad_w, STRIDE_W) + STRIP - 1) / STRIP;
+  const int item = get_global_id(0), n = get_global_id(2);
+  const int h0 = (int)get_global_id(1) * TALL - OVERHANG(pad_h, STRIDE_H);
+  if (item >= quads * strips || h0 >= out_h) return;
+  const int k = item % quads * 4, left = CHANNELS - k;
+  const int w0 = item / quads * STRIP - OVERHANG(pad_w, STRIDE_W);
+  const int row0 = FIRST(h0, pad_h, FILTER_R, DILATION_H, STRIDE_H);
+  const int column0 = FIRST(w0, pad_w, FILTER_S, DILATION_W, STRIDE_W);
+  x += x_offset + n * x_n + (long)k * (QUADS ? 1 : x_c) + (row0 * X_H + column0 * X_W);
   w += w_offset + k;
-  float4 acc[STRIP];
+  float4 acc[TALL][STRIP];
   OCL_UNROLL
-  for (int i = 0; i < STRIP; ++i) acc[i] = (float4)(0.0f);
+  for (int t = 0; t < TALL; ++t) {
+    OCL_UNROLL
+    for (int i = 0; i < STRIP; ++i) acc[t][i] = (float4)(0.0f);
+  }
   OCL_UNROLL
-  for (int r = 0; r < FILTER_R; ++r) {
-#if OPERATION == 0
-    const int in_row = h * STRIDE_H - pad_h + r * DILATION_H, in_column = w0 * STRIDE_W - pad_w;
-    const int hit = in_row >= 0 && in_row < in_h;
-#else
-    const int over = h + pad_h - r * DILATION_H, in_row = over / STRIDE_H,
-              in_column = (w0 + pad_w) / STRIDE_W + FIRST_COLUMN;
-    const int hit = over >= 0 && over % STRIDE_H == 0 && in_row < in_h;
-#endif
-    if (hit) {
-      float4 row[COLUMNS];
+  for (int row = 0; row < IN_ROWS; ++row) {
+    float4 pixel[IN_COLUMNS];
+    OCL_UNROLL
+    for (int i = 0; i < IN_COLUMNS; ++i) {
+      pixel[i] = (float4)(0.0f);
+      if ((uint)(row0 + row) < (uint)in_h && (uint)(column0 + i) < (uint)in_w)
+        pixel[i] = load_channels(x, row * X_H + i * X_W, x_c, left, aligned);
+    }
+    OCL_UNROLL
+    for (int t = 0; t < TALL; ++t) {
       OCL_UNROLL
-      for (int i = 0; i < COLUMNS; ++i) {
-        const int column = in_column + i;
-        row[i] = (float4)(0.0f);
-        if (column >= 0 && column < in_w)
-          row[i] = load_channels(x, in_row * x_h + column * x_w, x_c, left, ALIGNED(x_offset));
-      }
-      OCL_UNROLL
-      for (int s = 0; s < FILTER_S; ++s) {
-        const float4 weight = load_channels(w, (long)(r * FILTER_S + s) * C, 1, left, ALIGNED(w_offset));
-        OCL_UNROLL
-        for (int i = 0; i < STRIP; ++i) {
-#if OPERATION == 0
-          acc[i] = fma(row[i * STRIDE_W + s * DILATION_W], weight, acc[i]);
-#else
-          // + FILTER_S * DILATION_W * STRIDE_W keeps the dividend positive for C's %
-          if ((i - s * DILATION_W + FILTER_S * DILATION_W * STRIDE_W) % STRIDE_W == 0)
-            acc[i] = fma(row[(i - s * DILATION_W - FIRST_COLUMN * STRIDE_W) / STRIDE_W], weight, acc[i]);
-#endif
+      for (int r = 0; r < FILTER_R; ++r) {
+        if (MEETS(t, r, DILATION_H, STRIDE_H) && AT(t, r, FILTER_R, DILATION_H, STRIDE_H) == row) {
+          OCL_UNROLL
+          for (int s = 0; s < FILTER_S; ++s) {
+            const float4 weight = load_channels(w, (r * FILTER_S + s) * CHANNELS, 1, left, aligned);
+            OCL_UNROLL
+            for (int i = 0; i < STRIP; ++i)
+              if (MEETS(i, s, DILATION_W, STRIDE_W))
+                acc[t][i] = fma(pixel[AT(i, s, FILTER_S, DILATION_W, STRIDE_W)], weight, acc[t][i]);
+          }
         }
       }
     }
   }
   OCL_UNROLL
-  for (int i = 0; i < STRIP; ++i) {
-    if (w0 + i >= 0 && w0 + i < out_w) {
-      if (left >= 4)
-        STOREV(acc[i], n, k, h, w0 + i);
-      else
-        for (int l = 0; l < left; ++l) STORE(lane_of(acc[i], l), n, k + l, h, w0 + i);
+  for (int t = 0; t < TALL; ++t) {
+    OCL_UNROLL
+    for (int i = 0; i < STRIP; ++i) {
+      if (WHOLE_TILES || ((uint)(h0 + t) < (uint)out_h && (uint)(w0 + i) < (uint)out_w)) {
+        if (aligned)
+          STOREA(acc[t][i], n, k, h0 + t, w0 + i);
+        else if (left >= 4)
+          STOREV(acc[t][i], n, k, h0 + t, w0 + i);
+        else
+          for (int l = 0; l < left; ++l) STORE(lane_of(acc[t][i], l), n, k + l, h0 + t, w0 + i);
+      }
     }
   }
+}
+
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) THREAD_SIZE void KERNEL_NAME(
+    KERNEL_PARAMETERS EPILOGUE_PARAMS) {
+  if (QUADS && STORES_ALIGNED && ALIGNED(x_offset) && ALIGNED(w_offset))
+    compute_tile(ARGUMENTS EPILOGUE_PASS, 1);
+  else
+    compute_tile(ARGUMENTS EPILOGUE_PASS, 0);
 }
 
 #else

@@ -1,5 +1,9 @@
 // csrc/schedule/families/depthwise/offer_group.cpp: offers kernels/depthwise/group.cl, depthwise convolution and its
 // gradients on GPUs.
+#include <algorithm>
+#include <array>
+#include <functional>
+
 #include "csrc/schedule/families/tiles.h"
 
 namespace ocl::schedule {
@@ -37,7 +41,7 @@ void offer_weight(Draft& draft, int64_t R, int64_t S, int strip) {
   const int64_t splits =
       split_strips.is_const() ? (strips.constant() + split_strips.constant() - 1) / split_strips.constant() : wanted;
   launch.variant = "weight in " + std::to_string(splits) + " slices";
-  define(launch, {{"OPERATION", 2}, {"ROWS", rows}});
+  define(launch, {{"OPERATION", 2}, {"ROWS", rows}, {"STRIP", strip}});
   define(launch, "QUADS", read_as_quads(draft, x, channels) && read_as_quads(draft, dy, channels));
   launch.buffers({{"dy", dy.input}, {"x", x.input}});
   define_alignment(draft);
@@ -48,8 +52,35 @@ void offer_weight(Draft& draft, int64_t R, int64_t S, int strip) {
   launch.groups = {ir::ceildiv(channels, 64), row_groups, splits};
   launch.local = {256, 1, 1};
   store_along(launch, 0, 4);
+  launch.stores.align(multiples(draft, 4, {channels}));
   draft.lay_out(node.outputs[0], {0, 1, 2, 3});
   if (splits > 1) split_output(draft, splits, {2, 3, 1, 0});
+}
+
+/// The outputs that a work-item computes, along h and w. For the gradient, multiples of the strides.
+struct Tile {
+  int64_t tall, strip;
+  std::string name() const { return std::to_string(tall) + "x" + std::to_string(strip); }
+};
+
+/// True if the tiles end where an output of constant sizes does.
+bool covers(const Tile& tile, const ir::Shape& out, const std::array<int64_t, 2>& overhang) {
+  return constants({out[2], out[3]}) && overhang[0] == 0 && overhang[1] == 0 && out[2].constant() % tile.tall == 0 &&
+         out[3].constant() % tile.strip == 0;
+}
+
+/// least: the tile of which others are multiples. strip: that of a tile that every device has the registers for. Of larger
+/// tiles, rows and columns of x are read less often; the first one without outputs to spare is taken.
+Tile choose_tile(Draft& draft, const Tile& least, int64_t strip, bool quads, const std::function<bool(const Tile&)>& whole) {
+  std::vector<Tile> tiles;
+  if (quads && !few_registers(draft.caps))
+    for (const Tile& tile : {Tile{2, 4}, Tile{2, 2}, Tile{1, 7}})
+      if (tile.tall % least.tall == 0 && tile.strip % least.strip == 0) tiles.push_back(tile);
+  std::ranges::stable_partition(tiles, whole);
+  tiles.push_back({least.tall, strip});
+  std::vector<std::string> names;
+  for (const Tile& tile : tiles) names.push_back(tile.name());
+  return tiles[draft.choices().pick("tile", names)];
 }
 
 void offer_pixels(Draft& draft, int64_t R, int64_t S, int strip) {
@@ -62,16 +93,27 @@ void offer_pixels(Draft& draft, int64_t R, int64_t S, int strip) {
   const Operand image = any_image(draft, first);
   const Operand packed =
       copied_operand(draft, second, {R, S, channels}, {IndexExpr::loop(2), 0, IndexExpr::loop(0), IndexExpr::loop(1)});
-  const IndexExpr strips = ir::ceildiv(node.sizes[3] + (data ? attrs.padding[1] % attrs.stride[1] : 0), strip);
-  launch.variant = data ? "data" : "forward";
-  define(launch, {{"OPERATION", data ? 1 : 0}, {"QUADS", read_as_quads(draft, image, channels)}});
+  const bool quads = read_as_quads(draft, image, channels);
+  const std::array<int64_t, 2> overhang = {data ? attrs.padding[0] % attrs.stride[0] : 0,
+                                           data ? attrs.padding[1] % attrs.stride[1] : 0};
+  const auto whole = [&](const Tile& tile) { return covers(tile, node.sizes, overhang); };
+  const Tile tile = choose_tile(draft, data ? Tile{attrs.stride[0], attrs.stride[1]} : Tile{1, 1}, strip, quads, whole);
+  launch.variant = (data ? "data " : "forward ") + tile.name();
+  define(launch, {{"OPERATION", data ? 1 : 0}, {"QUADS", quads}, {"TALL", tile.tall}, {"STRIP", tile.strip}});
+  define(launch, "WHOLE_TILES", whole(tile));
+  const std::pair<const char*, IndexExpr> sizes[] = {
+      {"CHANNELS", channels}, {"X_H", image.strides[2]}, {"X_W", image.strides[3]}};
+  for (const auto& [name, size] : sizes)
+    if (size.is_const()) define(launch, name, size.constant());
   launch.buffers({{"x", image.input}, {"w", packed.input}});
   define_alignment(draft);
   pass_sizes(draft, node.sizes);
   pass_image(launch, "x", image);
-  launch.groups = {ir::ceildiv(ir::ceildiv(channels, 4) * strips, 128), node.sizes[2], node.sizes[0]};
+  launch.groups = {ir::ceildiv(ir::ceildiv(channels, 4) * ir::ceildiv(node.sizes[3] + overhang[1], tile.strip), 128),
+                   ir::ceildiv(node.sizes[2] + overhang[0], tile.tall), node.sizes[0]};
   launch.local = {128, 1, 1};
   store_along(launch, 1, 4);
+  launch.stores.align(multiples(draft, 4, {channels}));
   draft.lay_out(node.outputs[0], kChannelsLast);
 }
 
@@ -87,7 +129,7 @@ void offer_depthwise_group(Draft& draft) {
   launch.kind = "depthwise";
   define_types(draft, launch, 4);
   define(launch, {{"FILTER_R", R}, {"FILTER_S", S}, {"STRIDE_H", attrs.stride[0]}, {"STRIDE_W", attrs.stride[1]}});
-  define(launch, {{"DILATION_H", attrs.dilation[0]}, {"DILATION_W", attrs.dilation[1]}, {"STRIP", strip}});
+  define(launch, {{"DILATION_H", attrs.dilation[0]}, {"DILATION_W", attrs.dilation[1]}});
   (weight ? offer_weight : offer_pixels)(draft, R, S, strip);
 }
 
