@@ -264,7 +264,7 @@ FlatLoop choose_flat_loop(const Nest& nest) {
     loop.grid = {ir::ceildiv(loop.total, loop.chunk), 1, 1};
     return loop;
   }
-  if (pointwise && !group.sizes.empty()) loop.width = group.vector_width;
+  if (!group.sizes.empty()) loop.width = group.vector_width;
   loop.lanes = group.crossed_loop == ir::kNone ? static_cast<int>(group.sizes.size()) - 1 : group.crossed_loop;
   loop.vectors = ir::floordiv(loop.total, loop.width);
   if (loop.width > 1 && group.crossed_loop == ir::kNone && group.sizes.back().is_const())
