@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 #include "csrc/codegen/op_library.h"
@@ -52,16 +53,30 @@ std::string with_suffix(const std::string& text, Type type, bool is_cpu) {
   return result;
 }
 
+/// True for a constant that f16 and bf16 hold exactly: a small whole number or an infinity.
+bool fits_halves(const ir::Op& op) {
+  const double x = op.constant.f;
+  return op.code == OpCode::kConstant && op.constant.is_float && (std::isinf(x) || (std::trunc(x) == x && std::abs(x) <= 256));
+}
+
 /// Returns the type of 8 or 16 bits that holds the op's result exactly, if the op returns one of its operands or a negated
 /// operand.
-std::optional<DType> result_fits(const ir::Op& op, const std::vector<Value>& args) {
+std::optional<DType> result_fits(const ir::Node& node, const ir::Op& op, const std::vector<Value>& args) {
   constexpr std::array kPicks = {OpCode::k_where, OpCode::k_relu,    OpCode::k_neg,
                                  OpCode::k_abs,   OpCode::k_minimum, OpCode::k_maximum};
   if (std::ranges::find(kPicks, op.code) == kPicks.end()) return std::nullopt;
-  const auto fits = [](const Value& x) { return ir::is_narrow_float(x.dtype) ? std::optional(x.dtype) : x.fits; };
-  const bool same = std::all_of(args.begin() + (op.code == OpCode::k_where ? 1 : 0), args.end(),
-                                [&](const Value& arg) { return fits(arg) == fits(args.back()); });
-  return same ? fits(args.back()) : std::nullopt;
+  std::optional<DType> all;
+  bool constants = false;
+  for (size_t i = op.code == OpCode::k_where ? 1 : 0; i < args.size(); ++i) {
+    const std::optional<DType> fits = ir::is_narrow_float(args[i].dtype) ? std::optional(args[i].dtype) : args[i].fits;
+    if (!fits && fits_halves(node.body.ops[static_cast<size_t>(op.args[i])]))
+      constants = true;
+    else if (!fits || (all && fits != all))
+      return std::nullopt;
+    else
+      all = fits;
+  }
+  return constants && all != DType::kF16 && all != DType::kBF16 ? std::nullopt : all;
 }
 
 bool is_comparison(OpCode code) {
@@ -306,7 +321,7 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op, const std::string& r
   else if (row[0] == '(' && text[0] == '(')
     text = text.substr(1, text.size() - 2);
   Value result = define(level, types.value, width, text);
-  result.fits = result_fits(op, args);
+  result.fits = result_fits(kernel_.graph().nodes[node], op, args);
   return types.value == ir::compute_type(op.dtype) ? result : convert(result, op.dtype);
 }
 

@@ -235,17 +235,33 @@ constexpr const char* kUnsignedExtremes =
     "  return as_int(op_other_sign(max(op_other_sign(as_uint(x)), op_other_sign(as_uint(y)))));\n"
     "}\n\n";
 
+// The minimum and the maximum of floats, NaN if one is. In OpenCL C they take two comparisons and a selection.
+constexpr const char* kFloatExtremes =
+    "OCL_INLINE float op_min_instruction(float x, float y) {\n"
+    "  float z;\n"
+    "  asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(z) : \"f\"(x), \"f\"(y));\n"
+    "  return z;\n"
+    "}\n\n"
+    "OCL_INLINE float op_max_instruction(float x, float y) {\n"
+    "  float z;\n"
+    "  asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(z) : \"f\"(x), \"f\"(y));\n"
+    "  return z;\n"
+    "}\n\n";
+
 /// A function that calls a function of scalars, which is made of instructions, for each lane.
 struct LaneFunction {
   const char* function;
   const char* scalar;
-  const char* text;         // The text of `scalar`.
-  bool is_extreme = false;  // It has two arguments, and replaces that of base/ops.cl for signed integers of up to 32 bits.
+  const char* text;           // The text of `scalar`.
+  bool of_integers = false;   // It replaces that of base/ops.cl for signed integers of up to 32 bits, others that for floats.
+  bool of_two = of_integers;  // It has two arguments.
 };
 
-constexpr std::array<LaneFunction, 6> kLaneFunctions = {{
+constexpr std::array<LaneFunction, 8> kLaneFunctions = {{
     {kShortTanh, "op_tanh_instruction", kTanhInstruction},
     {"op_fast_exp2", "op_exp2_instruction", kExp2Instruction},
+    {"op_minimum", "op_min_instruction", kFloatExtremes, false, true},
+    {"op_maximum", "op_max_instruction", kFloatExtremes, false, true},
     {"op_minimum", "op_unsigned_min", kUnsignedExtremes, true},
     {"op_maximum", "op_unsigned_max", kUnsignedExtremes, true},
     {"op_fmin", "op_unsigned_min", kUnsignedExtremes, true},
@@ -255,8 +271,11 @@ constexpr std::array<LaneFunction, 6> kLaneFunctions = {{
 const LaneFunction* find_lane_function(const std::string& function, DType dtype, const Dialect& dialect) {
   const bool loses_signs =
       !dialect.extremes_keep_signs && (dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32);
-  const auto found = std::ranges::find(kLaneFunctions, function, &LaneFunction::function);
-  return found == kLaneFunctions.end() || !(found->is_extreme ? loses_signs : dialect.rounds_pairs) ? nullptr : &*found;
+  const bool instructions = dialect.rounds_pairs && dtype == DType::kF32;
+  const auto found = std::ranges::find_if(kLaneFunctions, [&](const LaneFunction& row) {
+    return row.function == function && (row.of_integers ? loses_signs : instructions);
+  });
+  return found == kLaneFunctions.end() ? nullptr : &*found;
 }
 
 class Instance {
@@ -361,7 +380,7 @@ class Collector {
       }
       if (const LaneFunction* row = find_lane_function(name, type.dtype, dialect_)) {
         if (result_.find(row->text) == std::string::npos) result_ += row->text;
-        result_ += by_lane(name, row->scalar, type, row->is_extreme ? Names{"x", "y"} : Names{"x"}) + "\n\n";
+        result_ += by_lane(name, row->scalar, type, row->of_two ? Names{"x", "y"} : Names{"x"}) + "\n\n";
         continue;
       }
       const std::string integer = "opi_" + name.substr(3);

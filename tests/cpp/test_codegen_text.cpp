@@ -110,6 +110,19 @@ TEST_CASE("bf16 and fp16 are rounded in pairs where an instruction does it") {
   CHECK(bits.find("return (ushort)(op_f16_pair_bits(x, 0.0f));") != std::string::npos);
 }
 
+TEST_CASE("the larger of two floats is one instruction where there is one") {
+  Dialect gpu;
+  gpu.is_cpu = false;
+  gpu.rounds_pairs = true;
+  const std::string text = called_functions("op_maximum_f32x4(x, y)", gpu);
+  CHECK(text.find("op_max_instruction(x.s3, y.s3)") != std::string::npos);
+  CHECK(text.find("max.NaN.f32") != std::string::npos);
+  for (const char* other : {"op_maximum_f64(x, y)", "op_maximum_i32(x, y)", "op_fmax_f32(x, y)"})
+    CHECK(called_functions(other, gpu).find("asm") == std::string::npos);
+  gpu.rounds_pairs = false;
+  CHECK(called_functions("op_maximum_f32x4(x, y)", gpu).find("asm") == std::string::npos);
+}
+
 TEST_CASE("aligned vectors of fp16 are one access") {
   CHECK(load_text(ir::DType::kF16, 8, "p", "i", true) == "op_f16_value_f32x8(*(__global const ushort8*)(p + i))");
   CHECK(load_text(ir::DType::kF16, 8, "p", "i") == "vload_half8(0, p + i)");
