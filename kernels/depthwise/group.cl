@@ -21,7 +21,7 @@
 // Arguments of 0, 1: x, x_offset, w, w_offset, int C, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long
 //   x_n, int x_h, x_w, x_c, epilogue. w packed [R][S][C].
 //   Grid: global (ceil(ceil(C/4) * columns of tiles / 128) * 128, rows of tiles, batch), local (128, 1, 1). There are
-//   ceil(out_w/STRIP) columns for 0, ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1, and as many rows by out_h and TALL.
+//   ceil(out_w/STRIP) columns, ceil(out_h/TALL) rows.
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
 // Arguments of 2: dy, dy_offset, x, x_offset, int batch, C, in_h, in_w (of x), out_h, out_w (of dy), pad_h,
 //   pad_w, split_strips (strips of a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue.
@@ -32,7 +32,8 @@
 // Macros of a launch: OPERATION (0 forward, 1 gradient of the input, 2 gradient of the weight), FILTER_R, FILTER_S
 //   (filter rows, filter columns), STRIDE_H, STRIDE_W, DILATION_H, DILATION_W (of the forward convolution), TALL, STRIP
 //   (outputs of an item along h and w; for OPERATION 1 multiples of the strides; TALL is not used for 2), QUADS (1: channel
-//   strides are 1; channels and all other strides are multiples of 4), WHOLE_TILES (1: no tile reaches beyond the output).
+//   strides are 1; channels and all other strides are multiples of 4), WHOLE_TILES (1: no tile reaches beyond the output),
+//   PHASE_H, PHASE_W (for OPERATION 1: pad_h % STRIDE_H, pad_w % STRIDE_W; otherwise not used).
 //   CHANNELS, X_H, X_W: if defined, constants that replace the arguments C, x_h, x_w.
 #ifndef CHANNELS
 #define CHANNELS C
@@ -88,37 +89,34 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
 
 #if OPERATION < 2
 // Output o of a tile uses tap t if MEETS is 1. It then reads row, or column, AT of the INPUTS rows or columns of x under the tile.
-// LAST is the last one that it may read. For the gradient a tile begins where (h + pad_h) % STRIDE_H == 0, and the same for w.
+// LAST is the last one that it may read, and FIRST is where that of output 0 is in x.
 #if OPERATION == 0
-#define BEFORE(taps, dilation, stride) 0
-#define MEETS(o, t, dilation, stride) 1
-#define AT(o, t, taps, dilation, stride) ((o) * (stride) + (t) * (dilation))
-#define LAST(o, taps, dilation, stride) AT(o, (taps) - 1, taps, dilation, stride)
-#define FIRST(begin, pad, taps, dilation, stride) ((begin) * (stride) - (pad))
-#define OVERHANG(pad, stride) 0
+#define MEETS(o, t, dilation, stride, phase) 1
+#define AT(o, t, taps, dilation, stride, phase) ((o) * (stride) + (t) * (dilation))
+#define LAST(o, taps, dilation, stride, phase) AT(o, (taps) - 1, taps, dilation, stride, phase)
+#define FIRST(begin, pad, taps, dilation, stride, phase) ((begin) * (stride) - (pad))
 #else
 #define BEFORE(taps, dilation, stride) (((taps) - 1) * (dilation) / (stride))
-#define MEETS(o, t, dilation, stride) (((o) - (t) * (dilation)) % (stride) == 0)
-#define AT(o, t, taps, dilation, stride) (((o) - (t) * (dilation)) / (stride) + BEFORE(taps, dilation, stride))
-#define LAST(o, taps, dilation, stride) ((o) / (stride) + BEFORE(taps, dilation, stride))
-#define FIRST(begin, pad, taps, dilation, stride) (((begin) + (pad)) / (stride) - BEFORE(taps, dilation, stride))
-#define OVERHANG(pad, stride) ((pad) % (stride))
+#define MEETS(o, t, dilation, stride, phase) (((o) + (phase) - (t) * (dilation)) % (stride) == 0)
+#define AT(o, t, taps, dilation, stride, phase) \
+  (((o) + (phase) - (t) * (dilation)) / (stride) + BEFORE(taps, dilation, stride))
+#define LAST(o, taps, dilation, stride, phase) (((o) + (phase)) / (stride) + BEFORE(taps, dilation, stride))
+#define FIRST(begin, pad, taps, dilation, stride, phase) (((begin) + (pad)) / (stride) - BEFORE(taps, dilation, stride))
 #endif
-#define INPUTS(outputs, taps, dilation, stride) (LAST((outputs) - 1, taps, dilation, stride) + 1)
-#define IN_ROWS INPUTS(TALL, FILTER_R, DILATION_H, STRIDE_H)
-#define IN_COLUMNS INPUTS(STRIP, FILTER_S, DILATION_W, STRIDE_W)
+#define INPUTS(outputs, taps, dilation, stride, phase) (LAST((outputs) - 1, taps, dilation, stride, phase) + 1)
+#define IN_ROWS INPUTS(TALL, FILTER_R, DILATION_H, STRIDE_H, PHASE_H)
+#define IN_COLUMNS INPUTS(STRIP, FILTER_S, DILATION_W, STRIDE_W, PHASE_W)
 #define ARGUMENTS x, x_offset, w, w_offset, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_n, x_h, x_w, x_c
 
 // x: [batch, C, in_h, in_w] by strides; w: [R][S][C]. aligned: as for load4.
 ALWAYS_INLINE void compute_tile(KERNEL_PARAMETERS EPILOGUE_FUNCTION_PARAMS, const int aligned) {
-  const int quads = (CHANNELS + 3) / 4, strips = (out_w + OVERHANG(pad_w, STRIDE_W) + STRIP - 1) / STRIP;
+  const int quads = (CHANNELS + 3) / 4, strips = (out_w + STRIP - 1) / STRIP;
   const int item = get_global_id(0), n = get_global_id(2);
-  const int h0 = (int)get_global_id(1) * TALL - OVERHANG(pad_h, STRIDE_H);
-  if (item >= quads * strips || h0 >= out_h) return;
+  if (item >= quads * strips) return;
   const int k = item % quads * 4, left = CHANNELS - k;
-  const int w0 = item / quads * STRIP - OVERHANG(pad_w, STRIDE_W);
-  const int row0 = FIRST(h0, pad_h, FILTER_R, DILATION_H, STRIDE_H);
-  const int column0 = FIRST(w0, pad_w, FILTER_S, DILATION_W, STRIDE_W);
+  const int w0 = item / quads * STRIP, h0 = (int)get_global_id(1) * TALL;
+  const int row0 = FIRST(h0, pad_h, FILTER_R, DILATION_H, STRIDE_H, PHASE_H);
+  const int column0 = FIRST(w0, pad_w, FILTER_S, DILATION_W, STRIDE_W, PHASE_W);
   x += x_offset + n * x_n + (long)k * (QUADS ? 1 : x_c) + (row0 * X_H + column0 * X_W);
   w += w_offset + k;
   float4 acc[TALL][STRIP];
@@ -129,25 +127,28 @@ ALWAYS_INLINE void compute_tile(KERNEL_PARAMETERS EPILOGUE_FUNCTION_PARAMS, cons
   }
   OCL_UNROLL
   for (int row = 0; row < IN_ROWS; ++row) {
+    const int inside = (uint)(row0 + row) < (uint)in_h;
+    // Where stores have conditions, compilers move sums behind these and keep all pixels in registers. A branch prevents it.
+    if (!WHOLE_TILES && !inside) continue;
     float4 pixel[IN_COLUMNS];
     OCL_UNROLL
     for (int i = 0; i < IN_COLUMNS; ++i) {
       pixel[i] = (float4)(0.0f);
-      if ((uint)(row0 + row) < (uint)in_h && (uint)(column0 + i) < (uint)in_w)
+      if (inside && (uint)(column0 + i) < (uint)in_w)
         pixel[i] = load_channels(x, row * X_H + i * X_W, x_c, left, aligned);
     }
     OCL_UNROLL
     for (int t = 0; t < TALL; ++t) {
       OCL_UNROLL
       for (int r = 0; r < FILTER_R; ++r) {
-        if (MEETS(t, r, DILATION_H, STRIDE_H) && AT(t, r, FILTER_R, DILATION_H, STRIDE_H) == row) {
+        if (MEETS(t, r, DILATION_H, STRIDE_H, PHASE_H) && AT(t, r, FILTER_R, DILATION_H, STRIDE_H, PHASE_H) == row) {
           OCL_UNROLL
           for (int s = 0; s < FILTER_S; ++s) {
             const float4 weight = load_channels(w, (r * FILTER_S + s) * CHANNELS, 1, left, aligned);
             OCL_UNROLL
             for (int i = 0; i < STRIP; ++i)
-              if (MEETS(i, s, DILATION_W, STRIDE_W))
-                acc[t][i] = fma(pixel[AT(i, s, FILTER_S, DILATION_W, STRIDE_W)], weight, acc[t][i]);
+              if (MEETS(i, s, DILATION_W, STRIDE_W, PHASE_W))
+                acc[t][i] = fma(pixel[AT(i, s, FILTER_S, DILATION_W, STRIDE_W, PHASE_W)], weight, acc[t][i]);
           }
         }
       }
@@ -157,7 +158,7 @@ ALWAYS_INLINE void compute_tile(KERNEL_PARAMETERS EPILOGUE_FUNCTION_PARAMS, cons
   for (int t = 0; t < TALL; ++t) {
     OCL_UNROLL
     for (int i = 0; i < STRIP; ++i) {
-      if (WHOLE_TILES || ((uint)(h0 + t) < (uint)out_h && (uint)(w0 + i) < (uint)out_w)) {
+      if (WHOLE_TILES || (h0 + t < out_h && w0 + i < out_w)) {
         if (aligned)
           STOREA(acc[t][i], n, k, h0 + t, w0 + i);
         else if (left >= 4)

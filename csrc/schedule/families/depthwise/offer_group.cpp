@@ -1,7 +1,6 @@
 // csrc/schedule/families/depthwise/offer_group.cpp: offers kernels/depthwise/group.cl, depthwise convolution and its
 // gradients on GPUs.
 #include <algorithm>
-#include <array>
 #include <functional>
 
 #include "csrc/schedule/families/tiles.h"
@@ -63,10 +62,9 @@ struct Tile {
   std::string name() const { return std::to_string(tall) + "x" + std::to_string(strip); }
 };
 
-/// True if the tiles end where an output of constant sizes does.
-bool covers(const Tile& tile, const ir::Shape& out, const std::array<int64_t, 2>& overhang) {
-  return constants({out[2], out[3]}) && overhang[0] == 0 && overhang[1] == 0 && out[2].constant() % tile.tall == 0 &&
-         out[3].constant() % tile.strip == 0;
+/// True if the tiles end where the output does.
+bool covers(const Tile& tile, const ir::Shape& out, const ir::Ranges& ranges) {
+  return ranges.known_divides(tile.tall, out[2]) && ranges.known_divides(tile.strip, out[3]);
 }
 
 /// least: the tile of which others are multiples. strip: that of a tile that every device has the registers for. Of larger
@@ -94,13 +92,13 @@ void offer_pixels(Draft& draft, int64_t R, int64_t S, int strip) {
   const Operand packed =
       copied_operand(draft, second, {R, S, channels}, {IndexExpr::loop(2), 0, IndexExpr::loop(0), IndexExpr::loop(1)});
   const bool quads = read_as_quads(draft, image, channels);
-  const std::array<int64_t, 2> overhang = {data ? attrs.padding[0] % attrs.stride[0] : 0,
-                                           data ? attrs.padding[1] % attrs.stride[1] : 0};
-  const auto whole = [&](const Tile& tile) { return covers(tile, node.sizes, overhang); };
+  const ir::Ranges ranges = draft.graph.ranges();
+  const auto whole = [&](const Tile& tile) { return covers(tile, node.sizes, ranges); };
   const Tile tile = choose_tile(draft, data ? Tile{attrs.stride[0], attrs.stride[1]} : Tile{1, 1}, strip, quads, whole);
   launch.variant = (data ? "data " : "forward ") + tile.name();
   define(launch, {{"OPERATION", data ? 1 : 0}, {"QUADS", quads}, {"TALL", tile.tall}, {"STRIP", tile.strip}});
-  define(launch, "WHOLE_TILES", whole(tile));
+  define(launch, {{"WHOLE_TILES", whole(tile)}, {"PHASE_H", attrs.padding[0] % attrs.stride[0]}});
+  define(launch, "PHASE_W", attrs.padding[1] % attrs.stride[1]);
   const std::pair<const char*, IndexExpr> sizes[] = {
       {"CHANNELS", channels}, {"X_H", image.strides[2]}, {"X_W", image.strides[3]}};
   for (const auto& [name, size] : sizes)
@@ -109,8 +107,8 @@ void offer_pixels(Draft& draft, int64_t R, int64_t S, int strip) {
   define_alignment(draft);
   pass_sizes(draft, node.sizes);
   pass_image(launch, "x", image);
-  launch.groups = {ir::ceildiv(ir::ceildiv(channels, 4) * ir::ceildiv(node.sizes[3] + overhang[1], tile.strip), 128),
-                   ir::ceildiv(node.sizes[2] + overhang[0], tile.tall), node.sizes[0]};
+  launch.groups = {ir::ceildiv(ir::ceildiv(channels, 4) * ir::ceildiv(node.sizes[3], tile.strip), 128),
+                   ir::ceildiv(node.sizes[2], tile.tall), node.sizes[0]};
   launch.local = {128, 1, 1};
   store_along(launch, 1, 4);
   launch.stores.align(multiples(draft, 4, {channels}));
