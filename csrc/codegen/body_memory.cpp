@@ -1,6 +1,7 @@
 // csrc/codegen/body_memory.cpp: prints the loads and stores of a body, from registers, as vectors, lane by lane, or
 // with masks.
 #include <algorithm>
+#include <cmath>
 
 #include "csrc/codegen/body_printer.h"
 #include "csrc/schedule/loops.h"
@@ -45,7 +46,22 @@ void BodyPrinter::set_result(NodeId node, const ir::Store& store, const Value& v
   stores_.push_back({node, store.buffer, store.index, stored, mask, store.mode});
 }
 
-Value BodyPrinter::load(NodeId node, const ir::Op& op) {
+/// For `where(mask, load under the mask, infinity)`, which pads images for a maximum: the load gives the infinity where the
+/// mask is not set. nullopt for other ops.
+std::optional<Value> BodyPrinter::load_or_infinity(NodeId node, const ir::Op& op) {
+  const std::vector<ir::Op>& ops = kernel_.graph().nodes[node].body.ops;
+  if (op.code != ir::OpCode::k_where || kernel_.dialect().is_cpu) return std::nullopt;
+  const ir::Op &load = ops[static_cast<size_t>(op.args[1])], &other = ops[static_cast<size_t>(op.args[2])];
+  if (load.code != ir::OpCode::kLoad || load.args != std::vector<int>{op.args[0]} || load.dtype != op.dtype ||
+      other.code != ir::OpCode::kConstant || !other.constant.is_float || !std::isinf(other.constant.f))
+    return std::nullopt;
+  const DType dtype = kernel_.graph().buffers[load.buffer].dtype;
+  if (!ir::is_floating(dtype) || ir::is_f8(dtype)) return std::nullopt;
+  return this->load(node, load, literal({other.constant, dtype}));
+}
+
+Value BodyPrinter::load(NodeId node, const ir::Op& op, const std::string& otherwise) {
+  const std::string zero = otherwise.empty() ? literal({{false, 0, 0}, kernel_.graph().buffers[op.buffer].dtype}) : otherwise;
   std::optional<Value> mask;
   if (!op.args.empty()) mask = value(node, op.args[0]);
   const auto k = key(op.buffer, op.index);
@@ -54,13 +70,12 @@ Value BodyPrinter::load(NodeId node, const ir::Op& op) {
       if (r.buffer != op.buffer || r.key != *k) continue;
       if (!mask) return r.value;
       const int width = std::max(mask->width, r.value.width), level = std::max(mask->level, r.value.level);
-      const Value zero = constant({ir::OpCode::kConstant, r.value.dtype, {}, {}, ir::kNone, {}});
       return define(level, r.value.dtype, width,
                     condition_text(broadcast_to_width(*mask, width), r.value.dtype, width) + " ? " +
-                        broadcast_to_width(r.value, width) + " : " + broadcast_to_width(zero, width));
+                        broadcast_to_width(r.value, width) + " : " + broadcast_text(zero, r.value.dtype, width));
     }
   }
-  const Value result = load_memory(op, resolve(node, offset_of(op.buffer, op.index)), mask);
+  const Value result = load_memory(op, resolve(node, offset_of(op.buffer, op.index)), mask, zero);
   if (k && !mask) registers_.push_back({op.buffer, *k, result});
   return result;
 }
@@ -90,7 +105,8 @@ void BodyPrinter::add_stream(const std::string& pointer, const ResolvedIndex& of
   if (in_all_loops) streams_.emplace_back(pointer + " + " + at, stored);
 }
 
-Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask) {
+Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask,
+                               const std::string& zero) {
   const DType dtype = kernel_.graph().buffers[op.buffer].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
   // A load from a written buffer stays inside the loop. In front of the loop, work-items that compute no element would
@@ -99,7 +115,6 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
   const int innermost = kernel_.writes(op.buffer) || may_be_empty ? depth() - 1 : 0;
   const int level = std::max({offset.level, mask ? mask->level : 0, innermost});
   const bool masked_lanes = mask && mask->width > 1;
-  const std::string zero = literal({{false, 0, 0}, dtype});
 
   if (!offset.varies) {
     const std::string element = load_text(dtype, 1, pointer, spell(offset, ir::kNone));

@@ -220,6 +220,8 @@ Value BodyPrinter::value(NodeId node, int op) {
         result = define(lane_level_, o.dtype, lane_width_, load_text_of(cached_ops_.at({node, op}), o.dtype));
       else if (o.code == OpCode::k_div && is_cached(node, o.args[0]) && value(node, o.args[1]).level < lane_level_)
         result = cached_quotient(node, o);
+      else if (const std::optional<Value> padded = load_or_infinity(node, o))
+        result = *padded;
       else
         result = operation(node, o, text_of(node, op));
       break;

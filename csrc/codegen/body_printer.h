@@ -148,8 +148,10 @@ class BodyPrinter {
   Value position(ir::NodeId node, const ir::Op& op);
   std::optional<Value> narrow(ir::NodeId node, int op);
   std::vector<Value> operands(ir::NodeId node, const ir::Op& op);
-  Value load(ir::NodeId node, const ir::Op& op);
-  Value load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask);
+  /// otherwise: what a load under a mask gives where the mask is not set, as text. "": zero.
+  Value load(ir::NodeId node, const ir::Op& op, const std::string& otherwise = "");
+  std::optional<Value> load_or_infinity(ir::NodeId node, const ir::Op& op);
+  Value load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask, const std::string& zero);
   Value load_half(ir::BufferId buffer, const ResolvedIndex& offset, int half, int level);
   /// Returns the text of an op's row, or of a shorter function if the op's result is rounded to 16 bits.
   std::string text_of(ir::NodeId node, int op) const;

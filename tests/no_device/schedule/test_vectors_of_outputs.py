@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,8 @@ def test_pooling(dtype: torch.dtype, batch: int, layout: torch.memory_format, ve
     x = torch.zeros(batch, 64, 56, 56, dtype=dtype).to(memory_format=layout)
     rendered = rendered_for(pooled, x)
     assert vector in rendered["schedule"], rendered["schedule"]
+    # A load beyond the image gives -infinity, without a selection.
+    assert re.search(r"\? \w+ : ", rendered["kernels"][0]["text"].split("__kernel")[1]) is None
 
 
 def test_padded_pixels() -> None:
