@@ -1,7 +1,6 @@
 // csrc/schedule/families/depthwise/offer_group.cpp: offers kernels/depthwise/group.cl, depthwise convolution and its
 // gradients on GPUs.
 #include <algorithm>
-#include <functional>
 
 #include "csrc/schedule/families/tiles.h"
 
@@ -67,15 +66,36 @@ bool covers(const Tile& tile, const ir::Shape& out, const ir::Ranges& ranges) {
   return ranges.known_divides(tile.tall, out[2]) && ranges.known_divides(tile.strip, out[3]);
 }
 
-/// least: the tile of which others are multiples. strip: that of a tile that every device has the registers for. Of larger
-/// tiles, rows and columns of x are read less often; the first one without outputs to spare is taken.
-Tile choose_tile(Draft& draft, const Tile& least, int64_t strip, bool quads, const std::function<bool(const Tile&)>& whole) {
+/// Returns how many pixels a tile reads. R, S: the filter.
+int64_t pixels_under(const Tile& tile, const ir::ConvolveAttrs& attrs, int64_t R, int64_t S) {
+  const bool data = attrs.kind == ir::ConvolveKind::kData;
+  const auto along = [&](int64_t outputs, int64_t taps, int64_t stride, int64_t dilation) {
+    return data ? (outputs + stride - 2) / stride + (taps - 1) * dilation / stride + 1
+                : (outputs - 1) * stride + (taps - 1) * dilation + 1;
+  };
+  return along(tile.tall, R, attrs.stride[0], attrs.dilation[0]) * along(tile.strip, S, attrs.stride[1], attrs.dilation[1]);
+}
+
+/// Compilers load all pixels of a tile first. With more pixels and outputs, too few work-items fit on a compute unit. The
+/// smallest tile may have more, because without it rows of x are read more often.
+constexpr int64_t kMostOfTile = 40, kMostOfSmallest = 56;
+
+/// row: a tile that every device has the registers for, and of which others are multiples in height. Larger ones read rows and
+/// columns of x less often. The first one that reaches nowhere beyond the output is taken.
+Tile choose_tile(Draft& draft, const Tile& row, int64_t R, int64_t S) {
+  const ir::Node& node = draft.node();
+  const ir::ConvolveAttrs& attrs = node.convolve;
+  const bool data = attrs.kind == ir::ConvolveKind::kData;
+  const ir::Ranges ranges = draft.graph.ranges();
   std::vector<Tile> tiles;
-  if (quads && !few_registers(draft.caps))
-    for (const Tile& tile : {Tile{2, 4}, Tile{2, 2}, Tile{1, 7}})
-      if (tile.tall % least.tall == 0 && tile.strip % least.strip == 0) tiles.push_back(tile);
-  std::ranges::stable_partition(tiles, whole);
-  tiles.push_back({least.tall, strip});
+  for (const Tile& tile : {Tile{4, 4}, Tile{2, 4}, Tile{2, 2}, Tile{1, 7}}) {
+    const int64_t most = tile.tall * tile.strip == 4 ? kMostOfSmallest : kMostOfTile;
+    if (pixels_under(tile, attrs, R, S) + tile.tall * tile.strip <= most &&
+        (!data || (tile.tall % attrs.stride[0] == 0 && tile.strip % attrs.stride[1] == 0)))
+      tiles.push_back(tile);
+  }
+  std::ranges::stable_partition(tiles, [&](const Tile& tile) { return covers(tile, node.sizes, ranges); });
+  tiles.push_back(row);
   std::vector<std::string> names;
   for (const Tile& tile : tiles) names.push_back(tile.name());
   return tiles[draft.choices().pick("tile", names)];
@@ -92,12 +112,12 @@ void offer_pixels(Draft& draft, int64_t R, int64_t S, int strip) {
   const Operand packed =
       copied_operand(draft, second, {R, S, channels}, {IndexExpr::loop(2), 0, IndexExpr::loop(0), IndexExpr::loop(1)});
   const bool quads = read_as_quads(draft, image, channels);
-  const ir::Ranges ranges = draft.graph.ranges();
-  const auto whole = [&](const Tile& tile) { return covers(tile, node.sizes, ranges); };
-  const Tile tile = choose_tile(draft, data ? Tile{attrs.stride[0], attrs.stride[1]} : Tile{1, 1}, strip, quads, whole);
+  const Tile row = {data ? attrs.stride[0] : 1, strip};
+  const Tile tile = quads && !few_registers(draft.caps) ? choose_tile(draft, row, R, S) : row;
   launch.variant = (data ? "data " : "forward ") + tile.name();
   define(launch, {{"OPERATION", data ? 1 : 0}, {"QUADS", quads}, {"TALL", tile.tall}, {"STRIP", tile.strip}});
-  define(launch, {{"WHOLE_TILES", whole(tile)}, {"PHASE_H", attrs.padding[0] % attrs.stride[0]}});
+  define(launch,
+         {{"WHOLE_TILES", covers(tile, node.sizes, draft.graph.ranges())}, {"PHASE_H", attrs.padding[0] % attrs.stride[0]}});
   define(launch, "PHASE_W", attrs.padding[1] % attrs.stride[1]);
   const std::pair<const char*, IndexExpr> sizes[] = {
       {"CHANNELS", channels}, {"X_H", image.strides[2]}, {"X_W", image.strides[3]}};
