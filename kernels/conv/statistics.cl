@@ -84,7 +84,7 @@ ALWAYS_INLINE int2 slice_tile(const int g, const int m_tiles, const int n_tiles,
 ALWAYS_INLINE void add_bias(float* total, __global const OPERAND_T* bias, const int inside) {
   OCL_UNROLL
   for (int at = 0; at < OWN_COLUMNS / 8; ++at) {
-    const int column = FIRST_COLUMN + at * 8 + (get_local_id(0) & 3) * 2;
+    const int column = FIRST_COLUMN + lane_column(2 * at);
     const float left = column < inside ? LOAD_BIAS(bias + column) : 0.0f,
                 right = column + 1 < inside ? LOAD_BIAS(bias + column + 1) : 0.0f;
     OCL_UNROLL
@@ -154,7 +154,7 @@ ALWAYS_INLINE void add_rows(const ColumnStatistics s, const int slot, const floa
     EXCHANGE_HALF(1, 16, 4)
     EXCHANGE_HALF(2, 8, 2)
     EXCHANGE_HALF(3, 4, 1)
-    const int column = i + row * LANE_COLUMNS, at = column / 2 * 8 + (lane & 3) * 2 + column % 2;
+    const int at = lane_column(i + row * LANE_COLUMNS);
     kept[at] = before ? merged(kept[at], of[0], slice_weight, own_slice_weight) : of[0];
   }
 }

@@ -22,7 +22,7 @@
   {                                            \
     DECLARE_SHIFT(at)                          \
     FOR_PIXELS(LOAD_PIXEL)                     \
-    FOR_FILTERS(at, LOAD_FILTER)               \
+    FOR_FILTERS(at, LOAD_FILTER, K)            \
     at = advance(at, STEP_K, C, across.count); \
   }
 

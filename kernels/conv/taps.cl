@@ -101,20 +101,29 @@ ALWAYS_INLINE TapPosition advance(TapPosition at, const int channels, const int 
     const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;            \
     TAKE(i, inside ? from[i] + shift : x, inside ? CHUNK : 0);                          \
   }
-// The same for the chunks of w, whose filter is `k0 + row` on.
-#define FOR_FILTERS(at, TAKE)                                                                \
+// The same for the chunks of w, whose filter is `k0 + row` on. w_count: filters of a group in w.
+#define FOR_FILTERS(at, TAKE, w_count)                                                       \
   OCL_UNROLL                                                                                 \
   for (int i = 0; i < B_CHUNKS; ++i) {                                                       \
-    const int inside = used && k0 + row + i * ROWS_APART < K;                                \
+    const int inside = used && k0 + row + i * ROWS_APART < (w_count);                        \
     TAKE(i, inside ? filters + (i * w_rows + (TAP(at) * C + at.c)) : w, inside ? CHUNK : 0); \
   }
 
 // 1 if no element of the work-group's tile lies outside of y. If the strides do not divide the sizes, the last row or
 // column of a phase may lie outside.
-#define WHOLE_TILE                                                                                              \
-  (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K && rows * step_h == OUT_H && \
-   columns * step_w == OUT_W)
+#define WHOLE_TILE (ROWS_INSIDE && (tile.y + 1) * TILE_N <= K)
+// The same for the rows of the tile, if vectors of columns lie inside of y or outside.
+#define ROWS_INSIDE \
+  (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && rows * step_h == OUT_H && columns * step_w == OUT_W)
 // Declares image, row and column of y.
 #define DECLARE_PIXEL(pixel)                                                               \
   const int n = (pixel) / columns / rows, h = (pixel) / columns % rows * step_h + phase_h, \
             v = (pixel) % columns * step_w + phase_w;
+// Declares the same for a lane's two rows of a tile: pixels `first` and `first` + 8.
+#define DECLARE_ROW_PIXELS(first)                   \
+  int pixel_n[2], pixel_h[2], pixel_w[2];           \
+  OCL_UNROLL                                        \
+  for (int i = 0; i < 2; ++i) {                     \
+    DECLARE_PIXEL((first) + i * 8)                  \
+    pixel_n[i] = n, pixel_h[i] = h, pixel_w[i] = v; \
+  }

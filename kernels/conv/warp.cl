@@ -38,7 +38,7 @@
     __local OPERAND_T* held = to;              \
     DECLARE_SHIFT(at)                          \
     FOR_PIXELS(STAGE_PIXEL)                    \
-    FOR_FILTERS(at, STAGE_FILTER)              \
+    FOR_FILTERS(at, STAGE_FILTER, K)           \
     at = advance(at, TILE_K, C, across.count); \
   }
 

@@ -8,6 +8,7 @@
 //
 // x_c is 1; C and the other strides are multiples of CHUNK.
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
+//   ORDERED 1 (one group): each 32 filters of w lie in the order of tensor_core/store.cl. Behind the last one are zeros.
 //   B_PACKED 1: w is the same matrix of each group (width K, depth R*S*C) in blocks as pack/group.cl writes them,
 //   [groups][panels][steps][blocks]. If there are several phases, TILE_K must divide C.
 // BOXES 1 (16-bit operands, and a tile of which no two fit on a compute unit): the filter is 1 x 1 with stride 1 and no
@@ -19,12 +20,20 @@
 // Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or as many elements as 16 bytes
 //   have. STATISTICS 1 (forward only): the kernel also stores the statistics of each k in slices (conv/statistics.cl)
 //   by STORE1(value, which, slice, k). BIAS 1 (with STATISTICS): bias[k] is added to each sum.
+#define W_ROWS (ORDERED ? (K + 31) / 32 * 32 : K)  // filters of a group in w
 #if STATISTICS
 #define FOR_OWN_TILES(g) FOR_SLICE_TILES(g, m_tiles, k_tiles, slices)
 #define OWN_TILE(g) slice_tile(g, m_tiles, k_tiles, slices)
 #else
 #define FOR_OWN_TILES(g) FOR_TILES(g, m_tiles* k_tiles)
 #define OWN_TILE(g) tile_at(g, m_tiles, k_tiles)
+#endif
+
+// Where vectors are whole, the other loop stores the last rows only.
+#if VW > 2
+#define SHORT_STORES OCL_NO_UNROLL
+#else
+#define SHORT_STORES UNROLL_STORES
 #endif
 
 // x: [batch, groups * C, in_h, in_w] by strides; w: [groups * K][R][S][C], or in blocks; bias: [groups * K]
@@ -47,7 +56,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     if (boxes) {
       if (p >= 32) return;
       const ulong x_map = tensor_map(map, 0, x + x_offset, C, pixels, x_w, TILE_M);
-      const ulong w_map = tensor_map(map, 1, w + w_offset, C, K, C, TILE_N);
+      const ulong w_map = tensor_map(map, 1, w + w_offset, C, W_ROWS, C, TILE_N);
       if (p > 0) return;
       FOR_OWN_TILES(g) {
         stage_tile_boxes(line, begin, steps, OWN_TILE(g), x_map, w_map, 1, 1);
@@ -81,7 +90,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #if HALVES
 #define STAGE_FILTER(i, source, count) \
   stage_chunk(stage + A_ELEMENTS + row_chunk(row + i * ROWS_APART, chunk), source, 1, count, 1)
-#define STAGE_FILTERS(held, step) FOR_FILTERS(a_at, STAGE_FILTER)
+#define STAGE_FILTERS(held, step) FOR_FILTERS(a_at, STAGE_FILTER, W_ROWS)
 #else
 #define FETCH(held)                                                                          \
   {                                                                                          \
@@ -148,30 +157,39 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       rows_seen = 0;
     }
 #endif
-    UNROLL_STORES
+    const int n0 = group * K + tile.y * TILE_N;
+    DECLARE_ROW_PIXELS(m)
+    if (VW > 2 && ROWS_INSIDE) {
+      // Neighbouring stores have the same columns, so what depends on these alone is loaded once.
+      UNROLL_STORES
+      for (int step = 0; step < STORE_STEPS; ++step) {
+        RowVector sums[2 * STORE_VECTORS];
+        next_rows(sums, total);
+        OCL_UNROLL
+        for (int j = 0; j < STORE_VECTORS; ++j) {
+          const int k = vector_column(step * STORE_VECTORS + j);
+          if (tile.y * TILE_N + k >= K) continue;
+          STOREA(sums[2 * j], pixel_n[0], n0 + k, pixel_h[0], pixel_w[0]);
+          STOREA(sums[2 * j + 1], pixel_n[1], n0 + k, pixel_h[1], pixel_w[1]);
+        }
+      }
+      continue;
+    }
+    SHORT_STORES
     for (int step = 0; step < STORE_STEPS; ++step) {
       RowVector sums[2 * STORE_VECTORS];
       next_rows(sums, total);
       OCL_UNROLL
       for (int i = 0; i < 2; ++i) {
-        const int pixel = m + i * 8, first = tile.y * TILE_N;
-        DECLARE_PIXEL(pixel)
-        if (WHOLE_TILE) {
-          OCL_UNROLL
-          for (int j = 0; j < STORE_VECTORS; ++j)
-            STOREA(sums[2 * j + i], n, group * K + first + vector_column(step * STORE_VECTORS + j), h, v);
-          continue;
-        }
+        if (m + i * 8 >= pixels || pixel_h[i] >= OUT_H || pixel_w[i] >= OUT_W) continue;
         OCL_UNROLL
         for (int j = 0; j < STORE_VECTORS; ++j) {
           RowVector sum = sums[2 * j + i];
-          const int k = first + vector_column(step * STORE_VECTORS + j);
-          if (pixel >= pixels || h >= OUT_H || v >= OUT_W) continue;
-          if (k + VW <= K) {
-            STOREV(sum, n, group * K + k, h, v);
-          } else {
-            OCL_NO_UNROLL
-            for (int at = k; at < K; ++at, sum = ROTATED(sum)) STORE(sum.s0, n, group * K + at, h, v);
+          const int k = vector_column(step * STORE_VECTORS + j), last = K - tile.y * TILE_N;
+          if (k + VW <= last) {
+            STOREV(sum, pixel_n[i], n0 + k, pixel_h[i], pixel_w[i]);
+          } else if (VW == 2) {
+            if (k < last) STORE(sum.s0, pixel_n[i], n0 + k, pixel_h[i], pixel_w[i]);
           }
         }
       }

@@ -8,9 +8,14 @@
 //   VW 8       block 4 j + q                                   operands of 16 bits: 16 bytes per lane
 //   VW 4       half q / 2 of block 2 j + q % 2                 operands of 32 bits: 16 bytes per lane
 //   VW 2       pair q of block j                               for rows that begin at multiples of 2 elements only
+//   ORDERED    part q of 32 columns                            the columns of B lie in such an order that these are the
+//                                                              lane's own sums of four blocks (VW 8). Nothing is exchanged
 #define ROW_VECTORS (TILE_N / 4 / VW)  // vectors of a row that a lane has
 #ifndef ROW_BLOCKS
 #define ROW_BLOCKS 1  // blocks of rows whose sums a lane has, one block behind the other
+#endif
+#ifndef ORDERED
+#define ORDERED 0  // 1: column 8 b + 2 q + e of each 32 columns of the product is column 8 q + 2 b + e of the result
 #endif
 typedef VEC RowVector;
 #if VW == 8
@@ -27,7 +32,13 @@ ALWAYS_INLINE int vector_column(const int j) {
   return VW == 8 ? (4 * j + q) * 8 : VW == 4 ? (2 * j + (q & 1)) * 8 + (q >> 1) * 4 : j * 8 + 2 * q;
 }
 
-#if VW > 2
+// Returns the column of the result that a lane's columns have, in the order of its sums.
+ALWAYS_INLINE int lane_column(const int i) {
+  const int q = get_local_id(0) & 3;
+  return ORDERED ? i / 8 * 32 + q * 8 + i % 8 : i / 2 * 8 + q * 2 + i % 2;
+}
+
+#if VW > 2 && !ORDERED
 // Returns four columns of a row: half q / 2 of block q % 2 of two neighbouring blocks. blocks: this lane's sums of both
 // blocks.
 ALWAYS_INLINE float4 half_block(const float* blocks) {
@@ -44,6 +55,10 @@ ALWAYS_INLINE float4 half_block(const float* blocks) {
 // Returns vector j of the lane's row r (lower 0) or r + 8 (lower 1), from the sums of its blocks in `total`.
 ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int j) {
 #if VW == 8
+#if ORDERED
+  total += 16 * j + 2 * lower;
+  return (float8)(total[0], total[1], total[4], total[5], total[8], total[9], total[12], total[13]);
+#else
   const float4 even = half_block(total + 16 * j + 2 * lower), odd = half_block(total + 16 * j + 8 + 2 * lower);
   const int upper = get_local_id(0) & 2;
   const float4 give = upper ? even : odd, keep = upper ? odd : even;
@@ -53,6 +68,7 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
   OTHER_LANE(got.z, give.z, 2);
   OTHER_LANE(got.w, give.w, 2);
   return upper ? (float8)(got, keep) : (float8)(keep, got);
+#endif
 #elif VW == 4
   return half_block(total + 8 * j + 2 * lower);
 #else
@@ -64,10 +80,12 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 // unrolled, because the unrolled code would not fit in the instruction cache. Otherwise it is unrolled. Then moving the
 // sums to the front (next_rows) needs no instructions. A consumer that takes turns has up to 192 sums: it moves them in
 // every second step only.
-#if ROW_VECTORS * VW > 16
+#if ROW_VECTORS * VW <= 16
+#define STORE_VECTORS ROW_VECTORS
+#elif ROW_VECTORS % (16 / VW) == 0
 #define STORE_VECTORS (16 / VW)
 #else
-#define STORE_VECTORS ROW_VECTORS
+#define STORE_VECTORS 1
 #endif
 #define STORE_STEPS (ROW_VECTORS / STORE_VECTORS)
 #if LONG_STORES && TURNS

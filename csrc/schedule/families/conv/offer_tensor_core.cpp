@@ -39,9 +39,24 @@ bool pairs_columns(const Window& window, int chunk) {
          window.S.is_const() && window.S.constant() > 1 && window.attrs.stride[1] == 2 && window.attrs.dilation[1] == 1;
 }
 
+/// True if a copy of the filters may have them in any order, and results are stored in vectors of 16 bytes. Then their order
+/// lets each lane store its own sums (ORDERED of kernels/tensor_core/store.cl).
+bool orders_filters(const Draft& draft, const TensorCoreMath& math, const Window& window) {
+  return math.level == KernelLevel::k_warpgroup && math.chunk == 8 && window.groups.is_const(1) &&
+         multiples(draft, math.chunk, {window.K});
+}
+
+/// Returns the number of rows that a copy of the filters has, and the filter in row `row`.
+IndexExpr filter_rows(const IndexExpr& filters, bool ordered) { return ordered ? ir::ceildiv(filters, 32) * 32 : filters; }
+IndexExpr filter_in(const IndexExpr& row, bool ordered) {
+  if (!ordered) return row;
+  return ir::floordiv(row, 32) * 32 + ir::mod(ir::floordiv(row, 2), 4) * 8 + ir::mod(ir::floordiv(row, 8), 4) * 2 +
+         ir::mod(row, 2);
+}
+
 /// Returns the image and the filters of such a convolution, and sets its sizes. An odd padding puts column -1 into the first
 /// pair.
-std::pair<Operand, Operand> paired_columns(Draft& draft, Window& window, int chunk) {
+std::pair<Operand, Operand> paired_columns(Draft& draft, Window& window, int chunk, bool ordered) {
   const ir::View &x = draft.node().operands[0], &w = draft.node().operands[1];
   const int shift = window.attrs.padding[1] % 2;
   const IndexExpr first = IndexExpr::loop(0), row = IndexExpr::loop(1), pair = IndexExpr::loop(2), place = IndexExpr::loop(3);
@@ -49,21 +64,25 @@ std::pair<Operand, Operand> paired_columns(Draft& draft, Window& window, int chu
   window.in_w = ir::ceildiv(window.in_w + shift, 2);
   const Operand image = copied_operand(draft, x, {x.sizes[0], x.sizes[2], window.in_w, chunk}, {first, c, row, column},
                                        {{c, window.C}, {0, column + 1}, {column, x.sizes[3]}});
-  const Operand filters = copied_operand(draft, w, {w.sizes[0], window.R, ir::ceildiv(window.S, 2), chunk},
-                                         {first, c, row, tap}, {{c, window.C}, {tap, window.S}});
+  const IndexExpr k = filter_in(first, ordered);
+  const Operand filters =
+      copied_operand(draft, w, {filter_rows(w.sizes[0], ordered), window.R, ir::ceildiv(window.S, 2), chunk}, {k, c, row, tap},
+                     {{k, w.sizes[0]}, {c, window.C}, {tap, window.S}});
   window.S = ir::ceildiv(window.S, 2);
   window.attrs.stride[1] = 1;
   window.attrs.padding[1] = (window.attrs.padding[1] - shift) / 2;
   return {{image.input, {image.strides[0], 1, image.strides[1], image.strides[2]}}, filters};
 }
 
-/// Returns the filters [groups * K][R][S][depth], whose channels behind the C are zeros.
-Operand padded_filters(Draft& draft, const Window& window, const IndexExpr& depth) {
-  const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
+/// Returns the filters [groups * K][R][S][depth], whose channels behind the C are zeros, in this order or ordered.
+Operand padded_filters(Draft& draft, const Window& window, const IndexExpr& depth, bool ordered) {
+  const IndexExpr k = filter_in(IndexExpr::loop(0), ordered), r = IndexExpr::loop(1), s = IndexExpr::loop(2),
+                  c = IndexExpr::loop(3);
   std::vector<IndexExpr> from = {k, c, r, s};
   if (window.data) from = {ir::floordiv(k, window.K) * window.C + c, ir::mod(k, window.K), r, s};
-  return copied_operand(draft, draft.node().operands[1], {draft.node().sizes[1], window.R, window.S, depth}, from,
-                        {{c, window.C}});
+  return copied_operand(draft, draft.node().operands[1],
+                        {filter_rows(draft.node().sizes[1], ordered), window.R, window.S, depth}, from,
+                        {{k, draft.node().sizes[1]}, {c, window.C}});
 }
 
 /// Chooses the number of slices of the sum over pixels. More slices fill the device, but each costs writing and adding
@@ -151,10 +170,11 @@ void offer_conv_tensor_core(Draft& draft) {
   const IndexExpr& K = window.K;
 
   const IndexExpr depth = padded_channels(window, math.chunk);
+  const bool ordered = orders_filters(draft, math, window);
   const auto [image, filters] =
       pairs_columns(window, math.chunk)
-          ? paired_columns(draft, window, math.chunk)
-          : std::pair{channels_in_chunks(draft, node.operands[0], math.chunk), padded_filters(draft, window, depth)};
+          ? paired_columns(draft, window, math.chunk, ordered)
+          : std::pair{channels_in_chunks(draft, node.operands[0], math.chunk), padded_filters(draft, window, depth, ordered)};
   if (!is_product(draft, window, image)) math.forms.erase(KernelForm::k_boxes);
   TensorCoreTile tile =
       choose_tensor_core_tile(draft, convolution_tiles(math, typical(depth, 64)), typical(window.pixels, 50176), typical(K, 64),
@@ -172,6 +192,7 @@ void offer_conv_tensor_core(Draft& draft) {
     define(launch, "B_PACKED", 1);
     launch.variant += ", filters packed";
   }
+  if (ordered) define(launch, "ORDERED", 1);
   define(launch, "DATA_GRADIENT", window.data);
   if (node.sizes[2].is_const() && node.sizes[3].is_const())
     define(launch, {{"OUT_H", node.sizes[2].constant()}, {"OUT_W", node.sizes[3].constant()}});
@@ -183,7 +204,8 @@ void offer_conv_tensor_core(Draft& draft) {
   }
   share_registers(launch, tile);
   launch.buffers(
-      {{"x", image.input}, {"w", packed ? filter_blocks(draft, filters, window.groups, K, math.terms) : filters.input}});
+      {{"x", image.input},
+       {"w", packed ? filter_blocks(draft, filters, window.groups, filter_rows(K, ordered), math.terms) : filters.input}});
   define_alignment(draft, math.chunk);
   pass_sizes(draft, window, depth);
   pass_image(launch, "x", image);
