@@ -19,6 +19,10 @@ std::string address(const std::string& pointer, const std::string& offset) {
   return offset == "0" ? pointer : pointer + " + " + offset;
 }
 
+/// Returns the offset of an aligned vector as one term. A pointer with many terms hides from some compilers which buffer it
+/// points into. Then they keep the load of a vector behind the store of the one before.
+std::string in_one(const std::string& offset) { return offset.find(" + ") == std::string::npos ? offset : "(" + offset + ")"; }
+
 const char* same_size_integer(int bytes) { return bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long"; }
 
 }  // namespace
@@ -44,7 +48,7 @@ Dialect make_dialect(const Caps& caps) {
 }
 
 std::string load_text(DType dtype, int width, const std::string& pointer, const std::string& offset, bool aligned) {
-  const std::string n = lanes(width), at = address(pointer, offset);
+  const std::string n = lanes(width), at = address(pointer, aligned ? in_one(offset) : offset);
   std::string plain = width > 1 ? "vload" + n + "(0, " + at + ")" : pointer + "[" + offset + "]";
   aligned = aligned && width > 1;
   const std::string stored = dtype == DType::kF16 ? "ushort" : storage_name(dtype);
@@ -56,6 +60,11 @@ std::string load_text(DType dtype, int width, const std::string& pointer, const 
       return aligned ? "op_f16_value_" + type_suffix({DType::kF32, width}) + "(" + plain + ")"
                      : "vload_half" + n + "(0, " + at + ")";
     case DType::kBF16:
+      if (aligned && width == 8) {
+        // Some compilers load 8 elements of 16 bits in two halves. The two loads of this text become one.
+        const std::string words = "*(__global const uint4*)(" + at + ")";
+        return "(float8)(as_float4(" + words + " << 16), as_float4(" + words + " & 0xffff0000u)).s04152637";
+      }
       return "as_float" + n + "(" + (width > 1 ? "convert_uint" + n + "(" + plain + ")" : "(uint)" + plain) + " << 16)";
     default:
       if (ir::is_f8(dtype))
@@ -67,7 +76,7 @@ std::string load_text(DType dtype, int width, const std::string& pointer, const 
 
 std::string store_text(DType dtype, int width, const std::string& pointer, const std::string& offset, const std::string& value,
                        bool aligned) {
-  const std::string n = lanes(width), at = address(pointer, offset);
+  const std::string n = lanes(width), at = address(pointer, aligned ? in_one(offset) : offset);
   std::string bits = value, stored = storage_name(dtype);
   aligned = aligned && width > 1;
   if (dtype == DType::kF16) {

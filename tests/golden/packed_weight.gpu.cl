@@ -2,7 +2,7 @@
 #pragma OPENCL FP_CONTRACT OFF
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void sum_b4fecce6cb9f(
+void sum_0303bde473d1(
     __global const float* in0, const ulong in0_offset,
     __global const uchar* in1, const ulong in1_offset,
     __global const float* in2, const ulong in2_offset,
@@ -19,14 +19,14 @@ void sum_b4fecce6cb9f(
   if (((in0_offset | in1_offset | in2_offset | out0_offset) & 3) == 0) {
     const int first0 = lane * 4;
     const float4 v0 = *(__global const float4*)(in0 + first0 * 2);
-    const float4 v1 = *(__global const float4*)(in0 + first0 * 2 + 4);
+    const float4 v1 = *(__global const float4*)(in0 + (first0 * 2 + 4));
     const float4 v2 = (float4)(v0.even, v1.even);
     const float4 v3 = *(__global const float4*)(in0 + first0 * 2);
-    const float4 v4 = *(__global const float4*)(in0 + first0 * 2 + 4);
+    const float4 v4 = *(__global const float4*)(in0 + (first0 * 2 + 4));
     const float4 v5 = (float4)(v3.odd, v4.odd);
     const float4 v6 = v5 * (float4)(0x1p-4f);
     const float4 v7 = v2 - v6;
-    const uchar4 v8 = *(__global const uchar4*)(in1 + i0 * 128 + first0);
+    const uchar4 v8 = *(__global const uchar4*)(in1 + (i0 * 128 + first0));
     const uchar4 v9 = v8 & (uchar4)(15);
     const float4 v10 = convert_float4(v9);
     const float4 v11 = convert_float4(v8);

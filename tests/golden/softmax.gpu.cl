@@ -31,7 +31,7 @@ OCL_INLINE float2 op_softmax_sum_f32x2(float2 m, float2 s, float2 k, float2 t) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void softmax_11ff6a98bc6c(
+void softmax_3bb521401c5a(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset) {
   __local float shared_f32_0[256];
@@ -45,7 +45,7 @@ void softmax_11ff6a98bc6c(
   if (((in0_offset | out0_offset) & 3) == 0) {
     const int inside0 = lane * 4 < 1000;
     const int first0 = min(lane * 4, 996);
-    const float4 v0 = *(__global const float4*)(in0 + i0 * 1000 + first0);
+    const float4 v0 = *(__global const float4*)(in0 + (i0 * 1000 + first0));
     const float4 v1 = v0 * (float4)(0x1p-3f);
     float4 a0 = (float4)(-INFINITY);
     if (inside0) {
@@ -123,7 +123,7 @@ void softmax_11ff6a98bc6c(
     const float4 v6 = exp(v5);
     const float4 v7 = v6 / (float4)(v3);
     if (inside0) {
-      *(__global float4*)(out0 + i0 * 1000 + first0) = v7;
+      *(__global float4*)(out0 + (i0 * 1000 + first0)) = v7;
     }
   } else {
     const int first = (((in0_offset ^ out0_offset)) & 3) == 0 ? min((int)(int)((0 - (ulong)(i0 * 1000) - in0_offset) & 3), (int)(1000)) : 0;
@@ -135,7 +135,7 @@ void softmax_11ff6a98bc6c(
     {
       int vector0 = first + lane * 4;
       for (; vector0 < last; vector0 += 1024) {
-        const float4 v10 = *(__global const float4*)(in0 + i0 * 1000 + vector0);
+        const float4 v10 = *(__global const float4*)(in0 + (i0 * 1000 + vector0));
         const float4 v11 = v10 * (float4)(0x1p-3f);
         const float4 n2 = op_maximum_f32x4(a8, v11);
         const float4 n3 = op_softmax_sum_f32x4(a8, a9, v11, 1);
@@ -182,12 +182,12 @@ void softmax_11ff6a98bc6c(
     {
       int vector1 = first + lane * 4;
       for (; vector1 < last; vector1 += 1024) {
-        const float4 v21 = *(__global const float4*)(in0 + i0 * 1000 + vector1);
+        const float4 v21 = *(__global const float4*)(in0 + (i0 * 1000 + vector1));
         const float4 v22 = v21 * (float4)(0x1p-3f);
         const float4 v23 = v22 - (float4)(a6);
         const float4 v24 = exp(v23);
         const float4 v25 = v24 / (float4)(v15);
-        *(__global float4*)(out0 + i0 * 1000 + vector1) = v25;
+        *(__global float4*)(out0 + (i0 * 1000 + vector1)) = v25;
       }
     }
     for (int edge1 = lane; edge1 < 1000 - (last - first); edge1 += 256) {
