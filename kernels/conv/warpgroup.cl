@@ -20,6 +20,9 @@
 // Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or as many elements as 16 bytes
 //   have. STATISTICS 1 (forward only): the kernel also stores the statistics of each k in slices (conv/statistics.cl)
 //   by STORE1(value, which, slice, k). BIAS 1 (with STATISTICS): bias[k] is added to each sum.
+#ifndef WHOLE_COLUMNS
+#define WHOLE_COLUMNS 0  // 1: TILE_N divides K. Then the compiler moves the loads of the epilogue forward
+#endif
 #define W_ROWS (ORDERED ? (K + 31) / 32 * 32 : K)  // filters of a group in w
 #if STATISTICS
 #define FOR_OWN_TILES(g) FOR_SLICE_TILES(g, m_tiles, k_tiles, slices)
@@ -168,7 +171,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
         OCL_UNROLL
         for (int j = 0; j < STORE_VECTORS; ++j) {
           const int k = vector_column(step * STORE_VECTORS + j);
-          if (tile.y * TILE_N + k >= K) continue;
+          if (!WHOLE_COLUMNS && tile.y * TILE_N + k >= K) continue;
           STOREA(sums[2 * j], pixel_n[0], n0 + k, pixel_h[0], pixel_w[0]);
           STOREA(sums[2 * j + 1], pixel_n[1], n0 + k, pixel_h[1], pixel_w[1]);
         }

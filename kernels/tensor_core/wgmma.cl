@@ -4,7 +4,8 @@
 // The compiler knows fewer instructions than the driver's assembler. So the other instructions follow //@, which starts
 // a comment for the compiler. The runtime removes the //@ before the text is assembled
 // (csrc/runtime/opencl/hidden_instructions.h).
-// TILE_N, columns of C per work-group: 64 or 128; 192 with operands of 16 bits; 256 with these, or with packed TF32.
+// TILE_N, columns of C per work-group: 64 or 128; 32, 96, 160 and 192 with operands of 16 bits; 256 with these, or with
+// packed TF32.
 
 // ---- instructions ----
 // Returns the nearest TF32 to x, ties away from zero, as the bits of a float. It uses integer instructions because the
@@ -192,13 +193,14 @@ ALWAYS_INLINE void copy_head_box(const uint to, const ulong map, const int row, 
 #define OPERANDS_96                                                                              \
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define SUMS(d, i)                                                                                                  \
+#define OPERANDS_HALF_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define OPERANDS_HALF_32 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define OPERANDS_HALF_64 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define SUMS_HALF(d, i)                                                                                             \
   "+f"((d)[i + 0]), "+f"((d)[i + 1]), "+f"((d)[i + 2]), "+f"((d)[i + 3]), "+f"((d)[i + 4]), "+f"((d)[i + 5]),       \
       "+f"((d)[i + 6]), "+f"((d)[i + 7]), "+f"((d)[i + 8]), "+f"((d)[i + 9]), "+f"((d)[i + 10]), "+f"((d)[i + 11]), \
-      "+f"((d)[i + 12]), "+f"((d)[i + 13]), "+f"((d)[i + 14]), "+f"((d)[i + 15]), "+f"((d)[i + 16]),                \
-      "+f"((d)[i + 17]), "+f"((d)[i + 18]), "+f"((d)[i + 19]), "+f"((d)[i + 20]), "+f"((d)[i + 21]),                \
-      "+f"((d)[i + 22]), "+f"((d)[i + 23]), "+f"((d)[i + 24]), "+f"((d)[i + 25]), "+f"((d)[i + 26]),                \
-      "+f"((d)[i + 27]), "+f"((d)[i + 28]), "+f"((d)[i + 29]), "+f"((d)[i + 30]), "+f"((d)[i + 31])
+      "+f"((d)[i + 12]), "+f"((d)[i + 13]), "+f"((d)[i + 14]), "+f"((d)[i + 15])
+#define SUMS(d, i) SUMS_HALF(d, i), SUMS_HALF(d, i + 16)
 // MULTIPLY: d = a * b, or d += a * b if `keep` is "1". d: 64 rows x TILE_N in the registers of a warpgroup.
 #if HALVES
 #ifdef IN_BF16
@@ -220,10 +222,18 @@ ALWAYS_INLINE void copy_head_box(const uint to, const ulong map, const int row, 
 #define MULTIPLY_192(d, a, b, keep, transposed)                                                             \
   MULTIPLY_BY("192", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_64, "%96", "%97", d, a, b, keep, transposed, \
               SUMS(d, 0), SUMS(d, 32), SUMS(d, 64))
+#define MULTIPLY_160(d, a, b, keep, transposed)                                                                  \
+  MULTIPLY_BY("160", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_HALF_64, "%80", "%81", d, a, b, keep, transposed, \
+              SUMS(d, 0), SUMS(d, 32), SUMS_HALF(d, 64))
 #define MULTIPLY_128(d, a, b, keep, transposed) \
   MULTIPLY_BY("128", OPERANDS_0 ", " OPERANDS_32, "%64", "%65", d, a, b, keep, transposed, SUMS(d, 0), SUMS(d, 32))
+#define MULTIPLY_96(d, a, b, keep, transposed)                                                             \
+  MULTIPLY_BY("96", OPERANDS_0 ", " OPERANDS_HALF_32, "%48", "%49", d, a, b, keep, transposed, SUMS(d, 0), \
+              SUMS_HALF(d, 32))
 #define MULTIPLY_64(d, a, b, keep, transposed) \
   MULTIPLY_BY("64", OPERANDS_0, "%32", "%33", d, a, b, keep, transposed, SUMS(d, 0))
+#define MULTIPLY_32(d, a, b, keep, transposed) \
+  MULTIPLY_BY("32", OPERANDS_HALF_0, "%16", "%17", d, a, b, keep, transposed, SUMS_HALF(d, 0))
 // d += a * b: a (64 x 16) is in registers, the columns of b are contiguous.
 #define MULTIPLY_A_REGISTERS_BY(columns, numbers, a_numbers, b_number, d, a, b, ...)                                  \
   asm volatile("//@{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" columns "k16." WGMMA_TYPES \

@@ -99,11 +99,15 @@ std::string TensorCoreTile::name() const {
   return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
 
-std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed) {
+namespace {
+
+/// Returns the tiles of products, or of these and of convolutions.
+std::vector<TensorCoreTile> tiles_of(const TensorCoreMath& math, bool packed, bool images) {
   std::vector<TensorCoreTile> tiles;
   for (const TensorCoreTile& tile : kProductTiles) {
     if (tile.level != math.level || (tile.level == kWarpgroup && tile.packed != packed)) continue;
     if (tile.lanes != 0 && tile.lanes != math.lanes()) continue;
+    if (tile.images && !images) continue;
     if ((tile.chunk != 0 && tile.chunk != math.chunk) || (tile.terms != 0 && tile.terms != math.terms)) continue;
     if (math.matrix == MatrixInstructions::kMma8 && tile.rows + tile.columns > kNarrowTile) continue;
     if (tile.shares_unit() && !math.has(KernelForm::k_boxes)) continue;
@@ -113,11 +117,15 @@ std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool p
   return tiles;
 }
 
+}  // namespace
+
+std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed) { return tiles_of(math, packed, false); }
+
 std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_t depth) {
-  std::vector<TensorCoreTile> tiles = tensor_core_tiles(math, false);
+  std::vector<TensorCoreTile> tiles = tiles_of(math, false, true);
   std::erase_if(tiles, [&](const TensorCoreTile& tile) {
     const bool powers = std::has_single_bit<unsigned>(tile.rows) && std::has_single_bit<unsigned>(tile.columns);
-    return !powers || (tile.shares_unit() && depth > kDeepestShared);
+    return (!powers && !tile.images) || (tile.shares_unit() && depth > kDeepestShared);
   });
   if (math.matrix == MatrixInstructions::kDpas8 || math.matrix == MatrixInstructions::kDpas16)
     std::erase_if(tiles, [&](const TensorCoreTile& tile) {

@@ -48,8 +48,9 @@ struct TensorCoreTile {
   int chunk = 0, terms = 0, lanes = 0;
   int rows, columns;
   int warp_rows = 0, warp_columns = 0;
-  bool turns = false;  // Of warpgroups: two consumers take turns, each with all rows of a tile (KernelForm::k_turns).
-  int resident = 1;    // Work-groups that share a compute unit; from 3 on their operands come in boxes.
+  bool images = false;  // For convolutions only.
+  bool turns = false;   // Of warpgroups: two consumers take turns, each with all rows of a tile (KernelForm::k_turns).
+  int resident = 1;     // Work-groups that share a compute unit; from 3 on their operands come in boxes.
   // Buffers in local memory, each for both operands of a step, and how many fit beside statistics of columns or the rows that
   // consumers exchange, if fewer. 0: the kernel has none.
   int stages = 0, cramped = 0;
@@ -71,9 +72,9 @@ inline bool is_wide(const TensorCoreTile& tile) { return std::max(tile.rows, til
 inline constexpr int64_t kMostWithMaps = 2, kDeepestShared = 256;
 /// Returns the tiles of kernels with packed operands, or with operands in place.
 std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
-/// Returns the tiles of convolutions: those whose rows and columns are powers of two, since images and channels are mostly
-/// such. Their addresses take registers too, so with DPAS a work-item has at most 32 sums, 16 of floats, whose parts take
-/// registers: Intel's compiler keeps all sums in memory otherwise.
+/// Returns the tiles of convolutions: their own, and those whose rows and columns are powers of two, since images and channels
+/// are mostly such. Their addresses take registers too, so with DPAS a work-item has at most 32 sums, 16 of floats, whose parts
+/// take registers: Intel's compiler keeps all sums in memory otherwise.
 std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_t depth = kDeepestShared);
 /// Lets tensor maps describe the operands where that is possible, and returns whether it is. Compute units have places for the
 /// maps of one work-group each, except for tiles of which several work-groups share a compute unit: then a launch has places

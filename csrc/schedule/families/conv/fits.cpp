@@ -8,6 +8,11 @@ namespace {
 constexpr int64_t kLargestImage = 8000;  // Kernels on tensor cores keep coordinates in 16 bits.
 
 int chunk(const Draft& d) { return tensor_core_math(d)->chunk; }
+/// The fewest filters that fill enough of a tile: there are tiles with 32 columns for warpgroups and operands of 16 bits.
+int64_t least_filters(const Draft& d) {
+  const bool narrow = kernel_row(d.kernel).level == KernelLevel::k_warpgroup && chunk(d) == 8;
+  return narrow && d.node().convolve.kind != ir::ConvolveKind::kWeight ? 16 : 24;
+}
 int64_t filters(const Draft& d) { return typical(Window(d.node()).K, 64); }
 /// Elements of a filter: the inner dimension of a convolution, the columns of a weight gradient.
 int64_t filter_elements(const Draft& d) {
@@ -23,9 +28,11 @@ const Fit kConstantWindow = {
     [](const Draft&) { return std::string("its channels or filter sizes are known only at run time"); }};
 const Fit kOneGroup = {[](const Draft& d) { return d.node().convolve.groups == 1; },
                        [](const Draft& d) { return "it is for one group, not " + std::to_string(d.node().convolve.groups); }};
-const Fit kEnoughFilters = {
-    [](const Draft& d) { return filters(d) >= 24; },
-    [](const Draft& d) { return "K = " + std::to_string(filters(d)) + " is below 24: most of a tile would be empty"; }};
+const Fit kEnoughFilters = {[](const Draft& d) { return filters(d) >= least_filters(d); },
+                            [](const Draft& d) {
+                              return "K = " + std::to_string(filters(d)) + " is below " + std::to_string(least_filters(d)) +
+                                     ": most of a tile would be empty";
+                            }};
 const Fit kGroupsInChunks = {
     [](const Draft& d) { return d.node().convolve.groups == 1 || multiples(d, chunk(d), {Window(d.node()).C}); },
     [](const Draft& d) {

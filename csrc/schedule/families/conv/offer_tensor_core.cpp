@@ -158,7 +158,7 @@ bool is_product(const Draft& draft, const Window& window, const Operand& image) 
   constexpr std::array<int, 2> none = {0, 0}, one = {1, 1};
   return window.R.is_const(1) && window.S.is_const(1) && window.groups.is_const(1) && attrs.stride == one &&
          attrs.padding == none && image.strides[2] == sizes[3] * image.strides[3] &&
-         image.strides[0] == sizes[2] * image.strides[2];
+         (sizes[0].is_const(1) || image.strides[0] == sizes[2] * image.strides[2]);
 }
 
 }  // namespace
@@ -183,16 +183,17 @@ void offer_conv_tensor_core(Draft& draft) {
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
   use_tensor_core_tile(draft, math, tile, K);
-  // A step of packed filters is 8 chunks. With several phases, which each use only some of the taps, a step must not
-  // contain chunks of two taps.
+  // A panel of packed filters is 64, a step 8 chunks. With several phases, which each use only some of the taps, a step must
+  // not contain chunks of two taps.
   const bool boxes = use_boxes(draft, math, tile);
-  const bool packed = !boxes && math.has(KernelForm::k_packed) &&
+  const bool packed = !boxes && math.has(KernelForm::k_packed) && tile.columns % 64 == 0 &&
                       (window.phases == 1 || multiples(draft, 8 * math.chunk, {depth})) && packs_filters(draft, math);
   if (packed) {
     define(launch, "B_PACKED", 1);
     launch.variant += ", filters packed";
   }
   if (ordered) define(launch, "ORDERED", 1);
+  if (ordered && K.is_const() && K.constant() % tile.columns == 0) define(launch, "WHOLE_COLUMNS", 1);
   define(launch, "DATA_GRADIENT", window.data);
   if (node.sizes[2].is_const() && node.sizes[3].is_const())
     define(launch, {{"OUT_H", node.sizes[2].constant()}, {"OUT_W", node.sizes[3].constant()}});
