@@ -94,7 +94,7 @@ const Fit kMultiplied = {[](const Draft& d) { return tensor_core_math(d).has_val
 
 std::string TensorCoreTile::name() const {
   const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
-  if (shares_unit()) return tile + "*" + std::to_string(resident);
+  if (shares_unit() || (images && resident > 1)) return tile + "*" + std::to_string(resident);
   if (turns) return tile + "-turns";
   return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
@@ -125,6 +125,7 @@ std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_
   std::vector<TensorCoreTile> tiles = tiles_of(math, false, true);
   std::erase_if(tiles, [&](const TensorCoreTile& tile) {
     const bool powers = std::has_single_bit<unsigned>(tile.rows) && std::has_single_bit<unsigned>(tile.columns);
+    if (tile.images && !tile.in_boxes() && math.has(KernelForm::k_boxes)) return true;  // It copies chunks.
     return (!powers && !tile.images) || (tile.shares_unit() && depth > kDeepestShared);
   });
   if (math.matrix == MatrixInstructions::kDpas8 || math.matrix == MatrixInstructions::kDpas16)

@@ -192,6 +192,7 @@ void offer_conv_tensor_core(Draft& draft) {
     define(launch, "B_PACKED", 1);
     launch.variant += ", filters packed";
   }
+  if (tile.images && !boxes) define(launch, "RESIDENT", tile.resident);
   if (ordered) define(launch, "ORDERED", 1);
   if (ordered && K.is_const() && K.constant() % tile.columns == 0) define(launch, "WHOLE_COLUMNS", 1);
   define(launch, "DATA_GRADIENT", window.data);
