@@ -125,7 +125,6 @@ std::vector<TensorCoreTile> convolution_tiles(const TensorCoreMath& math, int64_
   std::vector<TensorCoreTile> tiles = tiles_of(math, false, true);
   std::erase_if(tiles, [&](const TensorCoreTile& tile) {
     const bool powers = std::has_single_bit<unsigned>(tile.rows) && std::has_single_bit<unsigned>(tile.columns);
-    if (tile.images && !tile.in_boxes() && math.has(KernelForm::k_boxes)) return true;  // It copies chunks.
     return (!powers && !tile.images) || (tile.shares_unit() && depth > kDeepestShared);
   });
   if (math.matrix == MatrixInstructions::kDpas8 || math.matrix == MatrixInstructions::kDpas16)

@@ -176,9 +176,12 @@ void offer_conv_tensor_core(Draft& draft) {
           ? paired_columns(draft, window, math.chunk, ordered)
           : std::pair{channels_in_chunks(draft, node.operands[0], math.chunk), padded_filters(draft, window, depth, ordered)};
   if (!is_product(draft, window, image)) math.forms.erase(KernelForm::k_boxes);
-  TensorCoreTile tile =
-      choose_tensor_core_tile(draft, convolution_tiles(math, typical(depth, 64)), typical(window.pixels, 50176), typical(K, 64),
-                              node.convolve.groups * window.phases);
+  std::vector<TensorCoreTile> offered = convolution_tiles(math, typical(depth, 64));
+  // Where boxes are possible, producers of chunks are slower.
+  if (math.has(KernelForm::k_boxes))
+    std::erase_if(offered, [](const TensorCoreTile& tile) { return tile.images && !tile.in_boxes(); });
+  TensorCoreTile tile = choose_tensor_core_tile(draft, offered, typical(window.pixels, 50176), typical(K, 64),
+                                                node.convolve.groups * window.phases);
 
   TemplateLaunch& launch = draft.launch();
   launch.kind = window.kind();
