@@ -194,7 +194,9 @@ Value BodyPrinter::convert(const Value& value, DType dtype) {
   const std::string text = convert_text(value.text, {value.dtype, value.width}, dtype);
   if (ir::is_narrow_float(value.dtype)) result.fits = value.dtype;
   if (text == value.text) return result;
-  return define(value.level, dtype, value.width, text);
+  Value made = define(value.level, dtype, value.width, text);
+  if (value.dtype == DType::kF32 && (dtype == DType::kBF16 || dtype == DType::kF16)) made.unrounded = value.text;
+  return made;
 }
 
 Value BodyPrinter::value(NodeId node, int op) {
@@ -223,7 +225,7 @@ Value BodyPrinter::value(NodeId node, int op) {
       else if (const std::optional<Value> padded = load_or_infinity(node, o))
         result = *padded;
       else
-        result = operation(node, o, text_of(node, op));
+        result = operation(node, op, text_of(node, op));
       break;
   }
   memo_[{node, op}] = result;
@@ -283,8 +285,14 @@ std::string BodyPrinter::text_of(NodeId node, int op) const {
   return rounded ? shortened(row, *rounded, kernel_.dialect()) : row;
 }
 
-Value BodyPrinter::operation(NodeId node, const ir::Op& op, const std::string& row) {
-  const std::vector<Value> args = operands(node, op);
+Value BodyPrinter::operation(NodeId node, int number, const std::string& row) {
+  const ir::Op& op = kernel_.graph().nodes[node].body.ops.at(static_cast<size_t>(number));
+  std::vector<Value> args = operands(node, op);
+  for (Value& arg : args) {
+    if (arg.unrounded.empty() || !arg.fits || !may_round_later(kernel_.schedule(), node, number, *arg.fits)) continue;
+    arg.text = arg.unrounded;
+    arg.fits = std::nullopt;
+  }
   std::vector<DType> dtypes;
   int level = 0, width = 1;
   for (const Value& arg : args) {

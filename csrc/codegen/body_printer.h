@@ -26,6 +26,7 @@ struct Value {
   int width = 1;
   int level = 0;
   bool constant = false;
+  std::string unrounded = {};          // The float that was rounded to this value, if any.
   std::optional<ir::DType> fits = {};  // A type of 8 or 16 bits that holds this float exactly.
 };
 
@@ -155,7 +156,7 @@ class BodyPrinter {
   Value load_half(ir::BufferId buffer, const ResolvedIndex& offset, int half, int level);
   /// Returns the text of an op's row, or of a shorter function if the op's result is rounded to 16 bits.
   std::string text_of(ir::NodeId node, int op) const;
-  Value operation(ir::NodeId node, const ir::Op& op, const std::string& row);
+  Value operation(ir::NodeId node, int number, const std::string& row);
   Value cached_quotient(ir::NodeId node, const ir::Op& op);
   std::pair<std::string, std::string> storage_address(const RowStorage& storage);  // Pointer and offset.
   void store(const PendingStore& store);

@@ -2,6 +2,7 @@
 #include "csrc/codegen/rounded_uses.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace ocl::codegen {
 
@@ -10,9 +11,33 @@ using ir::OpCode;
 
 namespace {
 
+/// True if a constant is a number of the type: of few bits, and of usual size.
+bool holds(DType type, const ir::Scalar& constant) {
+  if (!constant.is_float) return std::abs(constant.i) <= 256;
+  const double few = constant.f * 8;
+  return std::abs(few) <= (type == DType::kBF16 ? 128 : 1024) && few == std::floor(few);
+}
+
+/// True if the op returns its only operand that is no constant, or a constant that the type holds. So it may as well come
+/// before a rounding to the type.
+bool picks(const ir::Node& node, const ir::Op& op, DType type) {
+  if (op.code != OpCode::k_relu && op.code != OpCode::k_maximum && op.code != OpCode::k_minimum) return false;
+  int others = 0;
+  for (const int arg : op.args) {
+    const ir::Op& from = node.body.ops[static_cast<size_t>(arg)];
+    if (from.code != OpCode::kConstant)
+      ++others;
+    else if (!holds(type, from.constant))
+      return false;
+  }
+  return others == 1;
+}
+
 class Uses {
  public:
-  explicit Uses(const schedule::Schedule& schedule) : schedule_(schedule) {}
+  /// picked: if given, uses may pick the value before they round to this type. Otherwise they may multiply it.
+  explicit Uses(const schedule::Schedule& schedule, std::optional<DType> picked = std::nullopt)
+      : type(picked), schedule_(schedule), picked_(picked) {}
 
   /// False if a use does not round the value of the op.
   bool follow(const ir::Node& node, int op) {
@@ -23,8 +48,8 @@ class Uses {
       const ir::Op& user = node.body.ops[i];
       if (std::ranges::find(user.args, op) == user.args.end()) continue;
       // The relative errors of factors are those of the product.
-      const bool follows =
-          user.code == OpCode::kCast ? rounds(user.dtype) : user.code == OpCode::k_mul && follow(node, static_cast<int>(i));
+      const bool passes = picked_ ? picks(node, user, *picked_) : user.code == OpCode::k_mul,
+                 follows = user.code == OpCode::kCast ? rounds(user.dtype) : passes && follow(node, static_cast<int>(i));
       if (!follows) return false;
     }
     if (node.kind != ir::NodeKind::kMap) return true;  // The others store results of the reduction.
@@ -52,6 +77,7 @@ class Uses {
   }
 
   const schedule::Schedule& schedule_;
+  const std::optional<DType> picked_;
 };
 
 }  // namespace
@@ -59,6 +85,11 @@ class Uses {
 std::optional<DType> rounded_to(const schedule::Schedule& schedule, ir::NodeId node, int op) {
   Uses uses(schedule);
   return uses.follow(schedule.graph.nodes[node], op) ? uses.type : std::nullopt;
+}
+
+bool may_round_later(const schedule::Schedule& schedule, ir::NodeId node, int op, DType type) {
+  const ir::Node& of = schedule.graph.nodes[node];
+  return picks(of, of.body.ops[static_cast<size_t>(op)], type) && Uses(schedule, type).follow(of, op);
 }
 
 }  // namespace ocl::codegen

@@ -11,5 +11,8 @@ namespace ocl::codegen {
 /// kind. A use is a cast, a store, or a product whose own uses round. A buffer that has no memory is followed to the nodes
 /// that load it.
 std::optional<ir::DType> rounded_to(const schedule::Schedule& schedule, ir::NodeId node, int op);
+/// True if the op is a relu, or a minimum or maximum with a constant, and all uses of its result round that to `type`. Then its
+/// operand need not be rounded to `type` before.
+bool may_round_later(const schedule::Schedule& schedule, ir::NodeId node, int op, ir::DType type);
 
 }  // namespace ocl::codegen

@@ -36,8 +36,8 @@ def test_vectors(dtype: ir.DType, rows: int, columns: int, wanted: str) -> None:
     groups = [line for line in rendered["schedule"].splitlines() if line.startswith("group ")]
     assert wanted in groups[0], rendered["schedule"]
     text = rendered["kernels"][0]["text"]
-    vector = "(__global const float4*)(in0" if dtype == ir.DType.kF32 else "(__global const ushort8*)(in0"
-    assert (vector in text) == ("vector 1" not in wanted), text
+    vector = {ir.DType.kBF16: "uint4", ir.DType.kF16: "ushort8"}.get(dtype, "float4")
+    assert (f"(__global const {vector}*)(in0" in text) == ("vector 1" not in wanted), text
 
 
 def test_several_accumulators_stay_scalar() -> None:
@@ -72,5 +72,5 @@ def test_concatenated_gradients(columns: int) -> None:
         total = joined.op("add", [total, joined.load(part, [ir.IndexExpr.loop(0), column % columns], mask)])
     b.output(b.reduce("sum", joined.store([total], [ir.DType.kF32])[0], [0], False, None)[0], [])
     rendered = render(b.finish(), "warpgroup")
-    loads = re.findall(r"if \((v\d+)\) \w+ = as_float8\(convert_uint8\(\*", rendered["kernels"][0]["text"])
+    loads = re.findall(r"if \((v\d+)\) \w+ = \(float8\)\(as_float4\(\*", rendered["kernels"][0]["text"])
     assert bool(loads) == (columns == 768), rendered["schedule"]

@@ -1,6 +1,7 @@
 # tests/no_device/schedule/test_rounded_uses.py: devices get short functions where a value is only used rounded to 16 bits.
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -65,3 +66,26 @@ def test_powers_of_two_that_may_be_flushed_are_one_instruction() -> None:
     assert "ex2.approx.ftz.f32" in texts and "native_exp2" not in texts
     texts = texts_of(lambda x, y: F.gelu(x), "gpu")
     assert "native_exp2" in texts and "asm" not in texts
+
+
+# Function of a tensor of bf16 and one of fp32 -> how often its kernel rounds what it stores.
+ROUNDINGS: dict[str, tuple[Callable[[Tensor, Tensor], Any], int]] = {
+    "relu": (lambda x, y: F.relu((x * y).to(HALF)), 1),
+    "relu6": (lambda x, y: F.relu6((x * y).to(HALF)), 1),
+    "no number of the type": (lambda x, y: (x * y).to(HALF).float().clamp(max=1.001).to(HALF), 2),
+    "added": (lambda x, y: F.relu((x * y).to(HALF)) + x, 2),
+    "stored unrounded": (lambda x, y: F.relu((x * y).to(HALF)).float(), 1),
+    "stored twice": (lambda x, y: ((x * y).to(HALF), F.relu((x * y).to(HALF))), 1),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDINGS)
+def test_minimum_and_maximum_come_before_rounding(name: str) -> None:
+    function, wanted = ROUNDINGS[name]
+    graphs: list[ir.Graph] = []
+    compiled(function, graphs)(torch.randn(64, 64, dtype=HALF), torch.randn(64, 64))
+    text = render(graphs[0], "gpu")["kernels"][0]["text"]
+    body = text[text.index("__kernel") :].split("return;")[0]  # The loop of whole vectors.
+    # A variable that nothing reads is left to the device's compiler.
+    read = [v for v in re.findall(r"(v\d+) = op_round_bf16", body) if len(re.findall(rf"\b{v}\b", body)) > 1]
+    assert len(read) == wanted, body
