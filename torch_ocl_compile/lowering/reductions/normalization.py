@@ -94,8 +94,15 @@ def eval_batch_norm(
     def of_channel(v: Term, *weight: Term) -> Term:
         return t.rsqrt(v + eps) * weight[0] if weight else t.rsqrt(v + eps)
 
-    scale = c.pointwise(of_channel, var, *_given(weight), dtype=ir.compute_type(var.dtype))
-    return _affine(c, x, mean, scale, None, bias, dtype)
+    wide = ir.compute_type(var.dtype)
+    scale = c.pointwise(of_channel, var, *_given(weight), dtype=wide)
+    if dtype not in (ir.DType.kF16, ir.DType.kBF16):
+        return _affine(c, x, mean, scale, None, bias, dtype)
+    # As PyTorch computes it on CPUs. The sum may cancel, but the rounding of x to 16 bits has cost more digits.
+    shift = c.pointwise(lambda m, s, *b: (b[0] if b else 0.0) - m * s, mean, scale, *_given(bias), dtype=wide)
+    rank = len(x.sizes)
+    columns = [_channels(c, v, rank) for v in (scale, shift)]
+    return c.pointwise(lambda v, s, b: v * s + b, x, *columns, dtype=dtype)
 
 
 def _empty(c: Context, fake: torch.Tensor) -> ir.Value:
