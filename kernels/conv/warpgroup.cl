@@ -29,7 +29,11 @@
 #define OWN_TILE(g) slice_tile(g, m_tiles, k_tiles, slices)
 #else
 #define FOR_OWN_TILES(g) FOR_TILES(g, m_tiles* k_tiles)
+#ifdef ONE_COLUMN  // 1: K is at most TILE_N, so a tile is found without divisions
+#define OWN_TILE(g) ((int2)(g, 0))
+#else
 #define OWN_TILE(g) tile_at(g, m_tiles, k_tiles)
+#endif
 #endif
 
 // Where vectors are whole, the other loop stores the last rows only.

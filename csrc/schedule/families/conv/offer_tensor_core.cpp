@@ -198,6 +198,7 @@ void offer_conv_tensor_core(Draft& draft) {
   if (tile.images && !boxes) define(launch, "RESIDENT", tile.resident);
   if (ordered) define(launch, "ORDERED", 1);
   if (ordered && K.is_const() && K.constant() % tile.columns == 0) define(launch, "WHOLE_COLUMNS", 1);
+  if (math.level == KernelLevel::k_warpgroup && K.is_const() && K.constant() <= tile.columns) define(launch, "ONE_COLUMN", 1);
   define(launch, "DATA_GRADIENT", window.data);
   if (node.sizes[2].is_const() && node.sizes[3].is_const())
     define(launch, {{"OUT_H", node.sizes[2].constant()}, {"OUT_W", node.sizes[3].constant()}});
