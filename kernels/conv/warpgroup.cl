@@ -27,6 +27,9 @@
 #if STATISTICS
 #define FOR_OWN_TILES(g) FOR_SLICE_TILES(g, m_tiles, k_tiles, slices)
 #define OWN_TILE(g) slice_tile(g, m_tiles, k_tiles, slices)
+#elif B_KEPT  // The number of work-groups is a multiple of k_tiles.
+#define FOR_OWN_TILES(g) for (int g = get_group_id(0) / k_tiles; g < m_tiles; g += (int)get_num_groups(0) / k_tiles)
+#define OWN_TILE(g) ((int2)(g, (int)get_group_id(0) % k_tiles))
 #else
 #define FOR_OWN_TILES(g) FOR_TILES(g, m_tiles* k_tiles)
 #ifdef ONE_COLUMN  // 1: K is at most TILE_N, so a tile is found without divisions
@@ -65,6 +68,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       const ulong x_map = tensor_map(map, 0, x + x_offset, C, pixels, x_w, TILE_M);
       const ulong w_map = tensor_map(map, 1, w + w_offset, C, W_ROWS, C, TILE_N);
       if (p > 0) return;
+#if B_KEPT
+      stage_kept(line, w_map, get_group_id(0) % k_tiles, 1);
+#endif
       FOR_OWN_TILES(g) {
         stage_tile_boxes(line, begin, steps, OWN_TILE(g), x_map, w_map, 1, 1);
         begin += steps;
@@ -146,6 +152,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   }
 
   CONSUMERS_BEGIN();
+#if B_KEPT
+  wait_for_kept(line);
+#endif
   const int lane = get_local_id(0) & 31;
   FOR_OWN_TILES(g) {
     const int2 tile = OWN_TILE(g);

@@ -30,6 +30,17 @@
 #undef STAGES
 #define STAGES CRAMPED_STAGES
 #endif
+// B_STEPS: with boxes, a work-group keeps the B of its columns in local memory, if its depth has this many steps. It has
+// KEPT_STAGES then, of A alone. All tiles of the work-group have the same columns.
+#if defined(B_STEPS) && BOXES && ALIGNED_BASES && !STATISTICS
+#define B_KEPT 1
+#undef STAGES
+#define STAGES KEPT_STAGES
+#define KEPT_ELEMENTS (B_STEPS * B_ELEMENTS)
+#else
+#define B_KEPT 0
+#define KEPT_ELEMENTS 0
+#endif
 #ifndef TURNS
 #define TURNS 0  // 1: two consumers multiply whole tiles in turn. While one stores its tile, the other multiplies.
 #endif
@@ -69,7 +80,7 @@
 #define HELD_TILES (HALVES || PASS == 0 ? 2 : 1)
 #else
 #define HELD_TILES 0
-#define STAGE_ELEMENTS ((PAIRS ? 2 : 1) * A_ELEMENTS + PIECES * B_ELEMENTS)
+#define STAGE_ELEMENTS ((PAIRS ? 2 : 1) * A_ELEMENTS + (B_KEPT ? 0 : PIECES * B_ELEMENTS))
 #endif
 #define ROWS_APART (PRODUCERS / 8)  // rows between two chunks of a producer when 8 producers share a row
 #define A_CHUNKS (TILE_M * TILE_K / CHUNK / PRODUCERS)
@@ -92,14 +103,15 @@ ALWAYS_INLINE int column_chunk(const int depth, const int chunk) {
 // ---- pipeline ----
 typedef struct {
   __local OPERAND_T* stages;
-  uint full, empty;  // local addresses of STAGES mbarriers each; HELD_TILES or two for TURNS more follow `empty`
+  uint full,
+      empty;  // local addresses of STAGES mbarriers each; more of them follow `empty`: HELD_TILES, two for TURNS, one for B_KEPT
 } Pipeline;
 
-#define MORE_BARRIERS (TURNS ? 2 : HELD_TILES)
+#define MORE_BARRIERS (TURNS ? 2 : B_KEPT ? 1 : HELD_TILES)
 // PIPELINE makes the pipeline of a work-group. arrivals: the number that makes a stage full.
 #define PIPELINE(name) PIPELINE_OF(name, FULL_ARRIVALS)
 #define PIPELINE_OF(name, arrivals)                                                                           \
-  __local OPERAND_T name##_stages[STAGES * STAGE_ELEMENTS] __attribute__((aligned(1024)));                    \
+  __local OPERAND_T name##_stages[STAGES * STAGE_ELEMENTS + KEPT_ELEMENTS] __attribute__((aligned(1024)));    \
   __local ulong name##_bars[2 * STAGES + MORE_BARRIERS];                                                      \
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
   pipeline_init(name, arrivals)
@@ -127,7 +139,8 @@ ALWAYS_INLINE void pipeline_init(const Pipeline p, const int arrivals) {
   if (get_local_id(0) == 0) {
     for (int i = 0; i < STAGES; ++i) barrier_init(p.full + 8 * i, arrivals);
     // one arrival for each warp of the consumers that share a tile
-    for (int i = 0; i < STAGES + MORE_BARRIERS; ++i) barrier_init(p.empty + 8 * i, SHARERS * 4);
+    for (int i = 0; i < STAGES + MORE_BARRIERS; ++i)
+      barrier_init(p.empty + 8 * i, B_KEPT && i == STAGES ? 1 : SHARERS * 4);
     fence_async_proxy();
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -167,7 +180,20 @@ ALWAYS_INLINE void stage_boxes(__local OPERAND_T* to, const ulong map, const int
   OCL_UNROLL
   for (int i = 0; i < width / 64; ++i) copy_box(local_address(to + i * BLOCK_ELEMENTS), map, width0 + i * 64, k, bar);
 }
-// Copies both operands of the steps of a tile. One work-item calls it.
+#if B_KEPT
+// Copies B of column `column` of tiles. One work-item calls it, and consumers wait for it once.
+ALWAYS_INLINE void stage_kept(const Pipeline line, const ulong b_map, const int column, const int b_k_major) {
+  const uint full = line.empty + 8 * STAGES;
+  barrier_expect(full, KEPT_ELEMENTS * sizeof(OPERAND_T));
+  for (int step = 0; step < B_STEPS; ++step)
+    stage_boxes(line.stages + STAGES * STAGE_ELEMENTS + step * B_ELEMENTS, b_map, column * TILE_N, step * TILE_K,
+                TILE_N, b_k_major, full);
+}
+ALWAYS_INLINE void wait_for_kept(const Pipeline line) {
+  barrier_wait(line.empty + 8 * STAGES, 0);
+}
+#endif
+// Copies both operands of the steps of a tile, or A alone with B_KEPT. One work-item calls it.
 ALWAYS_INLINE void stage_tile_boxes(const Pipeline line, const int begin, const int steps, const int2 tile,
                                     const ulong a_map, const ulong b_map, const int a_k_major, const int b_k_major) {
   for (int step = 0; step < steps; ++step) {
@@ -175,7 +201,7 @@ ALWAYS_INLINE void stage_tile_boxes(const Pipeline line, const int begin, const 
     const uint full = line.full + 8 * ((begin + step) % STAGES);
     barrier_expect(full, STAGE_ELEMENTS * sizeof(OPERAND_T));
     stage_boxes(to, a_map, tile.x * TILE_M, step * TILE_K, TILE_M, a_k_major, full);
-    stage_boxes(to + A_ELEMENTS, b_map, tile.y * TILE_N, step * TILE_K, TILE_N, b_k_major, full);
+    if (!B_KEPT) stage_boxes(to + A_ELEMENTS, b_map, tile.y * TILE_N, step * TILE_K, TILE_N, b_k_major, full);
   }
 }
 #endif
@@ -340,7 +366,8 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
   for (int i = 0; i < ROW_BLOCKS * SUMS_OF_BLOCK; ++i) total[i] = 0.0f;
   for (int step = begin; step < end; ++step) {
     __local const OPERAND_T* at = consumer_wait(p, step);
-    const ulong b = descriptor(at + A_ELEMENTS, b_rows);
+    const ulong b =
+        descriptor(B_KEPT ? p.stages + STAGES * STAGE_ELEMENTS + (step - begin) * B_ELEMENTS : at + A_ELEMENTS, b_rows);
     WGMMA_FENCE();
     OCL_UNROLL
     for (int block = 0; block < ROW_BLOCKS; ++block) {

@@ -293,10 +293,12 @@ std::vector<CheckCase> box_cases(const CheckSubject& subject, const std::vector<
   std::vector<CheckCase> cases;
   for (size_t i = 0; i < tiles.size(); ++i)
     for (size_t j = 0; j < (subject.set == CaseSet::kSample ? 1 : std::size(kProducts)); ++j)
-      for (const int offset : {0, 1})
+      for (const int offset : {0, 1}) {
         cases.push_back(convolution_case(subject, kProducts[j], (i + j + offset) % 2 == 0 ? Kind::kForward : Kind::kData,
                                          "tile=" + tiles[i].name() + (tiles[i].shares_unit() ? "" : " copies=boxes"),
                                          {0, false, offset}));
+        if (offset == 0) std::ranges::replace(cases.back().defines, "ALIGNED_BASES 0", "ALIGNED_BASES 1");
+      }
   return cases;
 }
 

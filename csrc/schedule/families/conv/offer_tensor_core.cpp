@@ -161,6 +161,20 @@ bool is_product(const Draft& draft, const Window& window, const Operand& image) 
          (sizes[0].is_const(1) || image.strides[0] == sizes[2] * image.strides[2]);
 }
 
+/// Lets a work-group keep the filters of its tiles in local memory where they fit, beside stages of pixels (B_STEPS of
+/// kernels/tensor_core/warpgroup.cl), and returns whether they do. Copies of boxes are slow if their rows are short: an image
+/// with 16 channels took as long for its filters as for its pixels.
+bool keeps_filters(Draft& draft, const TensorCoreTile& tile, const IndexExpr& depth, int64_t filters) {
+  constexpr int kRow = 128, kMostStages = 6;
+  if (!tile.shares_unit() || !depth.is_const() || filters > draft.caps.units * tile.columns) return false;
+  const int64_t steps = (depth.constant() * 2 + kRow - 1) / kRow,
+                // A work-group also has barriers, a tensor map, and 1 KiB that the driver takes.
+      stages = ((228 << 10) / tile.resident - 2048 - steps * tile.columns * kRow) / (tile.rows * kRow);
+  if (stages < 3) return false;
+  define(draft.launch(), {{"B_STEPS", steps}, {"KEPT_STAGES", std::min<int64_t>(stages, kMostStages)}});
+  return true;
+}
+
 }  // namespace
 
 void offer_conv_tensor_core(Draft& draft) {
@@ -215,11 +229,13 @@ void offer_conv_tensor_core(Draft& draft) {
   define_alignment(draft, math.chunk);
   pass_sizes(draft, window, depth);
   pass_image(launch, "x", image);
-  const IndexExpr tiles = ir::ceildiv(window.pixels, tile.rows) * ir::ceildiv(K, tile.columns);
+  const IndexExpr columns = ir::ceildiv(K, tile.columns), tiles = ir::ceildiv(window.pixels, tile.rows) * columns;
+  const bool kept = boxes && K.is_const() && keeps_filters(draft, tile, depth, K.constant());
+  const auto whole = [&](const IndexExpr& groups) { return kept ? ir::floordiv(groups, columns) * columns : groups; };
   // Each phase of a strided data gradient has its own number of taps. So each tile gets a work-group, and the device
   // balances them.
-  launch.groups = {window.phases > 1 ? tiles : persistent_groups(draft.caps, tiles, tile, node.convolve.groups), window.groups,
-                   window.phases};
+  launch.groups = {window.phases > 1 ? tiles : whole(persistent_groups(draft.caps, tiles, tile, node.convolve.groups)),
+                   window.groups, window.phases};
   store_along(launch, 1, launch.stores.width);
   launch.stores.align(node.convolve.groups == 1 || multiples(draft, launch.stores.width, {K}));
   draft.lay_out(node.outputs[0], kChannelsLast);
