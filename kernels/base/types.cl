@@ -125,20 +125,25 @@ typedef float16 V16;
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
 #define ALIGNED(offset) (ALIGNED_BASES || (offset) % 4 == 0)
-ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
-#if defined(IN_HALF)
-  if (aligned) {
-    const ushort4 bits = *(__global const ushort4*)p;
-    return vload_half4((size_t)0, (const __private half*)&bits);
-  }
-#elif defined(IN_BF16)
-  if (aligned) {
-    const uint2 bits = *(__global const uint2*)p;
-    return as_float4((uint4)(bits.x << 16, bits.x & 0xffff0000u, bits.y << 16, bits.y & 0xffff0000u));
-  }
+// Where a load has a condition, load as QUAD and convert behind it. Otherwise compilers branch around both, and each load waits
+// for the one before.
+#if defined(IN_HALF) || defined(IN_BF16)
+typedef uint2 QUAD;
 #else
-  if (aligned) return *(__global const float4*)p;
+typedef float4 QUAD;
 #endif
+ALWAYS_INLINE float4 floats_of(const QUAD bits) {
+#if defined(IN_HALF)
+  const ushort4 halves = as_ushort4(bits);
+  return vload_half4((size_t)0, (const __private half*)&halves);
+#elif defined(IN_BF16)
+  return as_float4((uint4)(bits.x << 16, bits.x & 0xffff0000u, bits.y << 16, bits.y & 0xffff0000u));
+#else
+  return bits;
+#endif
+}
+ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
+  if (aligned) return floats_of(*(__global const QUAD*)p);
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 

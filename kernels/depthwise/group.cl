@@ -87,6 +87,18 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
   return v;
 }
 
+// The same for a pixel inside of the image, zeros for others. What is converted comes behind the condition (types.cl).
+ALWAYS_INLINE float4 load_inside(const int inside, __global const IN_T* p, const long at, const int stride,
+                                 const int left, const int aligned) {
+  QUAD quad = (QUAD)(0);
+  float4 v = (float4)(0.0f);
+  if (inside && QUADS && aligned)
+    quad = *(__global const QUAD*)(p + at);
+  else if (inside)
+    v = load_channels(p, at, stride, left, 0);
+  return QUADS && aligned ? floats_of(quad) : v;
+}
+
 #if OPERATION < 2
 // Output o of a tile uses tap t if MEETS is 1. It then reads row, or column, AT of the INPUTS rows or columns of x under the tile.
 // LAST is the last one that it may read, and FIRST is where that of output 0 is in x.
@@ -132,11 +144,8 @@ ALWAYS_INLINE void compute_tile(KERNEL_PARAMETERS EPILOGUE_FUNCTION_PARAMS, cons
     if (!WHOLE_TILES && !inside) continue;
     float4 pixel[IN_COLUMNS];
     OCL_UNROLL
-    for (int i = 0; i < IN_COLUMNS; ++i) {
-      pixel[i] = (float4)(0.0f);
-      if (inside && (uint)(column0 + i) < (uint)in_w)
-        pixel[i] = load_channels(x, row * X_H + i * X_W, x_c, left, aligned);
-    }
+    for (int i = 0; i < IN_COLUMNS; ++i)
+      pixel[i] = load_inside(inside && (uint)(column0 + i) < (uint)in_w, x, row * X_H + i * X_W, x_c, left, aligned);
     OCL_UNROLL
     for (int t = 0; t < TALL; ++t) {
       OCL_UNROLL
@@ -205,11 +214,9 @@ __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) THREAD_SIZ
     const int q0 = strip % strips * STRIP, p = strip / strips % out_h, n = strip / strips / out_h;
     float4 gradient[STRIP];
     OCL_UNROLL
-    for (int i = 0; i < STRIP; ++i) {
-      gradient[i] = (float4)(0.0f);
-      if (q0 + i < out_w)
-        gradient[i] = load_channels(dy, n * dy_n + (p * dy_h + (q0 + i) * dy_w), dy_c, left, ALIGNED(dy_offset));
-    }
+    for (int i = 0; i < STRIP; ++i)
+      gradient[i] =
+          load_inside(q0 + i < out_w, dy, n * dy_n + (p * dy_h + (q0 + i) * dy_w), dy_c, left, ALIGNED(dy_offset));
     OCL_UNROLL
     for (int r = 0; r < ROWS; ++r) {
       const int in_row = p * STRIDE_H - pad_h + (r0 + r) * DILATION_H;
@@ -218,9 +225,8 @@ __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) THREAD_SIZ
         OCL_UNROLL
         for (int i = 0; i < COLUMNS; ++i) {
           const int column = q0 * STRIDE_W - pad_w + i;
-          row[i] = (float4)(0.0f);
-          if (column >= 0 && column < in_w)
-            row[i] = load_channels(x, n * x_n + (in_row * x_h + column * x_w), x_c, left, ALIGNED(x_offset));
+          row[i] = load_inside(column >= 0 && column < in_w, x, n * x_n + (in_row * x_h + column * x_w), x_c, left,
+                               ALIGNED(x_offset));
         }
         OCL_UNROLL
         for (int s = 0; s < FILTER_S; ++s) {

@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_bed44d512e57
+#define KERNEL_NAME fft_972e09a6c933
 #define KERNEL_PARAMETERS __global const REAL* restrict re, const ulong re_offset, const int O, const int P, const int Q, const int blocks_per_item, const long x_o, const long x_n, const long x_p, const long x_q
 #define VW 16
 #define LANES 16
@@ -16,7 +16,7 @@
 #define N 30
 #define INPUT 1
 #define SCALE 0.5f
-#include "kernels/base/types.cl"  // sha256 1339dfa732d8af7b
+#include "kernels/base/types.cl"  // sha256 850c689d5cdae272
 
 #define EPILOGUE_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0
 #define EPILOGUE_FUNCTION_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0

@@ -1,12 +1,12 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_21f26a2d7050
+#define KERNEL_NAME pack_7d9a23f2734b
 #define KERNEL_PARAMETERS __global const IN_T* restrict b, const ulong b_offset, const int N, const int K, const int inner, const long b_outer, const long b_inner, const int b_row, const int b_col
 #define VW 16
 #define TN 64
 #define K_RUN 128
 #define B_LAYOUT 1
-#include "kernels/base/types.cl"  // sha256 1339dfa732d8af7b
+#include "kernels/base/types.cl"  // sha256 850c689d5cdae272
 
 #define EPILOGUE_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0
 #define EPILOGUE_FUNCTION_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0
@@ -26,7 +26,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_0187097cc3f2
+#define KERNEL_NAME gemm_a66b62c47317
 #define KERNEL_PARAMETERS __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset, const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const int a_row, const int a_col, const long b_outer, const long b_inner, const int b_row, const int b_col
 #define VW 16
 #define MR 6
@@ -37,7 +37,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define WHOLE_VECTORS 1
 #define PREFETCHES 1
 #define PREFETCH_A 1
-#include "kernels/base/types.cl"  // sha256 1339dfa732d8af7b
+#include "kernels/base/types.cl"  // sha256 850c689d5cdae272
 
 OCL_INLINE float op_relu_f32(float x) {
   return x < 0.0f ? 0.0f : x;
