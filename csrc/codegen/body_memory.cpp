@@ -155,6 +155,19 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
   if (!mask || (masked_lanes && !contiguous)) return define(level, dtype, width, vector);
 
   const std::string name = kernel_.fresh("v");
+  if (dtype == DType::kBF16 && (width == 4 || width == 8) && !masked_lanes && is_aligned(offset) && !kernel_.dialect().is_cpu) {
+    // Compilers branch around a load with its conversion, and each load then waits for the one before. A load alone is
+    // predicated.
+    const std::string words = "uint" + std::to_string(width / 2), bits = "as_uint((float)(" + zero + "))";
+    w.line("$s $s = ($s)($s | $s >> 16);", words, name, words, bits, bits);
+    w.line("if ($s) $s = *(__global const $s*)($s + $s);", mask->text, name, words, pointer, base);
+    std::string floats;
+    for (int lane = 0; lane < width; ++lane) {
+      const std::string word = name + ".s" + std::to_string(lane / 2);
+      floats += (lane ? ", " : "") + ("as_float(" + word + (lane % 2 ? " & 0xffff0000u)" : " << 16)"));
+    }
+    return define(level, dtype, width, "(" + type_name({dtype, width}) + ")(" + floats + ")");
+  }
   w.line("$t $s = $s;", Type{dtype, width}, name, broadcast_text(zero, dtype, width));
   w.line(masked_lanes ? "if (all($s)) $s = $s;" : "if ($s) $s = $s;", mask->text, name, vector);
   if (masked_lanes) w.line("else if (any($s)) $s = $s;", mask->text, name, gather_text(lanes, dtype));
