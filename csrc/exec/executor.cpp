@@ -343,10 +343,10 @@ void bind_symbols(RunState& state, const std::vector<int64_t>& symbols) {
   state.bound = true;
 }
 
-bool holds_less_late(const Executor& executor) {
+bool holds_less_late(const Executor& executor, size_t fault_words) {
   const RunState& state = executor.state;
   const bool are_most = state.memory.arena_bytes >= kLeastBlock && state.result_bytes > state.memory.arena_bytes;
-  return executor.times.possible && (executor.times.gives_back || are_most);
+  return executor.times.possible && executor.times.words == fault_words && (executor.times.gives_back || are_most);
 }
 
 void run(Executor& executor, const std::vector<void*>& inputs, std::vector<void*>& outputs, const CallHandler& call, int stream,

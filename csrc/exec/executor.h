@@ -43,8 +43,9 @@ struct Executor {
 void bind_symbols(RunState& state, const std::vector<int64_t>& symbols);
 
 /// True if a run with LateMemory is possible and holds less memory: there are donated inputs, or most of the results are
-/// written when large intermediate results are no longer needed.
-bool holds_less_late(const Executor& executor);
+/// written when large intermediate results are no longer needed. `fault_words`: the number of inputs in which kernels note
+/// mistakes of the user's.
+bool holds_less_late(const Executor& executor, size_t fault_words);
 
 /// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses, null for tensors without elements. The
 /// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it. With `late`,

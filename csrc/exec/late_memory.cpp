@@ -13,7 +13,14 @@ MemoryTimes memory_times(const Plan& plan) {
   for (const BufferSource& source : plan.output_sources)
     if (source.kind == BufferSource::Kind::kInput) given[static_cast<size_t>(source.index)] = false;
   const bool calls = std::ranges::any_of(plan.steps, [](const Step& step) { return step.launch == ir::kNone; });
-  const bool writes_others = std::ranges::any_of(plan.written_inputs, [&](int i) { return !given[static_cast<size_t>(i)]; });
+  bool writes_others = false;
+  for (const int i : plan.written_inputs) {
+    if (given[static_cast<size_t>(i)]) continue;
+    const ir::Buffer& buffer = graph.buffers[graph.inputs[static_cast<size_t>(i)]];
+    const bool is_word = buffer.dtype == ir::DType::kI32 && ir::product(buffer.sizes).is_const(1);
+    times.words += is_word;
+    writes_others |= !is_word;
+  }
   times.gives_back = std::ranges::find(given, true) != given.end();
   times.possible = !plan.steps.empty() && !calls && !writes_others;
   if (!times.possible) return times;

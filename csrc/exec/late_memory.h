@@ -20,10 +20,11 @@ struct LateMemory {
 /// For each step: the results that it is the first to write, and the inputs that no later step uses.
 struct MemoryTimes {
   std::vector<std::vector<int>> first_writes, last_uses;
-  /// True if a run can take LateMemory: the plan writes no inputs but donated ones, so that a call that fails for want of
-  /// memory changes nothing that the caller still has, and has no eager ops, whose operands may live longer.
+  /// True if a run can take LateMemory: the plan writes no inputs but donated ones and words, so that a call that fails for
+  /// want of memory changes nothing that the caller still has, and has no eager ops, whose operands may live longer.
   bool possible = false;
   bool gives_back = false;  // There are donated inputs.
+  size_t words = 0;  // The number of written inputs with one int32. They must be where kernels note mistakes of the user's.
 };
 
 MemoryTimes memory_times(const Plan& plan);

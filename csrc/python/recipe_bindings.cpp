@@ -71,7 +71,7 @@ py::list call_plan(Recipe& recipe, PyPlan& plan, const py::list& arguments) {
     if (is_empty(recipe)) return {};
     leaves.clear();  // `inputs` has all that the plan needs.
     std::vector<at::Tensor> outputs =
-        aten::run_plan(*plan.executor, plan.calls, inputs.symbols, inputs.tensors, &inputs.tensors);
+        aten::run_plan(*plan.executor, plan.calls, inputs.symbols, inputs.tensors, &inputs.tensors, recipe.faults.size());
     aten::look_for_faults(recipe, plan.plan());
     return outputs;
   });

@@ -141,7 +141,7 @@ ir::DType ir_dtype(at::ScalarType type) {
 
 std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<EagerCall>& calls,
                                  const std::vector<int64_t>& symbols, const std::vector<at::Tensor>& inputs,
-                                 std::vector<at::Tensor>* own) {
+                                 std::vector<at::Tensor>* own, size_t fault_words) {
   const exec::Plan& plan = *executor.plan;
   at::RecordFunction range(at::RecordScope::FUNCTION);
   if (range.isActive() && plan.op.empty()) range.before("ocl " + plan.label);  // torch itself records an eager op.
@@ -177,7 +177,7 @@ std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<Eag
     return address_of(allocated[i]);
   };
   const bool skipped = exec::launches_skipped();
-  const bool is_late = own != nullptr && exec::holds_less_late(executor) && executor.observers.empty() && !skipped;
+  const bool is_late = own != nullptr && exec::holds_less_late(executor, fault_words) && executor.observers.empty() && !skipped;
   for (size_t i = 0; i < allocated.size() && !is_late; ++i) {
     output_addresses[i] = allocate(static_cast<int>(i));
     if (skipped && output_addresses[i]) fill_with_zeros(allocated[i], *plan.device, stream);

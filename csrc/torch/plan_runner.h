@@ -19,9 +19,10 @@ using EagerCall =
 /// the sizes of the graph. `inputs` are the graph's input tensors. Each is on the plan's device, or is a small CPU tensor whose
 /// values are uploaded with the call. ConfigError for a tensor with another device or dtype. With `own`, which is null or
 /// `inputs`, tensors that the graph may overwrite leave the list after their last use.
+/// `fault_words`: the number of inputs in which kernels note mistakes of the user's.
 std::vector<at::Tensor> run_plan(exec::Executor& executor, const std::vector<EagerCall>& calls,
                                  const std::vector<int64_t>& symbols, const std::vector<at::Tensor>& inputs,
-                                 std::vector<at::Tensor>* own = nullptr);
+                                 std::vector<at::Tensor>* own = nullptr, size_t fault_words = 0);
 
 at::ScalarType scalar_type(ir::DType dtype);
 ir::DType ir_dtype(at::ScalarType type);  // UnsupportedError if there is none.
