@@ -169,42 +169,6 @@ ALWAYS_INLINE void copy_blocks(__local OPERAND_T* to, __global const float* from
                  4 * BLOCK, bar);
   }
 }
-#if BOXES
-// Copies an operand of a step: rows or columns `width0` to `width0` + width - 1 and TILE_K of the depth from `k` on.
-ALWAYS_INLINE void stage_boxes(__local OPERAND_T* to, const ulong map, const int width0, const int k, const int width,
-                               const int k_major, const uint bar) {
-  if (k_major) {
-    copy_box(local_address(to), map, k, width0, bar);
-    return;
-  }
-  OCL_UNROLL
-  for (int i = 0; i < width / 64; ++i) copy_box(local_address(to + i * BLOCK_ELEMENTS), map, width0 + i * 64, k, bar);
-}
-#if B_KEPT
-// Copies B of column `column` of tiles. One work-item calls it, and consumers wait for it once.
-ALWAYS_INLINE void stage_kept(const Pipeline line, const ulong b_map, const int column, const int b_k_major) {
-  const uint full = line.empty + 8 * STAGES;
-  barrier_expect(full, KEPT_ELEMENTS * sizeof(OPERAND_T));
-  for (int step = 0; step < B_STEPS; ++step)
-    stage_boxes(line.stages + STAGES * STAGE_ELEMENTS + step * B_ELEMENTS, b_map, column * TILE_N, step * TILE_K,
-                TILE_N, b_k_major, full);
-}
-ALWAYS_INLINE void wait_for_kept(const Pipeline line) {
-  barrier_wait(line.empty + 8 * STAGES, 0);
-}
-#endif
-// Copies both operands of the steps of a tile, or A alone with B_KEPT. One work-item calls it.
-ALWAYS_INLINE void stage_tile_boxes(const Pipeline line, const int begin, const int steps, const int2 tile,
-                                    const ulong a_map, const ulong b_map, const int a_k_major, const int b_k_major) {
-  for (int step = 0; step < steps; ++step) {
-    __local OPERAND_T* to = producer_acquire(line, begin + step);
-    const uint full = line.full + 8 * ((begin + step) % STAGES);
-    barrier_expect(full, STAGE_ELEMENTS * sizeof(OPERAND_T));
-    stage_boxes(to, a_map, tile.x * TILE_M, step * TILE_K, TILE_M, a_k_major, full);
-    if (!B_KEPT) stage_boxes(to + A_ELEMENTS, b_map, tile.y * TILE_N, step * TILE_K, TILE_N, b_k_major, full);
-  }
-}
-#endif
 #if HALVES
 // Before a producer arrives, its cp.async copies must be complete and ordered before the reads of the tensor cores. So
 // it arrives LAG steps after it has issued the copies of a step. Meanwhile the copies of LAG steps are in flight.

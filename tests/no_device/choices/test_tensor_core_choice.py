@@ -171,6 +171,27 @@ def test_convolutions_of_halves(channels: int) -> None:
     assert all("warpgroup" in line and "bf16" in line for line in log), log
 
 
+@pytest.mark.parametrize(
+    "channels, filters, size, tile, kept",
+    [
+        (16, 96, 56, "64x96*3", 1), (24, 144, 56, "64x160*3", 1), (32, 16, 56, "128x32*3", 1), (144, 24, 56, "128x32*3", 3),
+        (64, 256, 56, "64x64*4", 1), (256, 1024, 28, "64x64*4", 0), (384, 64, 28, "128x64", 0),
+    ],
+)  # fmt: skip
+def test_shallow_products_of_pixels(channels: int, filters: int, size: int, tile: str, kept: int) -> None:
+    """Their tiles have few columns that nobody stores, and a work-group keeps its filters: `kept` steps of them."""
+    x = torch.randn(16, channels, size, size).bfloat16().to(memory_format=torch.channels_last)
+    w = torch.randn(filters, channels, 1, 1).bfloat16()
+    log, rendered = kernels(lambda x, w: F.relu(F.conv2d(F.relu(x), w)), [x, w])
+    assert any(line.endswith(f"conv_warpgroup {tile} bf16") for line in log), log
+    [conv] = [kernel for kernel in rendered if kernel["kind"] == "conv_forward"]
+    assert ("#define B_STEPS" in macros(conv)) == bool(kept)
+    assert not kept or f"#define B_STEPS {kept}\n" in macros(conv)
+    # The number of work-groups is a multiple of the number of tiles in a row of them.
+    columns = int(tile.split("x")[1].split("*")[0])
+    assert not kept or int(conv["groups"][0]) % -(-filters // columns) == 0
+
+
 def test_large_operands_are_packed() -> None:
     """Each large operand is packed by a launch of its own, if that takes less time than it saves."""
     a = torch.empty(2048, 2048)
