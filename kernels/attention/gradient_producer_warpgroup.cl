@@ -141,7 +141,7 @@ ALWAYS_INLINE int produce(const Pipeline line, const ColumnOperands o, __local f
 #if DROPOUT
 #define DRAW_PARAMS , Draws draws
 #define DRAW_PASS , draws
-#define DECLARE_KEEP_BITS uint keep_bits[TILE_C / 64];
+#define DECLARE_KEEP_BITS uint keep_bits[KEEP_WORDS];
 #else
 #define DRAW_PARAMS
 #define DRAW_PASS

@@ -95,7 +95,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   int mask_head = q_head;
 #endif
 #if DROPOUT
-  uint keep_bits[TILE_C / 64];
+  uint keep_bits[KEEP_WORDS];
   Draws draws = {state + state_offset, ((ulong)batch * heads + q_head) * queries, (ulong)((keys + 3) / 4)};
 #endif
   MARK_SEEN(q_head, rows, columns, begin, steps, column_heads);

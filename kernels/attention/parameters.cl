@@ -7,6 +7,8 @@
 #define MAPS 4  // tensor maps of a work-group
 #define LONGEST 256  // the most queries, and keys
 #define QUERIES_HELD LONGEST  // of which statistics are in local memory, in a row
+#elif PASS == 0
+#define MAPS 3  // with BOXES
 #endif
 #define ROWS_ARE_KEYS (PASS >= 2)  // 1: rows of the scores are keys, columns are queries; 0: the other way round
 #ifndef DEPTH

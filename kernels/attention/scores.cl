@@ -65,6 +65,7 @@ ALWAYS_INLINE void mask_scores(float* s, int c0, int row, const int inside, cons
   }
 
 #if DROPOUT
+#define KEEP_WORDS ((TILE_C + 63) / 64)  // words of keep_bits
 // Returns x of the lane whose number differs from this lane's in the bit `bit`: 1, 4 or 8.
 ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {
   float y;
@@ -85,10 +86,11 @@ ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {
 ALWAYS_INLINE void draw(uint* keep_bits, const Draws o, const int row, const int c0) {
   const int lane = get_local_id(0) & 31, m = lane >> 2 & 3;
   OCL_UNROLL
-  for (int word = 0; word < TILE_C / 64; ++word) {
+  for (int word = 0; word < KEEP_WORDS; ++word) {
     uint own = 0;
     OCL_UNROLL
     for (int j = 0; j < 8; ++j) {
+      if (word * 64 + j * 8 >= TILE_C) continue;
       const int c = c0 + word * 64 + j * 8;
 #if ROWS_ARE_KEYS
       own |= draw_kept(o, c + (lane & 3) * 2 + (m & 1), row - m + (m >> 1) * 8) << (4 * j);
@@ -121,21 +123,29 @@ ALWAYS_INLINE void drop(float* s, const uint* keep_bits) {
 #endif
 
 // Stores a lane's two rows of sums, r = `row` and r + 8 of `rows`, times `factor`, by the macros `one` and `vector`. The lanes
-// of a row exchange sums, so that each stores VW neighbours (tensor_core/store.cl). `width` is a multiple of VW, or VW is 2.
+// of a row exchange sums, so that each stores VW neighbours (tensor_core/store.cl), all before the first store: the conditions
+// of stores would end each overlap of the exchanges. `width` is a multiple of VW, or VW is 2.
 // factor may depend on half_: 1 for the second row. The calling kernel must have the variables batch and head.
-#define STORE_TWO_ROWS(sums, factor, row, rows, width, one, vector)  \
-  OCL_UNROLL                                                         \
-  for (int half_ = 0; half_ < 2; ++half_) {                          \
-    const int r_ = (row) + 8 * half_;                                \
-    OCL_UNROLL                                                       \
-    for (int j_ = 0; j_ < DEPTH_TILE / 4 / VW; ++j_) {               \
-      const RowVector sums_ = exchanged(sums, half_, j_) * (factor); \
-      const int d_ = vector_column(j_);                              \
-      if (r_ < (rows) && d_ + VW <= (width))                         \
-        vector(sums_, batch, head, r_, d_);                          \
-      else if (VW == 2 && r_ < (rows) && d_ < (width))               \
-        one(sums_.s0, batch, head, r_, d_);                          \
-    }                                                                \
+#define STORE_TWO_ROWS(sums, factor, row, rows, width, one, vector)                                              \
+  {                                                                                                              \
+    RowVector sums_[2][DEPTH_TILE / 4 / VW];                                                                     \
+    OCL_UNROLL                                                                                                   \
+    for (int half_ = 0; half_ < 2; ++half_) {                                                                    \
+      OCL_UNROLL                                                                                                 \
+      for (int j_ = 0; j_ < DEPTH_TILE / 4 / VW; ++j_) sums_[half_][j_] = exchanged(sums, half_, j_) * (factor); \
+    }                                                                                                            \
+    OCL_UNROLL                                                                                                   \
+    for (int half_ = 0; half_ < 2; ++half_) {                                                                    \
+      const int r_ = (row) + 8 * half_;                                                                          \
+      OCL_UNROLL                                                                                                 \
+      for (int j_ = 0; j_ < DEPTH_TILE / 4 / VW; ++j_) {                                                         \
+        const int d_ = vector_column(j_);                                                                        \
+        if (r_ < (rows) && d_ + VW <= (width))                                                                   \
+          vector(sums_[half_][j_], batch, head, r_, d_);                                                         \
+        else if (VW == 2 && r_ < (rows) && d_ < (width))                                                         \
+          one(sums_[half_][j_].s0, batch, head, r_, d_);                                                         \
+      }                                                                                                          \
+    }                                                                                                            \
   }
 
 #if PASS == 0
@@ -148,30 +158,36 @@ ALWAYS_INLINE float across_row(float x, const int is_max) {
   return is_max ? fmax(x, y) : x + y;
 }
 
-// Does one step of the running softmax for the lane's two rows. It updates row_max, replaces s by exp(s - row_max), and
-// updates row_sum, the sum of the lane's own columns. `rescale` becomes the factor that the caller must apply to the
-// output sums of earlier steps.
+// A step of the running softmax of one of the lane's rows, `half_`: softmax_shift, then softmax_exponentials.
+//
+// Updates row_max. Returns what softmax_exponentials adds. `rescale` becomes the factor that the caller must apply to the output
+// sums of earlier steps.
+ALWAYS_INLINE float softmax_shift(const float* s, float* row_max, float* rescale, const int half_) {
+  float largest = row_max[half_];
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 4; ++i) largest = fmax(s[i / 2 * 4 + 2 * half_ + i % 2], largest);
+  largest = across_row(largest, 1);
+  const float shift = largest == -INFINITY ? 0.0f : -largest * TO_LOG2;
+  rescale[half_] = exp2_of(fma(row_max[half_], TO_LOG2, shift));
+  row_max[half_] = largest;
+  return shift;
+}
+// Replaces s by exp(s - row_max), and updates row_sum, the sum of the lane's own columns.
+ALWAYS_INLINE void softmax_exponentials(float* s, float* row_sum, const float* rescale, const float shift,
+                                        const int half_) {
+  float sum = 0.0f;
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 4; ++i) {
+    const int at = i / 2 * 4 + 2 * half_ + i % 2;
+    s[at] = exp2_of(fma(s[at], TO_LOG2, shift));
+    sum += s[at];
+  }
+  row_sum[half_] = fma(row_sum[half_], rescale[half_], sum);
+}
 ALWAYS_INLINE void softmax_step(float* s, float* row_max, float* row_sum, float* rescale) {
   OCL_UNROLL
-  for (int half_ = 0; half_ < 2; ++half_) {
-    float largest = row_max[half_], sum = 0.0f;
-    OCL_UNROLL
-    for (int i = 0; i < TILE_C / 4; ++i) {
-      const float x = s[i / 2 * 4 + 2 * half_ + i % 2];
-      largest = fmax(x, largest);
-    }
-    largest = across_row(largest, 1);
-    const float shift = largest == -INFINITY ? 0.0f : -largest * TO_LOG2;
-    rescale[half_] = exp2_of(fma(row_max[half_], TO_LOG2, shift));
-    OCL_UNROLL
-    for (int i = 0; i < TILE_C / 4; ++i) {
-      const int at = i / 2 * 4 + 2 * half_ + i % 2;
-      s[at] = exp2_of(fma(s[at], TO_LOG2, shift));
-      sum += s[at];
-    }
-    row_sum[half_] = fma(row_sum[half_], rescale[half_], sum);
-    row_max[half_] = largest;
-  }
+  for (int half_ = 0; half_ < 2; ++half_)
+    softmax_exponentials(s, row_sum, rescale, softmax_shift(s, row_max, rescale, half_), half_);
 }
 ALWAYS_INLINE void rescale_rows(float* out, const float* rescale) {
   OCL_UNROLL

@@ -94,14 +94,20 @@ ALWAYS_INLINE void to_operands(uint* p, const float* s) {
   OCL_UNROLL
   for (int i = 0; i < TILE_C / 4; ++i) p[i] = two_halves(s[2 * i], s[2 * i + 1]);
 }
-// Begins out += p v. v is read with its columns contiguous. out has DEPTH_TILE columns, ordered like those of s.
-ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const OPERAND_T* v) {
+// Begins out += p v over the keys `begin` .. end - 1 of a step, multiples of 16. v is read with its columns contiguous. out has
+// DEPTH_TILE columns, ordered like those of s.
+ALWAYS_INLINE void begin_some_values(float* out, const uint* p, __local const OPERAND_T* v, const int begin,
+                                     const int end) {
   const ulong b = descriptor_of(v, TILE_C * TILE_K * 2);  // 16 keys are 16 rows of 128 bytes
   WGMMA_FENCE();
   OCL_UNROLL
   for (int k16 = 0; k16 < TILE_C / 16; ++k16)
-    OCL_CAT(MULTIPLY_A_REGISTERS_, DEPTH_TILE)(out, p + 4 * k16, b + 128 * k16);
+    if (k16 * 16 >= begin && k16 * 16 < end)
+      OCL_CAT(MULTIPLY_A_REGISTERS_, DEPTH_TILE)(out, p + 4 * k16, b + 128 * k16);
   WGMMA_COMMIT();
+}
+ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const OPERAND_T* v) {
+  begin_some_values(out, p, v, 0, TILE_C);
 }
 #else
 // Number of blocks of 32 elements of the depth that share a running sum. With TERMS 1 (TF32) one sum goes over both

@@ -60,7 +60,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   int mask_head = head;
 #endif
 #if DROPOUT
-  uint keep_bits[TILE_C / 64];
+  uint keep_bits[KEEP_WORDS];
   const Draws draws = {state + state_offset, ((ulong)batch * heads + head) * queries, (ulong)((keys + 3) / 4)};
 #endif
   float out[ROW_BLOCKS * DEPTH_TILE / 2], row_max[2 * ROW_BLOCKS], row_sum[2 * ROW_BLOCKS], s[ROW_BLOCKS * TILE_C / 2];

@@ -26,6 +26,15 @@
 #ifndef OVERLAP
 #define OVERLAP HALVES  // 1: the values of a step are multiplied during the softmax of the next; needs 16-bit operands
 #endif
+#ifndef ONE_STEP
+#define ONE_STEP 0  // number of keys if they are 1 to TILE_C, else 0
+#endif
+// Makes that number a constant, so that only scores behind the last key are masked.
+#if ONE_STEP
+#define KNOWN_KEYS() const int keys = ONE_STEP
+#else
+#define KNOWN_KEYS()
+#endif
 
 // ---- producer ----
 // The operands of all heads, with their strides.
@@ -44,7 +53,7 @@ typedef struct {
 
 // Returns the number of the steps of a task.
 ALWAYS_INLINE int steps_of(const Task task, const int keys) {
-  return ((CAUSAL ? min(keys, task.rows + TILE_M) : keys) + TILE_C - 1) / TILE_C;
+  return ONE_STEP ? 1 : ((CAUSAL ? min(keys, task.rows + TILE_M) : keys) + TILE_C - 1) / TILE_C;
 }
 ALWAYS_INLINE void stage_queries(__local OPERAND_T* to, const Operands o, const Task task, const int direct) {
   stage_rows(to, o.q + task.batch * o.q_batch + task.head * o.q_head + task.rows * o.q_row, o.q_row,
@@ -136,10 +145,66 @@ ALWAYS_INLINE void produce_tasks(const Pipeline line, __local OPERAND_T* q_tiles
 #endif
 }
 
+#if BOXES
+// Stages all tasks of the work-group in boxes. One warp copies the queries, one the keys, one the values, so that they make
+// their tensor maps at the same time. The queries of a task come with its first keys: they count in the same mbarrier.
+ALWAYS_INLINE void produce_boxes(const Pipeline line, __local OPERAND_T* q_tiles, const Operands o, const Tasks tasks,
+                                 __local ulong* maps) {
+  const int which = (get_local_id(0) >> 5) - CONSUMERS * 4, q = which == 0, v = which == 2;  // 0: q, 1: k, 2: v
+  if (which > 2) return;
+  const ulong map =
+      head_map(maps + 16 * which, which,
+               q   ? o.q
+               : v ? o.v
+                   : o.k,
+               v ? WIDTH : DEPTH, q ? o.queries : o.keys, q ? tasks.heads : tasks.heads / o.heads_per_kv, tasks.batches,
+               q   ? o.q_row
+               : v ? o.v_row
+                   : o.k_row,
+               q   ? o.q_head
+               : v ? o.v_head
+                   : o.k_head,
+               q   ? o.q_batch
+               : v ? o.v_batch
+                   : o.k_batch,
+               q ? TILE_M : TILE_C);
+  if ((get_local_id(0) & 31) > 0) return;
+  int n = v;
+  FOR_TASKS(i, tasks) {
+    const Task task = task_at(i, tasks);
+    const int steps = steps_of(task, o.keys), head = q ? task.head : task.head / o.heads_per_kv;
+    for (int step = 0; step < steps; ++step, n += 2) {
+      if (q && step > 0) continue;
+      const uint bytes = STAGE_ELEMENTS * sizeof(OPERAND_T), q_bytes = TILE_M * DEPTH_TILE * sizeof(OPERAND_T);
+      const uint full = line.full + 8 * (n % STAGES);
+      __local OPERAND_T* to = producer_acquire(line, n);
+      if (q)
+        to = q_tiles + acquire_rows(line, i) * TILE_M * DEPTH_TILE;
+      else
+        barrier_expect(full, !v && step == 0 ? bytes + q_bytes : bytes);
+      copy_head_box(local_address(to), map, q ? task.rows : step * TILE_C, head, task.batch, full);
+    }
+  }
+}
+#define DECLARE_MAPS() __local ulong maps[3 * 16] __attribute__((aligned(128)))
+#define PRODUCE()                                 \
+  if (boxes)                                      \
+    produce_boxes(line, q_tiles, o, tasks, maps); \
+  else                                            \
+    produce_tasks(line, q_tiles, o, tasks, 0)
+#else
+#define DECLARE_MAPS()
+#define PRODUCE()                                        \
+  if (direct)                                            \
+    produce_tasks(line, q_tiles, o, tasks, 1 SEEN_PASS); \
+  else                                                   \
+    produce_tasks(line, q_tiles, o, tasks, 0 SEEN_PASS)
+#endif
+
 // ---- consumer ----
 // 1: two consumers, which take as many steps, issue products in turns. So one computes its softmax while the tensor cores have
 // products of the other. Otherwise both would wait for the tensor cores at the same time, and then for the exponentials.
-#define SOFTMAX_TURNS (OVERLAP && CONSUMERS == 2 && TILE_C >= TILE_M)
+#define SOFTMAX_TURNS (OVERLAP && CONSUMERS == 2 && (!CAUSAL || TILE_C % TILE_M == 0))
 #if SOFTMAX_TURNS
 // Makes an mbarrier for each of the consumers, at which the warps of the other one arrive. Comes before PIPELINE.
 #define DECLARE_SOFTMAX_TURNS(name)                            \
@@ -165,14 +230,13 @@ ALWAYS_INLINE __local const OPERAND_T* next_keys(const Pipeline line, const int 
   if (any) consumer_wait(line, 2 * n);
   return line.stages + 2 * n % STAGES * STAGE_ELEMENTS;
 }
-// With OVERLAP, the products for the scores of a step are issued before the products with the values of the previous step. So
-// the tensor cores multiply the values while the softmax runs. The scores of a task's first step are multiplied while the results
+// With OVERLAP, the products with the values of a step are issued during the softmax of the next one. The scores of a task's first step are multiplied while the results
 // of the task before are stored. Behind the last task they are issued in vain: under a condition, products would be serialized.
 //
-// Begins the scores of the first step of all tasks.
-ALWAYS_INLINE void begin_first_step(float* s, __local const OPERAND_T* q_tile, __local const OPERAND_T* k_tile,
-                                    const uint turns) {
-  wait_for_turn(turns, 0);
+// Begins the scores of step n.
+ALWAYS_INLINE void begin_step(float* s, __local const OPERAND_T* q_tile, __local const OPERAND_T* k_tile,
+                              const uint turns, const int n) {
+  wait_for_turn(turns, n);
   begin_scores(s, q_tile, k_tile);
   pass_turn(turns);
 }
@@ -185,19 +249,29 @@ ALWAYS_INLINE void begin_next_task(float* s, float* out, __local const OPERAND_T
   begin_scores(s, q_tile, k_tile);
   pass_turn(turns);
 }
-// Begins the scores of step n, and out += p v of the step before.
-ALWAYS_INLINE void begin_step(float* s, float* out, __local const OPERAND_T* q_tile, __local const OPERAND_T* k_tile,
-                              const uint* p, __local const OPERAND_T* v_tile, const uint turns, const int n) {
-  wait_for_turn(turns, n);
-  begin_scores(s, q_tile, k_tile);
-  begin_values(out, p, v_tile);
-  pass_turn(turns);
+#define QUARTER (TILE_C / 64 * 16)  // of the keys of a step, a multiple of 16; the last one may have more
+// softmax_step of a step, and out += p v of the step before: its products are issued a quarter at a time between parts of the
+// softmax. Otherwise the work-items would wait until the tensor cores have begun the last of them.
+ALWAYS_INLINE void softmax_beside_values(float* s, float* row_max, float* row_sum, float* rescale, float* out,
+                                         const uint* p, __local const OPERAND_T* v_tile) {
+  float shift[2];
+  begin_some_values(out, p, v_tile, 0, QUARTER);
+  OCL_UNROLL
+  for (int half_ = 0; half_ < 2; ++half_) {
+    shift[half_] = softmax_shift(s, row_max, rescale, half_);
+    begin_some_values(out, p, v_tile, (1 + half_) * QUARTER, (2 + half_) * QUARTER);
+  }
+  softmax_exponentials(s, row_sum, rescale, shift[0], 0);
+  begin_some_values(out, p, v_tile, 3 * QUARTER, TILE_C);
+  softmax_exponentials(s, row_sum, rescale, shift[1], 1);
 }
 #define WAIT_SCORES(but, n)                                  \
   WGMMA_WAIT(but);                                           \
   OCL_UNROLL                                                 \
   for (int i = 0; i < TILE_C / 2; ++i) FENCE_REGISTER(s[i]); \
   consumer_release(line, 2 * (n))
+// A wait for an mbarrier comes before, if a softmax runs beside the products: its loop keeps the assembler from moving this wait
+// before the softmax.
 #define WAIT_VALUES(but, n)                                        \
   WGMMA_WAIT(but);                                                 \
   OCL_UNROLL                                                       \
@@ -205,37 +279,33 @@ ALWAYS_INLINE void begin_step(float* s, float* out, __local const OPERAND_T* q_t
   consumer_release(line, 2 * (n) + 1)
 #endif
 
-// Replaces the scores of a step by its weights.
-#define SCORES_TO_WEIGHTS(c0)                     \
+// Replaces the scores of a step by its weights. softmax: a call of softmax_step or softmax_beside_values.
+#define SCORES_TO_WEIGHTS(c0, softmax)            \
   MASK_SCORES(s, row, first, c0, IS_SHOWN(step)); \
-  softmax_step(s, row_max, row_sum, rescale);     \
+  softmax;                                        \
   DROP_SCORES(s, keep_bits)
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   DECLARE_SOFTMAX_TURNS(turns);
-  PIPELINE(line);
+  const int direct = DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset);
+  const int boxes = BOXES && direct;
+  DECLARE_MAPS();
+  PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
   __local OPERAND_T q_tiles[HELD_TILES * TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
   const Tasks tasks = {(queries + TILE_M - 1) / TILE_M, heads, batches};
   const Operands o = {q + q_offset, k + k_offset, v + v_offset, q_batch, q_head,       q_row,   k_batch, k_head,
                       k_row,        v_batch,      v_head,       v_row,   heads_per_kv, queries, keys};
   const int produces = get_local_id(0) >= CONSUMERS * 128;
-  const int direct = DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset);
 #if BLOCKS
   // The queries are on their way while the work-group marks the steps.
   const Task only = task_at(0, tasks);
   const int r0 = only.rows, batch = only.batch;
-  if (produces && direct)
-    stage_queries(q_tiles, o, only, 1);
-  else if (produces)
-    stage_queries(q_tiles, o, only, 0);
+  if (produces) stage_queries(q_tiles, o, only, direct);
   MARK_SEEN(only.head, queries, keys, 0, steps_of(only, keys), 1);
 #endif
   if (produces) {
     PRODUCERS_BEGIN();
-    if (direct)
-      produce_tasks(line, q_tiles, o, tasks, 1 SEEN_PASS);
-    else
-      produce_tasks(line, q_tiles, o, tasks, 0 SEEN_PASS);
+    PRODUCE();
     return;
   }
   CONSUMERS_BEGIN();
@@ -248,10 +318,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   float s[TILE_C / 2];
 #if OVERLAP
   const int first_steps = steps_of(task_at(0, tasks), keys);
-  begin_first_step(s, q_tiles, next_keys(line, 0, seen_from(0, first_steps SEEN_PASS) < first_steps), turns);
+  begin_step(s, q_tiles, next_keys(line, 0, seen_from(0, first_steps SEEN_PASS) < first_steps), turns, 0);
 #endif
   FOR_TASKS(i, tasks) {
     const Task task = task_at(i, tasks);
+    KNOWN_KEYS();
     const int head = task.head, batch = task.batch, steps = steps_of(task, keys);
     const int row = task.rows + (get_local_id(0) >> 5) * 16 + (lane >> 2);
     const int first = task.rows + warpgroup_number() * 64;  // the warpgroup's first row
@@ -268,7 +339,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
     int step = seen_from(0, steps SEEN_PASS);
 #if DROPOUT
-    uint keep_bits[TILE_C / 64];
+    uint keep_bits[KEEP_WORDS];
     const Draws draws = {state + state_offset, ((ulong)batch * heads + head) * queries, (ulong)((keys + 3) / 4)};
 #endif
 #if HALVES
@@ -278,15 +349,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     if (step < visible_steps) {
       DRAW(keep_bits, row, step * TILE_C);
       WAIT_SCORES("0", n);
-      SCORES_TO_WEIGHTS(step * TILE_C);
+      SCORES_TO_WEIGHTS(step * TILE_C, softmax_step(s, row_max, row_sum, rescale));
       to_operands(p, s);
+      __local const OPERAND_T* v_tile = consumer_wait(line, 2 * n + 1);
       for (++n, step = seen_from(step + 1, steps SEEN_PASS); step < visible_steps;
            ++n, step = seen_from(step + 1, steps SEEN_PASS)) {
-        __local const OPERAND_T *v_tile = consumer_wait(line, 2 * n - 1), *k_tile = consumer_wait(line, 2 * n);
-        begin_step(s, out, q_tile, k_tile, p, v_tile, turns, n);
+        begin_step(s, q_tile, consumer_wait(line, 2 * n), turns, n);
         DRAW(keep_bits, row, step * TILE_C);
-        WAIT_SCORES("1", n);
-        SCORES_TO_WEIGHTS(step * TILE_C);
+        WAIT_SCORES("0", n);
+        SCORES_TO_WEIGHTS(step * TILE_C, softmax_beside_values(s, row_max, row_sum, rescale, out, p, v_tile));
+        v_tile = consumer_wait(line, 2 * n + 1);
         WAIT_VALUES("0", n - 1);
         rescale_rows(out, rescale);
         to_operands(p, s);
@@ -294,8 +366,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       if (!BLOCKS) release_rows(line, i);  // before the wait for the keys of the next task (see acquire_rows)
       const int last = n - 1, more = task_number(i + 1) < tasks.tiles * heads * batches;
       for (; step < steps; ++n, step = seen_from(step + 1, steps SEEN_PASS)) skip_stages(line, 2 * n, 2 * n + 2);
-      begin_next_task(s, out, q_tiles + (i + 1) % HELD_TILES * TILE_M * DEPTH_TILE, next_keys(line, n, more), p,
-                      consumer_wait(line, 2 * last + 1), turns, n);
+      begin_next_task(s, out, q_tiles + (i + 1) % HELD_TILES * TILE_M * DEPTH_TILE, next_keys(line, n, more), p, v_tile,
+                      turns, n);
       WAIT_VALUES("1", last);
     }
 #else
@@ -310,7 +382,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       multiply_scores(s, q_tile, k_tile);
       consumer_release(line, 2 * n);
 #endif
-      SCORES_TO_WEIGHTS(step * TILE_C);
+      SCORES_TO_WEIGHTS(step * TILE_C, softmax_step(s, row_max, row_sum, rescale));
       rescale_rows(out, rescale);
       __local const OPERAND_T* v_tile = consumer_wait(line, 2 * n + 1);
 #if HALVES

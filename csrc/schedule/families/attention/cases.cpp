@@ -81,7 +81,8 @@ constexpr Problem kEdges[] = {{1, 2, 1, 70, 150, 64, 64, false},
                               {1, 1, 1, 300, 200, 96, 128, false, Mask::kAdded},
                               {2, 3, 1, 450, 130, 64, 64, true},
                               {1, 7, 1, 70, 256, 64, 64, true},
-                              {2, 2, 1, 256, 197, 64, 64, false}};
+                              {2, 2, 1, 256, 197, 64, 64, false},
+                              {1, 2, 2, 140, 420, 64, 64, false}};
 /// True if a work-group of the joint gradient has all keys of a problem.
 bool fits_joint(const Problem& p) {
   return std::max(p.queries, p.keys) <= 256 && p.heads_per_kv == 1 && !p.dropout && !is_computed(p.mask) &&
@@ -303,12 +304,17 @@ std::vector<CheckCase> attention_cases(const CheckSubject& subject) {
   if (subject.portable()) return portable_cases(subject);
   const bool gradient = subject.row.operation == KernelOperation::k_attention_gradient,
              joint = subject.row.operation == KernelOperation::k_attention_joint_gradient;
+  const bool boxes = subject.row.form == KernelForm::k_boxes;
   std::vector<CheckCase> cases;
+  const auto add_case = [&](const AttentionTile& tile, const Problem& p) {
+    const bool may_box = tile.pass == 0 && tile.fits_boxes() && block_size(p.mask) == 0;
+    if (boxes && !may_box) return;
+    const std::string copies = !may_box ? "" : boxes ? " copies=boxes" : " copies=chunks";
+    cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(tile.pass), "tile=" + tile.name() + copies, p));
+  };
   const auto add = [&](const AttentionTile& tile, int depth, bool causal) {
     for (const int offset : {0, 1})
-      cases.push_back(
-          attention_case(subject, static_cast<ir::AttentionKind>(tile.pass), "tile=" + tile.name(),
-                         {2, 2, joint ? 1 : 2, 140, 200, depth, depth, causal, Mask::kNone, false, 0, offset, 0.25}));
+      add_case(tile, {2, 2, joint ? 1 : 2, 140, 200, depth, depth, causal, Mask::kNone, false, 0, offset, 0.25});
   };
   for (const int pass : joint ? std::vector{3} : gradient ? std::vector{1, 2} : std::vector{0}) {
     const std::vector<AttentionTile> tiles = attention_tiles(subject.math(), pass);
@@ -317,13 +323,20 @@ std::vector<CheckCase> attention_cases(const CheckSubject& subject) {
       for (size_t j = 0; subject.edges() && j < std::size(kEdges); ++j) {
         const int depth = std::max(kEdges[j].depth, kEdges[j].width), most = tiles[i].depth;
         if (joint && !fits_joint(kEdges[j])) continue;
+        if (!tiles[i].computes(kEdges[j].causal || block_size(kEdges[j].mask) > 0,
+                               kEdges[j].mask != Mask::kNone || kEdges[j].dropout))
+          continue;
         if (depth <= most && (depth > 64) == (most > 64) && (i == 0 || most > 64 || (i + j) % 2 == 0))
-          cases.push_back(attention_case(subject, static_cast<ir::AttentionKind>(pass), "tile=" + tiles[i].name(), kEdges[j]));
+          add_case(tiles[i], kEdges[j]);
       }
     if (subject.edges()) continue;
     // Every tile, with heads that fill it or that are padded.
     for (size_t i = 0; i < tiles.size(); ++i)
-      add(tiles[i], i % 2 == 0 ? tiles[i].depth : tiles[i].depth == 64 ? 40 : 96, i % 2 == (gradient ? 0 : 1));
+      add(tiles[i],
+          i % 2 == 0             ? tiles[i].depth
+          : tiles[i].depth == 64 ? 40
+                                 : 96,
+          tiles[i].computes(true, false) && i % 2 == (gradient ? 0 : 1));
     if (subject.row.level != KernelLevel::k_warpgroup && !tiles.empty()) add(tiles[0], 24, !gradient);
   }
   return cases;

@@ -22,11 +22,16 @@ constexpr AttentionTile kTiles[] = {
 // constant, and a part for each row.
 constexpr double kStartPairs = 12e3, kRowPairs = 200;
 
-/// Returns the tiles that support the head sizes.
-std::vector<AttentionTile> tiles_for(const TensorCoreMath& math, const AttentionParts& parts) {
+/// Returns the tiles that support the head sizes, masks and dropout of the node.
+std::vector<AttentionTile> tiles_for(const Draft& draft, const TensorCoreMath& math, const AttentionParts& parts) {
   const int64_t depth = std::max(parts.depth, parts.depth2);
+  const ir::Node& node = draft.node();
+  const bool masked = parts.mask || parts.state || !node.body.ops.empty();
   std::vector<AttentionTile> tiles = attention_tiles(math, parts.pass);
-  std::erase_if(tiles, [&](const AttentionTile& tile) { return depth > tile.depth || (depth <= 64 && tile.depth > 64); });
+  std::erase_if(tiles, [&](const AttentionTile& tile) {
+    return depth > tile.depth || (depth <= 64 && tile.depth > 64) ||
+           !tile.computes(node.attention.causal || parts.blocks, masked);
+  });
   return tiles;
 }
 
@@ -36,7 +41,7 @@ AttentionTile choose_attention_tile(Draft& draft, const TensorCoreMath& math, co
   const int64_t others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   const Caps& caps = draft.caps;
   std::vector<std::pair<double, AttentionTile>> ranked;
-  for (const AttentionTile& tile : tiles_for(math, parts)) {
+  for (const AttentionTile& tile : tiles_for(draft, math, parts)) {
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * others;
     const int64_t steps = (columns + tile.columns - 1) / tile.columns;
     const double pairs = static_cast<double>(tile.rows * tile.columns * steps) / tile.rate;
@@ -102,7 +107,7 @@ Refused why_not_attention_tensor_core(const Draft& draft) {
        [](const Draft& d) {
          return std::to_string(rows_of_scores(d)) + " rows of scores are below 24: most of a tile would be empty";
        }},
-      {[](const Draft& d) { return !tiles_for(*tensor_core_math(d), attention_parts(d)).empty(); },
+      {[](const Draft& d) { return !tiles_for(d, *tensor_core_math(d), attention_parts(d)).empty(); },
        [](const Draft& d) {
          const AttentionParts parts = attention_parts(d);
          return std::string("it has no tile for ") + tensor_core_math(d)->name + " with heads of " +
@@ -124,7 +129,16 @@ void offer_attention_tensor_core(Draft& draft) {
   // The loads of a bias from memory take the registers that overlap needs.
   const bool biased = parts.mask && draft.node().body.ops.empty() && draft.buffer(parts.mask->buffer).dtype != ir::DType::kBool;
   if (warpgroups) define(launch, "OVERLAP", tile.overlap && !(biased && !gradient));
+  if (warpgroups && parts.pass == 0 && tile.fits_boxes() && math.has(KernelForm::k_boxes) && !parts.blocks) {
+    const std::vector<std::string> copies = {"boxes", "chunks"};
+    if (copies[draft.choices().pick("copies", copies)] == "boxes") define(launch, "BOXES", 1);
+  }
   define(launch, "TILE_C", tile.columns);
+  // With a causal mask, steps that a consumer does not see stay behind conditions, which would serialize its products.
+  const bool causal = draft.node().attention.causal;
+  if (const ir::IndexExpr keys = parts.columns(); warpgroups && !gradient && tile.overlap && !causal && !parts.blocks &&
+                                                  keys.is_const() && keys.constant() > 0 && keys.constant() <= tile.columns)
+    define(launch, "ONE_STEP", static_cast<int>(keys.constant()));
   // Each of the parts has whole fragments, whose rows are 8 with DPAS.
   const int64_t depth = std::max(parts.depth, parts.depth2), unit = std::max(32, 8 * tile.parts);
   define(launch, "DEPTH_TILE", warpgroups ? tile.depth : (depth + unit - 1) / unit * unit);

@@ -2,6 +2,8 @@
 // arguments that all attention kernels take.
 #pragma once
 
+#include <bit>
+
 #include "csrc/schedule/families/tensor_cores.h"
 
 namespace ocl::schedule {
@@ -64,6 +66,14 @@ struct AttentionTile {
             .rate = rate,
             .source = source};
   }
+  /// True if the tile's kernel computes such scores well: hides_steps: those of whole steps are hidden, by a causal mask or in
+  /// blocks; masked: there is another mask, or dropout. Then many columns leave too few registers.
+  bool computes(bool hides_steps, bool masked) const {
+    return !(hides_steps && !std::has_single_bit<unsigned>(columns)) && !(masked && columns > 128);
+  }
+  /// True if tensor maps may describe the operands of a forward pass: a box has 64 columns, and no two work-groups with maps
+  /// may share a compute unit, so that they need more than half of its 227 KiB.
+  bool fits_boxes() const { return chunk == 8 && depth == 64 && (stages * columns + 2 * rows) * 2 * depth > 114 << 10; }
   std::string name() const { return tile().name(); }
 };
 /// Returns the tiles of tensor core kernels for a pass.
