@@ -201,6 +201,11 @@ ALWAYS_INLINE void copy_head_box(const uint to, const ulong map, const int row, 
       "+f"((d)[i + 6]), "+f"((d)[i + 7]), "+f"((d)[i + 8]), "+f"((d)[i + 9]), "+f"((d)[i + 10]), "+f"((d)[i + 11]), \
       "+f"((d)[i + 12]), "+f"((d)[i + 13]), "+f"((d)[i + 14]), "+f"((d)[i + 15])
 #define SUMS(d, i) SUMS_HALF(d, i), SUMS_HALF(d, i + 16)
+#define OPERANDS_8_FROM_48 "%48, %49, %50, %51, %52, %53, %54, %55"
+#define OPERANDS_8_FROM_96 "%96, %97, %98, %99, %100, %101, %102, %103"
+#define SUMS_8(d, i)                                                                                          \
+  "+f"((d)[i + 0]), "+f"((d)[i + 1]), "+f"((d)[i + 2]), "+f"((d)[i + 3]), "+f"((d)[i + 4]), "+f"((d)[i + 5]), \
+      "+f"((d)[i + 6]), "+f"((d)[i + 7])
 // MULTIPLY: d = a * b, or d += a * b if `keep` is "1". d: 64 rows x TILE_N in the registers of a warpgroup.
 #if HALVES
 #ifdef IN_BF16
@@ -222,6 +227,12 @@ ALWAYS_INLINE void copy_head_box(const uint to, const ulong map, const int row, 
 #define MULTIPLY_192(d, a, b, keep, transposed)                                                             \
   MULTIPLY_BY("192", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_64, "%96", "%97", d, a, b, keep, transposed, \
               SUMS(d, 0), SUMS(d, 32), SUMS(d, 64))
+#define MULTIPLY_208(d, a, b, keep, transposed)                                                                     \
+  MULTIPLY_BY("208", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_64 ", " OPERANDS_8_FROM_96, "%104", "%105", d, a, b, \
+              keep, transposed, SUMS(d, 0), SUMS(d, 32), SUMS(d, 64), SUMS_8(d, 96))
+#define MULTIPLY_112(d, a, b, keep, transposed)                                                             \
+  MULTIPLY_BY("112", OPERANDS_0 ", " OPERANDS_HALF_32 ", " OPERANDS_8_FROM_48, "%56", "%57", d, a, b, keep, \
+              transposed, SUMS(d, 0), SUMS_HALF(d, 32), SUMS_8(d, 48))
 #define MULTIPLY_160(d, a, b, keep, transposed)                                                                  \
   MULTIPLY_BY("160", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_HALF_64, "%80", "%81", d, a, b, keep, transposed, \
               SUMS(d, 0), SUMS(d, 32), SUMS_HALF(d, 64))

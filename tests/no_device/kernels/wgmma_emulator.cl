@@ -32,6 +32,9 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
 #define MULTIPLY(d, a, b, keep, a_rows, b_rows) emulated_multiply(d, 0, a, b, TILE_N, keep[0] == '1', !(a_rows), !(b_rows))
 #define MULTIPLY_64(d, a, b, keep, transposed) emulated_multiply(d, 0, a, b, 64, keep[0] == '1', transposed[0] == '1', transposed[3] == '1')
 #define MULTIPLY_128(d, a, b, keep, transposed) emulated_multiply(d, 0, a, b, 128, keep[0] == '1', transposed[0] == '1', transposed[3] == '1')
+#define MULTIPLY_96(d, a, b, keep, transposed) emulated_multiply(d, 0, a, b, 96, keep[0] == '1', transposed[0] == '1', transposed[3] == '1')
+#define MULTIPLY_112(d, a, b, keep, transposed) emulated_multiply(d, 0, a, b, 112, keep[0] == '1', transposed[0] == '1', transposed[3] == '1')
+#define MULTIPLY_208(d, a, b, keep, transposed) emulated_multiply(d, 0, a, b, 208, keep[0] == '1', transposed[0] == '1', transposed[3] == '1')
 #define MULTIPLY_A_REGISTERS_64(d, a, b) emulated_multiply(d, a, 0, b, 64, 1, 0, 1)
 #define MULTIPLY_A_REGISTERS_128(d, a, b) emulated_multiply(d, a, 0, b, 128, 1, 0, 1)
 #else
