@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [480, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_c84472405098
+#define KERNEL_NAME fft_4ceaace8f40e
 #define KERNEL_PARAMETERS __global const REAL* re, const ulong re_offset, const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p, const long x_q
 #define FORM 1
 #define VW 2
@@ -28,7 +28,7 @@ OCL_INLINE void epilogue(const float acc, const int i0, const int i1 EPILOGUE_PA
 #define STORE(acc, i0, i1) epilogue(acc, i0, i1 EPILOGUE_PASS)
 OCL_INLINE void epilogue_a(const float2 acc, const int i0, const int i1 EPILOGUE_PARAMS) {
   e_out0 += e_out0_offset;
-  *(__global float2*)(e_out0 + i0 * 62 + i1) = acc;
+  *(__global float2*)(e_out0 + (i0 * 62 + i1)) = acc;
 }
 #define STOREA(acc, i0, i1) epilogue_a(acc, i0, i1 EPILOGUE_PASS)
 OCL_INLINE void epilogue_v(const float2 acc, const int i0, const int i1 EPILOGUE_PARAMS) {

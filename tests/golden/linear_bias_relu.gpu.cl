@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_daaef906c13b
+#define KERNEL_NAME gemm_ad32bf76aca0
 #define KERNEL_PARAMETERS __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row, const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col
 #define VW 4
 #define TILE_M 16
@@ -44,7 +44,7 @@ OCL_INLINE void epilogue_a(const float4 acc, const int i0, const int i1, const i
   const float4 v3 = *(__global const float4*)(e_in0 + i2);
   const float4 v4 = v3 + acc;
   const float4 v5 = op_relu_f32x4(v4);
-  *(__global float4*)(e_out0 + i1 * 64 + i2) = v5;
+  *(__global float4*)(e_out0 + (i1 * 64 + i2)) = v5;
 }
 #define STOREA(acc, i0, i1, i2) epilogue_a(acc, i0, i1, i2 EPILOGUE_PASS)
 OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
