@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 
 #include "csrc/codegen/op_library.h"
@@ -53,12 +52,6 @@ std::string with_suffix(const std::string& text, Type type, bool is_cpu) {
   return result;
 }
 
-/// True for a constant that f16 and bf16 hold exactly: a small whole number or an infinity.
-bool fits_halves(const ir::Op& op) {
-  const double x = op.constant.f;
-  return op.code == OpCode::kConstant && op.constant.is_float && (std::isinf(x) || (std::trunc(x) == x && std::abs(x) <= 256));
-}
-
 /// Returns the type of 8 or 16 bits that holds the op's result exactly, if the op returns one of its operands or a negated
 /// operand.
 std::optional<DType> result_fits(const ir::Node& node, const ir::Op& op, const std::vector<Value>& args) {
@@ -69,7 +62,8 @@ std::optional<DType> result_fits(const ir::Node& node, const ir::Op& op, const s
   bool constants = false;
   for (size_t i = op.code == OpCode::k_where ? 1 : 0; i < args.size(); ++i) {
     const std::optional<DType> fits = ir::is_narrow_float(args[i].dtype) ? std::optional(args[i].dtype) : args[i].fits;
-    if (!fits && fits_halves(node.body.ops[static_cast<size_t>(op.args[i])]))
+    const ir::Op& from = node.body.ops[static_cast<size_t>(op.args[i])];
+    if (!fits && from.code == OpCode::kConstant && fits_halves(from.constant))
       constants = true;
     else if (!fits || (all && fits != all))
       return std::nullopt;

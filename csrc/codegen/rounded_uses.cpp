@@ -11,23 +11,16 @@ using ir::OpCode;
 
 namespace {
 
-/// True if a constant is a number of the type: of few bits, and of usual size.
-bool holds(DType type, const ir::Scalar& constant) {
-  if (!constant.is_float) return std::abs(constant.i) <= 256;
-  const double few = constant.f * 8;
-  return std::abs(few) <= (type == DType::kBF16 ? 128 : 1024) && few == std::floor(few);
-}
-
-/// True if the op returns its only operand that is no constant, or a constant that the type holds. So it may as well come
-/// before a rounding to the type.
-bool picks(const ir::Node& node, const ir::Op& op, DType type) {
+/// True if the op returns its only operand that is no constant, or a constant that 16 bits hold. So it may as well come before
+/// a rounding to 16 bits.
+bool picks(const ir::Node& node, const ir::Op& op) {
   if (op.code != OpCode::k_relu && op.code != OpCode::k_maximum && op.code != OpCode::k_minimum) return false;
   int others = 0;
   for (const int arg : op.args) {
     const ir::Op& from = node.body.ops[static_cast<size_t>(arg)];
     if (from.code != OpCode::kConstant)
       ++others;
-    else if (!holds(type, from.constant))
+    else if (!fits_halves(from.constant))
       return false;
   }
   return others == 1;
@@ -48,7 +41,7 @@ class Uses {
       const ir::Op& user = node.body.ops[i];
       if (std::ranges::find(user.args, op) == user.args.end()) continue;
       // The relative errors of factors are those of the product.
-      const bool passes = picked_ ? picks(node, user, *picked_) : user.code == OpCode::k_mul,
+      const bool passes = picked_ ? picks(node, user) : user.code == OpCode::k_mul,
                  follows = user.code == OpCode::kCast ? rounds(user.dtype) : passes && follow(node, static_cast<int>(i));
       if (!follows) return false;
     }
@@ -82,6 +75,11 @@ class Uses {
 
 }  // namespace
 
+bool fits_halves(const ir::Scalar& constant) {
+  const double x = constant.is_float ? constant.f : static_cast<double>(constant.i), few = std::abs(x) <= 32 ? 8 * x : x;
+  return std::isinf(x) || (std::abs(x) <= 256 && few == std::floor(few));
+}
+
 std::optional<DType> rounded_to(const schedule::Schedule& schedule, ir::NodeId node, int op) {
   Uses uses(schedule);
   return uses.follow(schedule.graph.nodes[node], op) ? uses.type : std::nullopt;
@@ -89,7 +87,7 @@ std::optional<DType> rounded_to(const schedule::Schedule& schedule, ir::NodeId n
 
 bool may_round_later(const schedule::Schedule& schedule, ir::NodeId node, int op, DType type) {
   const ir::Node& of = schedule.graph.nodes[node];
-  return picks(of, of.body.ops[static_cast<size_t>(op)], type) && Uses(schedule, type).follow(of, op);
+  return picks(of, of.body.ops[static_cast<size_t>(op)]) && Uses(schedule, type).follow(of, op);
 }
 
 }  // namespace ocl::codegen

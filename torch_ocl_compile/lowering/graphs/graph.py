@@ -364,15 +364,10 @@ class _Lowering:
     def finish(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         output = next(iter(reversed(self.gm.graph.nodes)))
         returned = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
-        visible = (
-            [] if self.separate_views else [n for n in returned[: self.saved_from] if isinstance(n, torch.fx.Node)]
-        )
-        outputs = PlanOutputs(self.context, self.env, self.memory, visible)
-        # A saved tensor needs memory of its own: what the caller writes back would count as a change of it.
-        saved = (
-            [] if self.saved_from is None else [n for n in returned[self.saved_from :] if isinstance(n, torch.fx.Node)]
-        )
-        views = [returned[k] for k in aliases if returned[k] not in saved]
+        end = len(returned) if self.saved_from is None else self.saved_from
+        shown, saved = ([n for n in x if isinstance(n, torch.fx.Node)] for x in (returned[:end], returned[end:]))
+        outputs = PlanOutputs(self.context, self.env, self.memory, [] if self.separate_views else shown)
+        views = [returned[k] for k in aliases if returned[k] not in saved]  # A write back would change a saved one.
         outputs.place_in_inputs(views, stored(returned, self.placeholders, written_back))
         results = [self.result(node, position, outputs) for position, node in enumerate(returned)]
         after = self.host_part_after(returned, results, outputs)
