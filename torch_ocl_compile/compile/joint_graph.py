@@ -17,7 +17,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_ocl_compile import _C
 from torch_ocl_compile.compile import ahead
-from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass, set_policy
 from torch_ocl_compile.lowering.elementwise.random import functionalise, own_attention
 
 aten = torch.ops.aten
@@ -219,7 +219,7 @@ def _log_softmax_from_sums(softmax: Any, x: Any, changes: Changes) -> list[torch
         made = call(aten.sub.Tensor, call(aten.sub.Tensor, exact, sums[0]), call(aten.log.default, sums[1]))
         rounded = made if narrow is wide else call(CONVERT, made, narrow)
     for node in sums:
-        node.meta["recompute"], node.meta["ac_graph_id"] = CheckpointPolicy.MUST_SAVE, 0
+        set_policy(node, CheckpointPolicy.MUST_SAVE)
     for user in list(softmax.users):
         if user.target is CONVERT and user.meta["val"].dtype is wide:
             changes.replace(user, made)
@@ -241,7 +241,7 @@ def keep_overwritten(graph_module: torch.fx.GraphModule, changes: Changes) -> No
         with graph.inserting_before(min(readers)):
             old = graph.call_function(aten.clone.default, (target,))
         old.meta.update(target.meta)
-        old.meta["recompute"], old.meta["ac_graph_id"] = CheckpointPolicy.MUST_SAVE, 0
+        set_policy(old, CheckpointPolicy.MUST_SAVE)
         for reader in readers:
             reader.replace_input_with(target, old)
 
@@ -252,7 +252,7 @@ def recompute_masks(joint: torch.fx.GraphModule) -> None:
     for node in joint.graph.nodes:
         mask = node.args[6] if node.target is torch.ops.ocl.attention_backward.default else None
         for step in _expansion(mask) if isinstance(mask, torch.fx.Node) else ():
-            step.meta["recompute"], step.meta["ac_graph_id"] = CheckpointPolicy.MUST_RECOMPUTE, 0
+            set_policy(step, CheckpointPolicy.MUST_RECOMPUTE)
 
 
 def share_results(joint: torch.fx.GraphModule) -> None:
@@ -272,7 +272,7 @@ def share_results(joint: torch.fx.GraphModule) -> None:
             for user in waiting.pop().users:
                 same = _is_copy(user) and user.meta["val"].numel() == result.meta["val"].numel()
                 if same and user.meta.get("recompute") is None:
-                    user.meta["recompute"], user.meta["ac_graph_id"] = CheckpointPolicy.MUST_RECOMPUTE, 0
+                    set_policy(user, CheckpointPolicy.MUST_RECOMPUTE)
                     waiting.append(user)
 
 
@@ -299,7 +299,7 @@ def recompute_weights(joint: torch.fx.GraphModule, parameters: Sequence[int]) ->
                         waiting.append(user)
             if products and all(p.target in PRODUCTS and _rows_for(p, rounded) for p in products):
                 for step in steps:
-                    step.meta["recompute"], step.meta["ac_graph_id"] = CheckpointPolicy.MUST_RECOMPUTE, 0
+                    set_policy(step, CheckpointPolicy.MUST_RECOMPUTE)
 
 
 def _rows_for(product: torch.fx.Node, weight: torch.fx.Node) -> bool:

@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_ocl_compile.errors import InternalError
 from torch_ocl_compile.fx.effects import Effect, effect_of, written
@@ -19,6 +20,11 @@ from torch_ocl_compile.fx.origin import describe
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def set_policy(node: Node, policy: CheckpointPolicy) -> None:
+    """Tells PyTorch's partitioner whether backward gets the node's saved result or computes it again."""
+    node.meta["recompute"], node.meta["ac_graph_id"] = policy, 0
 
 
 class Changes:

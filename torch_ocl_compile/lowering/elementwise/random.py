@@ -22,7 +22,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx import attention_ops
 from torch_ocl_compile.fx.effects import named_arguments
-from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass, set_policy
 from torch_ocl_compile.fx.ops import UNIFORM_STEPS, fake_reserve
 from torch_ocl_compile.lowering.core import term as t
 from torch_ocl_compile.lowering.core.complex_value import Complex, is_complex, real_dtype
@@ -178,8 +178,7 @@ def _tag(node: torch.fx.Node, policy: CheckpointPolicy) -> None:
     """Tells the partitioner whether to save or recompute the node. A node in a checkpointed region keeps that region's
     tag."""
     if "recompute" not in node.meta:
-        node.meta["recompute"] = policy
-        node.meta["ac_graph_id"] = 0
+        set_policy(node, policy)
 
 
 @lower(torch.ops.ocl.rng_stream.default)
