@@ -73,9 +73,14 @@ def _network(row: Row) -> str:
     return f"{row['model']}, batch {'not recorded' if row['batch'] is None else row['batch']}"
 
 
+PROTOCOLS = {
+    "from-host": ", each step copies its batch from the host",
+    "model-alone": ", the loss and the optimizer run eagerly",
+}
+
+
 def _mode(row: Row) -> str:
-    copied = ", each step copies its batch from the host" if row.get("protocol") == "from-host" else ""
-    return f"{row['mode'].capitalize()}, {PRECISIONS[row['precision']]}{copied}"
+    return f"{row['mode'].capitalize()}, {PRECISIONS[row['precision']]}{PROTOCOLS.get(row.get('protocol', ''), '')}"
 
 
 def _ranks(row: Row) -> str:

@@ -39,7 +39,7 @@ class NetworkSettings:
     """How networks are timed. `precision`: full fp32 (highest), fp32 with TF32 products (high), or autocast.
     `from_host`: inputs are on the host, and each step copies them. `compile_times`: also measures a first call with
     empty caches, and another with the caches that it left. `freezing`: sides that can freeze the weights of inference do.
-    `optimizer`: the only one; "": each side takes its fastest."""
+    `optimizer`: the only one; "": each side takes its fastest. `model_alone`: in training, sides compile the model only."""
 
     sides: list[str]
     batch: int = 8
@@ -56,12 +56,19 @@ class NetworkSettings:
     verbose: bool = False
     freezing: bool = True
     optimizer: str = ""
+    model_alone: bool = False
+
+    @property
+    def protocol(self) -> str:
+        """Rows of different protocols are not compared."""
+        return "model-alone" if self.model_alone else "from-host" if self.from_host else "resident"
 
     def process(
         self, side: str, name: str, mode: str, caches: str | None = None, way: dict[str, str] | None = None
     ) -> SideProcess:
         """`way`: the answer of another process to "choose". The new process runs in the same way from its start."""
-        names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host", "freezing", "optimizer")
+        names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host", "freezing", "optimizer",
+                 "model_alone")  # fmt: skip
         given = {"side": side, "name": name, "mode": mode} | {key: getattr(self, key) for key in names} | (way or {})
         return self.started(side, given, caches)
 
@@ -96,7 +103,7 @@ def measure(
             say(stopped[-1])
             continue
         for row in rows:
-            row["protocol"] = "from-host" if settings.from_host else "resident"
+            row["protocol"] = settings.protocol
             row["roofline"] = fraction_of_roofline(row, settings)
         add_best(rows)
         check_build(rows, build)

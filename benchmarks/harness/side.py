@@ -43,6 +43,7 @@ class Settings:
     from_host: bool = False
     format: str = ""
     optimizer: str = ""
+    model_alone: bool = False  # In training, the loss and the optimizer are not compiled.
     freezing: bool = True  # Whether a side that can freeze the weights of inference does.
 
 
@@ -212,12 +213,15 @@ class Side:
         arguments: dict[str, Any] = sides.ADAM[self.way.optimizer]
         optimizer = self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, **arguments)
 
+        alone = self.settings.model_alone
+        forward = self.compiled(model) if alone else model
+
         def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             with autocast(device, precision):
-                return F.cross_entropy(model(x), y)
+                return F.cross_entropy(forward(x), y)
 
-        loss = self.compiled(loss_of)
-        update = optimizer.step if self.way.optimizer == "fused" else self.compiled(optimizer.step)
+        loss = loss_of if alone else self.compiled(loss_of)
+        update = optimizer.step if alone or self.way.optimizer == "fused" else self.compiled(optimizer.step)
 
         def step() -> Any:
             self.begin_step()

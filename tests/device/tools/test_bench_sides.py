@@ -51,6 +51,13 @@ def test_a_side_runs_compiled_graphs_alone(ocl_device, mode):
         assert process.ask("facts")["eager_kernels"] == 0
 
 
+def test_the_loss_and_the_optimizer_of_a_model_alone_are_eager(ocl_device):
+    with settings_for(ocl_device, batch=1, model_alone=True).process("ocl", "lenet", "training") as process:
+        process.ask("first")
+        facts = process.ask("facts")
+    assert 0 < facts["eager_kernels"] < facts["launches"]
+
+
 OPERATIONS = """
 import sys, torch
 from benchmarks.harness import op_side
