@@ -113,7 +113,7 @@ _networks = _all_of(
 )
 @_networks
 @click.option("--from-host", is_flag=True, help="Batch 64; inputs lie on the host, and each step copies them.")
-@click.option("--model-alone", is_flag=True, help="In training, compile the model; the loss and the optimizer run eagerly.")
+@click.option("--model-alone", is_flag=True, help="In training, compile the model; loss and optimizer run eagerly.")
 @click.option("--optimizer", type=click.Choice(("", *ADAM)), default="", help="The one of all sides.")
 @click.option("--compile-times", is_flag=True, help="Also time the first call, with empty and with warm caches.")
 @_times(rounds=7, calls=3)
