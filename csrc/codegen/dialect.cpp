@@ -67,6 +67,9 @@ std::string load_text(DType dtype, int width, const std::string& pointer, const 
       }
       return "as_float" + n + "(" + (width > 1 ? "convert_uint" + n + "(" + plain + ")" : "(uint)" + plain) + " << 16)";
     default:
+      // As words: some compilers load each byte into a register of its own.
+      if (aligned && width == 8 && (dtype == DType::kU8 || dtype == DType::kI8))
+        return "as_" + stored + "8(*(__global const uint2*)(" + at + "))";
       if (ir::is_f8(dtype))
         return std::string("op_") + ir::name(dtype) + "_value_" + type_suffix({DType::kF32, width}) + "(" +
                (width > 1 ? "convert_uint" + n : "(uint)") + "(" + plain + "))";
@@ -126,7 +129,10 @@ std::string convert_text(const std::string& text, Type from, DType to) {
   } else if (source != target) {
     const bool narrow = ir::is_floating(source) && (target == DType::kU8 || target == DType::kI8 || target == DType::kI16);
     if (narrow) result = convert("int", result);
-    result = convert(type_name({target, 1}).c_str(), result);
+    if (lane_bytes(source) == 1 && target == DType::kF32 && from.width % 4 == 0)
+      result = std::string("op_") + ir::name(source) + "_value_" + type_suffix({target, from.width}) + "(" + result + ")";
+    else
+      result = convert(type_name({target, 1}).c_str(), result);
   }
   if (ir::is_narrow_float(to) && !ir::is_lossless(from.dtype, to))
     result = std::string("op_round_") + ir::name(to) + "_" + type_suffix({DType::kF32, from.width}) + "(" + result + ")";

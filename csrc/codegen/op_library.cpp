@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "csrc/codegen/expr.h"
+#include "csrc/codegen/instructions.h"
 #include "csrc/codegen/kernel_files.h"
 #include "csrc/support/error.h"
 
@@ -128,156 +129,6 @@ bool needs_lanes(const std::string& builtin, Type type) {
   return type.dtype == DType::kF64 && type.width > 1 && (builtin == "fmod" || builtin == "pow");
 }
 
-/// Returns a lane of a vector: "x.s3".
-std::string lane_of(const std::string& vector, int lane) { return vector + ".s" + "0123456789abcdef"[lane]; }
-
-/// Returns the text of a function of vectors that returns the vector of the lanes in `calls`, or one scalar.
-std::string vector_function(const std::string& name, Type type, const std::vector<std::string>& arguments,
-                            const std::string& calls) {
-  const std::string t = type_name(type);
-  std::string parameters;
-  for (const std::string& argument : arguments) parameters += (parameters.empty() ? "" : ", ") + t + " " + argument;
-  const std::string result = type.width == 1 ? calls : "(" + t + ")(" + calls + ")";
-  return "OCL_INLINE " + t + " " + name + "_" + type_suffix(type) + "(" + parameters + ") {\n  return " + result + ";\n}";
-}
-
-/// Returns the text of a function `name` of vectors that calls the function `scalar` once for each lane.
-std::string by_lane(const std::string& name, const std::string& scalar, Type type, const std::vector<std::string>& arguments) {
-  std::string calls;
-  for (int lane = 0; lane < type.width; ++lane) {
-    calls += (lane ? ", " : "") + scalar + "(";
-    for (const std::string& argument : arguments)
-      calls += (&argument == arguments.data() ? "" : ", ") + (type.width == 1 ? argument : lane_of(argument, lane));
-    calls += ")";
-  }
-  return vector_function(name, type, arguments, calls);
-}
-
-/// An instruction that rounds two floats at once. It gives the same bits as the functions of base/ops.cl, except that every NaN
-/// becomes 0x7fff.
-struct PairInstruction {
-  const char* function;  // Of base/ops.cl, which `pair` replaces. Its argument has an even number of lanes, or one.
-  const char* pair;      // A function of two floats. Returns the rounded floats, or their bits, the first in the low half.
-  const char* text;
-};
-
-constexpr std::array<PairInstruction, 3> kPairInstructions = {{
-    {"op_round_bf16", "op_bf16_pair",
-     "OCL_INLINE float2 op_bf16_pair(float x, float y) {\n"
-     "  uint both;\n"
-     "  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
-     "  return as_float2((uint2)(both << 16, both & 0xffff0000u));\n"
-     "}\n\n"},
-    {"op_round_f16", "op_f16_pair",
-     "OCL_INLINE float2 op_f16_pair(float x, float y) {\n"
-     "  float2 both;\n"
-     "  asm(\"{ .reg .b32 b; .reg .b16 l, h; cvt.rn.f16x2.f32 b, %3, %2; mov.b32 {l, h}, b; cvt.f32.f16 %0, l; cvt.f32.f16 %1, "
-     "h; }\"\n"
-     "      : \"=f\"(both.x), \"=f\"(both.y) : \"f\"(x), \"f\"(y));\n"
-     "  return both;\n"
-     "}\n\n"},
-    {"op_f16_bits", "op_f16_pair_bits",
-     "OCL_INLINE uint op_f16_pair_bits(float x, float y) {\n"
-     "  uint both;\n"
-     "  asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
-     "  return both;\n"
-     "}\n\n"},
-}};
-
-const PairInstruction* find_pair_instruction(const std::string& function) {
-  const auto found = std::ranges::find(kPairInstructions, function, &PairInstruction::function);
-  return found == kPairInstructions.end() ? nullptr : &*found;
-}
-
-/// Returns the text of a function that calls the instruction for each two lanes.
-std::string in_pairs(const PairInstruction& instruction, Type type) {
-  const std::string pair = instruction.pair, n = std::to_string(type.width);
-  const bool bits = pair.ends_with("_bits");
-  std::string pairs = type.width == 1 ? pair + "(x, 0.0f)" + (bits ? "" : ".x") : "";
-  for (int lane = 0; lane + 1 < type.width; lane += 2)
-    pairs += (lane ? ", " : "") + (pair + "(" + lane_of("x", lane) + ", " + lane_of("x", lane + 1) + ")");
-  if (!bits) return vector_function(instruction.function, type, {"x"}, pairs);
-  const std::string result = type.width == 1 ? "ushort" : "ushort" + n;
-  if (type.width > 2) pairs = "(uint" + std::to_string(type.width / 2) + ")(" + pairs + ")";
-  return "OCL_INLINE " + result + " " + instruction.function + "_" + type_suffix(type) + "(" + type_name(type) +
-         " x) {\n  return " + (type.width == 1 ? "(ushort)" : "as_" + result) + "(" + pairs + ");\n}";
-}
-
-// The instruction has a relative error of 2^-11, a quarter of the rounding error of bf16.
-constexpr const char* kShortTanh = "op_short_tanh";
-constexpr const char* kTanhInstruction =
-    "OCL_INLINE float op_tanh_instruction(float x) {\n"
-    "  float y;\n"
-    "  asm(\"tanh.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
-    "  return y;\n"
-    "}\n\n";
-
-// native_exp2 also gives subnormal results, which takes a comparison and two products more.
-constexpr const char* kExp2Instruction =
-    "OCL_INLINE float op_exp2_instruction(float x) {\n"
-    "  float y;\n"
-    "  asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
-    "  return y;\n"
-    "}\n\n";
-
-// The minimum and the maximum of signed integers as those of unsigned ones, for assemblers that lose signs
-// (Caps::extremes_keep_signs). The compiler must not see through the changes of the highest bit.
-constexpr const char* kUnsignedExtremes =
-    "OCL_INLINE uint op_other_sign(uint x) {\n"
-    "  uint y;\n"
-    "  asm(\"xor.b32 %0, %1, 0x80000000;\" : \"=r\"(y) : \"r\"(x));\n"
-    "  return y;\n"
-    "}\n\n"
-    "OCL_INLINE int op_unsigned_min(int x, int y) {\n"
-    "  return as_int(op_other_sign(min(op_other_sign(as_uint(x)), op_other_sign(as_uint(y)))));\n"
-    "}\n\n"
-    "OCL_INLINE int op_unsigned_max(int x, int y) {\n"
-    "  return as_int(op_other_sign(max(op_other_sign(as_uint(x)), op_other_sign(as_uint(y)))));\n"
-    "}\n\n";
-
-// The minimum and the maximum of floats, NaN if one is. In OpenCL C they take two comparisons and a selection.
-constexpr const char* kFloatExtremes =
-    "OCL_INLINE float op_min_instruction(float x, float y) {\n"
-    "  float z;\n"
-    "  asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(z) : \"f\"(x), \"f\"(y));\n"
-    "  return z;\n"
-    "}\n\n"
-    "OCL_INLINE float op_max_instruction(float x, float y) {\n"
-    "  float z;\n"
-    "  asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(z) : \"f\"(x), \"f\"(y));\n"
-    "  return z;\n"
-    "}\n\n";
-
-/// A function that calls a function of scalars, which is made of instructions, for each lane.
-struct LaneFunction {
-  const char* function;
-  const char* scalar;
-  const char* text;           // The text of `scalar`.
-  bool of_integers = false;   // It replaces that of base/ops.cl for signed integers of up to 32 bits, others that for floats.
-  bool of_two = of_integers;  // It has two arguments.
-};
-
-constexpr std::array<LaneFunction, 8> kLaneFunctions = {{
-    {kShortTanh, "op_tanh_instruction", kTanhInstruction},
-    {"op_fast_exp2", "op_exp2_instruction", kExp2Instruction},
-    {"op_minimum", "op_min_instruction", kFloatExtremes, false, true},
-    {"op_maximum", "op_max_instruction", kFloatExtremes, false, true},
-    {"op_minimum", "op_unsigned_min", kUnsignedExtremes, true},
-    {"op_maximum", "op_unsigned_max", kUnsignedExtremes, true},
-    {"op_fmin", "op_unsigned_min", kUnsignedExtremes, true},
-    {"op_fmax", "op_unsigned_max", kUnsignedExtremes, true},
-}};
-
-const LaneFunction* find_lane_function(const std::string& function, DType dtype, const Dialect& dialect) {
-  const bool loses_signs =
-      !dialect.extremes_keep_signs && (dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32);
-  const bool instructions = dialect.rounds_pairs && dtype == DType::kF32;
-  const auto found = std::ranges::find_if(kLaneFunctions, [&](const LaneFunction& row) {
-    return row.function == function && (row.of_integers ? loses_signs : instructions);
-  });
-  return found == kLaneFunctions.end() ? nullptr : &*found;
-}
-
 class Instance {
  public:
   Instance(const std::string& text, Type type, bool is_cpu) : type_(type), is_cpu_(is_cpu), parts_(split_words(text)) {}
@@ -363,7 +214,6 @@ class Collector {
   explicit Collector(const Dialect& dialect) : dialect_(dialect) {}
 
   void scan(const std::string& text) {
-    using Names = std::vector<std::string>;
     const std::vector<std::string> words = split_words(text);
     for (size_t i = 1; i < words.size(); i += 2) {
       std::string name;
@@ -373,14 +223,9 @@ class Collector {
         result_ += by_lane(name, name.substr(kByLane.size()), type, {"x", "y"}) + "\n\n";
         continue;
       }
-      if (const PairInstruction* pair = dialect_.rounds_pairs ? find_pair_instruction(name) : nullptr) {
-        if (result_.find(pair->text) == std::string::npos) result_ += pair->text;
-        result_ += in_pairs(*pair, type) + "\n\n";
-        continue;
-      }
-      if (const LaneFunction* row = find_lane_function(name, type.dtype, dialect_)) {
-        if (result_.find(row->text) == std::string::npos) result_ += row->text;
-        result_ += by_lane(name, row->scalar, type, row->of_two ? Names{"x", "y"} : Names{"x"}) + "\n\n";
+      if (const auto own = by_instructions(name, type, dialect_)) {
+        if (result_.find(own->helper) == std::string::npos) result_ += own->helper;
+        result_ += own->function + "\n\n";
         continue;
       }
       const std::string integer = "opi_" + name.substr(3);

@@ -45,6 +45,15 @@ OCL_INLINE float op_round_bf16(float x) {
   return as_float((isnan(x) ? u | (uint)(0x400000) : rounded) & (uint)(0xffff0000));
 }
 
+// The floats of integers of 8 bits. csrc/codegen/instructions.cpp has faster ones.
+OCL_INLINE float op_u8_value(uchar x) {
+  return convert_float(x);
+}
+
+OCL_INLINE float op_i8_value(char x) {
+  return convert_float(x);
+}
+
 OCL_INLINE float op_f16_value(ushort bits) {
   return vload_half(0, (const __private half*)&bits);
 }

@@ -27,9 +27,15 @@ void pointwise_2f465b5a9b1b(
 
 // reduction, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
+#define OCL_INLINE static inline
+
+OCL_INLINE float16 op_u8_value_f32x16(uchar16 x) {
+  return convert_float16(x);
+}
+
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void sum_a5914fd6a137(
+void sum_c641841afb5b(
     __global const float* in0, const ulong in0_offset,
     __global const uchar* in1, const ulong in1_offset,
     __global const float* in2, const ulong in2_offset,
@@ -48,9 +54,9 @@ void sum_a5914fd6a137(
       const float16 v0 = vload16(0, in0 + r0);
       const uchar16 v1 = vload16(0, in1 + i0 * 128 + r0);
       const uchar16 v2 = v1 & (uchar16)(15);
-      const float16 v3 = convert_float16(v2);
+      const float16 v3 = op_u8_value_f32x16(v2);
       const float16 v4 = vload16(0, in0 + r0 + 128);
-      const float16 v5 = convert_float16(v1);
+      const float16 v5 = op_u8_value_f32x16(v1);
       const float16 v6 = vload16(0, in0 + r0 + 256);
       const float16 v7 = fma(v4, v5, v6);
       const float16 v8 = fma(v0, v3, v7);

@@ -1,8 +1,14 @@
 // reduction, groups 4 x 1 x 1, local [256, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
+#define OCL_INLINE static inline
+
+OCL_INLINE float4 op_u8_value_f32x4(uchar4 x) {
+  return convert_float4(x);
+}
+
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void sum_0303bde473d1(
+void sum_25c5782a6b2b(
     __global const float* in0, const ulong in0_offset,
     __global const uchar* in1, const ulong in1_offset,
     __global const float* in2, const ulong in2_offset,
@@ -28,8 +34,8 @@ void sum_0303bde473d1(
     const float4 v7 = v2 - v6;
     const uchar4 v8 = *(__global const uchar4*)(in1 + (i0 * 128 + first0));
     const uchar4 v9 = v8 & (uchar4)(15);
-    const float4 v10 = convert_float4(v9);
-    const float4 v11 = convert_float4(v8);
+    const float4 v10 = op_u8_value_f32x4(v9);
+    const float4 v11 = op_u8_value_f32x4(v8);
     const float4 v12 = v2 + v5;
     const float4 v13 = v12 * (float4)((-8.0f));
     const float4 v14 = fma(v6, v11, v13);

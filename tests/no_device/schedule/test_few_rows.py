@@ -36,6 +36,16 @@ def test_packed_weight(rows: int, caps: str) -> None:
         assert found == ["reduction"], found
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+def test_bytes_become_floats_by_permutations_where_the_device_has_them(dtype: torch.dtype) -> None:
+    w = torch.randint(0, 100, (512, 2048)).to(dtype)
+    seen = lowered(lambda x, w: F.linear(x, w.bfloat16()), torch.randn(1, 2048).bfloat16(), w)
+    (texts, others) = ([k["text"] for k in render(seen.graph, caps)["kernels"]] for caps in ("warpgroup", "gpu"))
+    name = "u8" if dtype == torch.uint8 else "i8"
+    assert len(texts) == 1 and "prmt.b32" in texts[0] and f"= op_{name}_value_f32x8(v" in texts[0]
+    assert "convert_float8" not in texts[0] and "convert_float8" in "".join(others) and "prmt" not in "".join(others)
+
+
 @pytest.mark.parametrize("rows", [1, 4, 5])
 def test_large_plain_weight_on_a_gpu(rows: int) -> None:
     x, w = torch.randn(rows, 512), torch.randn(512, 512)
