@@ -193,39 +193,16 @@ def embedding_bag_dense_backward(
 
 @lower(aten._embedding_bag_backward.default)
 def embedding_bag_backward(
-    c: Context,
-    grad: ir.Value,
-    indices: ir.Value,
-    offsets: ir.Value,
-    offset2bag: ir.Value,
-    bag_size: ir.Value,
-    maximum_indices: ir.Value,
-    num_weights: Any,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: ir.Value | None,
-    padding_idx: int = -1,
+    c: Context, grad: ir.Value, indices: ir.Value, offsets: ir.Value, offset2bag: ir.Value, *rest: Any
 ) -> Any:
+    *settings, sparse, weights, padding_idx = rest if len(rest) == 8 else (*rest, -1)
     if sparse:
         return NotImplemented
     # The forward pass did not save the bag of each index.
     if offset2bag.sizes != indices.sizes and not _empty(indices.sizes):
         offset2bag = _bags(c, indices, offsets, I64)
     dense: Any = embedding_bag_dense_backward
-    return dense(
-        c,
-        grad,
-        indices,
-        offset2bag,
-        bag_size,
-        maximum_indices,
-        num_weights,
-        scale_grad_by_freq,
-        mode,
-        per_sample_weights,
-        padding_idx,
-    )
+    return dense(c, grad, indices, offset2bag, *settings, weights, padding_idx)
 
 
 @lower(aten._embedding_bag_per_sample_weights_backward.default)
