@@ -33,6 +33,42 @@ struct Shape {
   uint64_t chunk, step, value;
 };
 
+/// A type of elements: its macros SRC, SRC_T and SRC_KIND in kernels/base/copy.cl.
+struct Element {
+  at::ScalarType dtype;
+  const char *name, *type, *kind;
+};
+constexpr at::ScalarType kBytes = at::ScalarType::Undefined;  // Bytes as they are.
+constexpr Element kElements[] = {{at::kBool, "boolean", "uchar", "BOOL"},
+                                 {at::kByte, "u8", "uchar", "INT"},
+                                 {at::kChar, "i8", "char", "INT"},
+                                 {at::kShort, "i16", "short", "INT"},
+                                 {at::kInt, "i32", "int", "INT"},
+                                 {at::kLong, "i64", "long", "INT"},
+                                 {at::kUInt16, "u16", "ushort", "INT"},
+                                 {at::kUInt32, "u32", "uint", "INT"},
+                                 {at::kUInt64, "u64", "ulong", "NUMBER"},
+                                 {at::kHalf, "f16", "half", "HALF"},
+                                 {at::kBFloat16, "bf16", "ushort", "BFLOAT"},
+                                 {at::kFloat, "f32", "float", "NUMBER"},
+                                 {at::kDouble, "f64", "double", "NUMBER"},
+                                 {at::kFloat8_e4m3fn, "f8e4m3", "uchar", "F8"},
+                                 {at::kFloat8_e5m2, "f8e5m2", "uchar", "F8"},
+                                 {at::kFloat8_e4m3fnuz, "f8e4m3fnuz", "uchar", "F8"},
+                                 {at::kFloat8_e5m2fnuz, "f8e5m2fnuz", "uchar", "F8"},
+                                 {kBytes, "raw1", "uchar", "NUMBER"},
+                                 {kBytes, "raw2", "ushort", "NUMBER"},
+                                 {kBytes, "raw4", "uint", "NUMBER"},
+                                 {kBytes, "raw8", "ulong", "NUMBER"},
+                                 {kBytes, "raw16", "ulong2", "NUMBER"}};
+
+/// Defines the macros of an element type. side: SRC or DST.
+std::string element_macros(const std::string& side, const std::string& name) {
+  const auto* element = std::ranges::find(kElements, name, &Element::name);
+  return "#define " + side + " " + name + "\n#define " + side + "_T " + element->type + "\n#define " + side + "_KIND " +
+         element->kind + "\n";
+}
+
 /// Returns the names of both element types; ("", "") if the kernel cannot do this conversion.
 std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarType dst, int device) {
   if (src == dst) {
@@ -128,8 +164,9 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   fresh->local = form.is_flat()         ? std::array<size_t, 3>{128, 1, 1}
                  : device.caps().is_cpu ? std::array<size_t, 3>{1, form.places, 1}
                                         : std::array<size_t, 3>{32, 4, 1};
-  std::string text = "#define NAME " + fresh->name + "\n#define SRC " + src + "\n#define DST " + dst + "\n" +
+  std::string text = "#define NAME " + fresh->name + "\n" + element_macros("SRC", src) + element_macros("DST", dst) +
                      form_macros(form, src_bytes, dst_bytes);
+  if (form.lanes) text += std::string("#define CELL ") + (src == "f16" ? "ushort" : "SRC_T") + "\n";
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
   if (dst == "bf16") text += codegen::kernel_file("base/bfloat16");
   if (src == "f16" || dst == "f16") checks::QuickCheck(device, store, {}).finish();
@@ -354,25 +391,8 @@ int64_t shortest_dim(const at::Tensor& t) {
 }  // namespace
 
 const char* kernel_type(at::ScalarType dtype) {
-  static constexpr std::pair<at::ScalarType, const char*> kNames[] = {{at::kBool, "boolean"},
-                                                                      {at::kByte, "u8"},
-                                                                      {at::kChar, "i8"},
-                                                                      {at::kShort, "i16"},
-                                                                      {at::kInt, "i32"},
-                                                                      {at::kLong, "i64"},
-                                                                      {at::kUInt16, "u16"},
-                                                                      {at::kUInt32, "u32"},
-                                                                      {at::kUInt64, "u64"},
-                                                                      {at::kHalf, "f16"},
-                                                                      {at::kBFloat16, "bf16"},
-                                                                      {at::kFloat, "f32"},
-                                                                      {at::kDouble, "f64"},
-                                                                      {at::kFloat8_e4m3fn, "f8e4m3"},
-                                                                      {at::kFloat8_e5m2, "f8e5m2"},
-                                                                      {at::kFloat8_e4m3fnuz, "f8e4m3fnuz"},
-                                                                      {at::kFloat8_e5m2fnuz, "f8e5m2fnuz"}};
-  const auto* found = std::ranges::find(kNames, dtype, [](const auto& row) { return row.first; });
-  return found == std::end(kNames) ? nullptr : found->second;
+  const auto* found = std::ranges::find(kElements, dtype, &Element::dtype);
+  return found == std::end(kElements) ? nullptr : found->name;
 }
 
 bool has_copy_kernel(at::ScalarType src, at::ScalarType dst, int device) {
