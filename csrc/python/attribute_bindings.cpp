@@ -5,8 +5,6 @@
 #include "csrc/ir/graph.h"
 #include "csrc/python/fields.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 
 using namespace ocl::ir;

@@ -14,8 +14,6 @@
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/tensor_location.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 namespace {
 

@@ -21,8 +21,6 @@
 #include "csrc/torch/plan_runner.h"
 #include "csrc/torch/tensor_location.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 namespace {
 

@@ -5,8 +5,6 @@
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 namespace {
 

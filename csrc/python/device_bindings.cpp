@@ -12,8 +12,6 @@
 #include "csrc/torch/refusals.h"
 #include "csrc/torch/tensor_location.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 
 namespace {

@@ -7,8 +7,6 @@
 #include "csrc/distributed/threads.h"
 #include "csrc/python/pch.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 
 namespace {

@@ -9,8 +9,6 @@
 #include "csrc/torch/first_use.h"
 #include "csrc/torch/tensor_location.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 
 namespace {

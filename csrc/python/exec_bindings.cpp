@@ -29,8 +29,6 @@
 #include "csrc/torch/plan_runner.h"
 #include "csrc/torch/user_launch.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 
 #define OCL_TAKE(object, name) take(#name, object.name);  // A member that a dict has under its name.
@@ -332,7 +330,6 @@ void bind_exec(py::module_& m) {
       },
       py::arg("allowed"));
   e.def("skip_launches", &exec::skip_launches, py::arg("skipped"));
-  e.def("launches_skipped", &exec::launches_skipped);
   bind_cache(e);
   bind_check(e);
   bind_started(e);

@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+namespace py = pybind11;  // As torch/csrc/utils/pybind.h has it.
+
 // OCL_EACH(X, of, a, b, c): X(of, a) X(of, b) X(of, c), for up to 64 names. A macro does not expand itself, so each round of
 // OCL_AGAIN_* expands the next call of OCL_EACH_STEP.
 #define OCL_EACH(X, of, ...) OCL_AGAIN_3(OCL_EACH_STEP(X, of, __VA_ARGS__))

@@ -9,8 +9,6 @@
 #include "csrc/runtime/build/build_progress.h"
 #include "csrc/runtime/opencl/background.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 namespace {
 

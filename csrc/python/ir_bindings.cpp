@@ -12,8 +12,6 @@
 #include "csrc/python/fields.h"
 #include "csrc/support/error.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 
 void bind_attributes(py::module_& m);

@@ -24,8 +24,6 @@ namespace torch {
 TORCH_API std::vector<pybind11::object> py_symbolize(std::vector<CapturedTraceback*>& to_symbolize);
 }  // namespace torch
 
-namespace py = pybind11;
-
 namespace ocl::python {
 namespace {
 

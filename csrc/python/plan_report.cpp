@@ -9,8 +9,6 @@
 #include "csrc/python/fields.h"
 #include "csrc/schedule/dependence.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 namespace {
 

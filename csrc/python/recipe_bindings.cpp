@@ -7,8 +7,6 @@
 #include "csrc/torch/plan_runner.h"
 #include "csrc/torch/recipe.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 
 namespace {

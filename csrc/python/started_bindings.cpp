@@ -7,8 +7,6 @@
 #include "csrc/runtime/build/build_pool.h"
 #include "csrc/torch/device_state.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 namespace {
 

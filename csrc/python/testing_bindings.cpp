@@ -6,8 +6,6 @@
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/host_allocator.h"
 
-namespace py = pybind11;
-
 namespace ocl::python {
 
 void bind_testing(py::module_& m) {
