@@ -9,7 +9,6 @@
 
 namespace ocl::codegen {
 
-using ir::DType;
 using ir::ReductionStage;
 
 namespace {

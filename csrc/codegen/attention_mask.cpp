@@ -5,8 +5,6 @@
 
 namespace ocl::codegen {
 
-using ir::SymbolKind;
-
 std::vector<MaskFunction> mask_functions(Kernel& kernel, const schedule::Group& group) {
   const ir::Node& main = kernel.graph().nodes[group.main];
   std::vector<MaskFunction> found;

@@ -26,7 +26,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
 using schedule::Group;
 using schedule::LoopStrategy;
 

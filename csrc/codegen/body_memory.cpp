@@ -9,10 +9,6 @@
 
 namespace ocl::codegen {
 
-using ir::BufferId;
-using ir::DType;
-using ir::IndexExpr;
-using ir::NodeId;
 using schedule::Placement;
 
 IndexExpr BodyPrinter::offset_of(BufferId buffer, const std::vector<IndexExpr>& coords) const {

@@ -12,13 +12,6 @@
 
 namespace ocl::codegen {
 
-using ir::BufferId;
-using ir::DType;
-using ir::IndexExpr;
-using ir::NodeId;
-using ir::OpCode;
-using ir::SymbolKind;
-
 namespace {
 
 // Loop numbers that stand for the position of a lane loop: kStepLoop for the number of the step, kStepLoop + 1 for the

@@ -8,8 +8,6 @@
 
 namespace ocl::codegen {
 
-using ir::DType;
-
 namespace {
 
 std::string lanes(int width) { return width > 1 ? std::to_string(width) : ""; }

@@ -11,10 +11,6 @@
 
 namespace ocl::codegen {
 
-using ir::DType;
-using ir::IndexExpr;
-using ir::IndexOp;
-
 namespace {
 
 /// Returns the type of a value. The row is that of DType.

@@ -3,9 +3,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
-using ir::SymbolKind;
-
 const char* flat_type(const BodyPrinter& body, const IndexExpr& total) {
   return body.ranges().of(total).high < (int64_t{1} << 30) ? "int" : "long";
 }

@@ -10,7 +10,6 @@
 
 namespace ocl::codegen {
 
-using ir::BufferId;
 using schedule::Placement;
 
 Kernel::Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<BufferId> written, bool index32,

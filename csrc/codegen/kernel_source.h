@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/ir/graph.h"
+#include "csrc/codegen/names.h"
 
 namespace ocl::codegen {
 

@@ -10,8 +10,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
-using ir::SymbolKind;
 using schedule::Phase;
 
 namespace {

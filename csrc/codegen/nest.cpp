@@ -3,9 +3,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
-using ir::SymbolKind;
-
 namespace {
 
 /// Returns the extents of the group's loops and the ranges of its sizes.

@@ -17,8 +17,6 @@
 
 namespace ocl::codegen {
 
-using ir::DType;
-
 namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }

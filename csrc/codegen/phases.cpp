@@ -3,8 +3,6 @@
 
 namespace ocl::codegen {
 
-using ir::SymbolKind;
-
 void PhasePrinter::print() {
   for (const schedule::Phase& phase : group_.phases) {
     if (phase.inner)

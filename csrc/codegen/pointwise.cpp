@@ -20,9 +20,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
-using ir::SymbolKind;
-
 namespace {
 
 constexpr int kBatchSteps = 8;  // GPU: elements per work-item in a batch of pointwise groups.

@@ -11,8 +11,6 @@
 
 namespace ocl::codegen {
 
-using ir::SymbolKind;
-
 namespace {
 
 bool uses(const ir::Op& op, ir::Symbol loop) {

@@ -27,8 +27,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
-using ir::SymbolKind;
 using schedule::LoopStrategy;
 
 namespace {

@@ -8,7 +8,6 @@
 
 namespace ocl::codegen {
 
-using ir::SymbolKind;
 using schedule::Phase;
 
 bool fits_registers(BodyPrinter& body, const schedule::Group& group) {

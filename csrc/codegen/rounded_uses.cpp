@@ -6,9 +6,6 @@
 
 namespace ocl::codegen {
 
-using ir::DType;
-using ir::OpCode;
-
 namespace {
 
 /// True if the op returns its only operand that is no constant, or a constant that 16 bits hold. So it may as well come before

@@ -8,10 +8,6 @@
 
 namespace ocl::codegen {
 
-using ir::Node;
-using ir::Op;
-using ir::OpCode;
-
 namespace {
 
 class Comparison {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "csrc/ir/graph.h"
+#include "csrc/codegen/names.h"
 
 namespace ocl::codegen {
 

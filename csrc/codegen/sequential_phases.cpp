@@ -8,9 +8,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
-using ir::NodeKind;
-using ir::SymbolKind;
 using schedule::Phase;
 
 namespace {

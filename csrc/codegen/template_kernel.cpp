@@ -26,9 +26,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
-using ir::SymbolKind;
-
 namespace {
 
 // From this op_cost of an epilogue on (one special function), the kernel should have only one copy of its instructions.

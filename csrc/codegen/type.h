@@ -1,7 +1,7 @@
 // csrc/codegen/type.h: types of values and constants in a kernel.
 #pragma once
 
-#include "csrc/ir/graph.h"
+#include "csrc/codegen/names.h"
 
 namespace ocl::codegen {
 

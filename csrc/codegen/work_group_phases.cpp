@@ -8,8 +8,6 @@
 
 namespace ocl::codegen {
 
-using ir::IndexExpr;
-using ir::SymbolKind;
 using schedule::Phase;
 
 namespace {

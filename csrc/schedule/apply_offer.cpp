@@ -5,9 +5,6 @@
 
 namespace ocl::schedule {
 
-using ir::BufferId;
-using ir::DType;
-using ir::IndexExpr;
 namespace {
 
 /// The loops of a node that stores into a whole buffer, one element an iteration.

@@ -8,15 +8,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-using ir::IndexOp;
-using ir::Node;
-using ir::NodeKind;
-using ir::Op;
-using ir::OpCode;
-using ir::Symbol;
-using ir::SymbolKind;
-
 bool is_loop_nest(const Node& node) { return node.kind == NodeKind::kMap || is_reduction(node); }
 
 void rewrite_loops(Node& node, const LoopMap& map, const ir::Ranges& ranges) { LoopRewriter(map, ranges).rewrite(node); }

@@ -8,12 +8,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::BufferId;
-using ir::DType;
-using ir::IndexExpr;
-using ir::Node;
-using ir::OpCode;
-
 constexpr int64_t kExactDepth = 1024;  // 1024 * 128 * 128 = 2^24.
 constexpr int64_t kFewRows = 8;
 

@@ -9,14 +9,6 @@
 
 namespace ocl::schedule {
 
-using ir::BufferId;
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeKind;
-using ir::Symbol;
-using ir::SymbolKind;
-
 int Cluster::inner_phases() const {
   return static_cast<int>(std::count_if(phases.begin(), phases.end(), [](const Phase& phase) { return phase.inner; }));
 }

@@ -10,10 +10,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::BufferId;
-using ir::IndexExpr;
-using ir::Node;
-
 constexpr double kLargeBytes = 16 << 20;  // From this size on, a mask is not stored if it can be computed.
 constexpr size_t kMaxOps = 200;           // The most ops of the body of a mask.
 // The most op_cost() of a small mask, and of one that several batches or heads share.

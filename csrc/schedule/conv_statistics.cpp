@@ -11,11 +11,6 @@
 
 namespace ocl::schedule {
 
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeId;
-
 namespace {
 
 /// True if `reduce` computes the statistics of each channel of `conv`, over all other dimensions, from the buffer

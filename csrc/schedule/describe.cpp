@@ -12,9 +12,6 @@
 
 namespace ocl::schedule {
 
-using ir::BufferId;
-using ir::IndexExpr;
-
 namespace {
 
 /// Returns the sizes of the forward output and of the filter.

@@ -10,17 +10,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::BufferId;
-using ir::DType;
-using ir::Graph;
-using ir::IndexExpr;
-using ir::IndexOp;
-using ir::Node;
-using ir::NodeId;
-using ir::NodeKind;
-using ir::Op;
-using ir::OpCode;
-
 constexpr int64_t kMostRows = 8;
 constexpr int64_t kMostPacked = 8;  // Most elements that are packed in one: int4 in an int32.
 // A matrix that is not packed: the most rows, and the least bytes of the matrix, for which rows are read one by one.

@@ -9,11 +9,6 @@
 
 namespace ocl::schedule {
 
-using ir::BufferId;
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-
 namespace {
 
 class Fuser {

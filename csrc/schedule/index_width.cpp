@@ -7,9 +7,6 @@
 
 namespace ocl::schedule {
 
-using ir::Graph;
-using ir::IndexExpr;
-
 namespace {
 
 /// True if all offsets into the buffer are below 2^31.

@@ -10,12 +10,6 @@
 
 namespace ocl::schedule {
 
-using ir::BufferId;
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::NodeKind;
-
 namespace {
 
 constexpr size_t kMaxBodyOps = 400;  // Most ops of a body.

@@ -9,8 +9,6 @@ namespace ocl::schedule {
 namespace {
 
 using ir::AttentionKind;
-using ir::Node;
-using ir::NodeId;
 
 bool is_gradient(const Node& node) {
   const AttentionKind kind = node.attention.kind;

@@ -12,12 +12,7 @@
 namespace ocl::schedule {
 
 using ir::Buffer;
-using ir::BufferId;
 using ir::ConvolveKind;
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeKind;
 using ir::Shape;
 
 namespace {

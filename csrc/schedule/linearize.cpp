@@ -15,8 +15,6 @@
 
 namespace ocl::schedule {
 
-using ir::BufferId;
-
 namespace {
 
 // Limit in bytes for the results of collectives that start before their place in program order. Also the limit for how

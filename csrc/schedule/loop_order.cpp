@@ -12,13 +12,6 @@
 
 namespace ocl::schedule {
 
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeId;
-using ir::Symbol;
-using ir::SymbolKind;
-
 namespace {
 
 /// Computes the strides of accesses for each loop. It caches them, because most accesses of a group are alike.

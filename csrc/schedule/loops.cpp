@@ -6,11 +6,7 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-using ir::IndexOp;
 using ir::Ranges;
-using ir::Symbol;
-using ir::SymbolKind;
 
 std::vector<Symbol> Loops::symbols() const {
   std::vector<Symbol> result;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "csrc/ir/graph.h"
+#include "csrc/schedule/offer/names.h"
 
 namespace ocl::schedule {
 

@@ -7,11 +7,6 @@
 namespace ocl::schedule {
 
 using ir::ConvolveKind;
-using ir::DType;
-using ir::IndexExpr;
-using ir::Node;
-using ir::OpCode;
-using ir::SymbolKind;
 
 namespace {
 

@@ -13,18 +13,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::BufferId;
-using ir::DType;
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeId;
-using ir::NodeKind;
-using ir::Op;
-using ir::OpCode;
-using ir::Symbol;
-using ir::SymbolKind;
-
 constexpr size_t kMostOps = 200;  // Most ops of a product with its norm.
 
 /// A row that a Map normalises by the result of a sum over it.

@@ -11,16 +11,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::BufferId;
-using ir::DType;
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeId;
-using ir::NodeKind;
-using ir::Op;
-using ir::OpCode;
-
 constexpr int kMixed = -2;  // An op that depends on several loads of bytes.
 constexpr int64_t kHalf = 15, kHalfBits = 4;
 

@@ -10,9 +10,6 @@
 namespace ocl::schedule {
 
 using ir::Buffer;
-using ir::BufferId;
-using ir::Graph;
-using ir::IndexExpr;
 
 namespace {
 

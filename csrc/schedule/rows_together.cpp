@@ -14,18 +14,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::BufferId;
-using ir::Graph;
-using ir::IndexExpr;
-using ir::IndexOp;
-using ir::Node;
-using ir::NodeId;
-using ir::NodeKind;
-using ir::Op;
-using ir::OpCode;
-using ir::Symbol;
-using ir::SymbolKind;
-
 constexpr int64_t kMostParts = 4;       // Most rows of an iteration.
 constexpr size_t kMostOps = 400;        // Most ops of a Map.
 constexpr int64_t kMostRows = 1 << 20;  // Most rows, which are counted one by one.

@@ -9,11 +9,6 @@
 
 namespace ocl::schedule {
 
-using ir::BufferId;
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeId;
 using ir::Shape;
 using ir::Strided;
 

@@ -7,10 +7,6 @@ namespace ocl::schedule {
 
 namespace {
 
-using ir::BufferId;
-using ir::IndexExpr;
-using ir::Node;
-
 /// The buffer that a Map copies whole, element by element, to another one of equal sizes. kNone: the node does something else.
 BufferId copied_whole(const ir::Graph& graph, const Node& node) {
   if (node.kind != ir::NodeKind::kMap || node.body.ops.size() != 1 || node.stores.size() != 1) return ir::kNone;

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "csrc/ir/graph.h"
 #include "csrc/kernels/caps.h"
+#include "csrc/schedule/offer/names.h"
 #include "csrc/schedule/offer/template.h"
 
 namespace ocl::schedule {

@@ -8,13 +8,6 @@ namespace ocl::schedule {
 
 namespace {
 
-using ir::BufferId;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeId;
-using ir::Symbol;
-using ir::SymbolKind;
-
 /// A Map node that copies each element once. `text` describes the copy with its loops in the order of the result's
 /// memory, without loops of extent 1. Equal texts mean equal memory.
 struct CopyNode {

@@ -9,8 +9,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::IndexExpr;
-
 constexpr int kCopyLoop = 1 << 20;  // The number of a copy of a head.
 
 /// Returns every `copies`-th head of keys or values; nullopt if those between differ from it.

@@ -11,13 +11,7 @@
 
 namespace ocl::schedule {
 
-using ir::BufferId;
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
 using ir::Shape;
-using ir::Symbol;
-using ir::SymbolKind;
 
 std::vector<std::optional<IndexExpr>> loop_strides(const Graph& graph, BufferId buffer, const std::vector<IndexExpr>& coords,
                                                    const std::vector<Symbol>& loops, const ir::Ranges& ranges) {

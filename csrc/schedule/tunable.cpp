@@ -13,8 +13,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::IndexExpr;
-
 std::string size_class(const IndexExpr& size) {
   if (!size.is_const()) return "?";
   const int64_t value = size.constant();

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "csrc/ir/graph.h"
 #include "csrc/kernels/caps.h"
 #include "csrc/schedule/offer/choices.h"
+#include "csrc/schedule/offer/names.h"
 
 namespace ocl::schedule {
 

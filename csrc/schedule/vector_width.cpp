@@ -8,13 +8,6 @@
 
 namespace ocl::schedule {
 
-using ir::Graph;
-using ir::IndexExpr;
-using ir::Node;
-using ir::NodeId;
-using ir::Symbol;
-using ir::SymbolKind;
-
 namespace {
 
 // Loop numbers that stand for the number of a vector, and for the lane in it.

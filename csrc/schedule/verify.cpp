@@ -18,10 +18,6 @@ namespace ocl::schedule {
 
 namespace {
 
-using ir::BufferId;
-using ir::Node;
-using ir::NodeId;
-
 /// When a node runs: the launch, the member of a batch, and the node's turn within the member.
 struct Position {
   int launch = -1, member = 0, turn = 0;

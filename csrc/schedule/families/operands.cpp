@@ -8,7 +8,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
 namespace {
 
 std::vector<int> row_major(size_t rank) {

@@ -6,7 +6,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
 namespace {
 
 constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp,

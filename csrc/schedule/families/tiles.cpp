@@ -5,8 +5,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 namespace {
 
 constexpr int kTileDepth = 16;  // Inner-dimension elements of one step.

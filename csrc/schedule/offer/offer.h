@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "csrc/ir/graph.h"
 #include "csrc/kernels/caps.h"
 #include "csrc/schedule/offer/choices.h"
+#include "csrc/schedule/offer/names.h"
 #include "csrc/schedule/offer/template.h"
 
 namespace ocl::schedule {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "csrc/ir/graph.h"
+#include "csrc/schedule/offer/names.h"
 
 namespace ocl::schedule {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "csrc/ir/graph.h"
 #include "csrc/kernels/kernels.h"
+#include "csrc/schedule/offer/names.h"
 
 namespace ocl::schedule {
 

@@ -4,7 +4,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
 namespace {
 
 const std::vector<GroupTile> kTiles = {

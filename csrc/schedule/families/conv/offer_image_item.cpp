@@ -4,7 +4,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
 namespace {
 
 #define IMAGE_TILE(...) ItemTile{__VA_ARGS__},

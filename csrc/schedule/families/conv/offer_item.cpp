@@ -7,7 +7,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
 namespace {
 
 constexpr int64_t kFiltersInCache = 512 << 10;  // Bytes of filters that stay in the L2 cache of a CPU's core.

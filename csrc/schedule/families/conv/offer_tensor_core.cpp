@@ -9,8 +9,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::IndexExpr;
-
 /// Returns the channels of a group in an image that channels_in_chunks() returns.
 IndexExpr padded_channels(const Window& window, int chunk) {
   return window.groups.is_const(1) ? ir::ceildiv(window.C, chunk) * chunk : window.C;

@@ -4,8 +4,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 void offer_conv_weight_item(Draft& draft) {
   const ir::Node& node = draft.node();
   const ir::View &x = node.operands[0], &dy = node.operands[1];

@@ -3,8 +3,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 Window::Window(const ir::Node& node)
     : data(node.convolve.kind == ir::ConvolveKind::kData),
       weight(node.convolve.kind == ir::ConvolveKind::kWeight),

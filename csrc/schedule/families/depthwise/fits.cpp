@@ -3,7 +3,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
 namespace {
 
 bool is_weight(const Draft& d) { return d.node().convolve.kind == ir::ConvolveKind::kWeight; }

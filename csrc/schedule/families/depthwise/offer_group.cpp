@@ -6,7 +6,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
 namespace {
 
 bool read_as_quads(const Draft& draft, const Operand& operand, const IndexExpr& channels) {

@@ -4,8 +4,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 void offer_depthwise_item(Draft& draft) {
   const ir::Node& node = draft.node();
   const ir::ConvolveAttrs& conv = node.convolve;

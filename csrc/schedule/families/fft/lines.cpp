@@ -7,8 +7,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 FftLines fft_lines(Draft& draft) {
   const std::vector<ir::View> operands = draft.node().operands;
   const ir::Shape& sizes = operands[0].sizes;

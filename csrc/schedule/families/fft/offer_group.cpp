@@ -5,8 +5,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 namespace {
 
 // A work-group has this many numbers, if there are as many.

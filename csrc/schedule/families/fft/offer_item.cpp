@@ -7,8 +7,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 namespace {
 
 // A work-item transforms about this many numbers, so that its start costs little.

@@ -7,8 +7,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 std::optional<IndexExpr> batch_factor(const IndexExpr& e) {
   if (e.is_const() || e.op() == ir::IndexOp::kSymbol) return std::nullopt;
   const bool divides = e.op() == ir::IndexOp::kFloorDiv || e.op() == ir::IndexOp::kMod;

@@ -3,8 +3,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 void offer_gemm_group(Draft& draft) {
   static const std::vector<GroupTile> tiles = {
 #define GROUP_TILE(...) GroupTile{__VA_ARGS__},

@@ -9,8 +9,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::IndexExpr;
-
 // With up to this many row tiles, a work-item packs B for itself. With more, a launch packs B first.
 constexpr int kMostTiles = 48;
 constexpr int kMostTilesOfPairs = 96;  // The same for the kernel of pairs, whose products are short beside packing.

@@ -5,7 +5,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
 namespace {
 
 /// Chooses the tile and the number of slices. Returns the tile.

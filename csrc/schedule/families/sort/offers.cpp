@@ -5,8 +5,6 @@
 
 namespace ocl::schedule {
 
-using ir::IndexExpr;
-
 namespace {
 
 constexpr int kMostItems = 256;

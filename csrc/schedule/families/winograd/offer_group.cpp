@@ -6,8 +6,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::IndexExpr;
-
 int add(ir::Node& node, ir::Op op) {
   node.body.ops.push_back(std::move(op));
   return static_cast<int>(node.body.ops.size()) - 1;

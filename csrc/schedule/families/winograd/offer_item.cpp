@@ -10,8 +10,6 @@
 namespace ocl::schedule {
 namespace {
 
-using ir::IndexExpr;
-
 /// Unused floats behind the filters of each point, so that the points of a filter are in different sets of the caches.
 constexpr int kPointGap = 80;
 
