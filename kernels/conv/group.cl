@@ -35,12 +35,6 @@
 #ifndef FILTER_C
 #define FILTER_C C
 #endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
-#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
-#define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
-#endif
 #define ACROSS (TILE_N / ITEM_N)
 #define DOWN (TILE_M / ITEM_M)
 #define GROUP_SIZE (ACROSS * DOWN)  // work-items, 64..256

@@ -31,12 +31,6 @@
 #define LENGTH ((MT * MR - 1) * STEP + RUN)
 #define LINE_BLOCK (RUN < 640 ? 640 / RUN : 1)  // lines that are summed in registers, so that sums stay short
 #define PITCH (LENGTH + VW)  // zeros are stored as whole vectors
-#ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k], y_K = all channels
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
-#define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
-#define STORE(acc, n, k, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k)] = (acc))
-#define STOREV(acc, n, k, h, w) VSTORE(acc, y + y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k))
-#endif
 
 // Copies elements [begin, end) of a line, which are `step` apart in x, and stores zeros around them.
 OCL_INLINE void copy_line(float* to, __global const IN_T* from, const int begin, const int end, const int step) {

@@ -78,12 +78,6 @@
 #elif defined(PREFETCHV_LOADED)  // the rows that are written are long, so the processor foresees them
 #define PREFETCH_TILE PREFETCHV_LOADED
 #endif
-#ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k], y_K = all channels
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
-#define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
-#define STORE(acc, n, k, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k)] = (acc))
-#define STOREV(acc, n, k, h, w) VSTORE(acc, y + y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k))
-#endif
 
 ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int first = PIXELS_ID * (MT * MR);

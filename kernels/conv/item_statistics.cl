@@ -1,10 +1,8 @@
 // kernels/conv/item_statistics.cl: how work-items store the statistics of a slice. Comes before conv/item.cl and
 // conv/image_item.cl, with STATISTICS 1.
 #ifndef STORE1  // without generated epilogue macros: dense [which][slice][k], behind y
-#define STATISTICS_AT(which, slice, k) \
-  (y_offset + ((ulong)batch * y_H * y_W + (ulong)(which) * SLICES + (slice)) * y_K + (k))
-#define STORE1(acc, which, slice, k) (y[STATISTICS_AT(which, slice, k)] = (acc))
-#define STORE1V(acc, which, slice, k) VSTORE(acc, y + STATISTICS_AT(which, slice, k))
+#define STORE1(acc, which, slice, k) STORE(acc, batch, k, 0, (which) * SLICES + (slice))
+#define STORE1V(acc, which, slice, k) STOREV(acc, batch, k, 0, (which) * SLICES + (slice))
 #endif
 
 // Stores mean, m2 (the sum of squared distances from it) and count of `width` of the TN channels that begin at k0, by

@@ -6,14 +6,8 @@
 #define OUT_H out_h
 #define OUT_W out_w
 #endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * OUT_H + (h)) * OUT_W + (w)) * (get_global_size(1) * K) + (k))
-#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
-#define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
-// the statistics follow the last element of y
-#define STORE1(value, which, slice, k) \
-  (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * slices + (slice)) * (get_global_size(1) * K) + (k)] = (value))
+#ifndef STORE1  // without generated epilogue macros: the statistics follow the last element of y
+#define STORE1(value, which, slice, k) STORE(value, batch, k, 0, (which) * slices + (slice))
 #endif
 #if B_PACKED
 #define FILTER_T float

@@ -23,12 +23,6 @@
 //   step, 8 or 16), SUM_STEPS (steps after which the running sum is added to the total; 0: one running sum), ITEM_M
 //   (filters per work-item, 4 or 8), ITEM_N (columns per work-item, 4 or 8), DY_VEC4 (1: dy_c is 1; K and the other
 //   strides of dy are multiples of 4), X_VEC4 (1: x_c is 1; C and the other strides of x are multiples of 4).
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
-#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))
-#define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
-#define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(k, c, r, s))
-#endif
 #define ACROSS (TILE_N / ITEM_N)
 #define DOWN (TILE_M / ITEM_M)
 #define GROUP_SIZE (ACROSS * DOWN)  // work-items, 64..256

@@ -26,18 +26,6 @@
 //   tiles or more), WHOLE_VECTORS (1: K % VW == 0, no channel is stored alone).
 #define TN (NV * VW)  // columns of a tile
 #define PIXEL_BLOCK 224  // pixels of dy packed at a time; 4*PIXEL_BLOCK*TN bytes
-#ifndef STORE  // without generated epilogue macros: dense y[split*groups*K + k][c][r][s]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
-#define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S
-OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
-  float lanes[VW];
-  VSTORE(value, lanes);
-  for (int l = 0; l < VW; ++l) to[l * step] = lanes[l];
-}
-#define Y_AT(k, c, r, s) (y + y_offset + ((((ulong)(k) * y_C + (c)) * y_R + (r)) * y_S + (s)))
-#define STORE(acc, k, c, r, s) (*Y_AT(k, c, r, s) = (acc))
-#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)y_C * y_R * y_S, acc)
-#endif
 
 // Returns ceil(a / b) for b > 0 and any a.
 OCL_INLINE int ceil_div(const int a, const int b) {

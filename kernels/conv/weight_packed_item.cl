@@ -22,18 +22,6 @@
 //   VW floats) of c in a register tile), CB (channels c of a task, a multiple of TN), KB (channels k of a task, a
 //   multiple of VW and MR), PIXEL_BLOCK (pixels of dy in a block).
 #define TN (NV * VW)
-#ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
-#define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S
-OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
-  float lanes[VW];
-  VSTORE(value, lanes);
-  for (int l = 0; l < VW; ++l) to[l * step] = lanes[l];
-}
-#define Y_AT(k, c, r, s) (y + y_offset + ((((ulong)(k) * y_C + (c)) * y_R + (r)) * y_S + (s)))
-#define STORE(acc, k, c, r, s) (*Y_AT(k, c, r, s) = (acc))
-#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)(y_R * y_S), acc)
-#endif
 #define LINE 16  // floats of a cache line
 #define PIXELS_AHEAD 8  // the copy prefetches the pixel that it needs so many pixels later, about 200 ns
 #define PITCH_C (CB + VW)

@@ -5,9 +5,3 @@
 #ifndef STORED_C
 #define STORED_C C  // channels that are stored: less than C if x is padded to whole chunks of channels
 #endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
-#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * STORED_C + (c))
-#define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
-#define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
-#endif

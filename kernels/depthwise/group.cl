@@ -18,13 +18,11 @@
 //        y    o o o o
 //             o o o o
 //
-// Arguments of 0, 1: x, x_offset, w, w_offset, int C, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long
-//   x_n, int x_h, x_w, x_c, epilogue. w packed [R][S][C].
+// Operations 0 and 1: in_* are sizes of x, out_* of y. w packed [R][S][C].
 //   Grid: global (ceil(ceil(C/4) * columns of tiles / 128) * 128, rows of tiles, batch), local (128, 1, 1). There are
 //   ceil(out_w/STRIP) columns, ceil(out_h/TALL) rows.
 //   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
-// Arguments of 2: dy, dy_offset, x, x_offset, int batch, C, in_h, in_w (of x), out_h, out_w (of dy), pad_h,
-//   pad_w, split_strips (strips of a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue.
+// Operation 2: in_* are sizes of x, out_* of dy. split_strips: strips of a split.
 //   Grid: global (ceil(C/64) * 256, ceil(FILTER_R/ROWS), splits), local (256, 1, 1), splits = ceil(batch * out_h
 //   * ceil(out_w/STRIP) / split_strips).
 //   Epilogue macros: STORE(acc, split * C + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
@@ -49,21 +47,6 @@
 #define ROWS FILTER_R  // for OPERATION 2: filter rows of a work-group; ROWS * FILTER_S * 4 sums must fit into registers
 #else
 #define ROWS 1
-#endif
-#endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define EPILOGUE_FUNCTION_PARAMS EPILOGUE_PARAMS
-#define EPILOGUE_PASS , y, y_offset
-#if OPERATION == 2
-// [r][s][split * C + k]
-#define Y_AT(k, r, s) (y_offset + ((ulong)(r) * FILTER_S + (s)) * get_num_groups(2) * C + (k))
-#define STORE(acc, k, c, r, s) (y[Y_AT(k, r, s)] = (acc))
-#define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(k, r, s))
-#else
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * C + (k))  // NHWC
-#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
-#define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
 #endif
 #ifndef STORES_ALIGNED  // STOREA is STOREV for aligned vectors

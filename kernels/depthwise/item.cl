@@ -22,12 +22,10 @@
 //
 // Inputs: x (kind 1: dy) is x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 is dy[n*dy_n + h*dy_h +
 // w*dy_w + c].
-// Arguments of kinds 0 and 1: x, x_offset, w, w_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w,
-//   blocks_per_item, long x_n, EPILOGUE_PARAMS. in_*: size of the tensor that is read, out_*: of the one written.
+// Kinds 0 and 1: in_*: size of the tensor that is read, out_*: of the one written.
 //   Global size: (batch*out_h, ceil(ceil(C/VW) / blocks_per_item), 1), local (1, 1, 1).
 //   Epilogue macros: STORE(acc, n, c, h, w), STOREV(acc, n, c, h, w); store dimension c.
-// Arguments of kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w,
-//   dy_h, dy_w, long x_n, dy_n, EPILOGUE_PARAMS. in_*: size of x, out_*: of dy.
+// Kind 2: in_*: size of x, out_*: of dy.
 //   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). The batch*out_h rows are shared out evenly among the splits.
 //   Epilogue macros: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension: the first. With splits > 1 an ordinary
 //   reduction adds the splits in order.
@@ -42,12 +40,6 @@
 #endif
 
 #if DEPTHWISE_KIND == 2
-#ifndef STORE  // without generated epilogue macros: dense y[r][s][c], c = split*C + channel; y_C of them in all
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C
-#define EPILOGUE_PASS , y, y_offset, y_C
-#define STORE(acc, c, zero, r, s) (y[y_offset + ((ulong)(r) * S + (s)) * y_C + (c)] = (acc))
-#define STOREV(acc, c, zero, r, s) VSTORE(acc, y + y_offset + ((ulong)(r) * S + (s)) * y_C + (c))
-#endif
 
 #define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)  // input columns under PX outputs
 
@@ -109,13 +101,6 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 }
 
 #else
-
-#ifndef STORE  // without generated epilogue macros: dense y[n][h][w][c]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_C
-#define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_C
-#define STORE(acc, n, c, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_C + (c)] = (acc))
-#define STOREV(acc, n, c, h, w) VSTORE(acc, y + y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_C + (c))
-#endif
 
 #if DEPTHWISE_KIND == 0
 #define FIRST_W 0  // output column at which the first tile of a row begins

@@ -15,8 +15,7 @@
 // Inputs (offsets and strides in elements of REAL):
 //   x[o][k][p][q] at o*x_o + k*x_n + p*x_p + q*x_q, 0 <= p < P, 0 <= q < Q. INPUT 0: real parts in re, imaginary parts in im.
 //   INPUT 1: pairs in re. INPUT 2: real numbers in re.
-// Arguments: re, re_offset, im, im_offset (INPUT 0), int O, P, Q, long x_o, x_n, x_p, x_q, EPILOGUE_PARAMS.
-//   Global size: (ceil(O * P * Q / LINES) * ITEMS, 1, 1), less with CHIRP; local size (ITEMS, 1, 1).
+// Global size: (ceil(O * P * Q / LINES) * ITEMS, 1, 1), less with CHIRP; local size (ITEMS, 1, 1).
 // Epilogue macros: STOREV(two numbers, o, ((k * P + p) * Q + q) * 2).
 // Macros of a launch: N (numbers of a line), STEPS (radix, length of the transforms before the step), LINES (of a
 //   work-group), ITEMS (work-items of a group), POINTS (numbers of a work-item: the largest over the steps), ROWS (1: P and Q
@@ -28,12 +27,6 @@
 #endif
 #ifndef CHIRP
 #define CHIRP 0
-#endif
-#ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line
-#define EPILOGUE_FUNCTION_PARAMS EPILOGUE_PARAMS
-#define EPILOGUE_PASS , out, out_offset, out_line
-#define STOREV(acc, o, e) vstore2(acc, 0, out + out_offset + (o) * out_line + (e))
 #endif
 #define REAL2 OCL_CAT(REAL, 2)
 

@@ -11,8 +11,7 @@
 // Inputs (offsets and strides in elements of REAL):
 //   x[o][k][p][q] at o*x_o + k*x_n + p*x_p + q*x_q, 0 <= p < P, 0 <= q < Q. INPUT 0: real parts in re, imaginary parts in im.
 //   INPUT 1: pairs in re. INPUT 2: real numbers in re. A vector of lanes has neighbours along p and q (COLUMNS 1) or any lines.
-// Arguments: re, re_offset, im, im_offset (INPUT 0), int O, P, Q, long x_o, x_n, x_p, x_q, blocks_per_item, EPILOGUE_PARAMS.
-//   Global size: (ceil(blocks / blocks_per_item), 1, 1), local size (1, 1, 1).
+// Global size: (ceil(blocks / blocks_per_item), 1, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(acc, o, e), STOREV(acc, o, e) with VW = 16; e = ((k * P + p) * Q + q) * 2, and 1 more for imaginary parts.
 // Macros of a launch: N and LANES (see above), STEPS (radix, length of the transforms before the step, which copy it
 //   reads), ROOTS (for each step, t < NS and 0 < q < radix: w(NS * radix, q * t)), COLUMNS, STEP_IN (COLUMNS 1: the
@@ -20,13 +19,6 @@
 //   local memory), RESULT (the copy with the results of the last step, for LINES_OUT and SPLIT).
 #ifndef SPACE
 #define SPACE __local  // __private if the copies do not fit into local memory
-#endif
-#ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global REAL *out, const long out_offset, const long out_line
-#define EPILOGUE_FUNCTION_PARAMS EPILOGUE_PARAMS
-#define EPILOGUE_PASS , out, out_offset, out_line
-#define STORE(acc, o, e) (out[out_offset + (o) * out_line + (e)] = (acc))
-#define STOREV(acc, o, e) vstore16(acc, 0, out + out_offset + (o) * out_line + (e))
 #endif
 
 #if SPLIT

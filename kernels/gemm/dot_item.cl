@@ -13,11 +13,6 @@
 // Epilogue macros: STORE(acc, b, m, n) only.
 // Macros of a launch: MR (rows of A in a register tile: M, if that is at most 8), NR (rows of B in a register tile;
 //   MR*NR <= 24 of 32 registers (12 of 16)), MT (column tiles per work-item).
-#ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
-#define EPILOGUE_PASS , y, y_offset, y_M, y_N
-#define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
-#endif
 
 ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int batch = get_global_id(1);

@@ -36,12 +36,6 @@
 #else
 #define SUM_OF(i) acc[i]
 #endif
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
-#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
-#define STOREV(acc, b, m, n) vstore4(acc, 0, y + Y_AT(b, m, n))
-#endif
 #define ACROSS (TILE_N / ITEM_N)  // work-items along the columns
 #define DOWN (TILE_M / ITEM_M)  // work-items along the rows
 #define GROUP_SIZE (ACROSS * DOWN)  // work-items of a work-group, 64..256

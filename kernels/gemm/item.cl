@@ -47,12 +47,6 @@
 #endif
 // Aligns private arrays that are read by vectors, so that no vector crosses a cache line.
 #define CACHE_ALIGNED __attribute__((aligned(64)))
-#ifndef STORE  // without generated epilogue macros: dense C[b][m][n]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
-#define EPILOGUE_PASS , y, y_offset, y_M, y_N
-#define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
-#define STOREV(acc, b, m, n) VSTORE(acc, y + y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n))
-#endif
 
 #define B_AHEAD 16  // rows of B that the packing tile prefetches ahead, about 100 ns
 

@@ -5,9 +5,3 @@
 //   dimension of B, 0: n is), A_VEC4 (1: the contiguous dimension of A has stride 1, and its extent and the other
 //   strides are multiples of 4. With operands of 16 bits, and with subgroup_matrix.cl, the other strides are multiples
 //   of a chunk of 16 bytes, and the extent may be any number.), B_VEC4 (the same for B).
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
-#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
-#define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
-#endif

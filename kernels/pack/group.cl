@@ -35,11 +35,6 @@
 #define STEP (HALVES || PAIRS ? 64 : 32)  // elements of the depth in a block
 #define BLOCK 2048  // floats
 #define STEP_FLOATS (PAIRS ? 2 * BLOCK + 64 : !HALVES && TERMS == 3 ? 2 * BLOCK : BLOCK)
-#ifndef STORE  // without generated epilogue macros: dense
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
-#define STOREV(quad, b, panel, step, at) \
-  (*(__global float4*)(y + y_offset + (((ulong)(b) * panels + (panel)) * steps + (step)) * STEP_FLOATS + (at)) = (quad))
-#endif
 
 // Returns CHUNK elements of `from`, `stride` elements apart, as 16 bytes. The first `valid` elements are inside the
 // matrix; the others are zeros. direct: 1 if all are inside, `stride` is 1 and `from` lies at a multiple of 16 bytes.

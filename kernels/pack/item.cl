@@ -11,13 +11,6 @@
 // Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
 // Epilogue macros: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
 // Macros of a launch: TN (columns of a panel; a multiple of VW), K_RUN (rows per work-item), B_LAYOUT (see above).
-#ifndef STORE  // without generated epilogue macros: dense P[b][j][k][c]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_K
-#define EPILOGUE_PASS , y, y_offset, y_panels, y_K
-#define PLACE(b, j, k, c) (y_offset + (((ulong)(b) * y_panels + (j)) * y_K + (k)) * TN + (c))
-#define STORE(value, b, j, k, c) (y[PLACE(b, j, k, c)] = (value))
-#define STOREV(value, b, j, k, c) VSTORE(value, y + PLACE(b, j, k, c))
-#endif
 
 // Transposes a VW x VW matrix in registers, x[VW], by log2(VW) rounds of INTERLEAVE.
 #if VW == 16

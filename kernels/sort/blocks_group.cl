@@ -5,21 +5,13 @@
 // first: the keys that have the digits found so far are counted by their next digit.
 //
 // Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_POSITIONS 1: positions[row][i] at row * positions_row + i.
-// Arguments: keys, keys_offset, positions, positions_offset (HAS_POSITIONS), int n, long keys_row, positions_row,
-//   EPILOGUE_PARAMS. Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
+// Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
 // Epilogue macros: STORE(key, row, block * KEEP + i), STORE1(position, row, block * KEEP + i). Past the end of the row, keys are the
 //   greatest ones, with any position.
 // Macros of a launch: KEEP (keys of a block that are stored), SELECTS (see above), SIZE (keys that are sorted: a power of two,
 //   at least KEEP or, without SELECTS, BLOCK), ITEMS (work-items of a group), LOCAL_KEYS (0: local memory has no room for
 //   the block's keys, which are read from the row each time), SHIFT (the lowest bit in which keys differ), DIGITS_SORTED
 //   (digits from this bit on), SIGNED (1: the highest digit has the sign).
-#ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
-#define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset
-#define PLACES ((n + BLOCK - 1) / BLOCK * (long)KEEP)
-#define STORE(acc, row, place) (keys_out[keys_out_offset + (row) * PLACES + (place)] = (acc))
-#define STORE1(acc, row, place) (out[out_offset + (row) * PLACES + (place)] = (acc))
-#endif
 
 #if LOCAL_KEYS && !SELECTS
 #define BLOCK_KEY(i) sorted[i]

@@ -4,20 +4,12 @@
 // are compared with. More keys are sorted by DIGITS_SORTED digits, the lowest first; a digit that all keys share needs no move.
 //
 // Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_POSITIONS 1: positions[row][i] at row * positions_row + i.
-// Arguments: keys, keys_offset, positions, positions_offset (HAS_POSITIONS), int n, long keys_row, positions_row,
-//   EPILOGUE_PARAMS. Global size: (blocks, rows, 1), local size (1, 1, 1).
+// Global size: (blocks, rows, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(key, row, block * KEEP + i), STORE1(position, row, block * KEEP + i). Past the end of the row, keys are the
 //   greatest ones, with any position.
 // Macros of a launch: KEEP (keys of a block that are stored), SHIFT (the lowest bit in which keys differ),
 //   DIGITS_SORTED (digits from this bit on), SIGNED (1: the highest digit has the sign).
 #define MOST_INSERTED 128
-#ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
-#define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset
-#define PLACES ((n + BLOCK - 1) / BLOCK * (long)KEEP)
-#define STORE(acc, row, place) (keys_out[keys_out_offset + (row) * PLACES + (place)] = (acc))
-#define STORE1(acc, row, place) (out[out_offset + (row) * PLACES + (place)] = (acc))
-#endif
 
 #if KEEP <= MOST_INSERTED && KEEP < BLOCK
 #define INSERTS 1

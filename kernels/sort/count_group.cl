@@ -1,16 +1,9 @@
 // kernels/sort/count_group.cl: how often each digit occurs in a block of keys. Group kernel: one work-group = one block.
 //
 // Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_CHOSEN 1: chosen[row], a key.
-// Arguments: keys, keys_offset, chosen, chosen_offset (HAS_CHOSEN), int n, shift, flip, long keys_row, EPILOGUE_PARAMS.
-//   Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
+// Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
 // Epilogue macros: STORE(count, row, digit, block).
 // Macros of a launch: ITEMS (work-items of a group).
-#ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global int *counts_out, const long counts_offset
-#define EPILOGUE_PASS , counts_out, counts_offset
-#define STORE(acc, row, digit, block) \
-  (counts_out[counts_offset + ((long)(row) * DIGITS + (digit)) * ((n + BLOCK - 1) / BLOCK) + (block)] = (acc))
-#endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   __local int counts[DIGITS];

@@ -1,15 +1,8 @@
 // kernels/sort/count_item.cl: how often each digit occurs in a block of keys. Item kernel: one work-item = one block.
 //
 // Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_CHOSEN 1: chosen[row], a key.
-// Arguments: keys, keys_offset, chosen, chosen_offset (HAS_CHOSEN), int n, shift, flip, long keys_row, EPILOGUE_PARAMS.
-//   Global size: (blocks, rows, 1), local size (1, 1, 1).
+// Global size: (blocks, rows, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(count, row, digit, block).
-#ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global int *counts_out, const long counts_offset
-#define EPILOGUE_PASS , counts_out, counts_offset
-#define STORE(acc, row, digit, block) \
-  (counts_out[counts_offset + ((long)(row) * DIGITS + (digit)) * ((n + BLOCK - 1) / BLOCK) + (block)] = (acc))
-#endif
 
 #define TABLES \
   4  // Equal digits that follow one another are counted in different tables, so that no increment waits for the last.

@@ -3,15 +3,8 @@
 // Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_POSITIONS 1: positions[row][i] at row * positions_row + i.
 //   ends[row][digit][block]: the number of the row's keys with a lower digit, or with this digit in blocks up to this one. SUMS 1:
 //   the number of keys with this digit in this block, from which each work-item computes these sums.
-// Arguments: keys, keys_offset, positions, positions_offset (HAS_POSITIONS), ends, ends_offset, int n, blocks, shift, flip,
-//   long keys_row, positions_row, EPILOGUE_PARAMS. Global size: (blocks, rows, 1), local size (1, 1, 1).
+// Global size: (blocks, rows, 1), local size (1, 1, 1).
 // Epilogue macros: STORE(key, row, place), STORE1(position, row, place). Macro of a launch: SUMS (see above).
-#ifndef EPILOGUE_PARAMS
-#define EPILOGUE_PARAMS , __global Key *keys_out, const long keys_out_offset, __global int *out, const long out_offset
-#define EPILOGUE_PASS , keys_out, keys_out_offset, out, out_offset
-#define STORE(acc, row, place) (keys_out[keys_out_offset + (row) * (long)n + (place)] = (acc))
-#define STORE1(acc, row, place) (out[out_offset + (row) * (long)n + (place)] = (acc))
-#endif
 
 __kernel ONE_ITEM void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   const int block = get_group_id(0), row = get_group_id(1), begin = block * BLOCK, count = min(BLOCK, n - begin);

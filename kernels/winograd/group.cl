@@ -23,12 +23,6 @@
 #define FETCH_AHEAD 1  // 1: the loads of the next step are in flight during the products; costs 32 registers
 #endif
 
-#ifndef STORE
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * K + (k))
-#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
-#define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
-#endif
 #define PATCHES 32  // patches of a work-group
 #define QUADS (CHANNELS / 16)  // float4 along the channels that a work-item accumulates for a patch
 #define C_STEP 8  // input channels of a step

@@ -32,12 +32,6 @@
 #define TN (NV * VW)  // output channels of a panel
 #define PW (TILE_W + 2)  // columns of a patch of inputs
 #define SUM_CHANNELS 24  // channels of one running sum
-#ifndef STORE  // without generated epilogue macros: dense y[n][h][w][k]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
-#define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
-#define STORE(acc, n, k, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k)] = (acc))
-#define STOREV(acc, n, k, h, w) VSTORE(acc, y + y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k))
-#endif
 
 // o = B' d
 OCL_INLINE void transform_input(const VEC* d, VEC* o) {

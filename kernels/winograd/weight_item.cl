@@ -21,17 +21,6 @@
 //   VW floats) of c in a register tile), CB (channels c of a task, a multiple of TN), KB (channels k of a task, a
 //   multiple of VW and MR), TILE_BLOCK (tiles of 2x2 pixels of dy in a block).
 #define TN (NV * VW)
-#ifndef STORE  // without generated epilogue macros: dense y[split*K + k][c][r][s]
-#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C
-#define EPILOGUE_PASS , y, y_offset, y_C
-OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
-  float lanes[VW];
-  VSTORE(value, lanes);
-  for (int l = 0; l < VW; ++l) to[l * step] = lanes[l];
-}
-#define STORE(acc, k, c, r, s) (y[y_offset + (((ulong)(k) * y_C + (c)) * 3 + (r)) * 3 + (s)] = (acc))
-#define STOREV(acc, k, c, r, s) store_lanes(y + y_offset + ((((ulong)(k) * y_C + (c)) * 3 + (r)) * 3 + (s)), 9, acc)
-#endif
 
 // o = B' d
 OCL_INLINE void transform_input(const VEC* d, VEC* o) {

@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_972e09a6c933
+#define KERNEL_NAME fft_210284f81593
 #define KERNEL_PARAMETERS __global const REAL* restrict re, const ulong re_offset, const int O, const int P, const int Q, const int blocks_per_item, const long x_o, const long x_n, const long x_p, const long x_q
 #define VW 16
 #define LANES 16
@@ -34,7 +34,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1 EPILOGU
 
 #include "kernels/fft/butterfly.cl"  // sha256 a77d1dda376038ef
 
-#include "kernels/fft/item.cl"  // sha256 d092756b883d6326
+#include "kernels/fft/item.cl"  // sha256 6b6e63e1697b9123
 
 // batch, groups 2 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF

@@ -1,6 +1,6 @@
 // fft, groups 1 x 1 x 1, local [480, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME fft_4ceaace8f40e
+#define KERNEL_NAME fft_40ee66570650
 #define KERNEL_PARAMETERS __global const REAL* re, const ulong re_offset, const int O, const int P, const int Q, const long x_o, const long x_n, const long x_p, const long x_q
 #define FORM 1
 #define VW 2
@@ -43,4 +43,4 @@ OCL_INLINE void epilogue_v(const float2 acc, const int i0, const int i1 EPILOGUE
 
 #include "kernels/fft/butterfly.cl"  // sha256 a77d1dda376038ef
 
-#include "kernels/fft/group.cl"  // sha256 b92218a14c04ef2f
+#include "kernels/fft/group.cl"  // sha256 4d7baae178a4f7b0

@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_7d9a23f2734b
+#define KERNEL_NAME pack_fe38d21bbc95
 #define KERNEL_PARAMETERS __global const IN_T* restrict b, const ulong b_offset, const int N, const int K, const int inner, const long b_outer, const long b_inner, const int b_row, const int b_col
 #define VW 16
 #define TN 64
@@ -22,11 +22,11 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2, i3) epilogue_v(acc, i0, i1, i2, i3 EPILOGUE_PASS)
 
-#include "kernels/pack/item.cl"  // sha256 4229d800f79f3419
+#include "kernels/pack/item.cl"  // sha256 5d1604622a44d3a2
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_a66b62c47317
+#define KERNEL_NAME gemm_6218442aaabf
 #define KERNEL_PARAMETERS __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset, const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const int a_row, const int a_col, const long b_outer, const long b_inner, const int b_row, const int b_col
 #define VW 16
 #define MR 6
@@ -69,4 +69,4 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-#include "kernels/gemm/item.cl"  // sha256 a362df406b2d2368
+#include "kernels/gemm/item.cl"  // sha256 a8f452dc6d9b745a

@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_ad32bf76aca0
+#define KERNEL_NAME gemm_06bf4fb47f87
 #define KERNEL_PARAMETERS __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row, const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col
 #define VW 4
 #define TILE_M 16
@@ -61,4 +61,4 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-#include "kernels/gemm/group.cl"  // sha256 433de337afce00d2
+#include "kernels/gemm/group.cl"  // sha256 78122fdcc35e2ed2

@@ -259,8 +259,7 @@ CheckCase launch_case(const TemplateLaunch& launch, const Offer& offer, int offs
       input.pack.push_back(launch_case(pack->launch, offer, offset));
       const ir::Shape& sizes = offer.buffers[given.buffer - offer.first_buffer].sizes;
       input.pack[0].outputs = {static_cast<size_t>(ir::product(sizes).constant())};
-      if (pack->launch.kernel == KernelId::k_pack_item)
-        for (const size_t d : {1, 2}) input.pack[0].last.emplace_back(static_cast<int32_t>(sizes[d].constant()));
+      input.pack[0].strides = dense(sizes);
     }
     check.inputs.push_back(std::move(input));
   }
@@ -295,6 +294,12 @@ CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, const ir::Gr
     c.results = std::move(made.results);
   };
   return check;
+}
+
+std::vector<int64_t> dense(const ir::Shape& sizes) {
+  std::vector<int64_t> strides;
+  for (const ir::IndexExpr& stride : ir::contiguous_strides(sizes)) strides.push_back(stride.constant());
+  return strides;
 }
 
 KernelType type_of(const TemplateLaunch& launch) {

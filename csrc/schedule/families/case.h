@@ -32,6 +32,7 @@ struct CheckCase {
   int offset = 0;                  // Elements in front of the data of each of the graph's inputs.
   std::vector<Integer> arguments;  // Integer arguments of the kernel, after the inputs.
   std::vector<Integer> last;       // Those after the outputs, which the kernel's own stores take.
+  std::vector<int64_t> strides;    // Of the results. Empty: the kernel has its own stores.
   std::array<size_t, 3> groups{1, 1, 1};
   size_t local = 128;
   // Computes the bytes of inputs, and `results`. Call it only if the case runs, because it takes longer than building the case.
@@ -100,6 +101,9 @@ CheckCase case_of(const TemplateLaunch& launch, const Offer& offer, const ir::Gr
 inline CheckCase case_of(const Offer& offer, const ir::Graph& graph, int offset, std::function<CaseData()> data) {
   return case_of(offer.launch, offer, graph, offset, std::move(data));
 }
+
+/// Returns the strides of contiguous results.
+std::vector<int64_t> dense(const ir::Shape& sizes);
 
 /// Returns cases of a kernel for one of its types. An offset of 1 makes operands unaligned, so that the kernel copies them
 /// element by element.

@@ -131,14 +131,14 @@ ir::Graph graph_of(const CheckSubject& subject, const Convolution& c, Kind kind,
   return builder.finish();
 }
 
-/// Makes a convolution. Results and filters are channels-last. The slices of a weight gradient follow one another; those of
-/// a portable kernel are added.
+/// Makes a convolution. Results and filters are channels-last, or filters are last, if vectors are stored along them. The
+/// slices of a weight gradient follow one another; those of a portable kernel are added.
 CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Kind kind, const std::string& choice,
                            const Form& form = {}) {
   const int GC = c.groups * c.C, GK = c.groups * c.K;
   const ir::Graph graph = graph_of(subject, c, kind, form);
   const Offer offer = subject.offer(graph, choice);
-  const bool portable = subject.portable(),
+  const bool portable = subject.portable(), by_filters = kind == Kind::kWeight && offer.launch.stores.dim == 0,
              // Winograd's tiles of four columns round even values of few digits, and mix the pixels of a patch.
       mixed = std::ranges::count(offer.launch.defines, std::pair<std::string, std::string>("TILE_W", "4")) > 0;
   const int slices = portable ? 1 : static_cast<int>(offer.splits),
@@ -162,25 +162,23 @@ CheckCase convolution_case(const CheckSubject& subject, const Convolution& c, Ki
     data.results = kind == Kind::kForward ? convolution(c, x, w)
                    : kind == Kind::kData  ? convolution_data_gradient(c, w, dy)
                                           : convolution_weight_gradient(c, x, dy, slices, slice_pixels);
-    const auto taps = static_cast<size_t>(c.R) * c.S;
-    if (kind == Kind::kWeight && is_depthwise(subject.row))
-      data.results.exact = transposed(data.results.exact, static_cast<size_t>(GK), taps);
-    else if (kind == Kind::kWeight && subject.row.level == KernelLevel::k_item)
-      data.results.exact = transposed(data.results.exact, taps, static_cast<size_t>(c.C));
+    if (by_filters)
+      data.results.exact = transposed(data.results.exact, static_cast<size_t>(GK), c.w_size() / static_cast<size_t>(GK));
     if (subject.edges()) std::ranges::fill(data.results.sizes, mixed ? std::ranges::max(data.results.sizes) : 0.0);
     return data;
   });
   if (mixed) check.tolerance = 1e-6;
+  const auto channels_last = [](int64_t channels, int64_t rows, int64_t columns) {
+    return std::vector{rows * columns * channels, int64_t{1}, columns * channels, channels};
+  };
+  const int64_t filters = offer.splits * GK;
+  check.strides = kind == Kind::kForward ? channels_last(GK, c.P(), c.Q())
+                  : kind == Kind::kData  ? channels_last(GC, c.H, c.W)
+                  : by_filters           ? std::vector{int64_t{1}, filters, c.S * c.C * filters, c.C * filters}
+                                         : channels_last(c.C, c.R, c.S);
   if (!portable) return check;
   check.parts = static_cast<size_t>(offer.splits);
-  if (check.parts > 1) check.block = is_depthwise(subject.row) ? static_cast<size_t>(GK) : c.w_size();
-  if (subject.row.level != KernelLevel::k_item) return check;
-  // The sizes of a dense output, which the kernel's own stores take.
-  std::vector<int> last = {c.C, c.R, c.S};
-  if (kind != Kind::kWeight) last = kind == Kind::kForward ? std::vector{c.P(), c.Q(), GK} : std::vector{c.H, c.W, GC};
-  if (subject.row.id == KernelId::k_depthwise_weight_item) last = {static_cast<int>(offer.splits) * GC};
-  if (subject.row.id == KernelId::k_winograd_weight_item) last = {c.C};
-  check.last.assign(last.begin(), last.end());
+  if (check.parts > 1) check.block = by_filters ? static_cast<size_t>(GK) : c.w_size();
   return check;
 }
 

@@ -41,7 +41,7 @@ CheckCase product_case(const CheckSubject& subject, const std::string& choice, c
   builder.output(builder.contract(a, b, type == ir::DType::kI8 ? ir::DType::kI32 : ir::DType::kF32),
                  ir::contiguous_strides({kBatch, p.M, p.N}));
   const ir::Graph graph = builder.finish();
-  return case_of(subject.offer(graph, choice), graph, p.offset, [=] {
+  CheckCase check = case_of(subject.offer(graph, choice), graph, p.offset, [=] {
     const std::vector<float> x = subject.values(a_size, 1), y = subject.values(b_size, 2);
     const auto element = [](const std::vector<float>& of, const ir::Shape& steps, int i, int row, int column) {
       return of[static_cast<size_t>(i * steps[0].constant() + row * steps[1].constant() + column * steps[2].constant())];
@@ -53,6 +53,8 @@ CheckCase product_case(const CheckSubject& subject, const std::string& choice, c
     if (subject.edges()) std::ranges::fill(data.results.sizes, 0.0);
     return data;
   });
+  check.strides = dense({kBatch, p.M, p.N});
+  return check;
 }
 
 /// boxes: whether tensor maps describe the operands.
@@ -138,7 +140,6 @@ std::vector<CheckCase> portable_cases(const CheckSubject& subject) {
         CheckSubject device = on;
         device.caps.prefetch = j % 3 > 0;
         CheckCase check = product_case(device, "tile=" + tiles[i] + " splits=1", edges[j]);
-        if (item && !subject.row.is_checked()) check.last = {edges[j].M, edges[j].N};
         for (const std::string& macro : edges[j].stores)
           if (item) check.defines.push_back(macro);
         if (check.kernel == subject.row.id) cases.push_back(std::move(check));

@@ -46,11 +46,13 @@ CheckCase pack_case(const CheckSubject& subject, const Packed& p, const PackInto
   Draft draft({graph, static_cast<ir::NodeId>(node - graph.nodes.begin()), subject.row.id, subject.caps}, Choices::exactly(""));
   const ir::View view = draft.node().operands[1];
   pack(draft, view, *matrices_in_place(draft, view, 1));
-  const TemplateLaunch& launch = std::get<Pack>(draft.offer.before.back().how).launch;
-  return case_of(launch, draft.offer, graph, p.offset, [=] {
+  const Preparation& packed = draft.offer.before.back();
+  CheckCase check = case_of(std::get<Pack>(packed.how).launch, draft.offer, graph, p.offset, [=] {
     return CaseData{{subject.stored(std::vector<float>(static_cast<size_t>(kBatch) * p.depth)), subject.stored(values)},
                     expected(values)};
   });
+  check.strides = dense(draft.offer.buffers[packed.buffer - draft.offer.first_buffer].sizes);
+  return check;
 }
 
 std::vector<CheckCase> panel_cases(const CheckSubject& subject) {
@@ -75,7 +77,6 @@ std::vector<CheckCase> panel_cases(const CheckSubject& subject) {
             sums.sizes.assign(sums.exact.size(), 0.0);
             return sums;
           }));
-          cases.back().last = {panels, p.depth};
         }
   }
   return cases;

@@ -139,8 +139,12 @@ CheckCase sort_case(const CheckSubject& subject, const Problem& s, ir::SortStep 
     return data;
   });
   check.integers = true;
+  check.strides = dense({s.rows, static_cast<int64_t>(places) / s.rows});
   if (step != ir::SortStep::kCount) check.outputs = {places, places};
-  if (step == ir::SortStep::kCount) check.outputs = {static_cast<size_t>(s.rows) * ir::kDigits * s.blocks()};
+  if (step == ir::SortStep::kCount) {
+    check.strides = dense({s.rows, ir::kDigits, s.blocks()});
+    check.outputs = {static_cast<size_t>(s.rows) * ir::kDigits * s.blocks()};
+  }
   return check;
 }
 
