@@ -21,7 +21,6 @@
 // Macros of a launch: MR (channels k of a register tile; MR*NV + NV + 1 <= number of vector registers), NV (vectors (of
 //   VW floats) of c in a register tile), CB (channels c of a task, a multiple of TN), KB (channels k of a task, a
 //   multiple of VW and MR), PIXEL_BLOCK (pixels of dy in a block).
-#define TN (NV * VW)
 #define LINE 16  // floats of a cache line
 #define PIXELS_AHEAD 8  // the copy prefetches the pixel that it needs so many pixels later, about 200 ns
 #define PITCH_C (CB + VW)
@@ -74,27 +73,8 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
       }
       // TN columns of V stay in the L1 cache, while the rows of D pass by.
       for (int c = 0; c < cols_c; c += TN)
-        for (int k = 0; k < cols_k; k += MR) {
-          __global const float* a = D + k;
-          __global const float* b = V + c;
-          VEC acc[MR][NV];
-          OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
-          for (int t = 0; t < count; ++t) {
-            VEC bv[NV];
-            OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(b + t * PITCH_C + v * VW);
-            OCL_UNROLL for (int i = 0; i < MR; ++i) {
-              const VEC av = (VEC)(a[t * PITCH_K + i]);
-              OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
-            }
-          }
-          __global float* sum = U + k * CB + c;
-          if (block > block_begin) {
-            OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
-                VLOAD(sum + i * CB + v * VW);
-          }
-          OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
-              VSTORE(acc[i][v], sum + i * CB + v * VW);
-        }
+        for (int k = 0; k < cols_k; k += MR)
+          add_products(U + k * CB + c, D + k, PITCH_K, V + c, PITCH_C, count, block == block_begin);
     }
     for (int k = 0; k < cols_k; ++k)
       for (int c = 0; c < cols_c; c += VW) {

@@ -20,7 +20,6 @@
 // Macros of a launch: MR (channels k of a register tile; MR*NV + NV + 1 <= number of vector registers), NV (vectors (of
 //   VW floats) of c in a register tile), CB (channels c of a task, a multiple of TN), KB (channels k of a task, a
 //   multiple of VW and MR), TILE_BLOCK (tiles of 2x2 pixels of dy in a block).
-#define TN (NV * VW)
 
 // o = B' d
 OCL_INLINE void transform_input(const VEC* d, VEC* o) {
@@ -124,27 +123,9 @@ ONE_ITEM __kernel void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
       }
       for (int xi = 0; xi < 16; ++xi)
         for (int c = 0; c < cols_c; c += TN)
-          for (int k = 0; k < cols_k; k += MR) {
-            __global const float* a = D + xi * (TILE_BLOCK * KB) + k;
-            __global const float* b = V + xi * (TILE_BLOCK * CB) + c;
-            VEC acc[MR][NV];
-            OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
-            for (int t = 0; t < count; ++t) {
-              VEC bv[NV];
-              OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(b + t * CB + v * VW);
-              OCL_UNROLL for (int i = 0; i < MR; ++i) {
-                const VEC av = (VEC)(a[t * KB + i]);
-                OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
-              }
-            }
-            __global float* sum = U + (xi * KB + k) * CB + c;
-            if (block > block_begin) {
-              OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
-                  VLOAD(sum + i * CB + v * VW);
-            }
-            OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
-                VSTORE(acc[i][v], sum + i * CB + v * VW);
-          }
+          for (int k = 0; k < cols_k; k += MR)
+            add_products(U + (xi * KB + k) * CB + c, D + xi * (TILE_BLOCK * KB) + k, KB, V + xi * (TILE_BLOCK * CB) + c,
+                         CB, count, block == block_begin);
     }
     for (int k = 0; k < cols_k; ++k)
       for (int c = 0; c < cols_c; c += VW) {
