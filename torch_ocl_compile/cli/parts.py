@@ -75,14 +75,12 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON in place of a table.")(command)
 
 
-def device_option(help: str = "Device to use.", cpu: bool = False) -> Callable[[F], F]:
+def device_option(help: str) -> Callable[[F], F]:
     def checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
         try:
             device = torch.device(value)
         except RuntimeError:
             raise click.BadParameter(f"{value!r} is no device; devices are called ocl, ocl:0, ocl:1, ...") from None
-        if cpu and device.type == "cpu":
-            return value
         if device.type != "ocl":
             raise click.BadParameter(f"{value!r} is no OpenCL device; those are called ocl, ocl:0, ocl:1, ...")
         if 0 < _C.device_count() <= (device.index or 0):

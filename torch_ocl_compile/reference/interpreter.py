@@ -354,25 +354,10 @@ def _laid_out(run: Run, buffer: Any, values: Tensor) -> Tensor:
 
 
 class ReferencePlan:
-    """Replaces exec's Plan where there is no device. It has the same interface and runs the interpreter."""
+    """Runs a graph in the interpreter, where there is no device, as exec's Plan does on one."""
 
     def __init__(self, graph: Any, calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]) -> None:
-        self.graph = graph
-        self.calls = list(calls)
-        self.launch_count = len(graph.nodes)
+        self.graph, self.calls = graph, list(calls)
 
     def run(self, args: Sequence[Any]) -> list[Tensor]:
         return run_graph(self.graph, args, self.calls)
-
-    def describe(self) -> list[dict[str, Any]]:
-        return [{"name": str(n.kind), "origin": n.origin.op} for n in self.graph.nodes]
-
-    def output_strides(self) -> list[list[int]]:
-        """Returns the strides of the results; row-major strides if the graph leaves them open."""
-        run = Run(self.graph, [0] * self.graph.symbols + [None] * len(self.graph.inputs), [])
-        found = []
-        for output in self.graph.outputs:
-            sizes = [run.size(s) for s in output.sizes]
-            given = [run.size(s) for s in output.strides]
-            found.append(given or list(torch.empty(sizes, device="meta").stride()))
-        return found

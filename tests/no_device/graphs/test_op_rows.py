@@ -23,7 +23,7 @@ from torch_ocl_compile.dtypes import IR_DTYPES
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering.elementwise import pointwise, special
-from torch_ocl_compile.lowering.graphs.graph import lower_graph
+from torch_ocl_compile.lowering.graphs.graph import lower_module
 from torch_ocl_compile.reference.interpreter import run_graph
 
 aten = torch.ops.aten
@@ -92,7 +92,7 @@ def traced(function: Callable[..., Any], *inputs: Any) -> torch.fx.GraphModule:
 
 def ops_of(gm: torch.fx.GraphModule) -> set[str]:
     """Returns the scalar ops of the lowered graph."""
-    return {op[0] for node in lower_graph(gm).nodes for op in getattr(node, "ops", ())}
+    return {op[0] for node in lower_module(gm).graph.nodes for op in getattr(node, "ops", ())}
 
 
 def arguments(target: Any) -> list[Any]:

@@ -1,6 +1,4 @@
 # torch_ocl_compile/lowering/graphs/graph.py: lowers an FX graph to an ir.Graph, each node by its lowering or the fallback.
-"""`lower_module` returns everything that a call needs; `lower_graph` returns only the ir.Graph, for tests and tools."""
-
 from __future__ import annotations
 
 import logging
@@ -48,13 +46,6 @@ from torch_ocl_compile.lowering.graphs.user_kernel import lowering_of
 log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
-
-
-def lower_graph(gm: torch.fx.GraphModule, fake_inputs: Sequence[Any] = (), **settings: Any) -> ir.Graph:
-    """Returns the ir.Graph of an AOTAutograd graph, without a device. `fake_inputs` serve placeholders without metadata."""
-    for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), fake_inputs, strict=False):
-        node.meta.setdefault("val", fake)
-    return lower_module(gm, **settings).graph
 
 
 def lower_module(
