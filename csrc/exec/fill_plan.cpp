@@ -162,14 +162,14 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
     launch.ops = node_count(group);
     launch.work = schedule::work_of(schedule, group);
     const std::string where = "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
-    if (!caps.fp64) check_float64(schedule, group, *plan.device, where);
+    if (plan.device != nullptr && !caps.fp64) check_float64(schedule, group, *plan.device, where);
     try {
       launch.source = codegen::generate(schedule, group, schedule::with_granted_items(schedule, group.nodes(), caps));
     } catch (const Error& error) {
       fail(error.kind(), std::string(error.what()) + "\n  where: " + where);
     }
     apply_faults(launch.source);
-    check_arguments(launch.source, *plan.device, where);
+    if (plan.device != nullptr) check_arguments(launch.source, *plan.device, where);
     add_sources(plan, launch, static_cast<int>(position));
     texts.push_back({launch.source.name, launch.source.text, where, launch.source.local});
     if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
@@ -180,7 +180,26 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
   return texts;
 }
 
+/// Adds the intervals, the launches and the kept steps of a scheduled plan. Returns the kernel text of each launch.
+std::vector<runtime::KernelText> add_launches(Plan& plan, const Caps& caps, const PlanOptions& options) {
+  add_intervals(plan);
+  std::vector<runtime::KernelText> texts = add_steps(plan, caps, options);
+  // An observed plan keeps no results, so that every call runs and checks every step.
+  plan.most_kept_bytes = options.check || options.guard_zones ? 0 : options.most_kept_bytes;
+  mark_kept(plan);
+  return texts;
+}
+
 }  // namespace
+
+std::unique_ptr<const Plan> render(ir::Graph graph, const Caps& caps, const PlanOptions& options) {
+  auto plan = std::make_unique<Plan>();
+  schedule::Options keeping = options.schedule;
+  keeping.keeps_parameters = options.most_kept_bytes > 0;
+  plan->schedule = schedule::make_schedule(std::move(graph), caps, keeping);
+  add_launches(*plan, caps, options);
+  return plan;
+}
 
 void describe_plan(Plan& plan, runtime::Device& device, const PlanOptions& options) {
   plan.device = &device;
@@ -203,7 +222,6 @@ void schedule_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const P
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   const Caps caps = caps_for(device, options);
   make_schedule(plan, std::move(graph), caps, options);
-  add_intervals(plan);
 }
 
 bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore& store, const PlanOptions& options) {
@@ -213,10 +231,7 @@ bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore&
   plan.check_seconds = seconds() - check_start;
 
   const double generate_start = seconds();
-  const std::vector<runtime::KernelText> texts = add_steps(plan, caps, options);
-  // An observed plan keeps no results, so that every call runs and checks every step.
-  plan.most_kept_bytes = options.check || options.guard_zones ? 0 : options.most_kept_bytes;
-  mark_kept(plan);
+  const std::vector<runtime::KernelText> texts = add_launches(plan, caps, options);
   plan.codegen_seconds = seconds() - generate_start;
 
   const double build_start = seconds();

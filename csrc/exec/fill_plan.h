@@ -14,6 +14,8 @@ bool fill_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const runti
 /// The two halves of fill_plan. build_plan needs no more than what schedule_plan has filled in, and may run in another thread.
 void schedule_plan(Plan& plan, ir::Graph graph, runtime::Device& device, const PlanOptions& options);
 bool build_plan(Plan& plan, runtime::Device& device, const runtime::BinaryStore& store, const PlanOptions& options);
+/// Returns the plan of a graph for given caps, without a device and without programs. Tests use it.
+std::unique_ptr<const Plan> render(ir::Graph graph, const Caps& caps, const PlanOptions& options);
 
 /// Sets the device of a plan, and its names in messages.
 void describe_plan(Plan& plan, runtime::Device& device, const PlanOptions& options);

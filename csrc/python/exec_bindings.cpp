@@ -8,7 +8,6 @@
 #include "csrc/exec/executor.h"
 #include "csrc/exec/fill_plan.h"
 #include "csrc/exec/make_plan.h"
-#include "csrc/exec/render.h"
 #include "csrc/exec/stored_plan.h"
 #include "csrc/exec/tune.h"
 #include "csrc/python/fields.h"
@@ -128,7 +127,8 @@ std::vector<at::Tensor> run(PyPlan& self, const py::list& args) {
   return aten::run_plan(*self.executor, self.calls, symbols, inputs);
 }
 
-py::dict kernel_dict(const codegen::KernelSource& source) {
+py::dict launch_dict(const exec::Launch& launch) {
+  const codegen::KernelSource& source = launch.source;
   py::dict d;
   OCL_ITEMS(source, name, kind, text, local)
   d["groups"] = std::vector<std::string>{source.groups[0].str(), source.groups[1].str(), source.groups[2].str()};
@@ -136,18 +136,15 @@ py::dict kernel_dict(const codegen::KernelSource& source) {
   for (const auto& buffer : source.buffers) arguments.push_back(std::to_string(buffer.buffer) + "+" + buffer.offset.str());
   for (const auto& value : source.ints) arguments.push_back(value.value.str() + (value.wide ? "L" : ""));
   d["arguments"] = arguments;
+  OCL_ITEMS(launch, origin, ops)
+  d["bytes"] = launch.work.bytes.str();
+  d["flops"] = launch.work.flops.str();
   return d;
 }
 
 py::list describe(PyPlan& self) {
   py::list result;
-  for (const exec::Launch& launch : self.whole().launches) {
-    py::dict d = kernel_dict(launch.source);
-    OCL_ITEMS(launch, origin, ops)
-    d["bytes"] = launch.work.bytes.str();
-    d["flops"] = launch.work.flops.str();
-    result.append(d);
-  }
+  for (const exec::Launch& launch : self.whole().launches) result.append(launch_dict(launch));
   return result;
 }
 
@@ -211,25 +208,28 @@ py::list tuning_cases(const ir::Graph& graph, int device_index, const py::dict& 
 }
 
 py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const std::map<std::string, std::string>& choices,
-                const std::set<std::string>& disabled) {
-  schedule::Options options;
+                const std::set<std::string>& disabled, bool keeps) {
+  exec::PlanOptions options;
   const schedule::Measured measured = measured_from(choices, disabled);
-  options.measured = &measured;
-  options.verify = true;
-  options.fuse = fuse;
-  const exec::RenderedPlan rendered = exec::render(graph, caps_from(caps), options);
+  options.schedule.measured = &measured;
+  options.schedule.verify = true;
+  options.schedule.fuse = fuse;
+  options.most_kept_bytes = keeps ? INT64_MAX : 0;
+  const std::unique_ptr<const exec::Plan> plan = exec::render(graph, caps_from(caps), options);
+  const schedule::Schedule& schedule = plan->schedule;
   py::dict d;
-  d["schedule"] = schedule::str(rendered.schedule);
-  d["log"] = rendered.schedule.log;
-  d["graph"] = py::cast(rendered.schedule.graph);
-  py::list kernels, origins, groups;
-  for (const codegen::KernelSource& source : rendered.kernels) kernels.append(kernel_dict(source));
-  for (const schedule::Group& group : rendered.schedule.groups) origins.append(exec::origin_of(rendered.schedule, group));
-  for (const schedule::Group& group : rendered.schedule.groups)
-    groups.append(schedule::nodes_to_evaluate(rendered.schedule, group));
+  d["schedule"] = schedule::str(schedule);
+  d["log"] = schedule.log;
+  d["graph"] = py::cast(schedule.graph);
+  py::list kernels, origins, groups, kept;
+  for (const exec::Launch& launch : plan->launches) kernels.append(launch_dict(launch));
+  for (const schedule::Group& group : schedule.groups) origins.append(exec::origin_of(schedule, group));
+  for (const schedule::Group& group : schedule.groups) groups.append(schedule::nodes_to_evaluate(schedule, group));
+  for (const exec::Step& step : plan->steps) kept.append(step.kept);
   d["kernels"] = kernels;
   d["origins"] = origins;
   d["groups"] = groups;  // The nodes of each launch, in order.
+  d["kept"] = kept;      // For each launch, whether its results are kept between calls.
   return d;
 }
 
@@ -340,7 +340,8 @@ void bind_exec(py::module_& m) {
   e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"),
         py::arg("graph_key") = "", py::arg("started") = nullptr);
   e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true,
-        py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>());
+        py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>(),
+        py::arg("keeps") = false);
   e.def("kernels", &kernels);
   e.attr("LARGEST_HEAD_SIZE") = kLargestHeadSize;
   e.def("disable_fault", &disable_fault, py::arg("value"));
