@@ -47,7 +47,12 @@ Work work_of(const Schedule& schedule, const Group& group) {
       for (const Access& access : accesses(node))
         touch(access.buffer, access.store ? count : count * product(node.reduce_sizes));
     } else {
-      for (const BufferId b : buffers_read(schedule, id)) touch(b, product(graph.buffers[b].sizes));
+      for (const BufferId b : buffers_read(schedule, id)) {
+        IndexExpr seen;  // By the node's windows on the buffer, unless its launch reads copies of these.
+        for (const ir::View& view : node.operands)
+          if (view.buffer == b) seen = seen + product(view.sizes);
+        touch(b, seen.is_const(0) ? product(graph.buffers[b].sizes) : seen);
+      }
       for (const BufferId b : ir::writes(node)) touch(b, product(graph.buffers[b].sizes));
     }
     if (node.kind == ir::NodeKind::kContract) {
