@@ -16,13 +16,13 @@ constexpr int64_t kAlwaysKept = 1 << 16;  // Bytes of results that may always be
 
 // Results of this many bytes are not kept if the time to compute them in each call is small. Smaller ones would free little.
 constexpr double kLeastFreed = 1 << 20;
-constexpr double kShareOfTime = 0.03;  // Of the graph's time, for all of them.
+constexpr double kShareOfTime = 0.05;  // Of the graph's estimated time, for all of them together. 3 % of the measured time.
 // Of the time of its last reader, for each. With few rows for a weight, packing it takes longer.
 constexpr double kShareOfReader = 0.25;
 constexpr size_t kMostSteps = 8;  // From such a result to its last reader. The arena holds it meanwhile.
-// What the time of an access to a byte allows, on an H200: operations of products in float32 and in other types, and launches.
-// Devices with less for a byte have longer graphs, so they stay below the share.
-constexpr double kWideFlopsPerByte = 50, kFlopsPerByte = 200, kBytesPerLaunch = 4e-6 * 3.5e12;
+// What the time of an access to a byte allows, on an H200: operations of products in float32 and in other types, and launches
+// that wait behind others in the queue. Devices with less for a byte have longer graphs, so they stay below the share.
+constexpr double kWideFlopsPerByte = 42, kFlopsPerByte = 200, kBytesPerLaunch = 1e-6 * 3.5e12;
 
 /// What a step writes: inputs of the graph, intervals of the memory plan, outputs.
 struct Writes {
@@ -62,10 +62,11 @@ double time_of(const Plan& plan, size_t step) {
                   static_cast<double>(launch.work.flops.constant()) / (wide ? kWideFlopsPerByte : kFlopsPerByte));
 }
 
-/// Returns those of the kept steps whose results are large, live shortly, and take little of the graph's time to compute, so
-/// that each call computes them: the largest first. The arena has room for the largest, so that one stays.
+/// Returns those of the kept steps that each call computes: their results are large, live shortly, and together take little of
+/// the graph's time. The memory for the largest of them is needed in each call, so the others are what is freed; of the choices
+/// that begin with the largest, the second largest, ..., the one that frees most is taken.
 std::vector<size_t> computed_in_each_call(const Plan& plan, const std::set<size_t>& kept, const std::vector<Writes>& writes) {
-  double left = 0;
+  double most_time = 0;
   std::vector<std::pair<double, size_t>> large;  // Bytes, step.
   std::set<int> read;                            // What kept steps make of what others keep stays with it.
   for (const size_t step : kept)
@@ -73,7 +74,7 @@ std::vector<size_t> computed_in_each_call(const Plan& plan, const std::set<size_
       if (source.kind == BufferSource::Kind::kArena && !writes[step].intervals.count(source.index)) read.insert(source.index);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     if (!kept.count(i)) {
-      left += kShareOfTime * time_of(plan, i);
+      most_time += kShareOfTime * time_of(plan, i);
       continue;
     }
     double bytes = 0, reader = 0;
@@ -88,11 +89,20 @@ std::vector<size_t> computed_in_each_call(const Plan& plan, const std::set<size_
     if (is_short && is_cheap && bytes >= kLeastFreed) large.emplace_back(bytes, i);
   }
   std::ranges::stable_sort(large, [](const auto& a, const auto& b) { return a.first > b.first; });
+  double most = 0;
   std::vector<size_t> found;
-  for (size_t k = 1; k < large.size(); ++k) {
-    left -= time_of(plan, large[k].second) + kBytesPerLaunch;
-    if (left < 0) break;
-    found.push_back(large[k].second);
+  for (size_t first = 0; first < large.size(); ++first) {
+    double time = 0, freed = -large[first].first;
+    std::vector<size_t> steps;
+    for (size_t k = first; k < large.size(); ++k) {
+      time += time_of(plan, large[k].second) + kBytesPerLaunch;
+      if (time > most_time) break;
+      freed += large[k].first;
+      steps.push_back(large[k].second);
+    }
+    if (freed <= most) continue;
+    most = freed;
+    found = std::move(steps);
   }
   return found;
 }

@@ -88,7 +88,7 @@ def test_freed_with_the_storage(layer):
 
 @pytest.mark.parametrize("rows, some", [(128, False), (4096, True)])
 def test_what_packs_in_little_of_the_time_is_not_kept(ocl_device, rows, some):
-    """With many rows for each weight, to pack some takes less than 3 % of the call. The memory counts more then."""
+    """With many rows for each weight, to pack most takes less than 5 % of the call's estimate. The memory counts more then."""
     torch._dynamo.reset()
     gc.collect()
     torch.manual_seed(0)
@@ -102,8 +102,8 @@ def test_what_packs_in_little_of_the_time_is_not_kept(ocl_device, rows, some):
     if counts[0] == 0:
         pytest.skip("this device's kernels take weights as they are")
     packed = 12 + counts[1] - counts[0]  # Weights, in the second call. GPUs pack the rows, too.
-    assert (1 <= packed <= 4) if some else packed == 0
-    assert _C.exec.kept_bytes() - before == (12 - packed) << 22
+    assert (8 <= packed <= 11) if some else packed == 0
+    assert (_C.exec.kept_bytes() - before) >> 22 == 12 - packed  # Panels may have a few columns more.
     torch.testing.assert_close(results[1][:2].cpu().double(), exact, rtol=1e-4, atol=1e-5)
 
 
