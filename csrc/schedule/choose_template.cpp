@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "csrc/schedule/apply_offer.h"
+#include "csrc/schedule/column_parts.h"
 #include "csrc/schedule/tunable.h"
 #include "csrc/support/error.h"
 
@@ -104,6 +105,10 @@ void choose_template(Schedule& schedule, const PassContext& context) {
       schedule.log.push_back(node.origin.op + ": no template takes it, generated loops");
       nodes.push_back(lower_contraction(graph, node));
       nodes.back().refused = std::move(refused);
+      continue;
+    }
+    if (offer->part_columns > 0 && cut_columns(graph, i, offer->part_columns)) {
+      --i;  // The parts are next.
       continue;
     }
     offer->node.refused = std::move(refused);

@@ -49,6 +49,8 @@ struct Offer {
   // If the node is computed in slices: their number and the new buffer that holds them. Their sum follows the node.
   int64_t splits = 1;
   ir::BufferId slices = ir::kNone;
+  // Above 0: a product should be computed in parts of so many columns, so that only one part is packed at a time.
+  int64_t part_columns = 0;
   std::string text() const { return choices.text(row); }
 };
 
