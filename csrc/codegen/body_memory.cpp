@@ -12,7 +12,7 @@ namespace ocl::codegen {
 using schedule::Placement;
 
 IndexExpr BodyPrinter::offset_of(BufferId buffer, const std::vector<IndexExpr>& coords) const {
-  return ir::simplify(ir::linear_offset(kernel_.buffer_of(buffer), coords, ranges_), ranges_);
+  return ir::simplify(ir::linear_offset(kernel_.buffer_of(buffer), coords, ranges_) - kernel_.start_of(buffer), ranges_);
 }
 
 /// Returns a key that identifies an element of a buffer by its coordinates. nullopt if they use values of ops (v*),

@@ -31,7 +31,7 @@ std::string Kernel::buffer(BufferId id) {
   OCL_ASSERT(schedule_.placements.at(static_cast<size_t>(id)).kind != Placement::Kind::kNowhere,
              "a kernel needs buffer " + graph().buffers[id].name + " in memory, and it has none");
   const bool written = written_.count(id) > 0;
-  buffers_.push_back({id, 0, written});
+  buffers_.push_back({id, start_of(id), written});
   buffer_names_.push_back(prefix_ + fresh(written ? "out" : "in"));
   return buffer_names_.back();
 }

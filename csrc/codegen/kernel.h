@@ -28,6 +28,10 @@ class Kernel {
   const ir::Buffer& buffer_of(ir::BufferId id) const;
   /// Uses these buffers in place of the graph's.
   void use_strides(std::map<ir::BufferId, ir::Buffer> buffers) { restrided_ = std::move(buffers); }
+  /// Lets the argument of a buffer begin at this element, before buffer() is called for it. Offsets in the text count from
+  /// there.
+  void begin_at(ir::BufferId id, int64_t element) { starts_[id] = element; }
+  int64_t start_of(ir::BufferId id) const { return starts_.contains(id) ? starts_.at(id) : 0; }
   const Dialect& dialect() const { return dialect_; }
   bool wide() const { return wide_; }
   const char* index_type() const { return wide_ ? "long" : "int"; }
@@ -73,6 +77,7 @@ class Kernel {
  private:
   const schedule::Schedule& schedule_;
   std::map<ir::BufferId, ir::Buffer> restrided_;
+  std::map<ir::BufferId, int64_t> starts_;
   Dialect dialect_;
   std::set<ir::BufferId> written_;
   bool wide_;

@@ -125,6 +125,25 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(Kernel& kernel, const std::
   return values;
 }
 
+/// Lets arguments begin at the windows of buffers that the epilogue accesses, so that kernels which differ only in these, such
+/// as those whose results are concatenated, share a text. Vectors have the same alignment in a window that begins at a multiple
+/// of 16 elements.
+void begin_at_windows(Kernel& kernel, const std::vector<ir::NodeId>& epilogue) {
+  std::map<ir::BufferId, std::vector<IndexExpr>> first;  // The places that the nodes access when all loops are 0.
+  for (const ir::NodeId id : epilogue) {
+    const ir::Node& node = kernel.graph().nodes[id];
+    std::map<ir::Symbol, IndexExpr> zeros;
+    for (size_t k = 0; k < node.sizes.size(); ++k) zeros.emplace(IndexExpr::loop(static_cast<int>(k)).symbol(), 0);
+    for (const schedule::Access& access : schedule::accesses(node))
+      first[access.buffer].push_back(ir::substitute(
+          ir::linear_offset(kernel.buffer_of(access.buffer), access.coords, kernel.graph().ranges(&node)), zeros));
+  }
+  for (const auto& [buffer, places] : first)
+    if (const IndexExpr& place = places[0];
+        place.is_const() && place.constant() % 16 == 0 && std::ranges::count(places, place) == std::ssize(places))
+      kernel.begin_at(buffer, place.constant());
+}
+
 /// Returns the epilogue macros for the main node's outputs. STORE stores a single element, STOREV a vector, STOREA (STORE1A)
 /// a vector at an aligned address.
 std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const schedule::Group& group) {
@@ -235,7 +254,10 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
   std::map<ir::Symbol, IndexExpr> strides;
   // On GPUs, constant strides tell the compiler about alignment.
-  if (caps.is_cpu) strides = strides_as_arguments(kernel, nodes);
+  if (caps.is_cpu)
+    strides = strides_as_arguments(kernel, nodes);
+  else
+    begin_at_windows(kernel, group.epilogue);
   std::vector<EpilogueMacro> macros = choose_epilogue_macros(schedule.graph, group);
   for (EpilogueMacro& macro : macros) print_body(kernel, group, macro);
   const std::vector<MaskFunction> masks = mask_functions(kernel, group);

@@ -64,6 +64,7 @@ def test_one_part_is_packed_at_a_time() -> None:
     plan = planned(head, HIDDEN, VOCABULARY)
     assert products(plan) == 6 and len(plan["kernels"]) == 13
     kept, most = memory(plan)
+    assert len({kernel["name"] for kernel in plan["kernels"]}) == 2  # The parts share a text.
     assert kept == 0
     # Packed, the weight has 150 MiB and the rows have 12.
     assert 36 * MIB < most < 38 * MIB
