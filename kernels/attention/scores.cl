@@ -163,10 +163,11 @@ ALWAYS_INLINE float across_row(float x, const int is_max) {
 // Updates row_max. Returns what softmax_exponentials adds. `rescale` becomes the factor that the caller must apply to the output
 // sums of earlier steps.
 ALWAYS_INLINE float softmax_shift(const float* s, float* row_max, float* rescale, const int half_) {
-  float largest = row_max[half_];
+  // Four chains of maxima, because each maximum waits for the one before.
+  float chains[4] = {row_max[half_], s[2 * half_], s[2 * half_ + 1], s[4 + 2 * half_]};
   OCL_UNROLL
-  for (int i = 0; i < TILE_C / 4; ++i) largest = fmax(s[i / 2 * 4 + 2 * half_ + i % 2], largest);
-  largest = across_row(largest, 1);
+  for (int i = 3; i < TILE_C / 4; ++i) chains[i % 4] = fmax(s[i / 2 * 4 + 2 * half_ + i % 2], chains[i % 4]);
+  const float largest = across_row(fmax(fmax(chains[0], chains[1]), fmax(chains[2], chains[3])), 1);
   const float shift = largest == -INFINITY ? 0.0f : -largest * TO_LOG2;
   rescale[half_] = exp2_of(fma(row_max[half_], TO_LOG2, shift));
   row_max[half_] = largest;

@@ -146,54 +146,54 @@ ALWAYS_INLINE void produce_tasks(const Pipeline line, __local OPERAND_T* q_tiles
 }
 
 #if BOXES
-// Stages all tasks of the work-group in boxes. One warp copies the queries, one the keys, one the values, so that they make
-// their tensor maps at the same time. The queries of a task come with its first keys: they count in the same mbarrier.
-ALWAYS_INLINE void produce_boxes(const Pipeline line, __local OPERAND_T* q_tiles, const Operands o, const Tasks tasks,
-                                 __local ulong* maps) {
-  const int which = (get_local_id(0) >> 5) - CONSUMERS * 4, q = which == 0, v = which == 2;  // 0: q, 1: k, 2: v
+// Makes the tensor maps of queries, keys and values, and writes their addresses to `places`. Three warps do it at the same
+// time, since a map takes 1,000 cycles.
+ALWAYS_INLINE void make_maps(__local ulong* places, __local ulong* maps, const Operands o, const Tasks tasks) {
+  const int which = get_local_id(0) >> 5, q = which == 0, v = which == 2;  // 0: q, 1: k, 2: v
   if (which > 2) return;
-  const ulong map =
-      head_map(maps + 16 * which, which,
-               q   ? o.q
-               : v ? o.v
-                   : o.k,
-               v ? WIDTH : DEPTH, q ? o.queries : o.keys, q ? tasks.heads : tasks.heads / o.heads_per_kv, tasks.batches,
-               q   ? o.q_row
-               : v ? o.v_row
-                   : o.k_row,
-               q   ? o.q_head
-               : v ? o.v_head
-                   : o.k_head,
-               q   ? o.q_batch
-               : v ? o.v_batch
-                   : o.k_batch,
-               q ? TILE_M : TILE_C);
-  if ((get_local_id(0) & 31) > 0) return;
-  int n = v;
+#define OF_OPERAND(what) (q ? o.q##what : v ? o.v##what : o.k##what)
+  const ulong place = head_map(maps + 16 * which, which, OF_OPERAND(), v ? WIDTH : DEPTH, q ? o.queries : o.keys,
+                               q ? tasks.heads : tasks.heads / o.heads_per_kv, tasks.batches, OF_OPERAND(_row),
+                               OF_OPERAND(_head), OF_OPERAND(_batch), q ? TILE_M : TILE_C);
+  if ((get_local_id(0) & 31) == 0) places[which] = place;
+}
+// Stages all tasks of the work-group in boxes, with one work-item. The queries of a task come with its first keys: they count
+// in the same mbarrier.
+ALWAYS_INLINE void produce_boxes(const Pipeline line, __local OPERAND_T* q_tiles, const Operands o, const Tasks tasks,
+                                 __local const ulong* places) {
+  if (get_local_id(0) != CONSUMERS * 128) return;
+  const uint bytes = STAGE_ELEMENTS * sizeof(OPERAND_T), q_bytes = TILE_M * DEPTH_TILE * sizeof(OPERAND_T);
+  for (int i = 0; i < 3; ++i) acquire_map(places[i]);
+  int n = 0;
   FOR_TASKS(i, tasks) {
     const Task task = task_at(i, tasks);
-    const int steps = steps_of(task, o.keys), head = q ? task.head : task.head / o.heads_per_kv;
-    for (int step = 0; step < steps; ++step, n += 2) {
-      if (q && step > 0) continue;
-      const uint bytes = STAGE_ELEMENTS * sizeof(OPERAND_T), q_bytes = TILE_M * DEPTH_TILE * sizeof(OPERAND_T);
-      const uint full = line.full + 8 * (n % STAGES);
-      __local OPERAND_T* to = producer_acquire(line, n);
-      if (q)
-        to = q_tiles + acquire_rows(line, i) * TILE_M * DEPTH_TILE;
-      else
-        barrier_expect(full, !v && step == 0 ? bytes + q_bytes : bytes);
-      copy_head_box(local_address(to), map, q ? task.rows : step * TILE_C, head, task.batch, full);
+    const int steps = steps_of(task, o.keys), kv_head = task.head / o.heads_per_kv;
+    for (int step = 0; step < steps; ++step) {
+      OCL_UNROLL
+      for (int v = 0; v < 2; ++v, ++n) {
+        __local OPERAND_T* to = producer_acquire(line, n);
+        const uint full = line.full + 8 * (n % STAGES);
+        const int first = !v && step == 0;
+        barrier_expect(full, first ? bytes + q_bytes : bytes);
+        if (first)
+          copy_head_box(local_address(q_tiles + acquire_rows(line, i) * TILE_M * DEPTH_TILE), places[0], task.rows,
+                        task.head, task.batch, full);
+        copy_head_box(local_address(to), places[1 + v], step * TILE_C, kv_head, task.batch, full);
+      }
     }
   }
 }
-#define DECLARE_MAPS() __local ulong maps[3 * 16] __attribute__((aligned(128)))
-#define PRODUCE()                                 \
-  if (boxes)                                      \
-    produce_boxes(line, q_tiles, o, tasks, maps); \
-  else                                            \
+#define DECLARE_MAPS(boxes, o, tasks)                       \
+  __local ulong maps[3 * 16] __attribute__((aligned(128))); \
+  __local ulong places[3];                                  \
+  if (boxes) make_maps(places, maps, o, tasks)
+#define PRODUCE()                                   \
+  if (boxes)                                        \
+    produce_boxes(line, q_tiles, o, tasks, places); \
+  else                                              \
     produce_tasks(line, q_tiles, o, tasks, 0)
 #else
-#define DECLARE_MAPS()
+#define DECLARE_MAPS(boxes, o, tasks)
 #define PRODUCE()                                        \
   if (direct)                                            \
     produce_tasks(line, q_tiles, o, tasks, 1 SEEN_PASS); \
@@ -288,13 +288,13 @@ ALWAYS_INLINE void softmax_beside_values(float* s, float* row_max, float* row_su
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
   DECLARE_SOFTMAX_TURNS(turns);
   const int direct = DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset);
-  const int boxes = BOXES && direct;
-  DECLARE_MAPS();
-  PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
-  __local OPERAND_T q_tiles[HELD_TILES * TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
+  const int boxes = BOXES && direct && keys > 0;  // A tensor map has at least one row.
   const Tasks tasks = {(queries + TILE_M - 1) / TILE_M, heads, batches};
   const Operands o = {q + q_offset, k + k_offset, v + v_offset, q_batch, q_head,       q_row,   k_batch, k_head,
                       k_row,        v_batch,      v_head,       v_row,   heads_per_kv, queries, keys};
+  DECLARE_MAPS(boxes, o, tasks);
+  PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
+  __local OPERAND_T q_tiles[HELD_TILES * TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
   const int produces = get_local_id(0) >= CONSUMERS * 128;
 #if BLOCKS
   // The queries are on their way while the work-group marks the steps.

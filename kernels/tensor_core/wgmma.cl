@@ -111,6 +111,10 @@ ALWAYS_INLINE void begin_map(__local ulong* map, __global const OPERAND_T* matri
     SET_MAP("fill_mode", "32", "0");
   }
 }
+// Makes a map in global memory visible to this work-item's copies.
+ALWAYS_INLINE void acquire_map(const ulong place) {
+  asm volatile("//@fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(place) : "memory");
+}
 // Moves the map to global memory and returns its address. number: below MAPS, a different one for each map.
 ALWAYS_INLINE ulong end_map(__local ulong* map, const int number) {
   ulong place;
@@ -125,7 +129,7 @@ ALWAYS_INLINE ulong end_map(__local ulong* map, const int number) {
           "l"(place),
       "r"(local_address(map))
       : "memory");
-  asm volatile("//@fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(place) : "memory");
+  acquire_map(place);
   return place;
 }
 // Returns the address of a map of `rows` rows of `width` contiguous elements of 16 bits. The rows are `stride` elements
