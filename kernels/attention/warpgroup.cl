@@ -51,9 +51,11 @@ typedef struct {
   int keys, steps;
 } KeyValues;
 
+// 1: a task has a step even if there are no keys; its scores are hidden then.
+#define HAS_STEP (!BLOCKS && !MASK)
 // Returns the number of the steps of a task.
 ALWAYS_INLINE int steps_of(const Task task, const int keys) {
-  return ONE_STEP ? 1 : ((CAUSAL ? min(keys, task.rows + TILE_M) : keys) + TILE_C - 1) / TILE_C;
+  return ONE_STEP ? 1 : (max(CAUSAL ? min(keys, task.rows + TILE_M) : keys, HAS_STEP) + TILE_C - 1) / TILE_C;
 }
 ALWAYS_INLINE void stage_queries(__local OPERAND_T* to, const Operands o, const Task task, const int direct) {
   stage_rows(to, o.q + task.batch * o.q_batch + task.head * o.q_head + task.rows * o.q_row, o.q_row,
@@ -346,7 +348,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     uint p[TILE_C / 4];
 #endif
 #if OVERLAP
-    if (step < visible_steps) {
+    // With a condition here, the assembler takes descriptors for different in the lanes of a warp.
+    if (HAS_STEP || step < visible_steps) {
       DRAW(keep_bits, row, step * TILE_C);
       WAIT_SCORES("0", n);
       SCORES_TO_WEIGHTS(step * TILE_C, softmax_step(s, row_max, row_sum, rescale));
