@@ -125,7 +125,9 @@ class CacheMiss {
       }
       if (!found) return;
       found->device = device_;
-      found->label = "stored plan of " + name();
+      const std::string full = name();  // aten::add.out
+      const size_t base = full.find("::") + 2;
+      found->label = "eager_" + full.substr(base, full.find('.', base) - base);
       plan(*found);
     });
     cache().counters.rejected += rejected;

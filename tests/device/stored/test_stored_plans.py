@@ -44,7 +44,10 @@ def test_entries_that_end_too_early(ocl_device: str, own_cache: Path) -> None:
         torch.testing.assert_close(result.cpu(), expected)
         assert counters["rejected"] == counters["compiled"] > 0, (size, counters)
         assert _C.testing.cache_entries("eager") == whole  # The entries have been stored again.
-    assert asked_anew(lambda: x * 2.5 + 1)[1]["compiled"] == 0
+    with torch.ocl.record() as launches:
+        assert asked_anew(lambda: x * 2.5 + 1)[1]["compiled"] == 0
+        torch.ocl.synchronize()
+    assert [launch.graph for launch in launches] == ["eager_mul", "eager_add"]
 
 
 def test_entries_of_other_code(
