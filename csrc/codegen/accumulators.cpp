@@ -32,6 +32,10 @@ Accumulators::Accumulators(BodyPrinter& body, ir::NodeId node)
   }
   const DType input = n_.body.ops.at(static_cast<size_t>(n_.reduced.at(0))).dtype;
   for (int i = 0; i < facts_.accumulators; ++i) types_.push_back(ir::accumulator_dtype(n_.reduction, i, input));
+  // Where indices have 32 bits, so have the positions of elements.
+  if (facts_.kind == ir::ReductionKind::k_position && !body.kernel().wide() &&
+      n_.body.ops.at(static_cast<size_t>(n_.reduced.at(1))).code == ir::OpCode::kIndex)
+    types_[1] = DType::kI32;
 }
 
 Accumulators::Accumulators(const Accumulators& of, const ir::ReductionFacts& row, Map map)
@@ -59,6 +63,11 @@ std::string Accumulators::row_text(const std::string& row, size_t accumulator, i
   const size_t question = text.find(" ? ");
   if (question == std::string::npos) return text;
   return condition_text(text.substr(0, question), types_[accumulator], width) + text.substr(question);
+}
+
+std::string Accumulators::before_text(const std::string& position, const std::string& other, int width) const {
+  const std::string mask = "(" + position + " < " + other + ")";
+  return width > 1 && lane_bytes(types_[1]) != 4 ? "convert_int" + std::to_string(width) + mask : mask;
 }
 
 void Accumulators::declare(Writer& writer, const Carried& carried, int width) const { declare_from(0, writer, carried, width); }
@@ -112,6 +121,7 @@ void Accumulators::step(const Carried& carried) {
   }
   std::map<std::string, std::string> with{{"x", inputs[0]}};
   if (inputs.size() > 1) with["y"] = inputs[1];
+  if (facts_.kind == ir::ReductionKind::k_position) with["before"] = before_text(inputs[1], carried[1], width);
   for (size_t i = 0; i < count(); ++i) with["a" + std::to_string(i)] = carried[i];
   std::vector<std::string> texts;
   for (size_t i = 0; i < count(); ++i) texts.push_back(row_text(facts_.step[i], i, width, with));
@@ -294,6 +304,7 @@ std::vector<std::string> Accumulators::merged(const Carried& a, const Carried& b
     with["a" + std::to_string(i)] = a[i];
     with["b" + std::to_string(i)] = b[i];
   }
+  if (facts_.kind == ir::ReductionKind::k_position) with["before"] = before_text(b[1], a[1], width);
   std::vector<std::string> texts;
   for (size_t i = 0; i < count(); ++i) texts.push_back(row_text(facts_.merge[i], i, width, with));
   return texts;

@@ -208,16 +208,16 @@ OCL_INLINE T op_digamma(T v) {
 
 // ---- reductions ----
 
-// Returns whether value x at index k replaces value a at index i as the extremum. NaN wins over all numbers, and of
-// equal values the one with the smaller index wins. The result has type M for every T.
-OCL_INLINE M op_argmax_wins(T x, long k, T a, long i) {
+// Returns whether a value x replaces the value a as the extremum. NaN wins over all numbers. Of equal values x wins if it comes
+// `before` a.
+OCL_INLINE M op_argmax_wins(T x, T a, M before) {
   const N more = (x > a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
-  return convert_M(more) | (convert_M(equal) & convert_M(k < i));
+  return convert_M(more) | (convert_M(equal) & before);
 }
 
-OCL_INLINE M op_argmin_wins(T x, long k, T a, long i) {
+OCL_INLINE M op_argmin_wins(T x, T a, M before) {
   const N less = (x < a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
-  return convert_M(less) | (convert_M(equal) & convert_M(k < i));
+  return convert_M(less) | (convert_M(equal) & before);
 }
 
 // Returns the bits of a float as an integer, with the order of negative numbers reversed. These integers compare like
@@ -435,10 +435,10 @@ OCL_INLINE T opi_shr(T a, T b) {
   return ((b < (T)(0)) | (b >= width)) ? out : (T)(a >> (b & (T)(width - (T)(1))));
 }
 
-OCL_INLINE M opi_argmax_wins(T x, long k, T a, long i) {
-  return convert_M(x > a) | (convert_M(x == a) & convert_M(k < i));
+OCL_INLINE M opi_argmax_wins(T x, T a, M before) {
+  return convert_M(x > a) | (convert_M(x == a) & before);
 }
 
-OCL_INLINE M opi_argmin_wins(T x, long k, T a, long i) {
-  return convert_M(x < a) | (convert_M(x == a) & convert_M(k < i));
+OCL_INLINE M opi_argmin_wins(T x, T a, M before) {
+  return convert_M(x < a) | (convert_M(x == a) & before);
 }
