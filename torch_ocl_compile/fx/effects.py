@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import keyword
 import operator
 from typing import Any
 
@@ -129,7 +130,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _ends_in_place(name: str) -> bool:
-    return name.endswith("_") and not name.endswith("__")
+    # operator.and_ has the underscore because `and` is a keyword.
+    return name.endswith("_") and not name.endswith("__") and not keyword.iskeyword(name[:-1])
 
 
 # The functions below take targets. One target occurs in many nodes, so results are cached.
