@@ -125,3 +125,45 @@ TEST_CASE("several threads post, and the queue's thread wakes after a pause") {
     set_enqueue_threads(EnqueueThreads::kNever);
   });
 }
+
+TEST_CASE("commands follow the first ones after a wait, which are enqueued at once while the thread sleeps") {
+  for_each_device([](Device& device) {
+    set_enqueue_threads(EnqueueThreads::kAuto);
+    Queue& queue = device.queue();
+    const Number x(device, 0);
+    x.post_memory(queue);
+    uint64_t expected = 0;
+    for (int round = 0; round < 20; ++round) {
+      for (uint64_t i = 1; i < 40; ++i) {
+        x.post_argument(queue, 1, i);
+        x.post_launch(queue);
+        expected = expected * 3 + i;
+      }
+      CHECK(x.read(queue) == expected);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    set_enqueue_threads(EnqueueThreads::kNever);
+  });
+}
+
+TEST_CASE("a first command that fails is an error of the call that posts it") {
+  for_each_device([](Device& device) {
+    set_enqueue_threads(EnqueueThreads::kAuto);
+    Queue& queue = device.queue();
+    const Number x(device, 5);
+    int at_once = 0;
+    for (int round = 0; round < 20; ++round) {
+      queue.finish();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      const uint64_t failures = queue.posted_failures();
+      const auto fail = [&] {
+        x.post_argument(queue, 9, 1);  // There is no such argument.
+        queue.finish();
+      };
+      CHECK_THROWS_WITH_AS(fail(), doctest::Contains("kernel advance"), Error);
+      at_once += queue.posted_failures() == failures;
+    }
+    CHECK(at_once > 0);
+    set_enqueue_threads(EnqueueThreads::kNever);
+  });
+}
