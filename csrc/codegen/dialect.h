@@ -26,6 +26,7 @@ struct Dialect {
   // The assembler has instructions that round two floats to bf16 or fp16. Devices with warp kernels have them, but for those of
   // compute capability 7.5.
   bool rounds_pairs = false;
+  bool multiplies_bf16 = false;  // Warps multiply matrices of bf16 (kernels/tensor_core/nibbles.cl).
   // GPU: if not 0, reductions ask for threads of this many work-items (Caps::thread_items).
   int thread_items = 0;
 };

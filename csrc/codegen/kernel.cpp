@@ -170,7 +170,8 @@ void name(KernelSource& source, const std::string& kind, std::string program) {
 }  // namespace
 
 void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::string& kind, const std::string& text) {
-  const std::string functions = called_functions(text, dialect);
+  std::string functions = called_functions(text, dialect);
+  if (has(text, "nibble_product")) functions += kernel_file("tensor_core/nibbles") + std::string("\n");
   std::string prelude = kContract + memory_functions(dialect, functions + text);
   if (has(functions + text, "double")) prelude += kDouble;
   if (has(text, "OCL_UNROLL")) prelude += kUnroll;

@@ -7,6 +7,7 @@
 //   WorkGroupPhases     the items of a GPU work-group stride over r*                       work_group_phases.h
 //   RegisterPhases      as WorkGroupPhases, and the items keep the row in registers        register_phases.h
 //   ProductPhases       as RegisterPhases, with several outer elements that share loads    product_phases.h
+//   NibblePhases        matrices of int4 times a few rows, on tensor cores                 nibble_phases.h
 #pragma once
 
 #include <functional>

@@ -6,7 +6,8 @@
 //     item:  0 1 2 ... items-1 | 0 1 2 ...
 //            row 0               row 1
 // Rows that fit into the registers of the items stay there (register_phases.h). If rows share what they load, as a matrix times
-// a row does, a row of items computes several (product_phases.h).
+// a row does, a row of items computes several (product_phases.h). Matrices of int4 are multiplied by tensor cores where the
+// device has them (nibble_phases.h).
 // GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. With 256 items:
 //     item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            0 1 2 ... 31      r = 1, 9, 17, ...
@@ -20,6 +21,7 @@
 
 #include "csrc/codegen/flat_index.h"
 #include "csrc/codegen/lane_phases.h"
+#include "csrc/codegen/nibble_phases.h"
 #include "csrc/codegen/product_phases.h"
 #include "csrc/codegen/work_group_phases.h"
 #include "csrc/ir/facts.h"
@@ -259,6 +261,11 @@ void print_products(Nest& nest, const WorkGroupRows& chosen, const std::string& 
 
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   BodyPrinter& body = nest.body;
+  if (const auto nibbles = nibble_group(nest))
+    if (const auto shares = nibble_shares(*nibbles, nest.kernel.dialect())) {
+      *local = {static_cast<size_t>(shares->items()), 1, 1};
+      return write_nibbles(nest, *nibbles, *shares);
+    }
   const WorkGroupRows chosen = choose_work_group_rows(nest);
   const Sharing& sharing = chosen.sharing;
   *local = {static_cast<size_t>(chosen.items), 1, 1};

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "csrc/codegen/names.h"
 #include "csrc/schedule/schedule.h"
 
 namespace ocl::codegen {

@@ -1,0 +1,428 @@
+// csrc/codegen/nibble_phases.cpp: matrices of int4 times a few rows, on tensor cores (kernels/tensor_core/nibbles.cl).
+//
+//   a tile of a matrix, 16 rows:   | step 0 | step 1 | step 2 | ...     a step is 16 * words bytes of each row
+//                                    warp 0   warp 1   warp 2           lane l has words * 4 bytes at l % 4 of rows l / 4 and
+//                                                                       l / 4 + 8
+//
+// The weights of a round are loaded while the row is prepared, or the round before is multiplied. Elements are 128 too large;
+// so 128, and the zero, times the sum of the row over the step is subtracted before the step's scale is applied.
+#include "csrc/codegen/nibble_phases.h"
+
+#include <algorithm>
+
+#include "csrc/codegen/flat_index.h"
+
+namespace ocl::codegen {
+
+namespace {
+
+constexpr int kTile = 16;         // Rows of a tile.
+constexpr int kMerged = 16;       // Items whose totals are added at once.
+constexpr int kUnrolled = 4;      // Most vectors of a row that an item prepares without a loop.
+constexpr int kLoadedWords = 32;  // Most words of an item that are on their way.
+constexpr int kUnitItems = 1024;  // Work-items of a compute unit that load at a time.
+constexpr int64_t kLocalBytes = 96 << 10;  // What every device with these instructions has, whatever it reports.
+constexpr int kPad = 4;           // Vectors after a row in local memory, so that two rows are in different banks.
+
+int64_t row_vectors(const NibbleGroup& nibbles) { return nibbles.bytes / 4 + (nibbles.vectors.size() > 1 ? kPad : 0); }
+
+int64_t sums_of(const NibbleGroup& nibbles) { return static_cast<int64_t>(nibbles.matrices.size() * nibbles.vectors.size()); }
+
+int64_t totals_of(const NibbleGroup& nibbles) {
+  return std::ranges::count(nibbles.reductions, ir::kNone, &NibbleGroup::Reduction::matrix);
+}
+
+std::string vector_of(const char* type, int width) { return type + (width > 1 ? std::to_string(width) : ""); }
+
+std::string named(const char* prefix, int number, size_t matrix, int line) {
+  return format("$s$d_$d_$d", {prefix, number, static_cast<int64_t>(matrix), line});
+}
+
+}  // namespace
+
+std::optional<NibbleShares> nibble_shares(const NibbleGroup& nibbles, const Dialect& dialect) {
+  NibbleShares shares;
+  shares.steps = nibbles.bytes / (int64_t{16} * nibbles.words);
+  const int64_t loaded = static_cast<int64_t>(nibbles.matrices.size()) * 2 * nibbles.words;
+  const auto steps_of_warp = [&] { return (shares.steps + shares.warps - 1) / shares.warps; };
+  const auto grows = [&] { return shares.warps * 2 * 32 <= dialect.max_items && shares.warps * 2 <= shares.steps; };
+  while (grows() && (shares.warps < 8 || (shares.warps < 16 && steps_of_warp() * loaded > kLoadedWords))) shares.warps *= 2;
+  const int64_t all = (nibbles.rows + kTile - 1) / kTile;
+  const int64_t resident = std::max(1, dialect.units * (kUnitItems / shares.items()));
+  const auto tiles = static_cast<int>(std::clamp<int64_t>((all + resident - 1) / resident, 1, shares.items() / kTile));
+  for (int64_t words = kLoadedWords; words >= 2 * loaded; words /= 2)
+    for (shares.tiles = tiles; shares.tiles > 0; --shares.tiles) {
+      const bool single = shares.tiles == 1 && steps_of_warp() * loaded <= words;
+      shares.at_once = static_cast<int>(std::min((single ? words : words / 2) / loaded, steps_of_warp()));
+      shares.rounds = static_cast<int>((steps_of_warp() + shares.at_once - 1) / shares.at_once);
+      const int64_t bytes = int64_t{4} * shares.stages() * shares.at_once * loaded * shares.items() +
+                            16 * static_cast<int64_t>(nibbles.vectors.size()) * row_vectors(nibbles) +
+                            int64_t{4} * shares.tiles * shares.warps * kTile * sums_of(nibbles) +
+                            4 * totals_of(nibbles) * (shares.items() + shares.items() / kMerged);
+      if (bytes <= kLocalBytes) return shares;
+    }
+  return std::nullopt;
+}
+
+NibblePhases::NibblePhases(BodyPrinter& body, const schedule::Group& group, const NibbleGroup& nibbles,
+                           const NibbleShares& shares)
+    : PhasePrinter(body, group),
+      nibbles_(nibbles),
+      shares_(shares),
+      columns_(nibbles.vectors.size()),
+      reductions_(body, group.phases[0]) {
+  Kernel& kernel = body_.kernel();
+  const int totals = static_cast<int>(totals_of(nibbles));
+  weights_ = kernel.local_array({DType::kI32, nibbles.words}, 1,
+                                shares.stages() * static_cast<int>(place(shares.at_once, 0, 0)));
+  row_ = kernel.local_array({DType::kI32, 4}, 0, static_cast<int>(row_vectors(nibbles) * static_cast<int64_t>(columns_)));
+  sums_ = kernel.local_array({DType::kF32, 1}, 0, static_cast<int>(sums_of(nibbles)) * kTile * shares.warps * shares.tiles);
+  if (totals == 0) return;
+  totals_ = kernel.local_array({DType::kF32, 1}, 1, totals * shares.items());
+  merged_ = kernel.local_array({DType::kF32, 1}, 2, totals * shares.items() / kMerged);
+}
+
+void NibblePhases::print() {
+  Writer& w = body_.writer();
+  for (int number = 0; number < shares_.at_once; ++number)
+    for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
+      for (const int line : {0, 1}) {
+        w.line("float $s;", named("scale", number, m, line));
+        if (nibbles_.matrices[m].zero != ir::kNone) w.line("float $s;", named("zero", number, m, line));
+      }
+  print_loads("0");
+  w.line("nibble_commit();");
+  print_row();
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the row is in place");
+  if (!own_totals_.empty()) merge_totals();
+  if (columns_ > 1) w.line("const int column = min(line, $d) * $d;", columns_ - 1, row_vectors(nibbles_));
+  if (shares_.sums_once()) print_column_sums();
+  for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
+    w.line("$s sum$d = 0.0f;", columns_ > 1 ? "float4" : "float2", m);
+  if (shares_.all_rounds() == 1) {
+    print_round("0");
+  } else {
+    w.line("$s", kNotUnrolled);
+    w.open("for (int at = 0; at < $d; ++at)", shares_.all_rounds());
+    print_round("at");
+    w.close();
+  }
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the sums of all warps are in place");
+  print_results();
+}
+
+int64_t NibblePhases::place(int number, size_t matrix, int line) const {
+  return (static_cast<int64_t>(nibbles_.matrices.size()) * number * 2 + static_cast<int64_t>(matrix) * 2 + line) *
+         shares_.items();
+}
+
+/// Returns the text of a step's number.
+std::string NibblePhases::step(int number, const std::string& round) const {
+  const std::string first = round == "0" ? "" : format("$s * $d + ", {round, shares_.warps * shares_.at_once});
+  const std::string text = format("$s$d + warp", {first, number * shares_.warps});
+  return shares_.uneven() ? format("min($s, $d)", {text, shares_.steps - 1}) : text;
+}
+
+/// Prints the loads of a round of weights, with their scales and zeros.
+void NibblePhases::print_loads(const std::string& at) {
+  const bool single = at == "0";
+  body_.push({});
+  Writer& w = body_.writer();
+  const std::string type = body_.kernel().index_type();
+  const std::string tile = single ? "0" : "tile", round = shares_.rounds == 1 || single ? "0" : "round";
+  if (!single) w.line("const int tile = ($s) / $d;", at, shares_.rounds);
+  if (round == "round") w.line("const int round = ($s) % $d;", at, shares_.rounds);
+  w.line("__local $s* to = $s + item$s;", type_name({DType::kI32, nibbles_.words}), weights_,
+         single ? "" : format(" + ($s) % 2 * $d", {at, place(shares_.at_once, 0, 0)}));
+  for (int number = 0; number < shares_.at_once; ++number) {
+    w.line("const $s r$d = ($s) * $d + part * $d;", type, number, step(number, round), 16 * nibbles_.words, 4 * nibbles_.words);
+    if (shares_.uneven())
+      w.line("const int inside$d = $s * $d + $d + warp < $d;", number, round, shares_.warps * shares_.at_once,
+             number * shares_.warps, shares_.steps);
+  }
+  for (const int line : {0, 1}) {
+    w.line("const $s n$d = min(first + $s * $d + line + $d, $d);", type, line, tile, kTile, 8 * line, nibbles_.rows - 1);
+    Writer unflatten;
+    body_.push(write_unflatten(body_, unflatten, "n" + std::to_string(line), type, group_.sizes, group_.sizes.size(),
+                               SymbolKind::kLoop, "_" + std::to_string(line)));
+    body_.writer().append(unflatten);
+    for (int number = 0; number < shares_.at_once; ++number) print_loads_of(number, line);
+    const Writer text = body_.pop();
+    body_.writer().append(text);
+  }
+  const Writer text = body_.pop();
+  body_.writer().open("");
+  body_.writer().append(text);
+  body_.writer().close();
+}
+
+/// Prints the loads of a step for one of a lane's two rows.
+void NibblePhases::print_loads_of(int number, int line) {
+  body_.push({{kAlong, "r" + std::to_string(number)}});
+  Writer& w = body_.writer();
+  const int bytes = 4 * nibbles_.words;
+  for (size_t m = 0; m < nibbles_.matrices.size(); ++m) {
+    const NibbleSum& sum = nibbles_.matrices[m];
+    const ir::Op& load = body_.kernel().graph().nodes[sum.node].body.ops[static_cast<size_t>(sum.bytes)];
+    const std::string address =
+        body_.kernel().buffer(load.buffer) + " + (" + body_.index(body_.offset_of(load.buffer, load.index)) + ")";
+    const std::string to = format("to + $d", {place(number, m, line)});
+    w.line("if (aligned) NIBBLE_COPY_$d($s, $s); else nibble_copy_bytes((__local uchar*)($s), $s, $d);", nibbles_.words, to,
+           address, to, address, bytes);
+    std::string scale;
+    for (const int factor : sum.scales) scale += (scale.empty() ? "" : " * ") + body_.value(sum.node, factor).text;
+    if (scale.empty()) scale = "1.0f";
+    if (shares_.uneven()) scale = format("inside$d ? $s : 0.0f", {number, scale});
+    w.line("$s = $s;", named("scale", number, m, line), scale);
+    if (sum.zero != ir::kNone) w.line("$s = $s;", named("zero", number, m, line), body_.value(sum.node, sum.zero).text);
+  }
+  const Writer text = body_.pop();
+  body_.writer().append(text);
+}
+
+/// Prints how the rows are prepared, and the reductions over them.
+void NibblePhases::print_row() {
+  Writer& w = body_.writer();
+  for (size_t i = 0; i < nibbles_.reductions.size(); ++i)
+    if (nibbles_.reductions[i].matrix == ir::kNone) own_totals_.push_back(reductions_[i].declare_pass(w, 0, 4));
+  w.open("if (aligned)");
+  print_row_vectors(true);
+  w.close(" else {");
+  print_row_vectors(false);
+  w.close();
+  size_t total = 0;
+  for (size_t i = 0; i < nibbles_.reductions.size(); ++i)
+    if (nibbles_.reductions[i].matrix == ir::kNone) {
+      const std::string result = reductions_[i].across_lanes(w, {own_totals_[total]}, 4)[0];
+      w.line("$s[item + $d] = $s;", totals_, static_cast<int64_t>(total++) * shares_.items(), result);
+    }
+}
+
+void NibblePhases::print_row_vectors(bool aligned) {
+  body_.push({});
+  body_.assume_aligned(aligned);
+  Writer& w = body_.writer();
+  const std::string type = body_.kernel().index_type();
+  const int64_t step = int64_t{shares_.items()} * 4;
+  const bool loops = !aligned || nibbles_.bytes > step * kUnrolled;
+  if (loops) {
+    w.open("for ($s k = item * 4; k < $d; k += $d)", type, nibbles_.bytes, step);
+    print_row_vector("k", "");
+    w.close();
+  }
+  for (int64_t k = 0; k < nibbles_.bytes && !loops; k += step) {
+    const std::string name = format("k$d", {k / step}), at = format("item * 4 + $d", {k});
+    const bool ends = k + step > nibbles_.bytes;
+    w.line("const $s $s = $s;", type, name, ends ? format("min($s, $d)", {at, nibbles_.bytes - 4}) : at);
+    print_row_vector(name, ends ? format("$s < $d", {at, nibbles_.bytes}) : "");
+  }
+  body_.assume_aligned(false);
+  const Writer text = body_.pop();
+  body_.writer().append(text);
+}
+
+/// Prints four elements of each row, from `first` on. They are what a word of weights is multiplied by.
+void NibblePhases::print_row_vector(const std::string& first, const std::string& inside) {
+  body_.push({{kAlong, first}});
+  body_.set_lane(kAlong, 4);
+  const int words = nibbles_.words;
+  std::vector<std::string> rows;
+  for (const NibbleSum& sum : nibbles_.vectors)
+    rows.push_back(format("nibble_row($s, $s)", {body_.broadcast_to_width(body_.value(sum.node, sum.x0), 4),
+                                                 body_.broadcast_to_width(body_.value(sum.node, sum.x1), 4)}));
+  for (const NibbleGroup::Reduction& reduction : nibbles_.reductions)
+    if (reduction.matrix == ir::kNone) body_.value(reduction.node, body_.kernel().graph().nodes[reduction.node].reduced[0]);
+  print_guarded(body_, inside, [&] {
+    Writer& w = body_.writer();
+    const std::string word = first + " / 4", at = body_.kernel().fresh("word");
+    w.line("const int $s = ($s / $d * $d + $s % $d) * 4 + $s / $d % 4;", at, word, 4 * words, words, word, words, word, words);
+    for (size_t j = 0; j < rows.size(); ++j)
+      w.line("$s[$s + $d] = as_int4($s);", row_, at, static_cast<int64_t>(j) * row_vectors(nibbles_), rows[j]);
+    size_t total = 0;
+    for (size_t i = 0; i < nibbles_.reductions.size(); ++i)
+      if (nibbles_.reductions[i].matrix == ir::kNone) reductions_[i].step_pass(0, own_totals_[total++], "");
+  });
+  const Writer text = body_.pop();
+  body_.writer().append(text);
+}
+
+/// Prints the first of two merges of the reductions over the rows. The next barrier makes them visible.
+void NibblePhases::merge_totals() {
+  Writer& w = body_.writer();
+  const int left = shares_.items() / kMerged;
+  w.open("for (int n = item; n < $d; n += $d)", static_cast<int64_t>(own_totals_.size()) * left, shares_.items());
+  w.line("float total = $s[n * $d];", totals_, kMerged);
+  w.line("for (int k = 1; k < $d; ++k) total += $s[n * $d + k];", kMerged, totals_, kMerged);
+  w.line("$s[n] = total;", merged_);
+  w.close();
+}
+
+std::string NibblePhases::row_words(int number, const std::string& round, int word) const {
+  const int words = nibbles_.words;
+  return format("as_uint4($s[(($s) * $d + $d) * 4 + part$s])",
+                {row_, step(number, round), words, word, columns_ > 1 ? " + column" : ""});
+}
+
+/// Prints the sums of the rows over the steps of a round.
+void NibblePhases::print_column_sums() {
+  Writer& w = body_.writer();
+  for (int number = 0; number < shares_.at_once; ++number) {
+    w.line("float4 all$d = 0.0f;", number);
+    for (int word = 0; word < nibbles_.words; ++word)
+      w.line("all$d = nibble_sum(all$d, $s);", number, number, row_words(number, "0", word));
+  }
+}
+
+/// Prints the products of a round, and the loads of the next one.
+void NibblePhases::print_round(const std::string& at) {
+  body_.push({});
+  Writer& w = body_.writer();
+  const bool single = at == "0";
+  std::string from;
+  if (single) {
+    w.line("NIBBLE_WAIT(0);");
+  } else {
+    from = "now_";
+    for (int number = 0; number < shares_.at_once; ++number)
+      for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
+        for (const int line : {0, 1})
+          for (const char* what : {"scale", "zero"}) {
+            if (*what == 'z' && nibbles_.matrices[m].zero == ir::kNone) continue;
+            const std::string name = named(what, number, m, line);
+            w.line("const float $s$s = $s;", from, name, name);
+          }
+    body_.push({});
+    print_loads(at + " + 1");
+    const Writer next = body_.pop();
+    w.open("if ($s + 1 < $d)", at, shares_.tiles * shares_.rounds);
+    w.append(next);
+    w.line("nibble_commit();");
+    w.line("NIBBLE_WAIT(1);");
+    w.close(" else {");
+    w.line("NIBBLE_WAIT(0);");
+    w.close();
+  }
+  w.line("__local const $s* from = $s + item$s;", type_name({DType::kI32, nibbles_.words}), weights_,
+         single ? "" : format(" + $s % 2 * $d", {at, place(shares_.at_once, 0, 0)}));
+  const std::string round = shares_.rounds > 1 ? format("($s % $d)", {at, shares_.rounds}) : "0";
+  for (int number = 0; number < shares_.at_once; ++number) print_products(number, round, from);
+  const std::string tile = single ? "0" : format("$s / $d", {at, shares_.rounds});
+  if (shares_.rounds > 1) w.open("if ($s % $d == $d)", at, shares_.rounds, shares_.rounds - 1);
+  store_sums(tile);
+  if (!single)
+    for (size_t m = 0; m < nibbles_.matrices.size(); ++m) w.line("sum$d = 0.0f;", m);
+  if (shares_.rounds > 1) w.close();
+  const Writer text = body_.pop();
+  body_.writer().append(text);
+}
+
+std::string NibblePhases::of_lines(const std::string& upper, const std::string& lower) const {
+  return columns_ > 1 ? format("(float4)($s, $s, $s, $s)", {upper, upper, lower, lower})
+                      : format("(float2)($s, $s)", {upper, lower});
+}
+
+void NibblePhases::print_products(int number, const std::string& round, const std::string& from) {
+  Writer& w = body_.writer();
+  const std::string type = vector_of("uint", nibbles_.words);
+  const auto product_of = [&](size_t m) { return format("product$d_$d", {number, static_cast<int64_t>(m)}); };
+  for (size_t m = 0; m < nibbles_.matrices.size(); ++m) {
+    w.line("float4 $s = 0.0f;", product_of(m));
+    for (const int line : {0, 1})
+      w.line("const $s $s = as_$s(from[$d]);", type, named("w", number, m, line), type, place(number, m, line));
+  }
+  if (!shares_.sums_once()) w.line("float4 all$d = 0.0f;", number);
+  for (int word = 0; word < nibbles_.words; ++word) {
+    const std::string row = format("x$d_$d", {number, word}), lane = nibbles_.words > 1 ? format(".s$d", {word}) : "";
+    w.line("const uint4 $s = $s;", row, row_words(number, round, word));
+    if (!shares_.sums_once()) w.line("all$d = nibble_sum(all$d, $s);", number, number, row);
+    for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
+      w.line("$s = nibble_product($s, $s$s, $s$s, $s);", product_of(m), product_of(m), named("w", number, m, 0), lane,
+             named("w", number, m, 1), lane, row);
+  }
+  for (size_t m = 0; m < nibbles_.matrices.size(); ++m) {
+    const NibbleSum& sum = nibbles_.matrices[m];
+    const auto both = [&](const char* what) { return of_lines(from + named(what, number, m, 0), from + named(what, number, m, 1)); };
+    const std::string constant = literal({{true, (sum.zero == ir::kNone ? sum.number : 0) - 128, 0}, DType::kF32});
+    const std::string zero = of_lines(constant, constant),
+                      offset = sum.zero == ir::kNone
+                                   ? zero
+                                   : format("fma($s, ($s)($c), $s)", {both("zero"), columns_ > 1 ? "float4" : "float2",
+                                                                       Literal{{true, sum.number, 0}, DType::kF32}, zero});
+    w.line("sum$d = fma($s, fma($s, all$d.$s, $s$s), sum$d);", m, both("scale"), offset, number, columns_ > 1 ? "xyxy" : "xx",
+           product_of(m), columns_ > 1 ? "" : ".xz", m);
+  }
+}
+
+/// Prints the stores of a warp's sums of a tile: [tile, warp, matrix, column, row].
+void NibblePhases::store_sums(const std::string& tile) {
+  Writer& w = body_.writer();
+  const int64_t all = sums_of(nibbles_) * kTile;
+  const auto columns = static_cast<int64_t>(columns_);
+  const std::string at = body_.kernel().fresh("to");
+  w.line("const int $s = ($s * $d + warp) * $d + part * $d + line;", at, tile, shares_.warps, all, 2 * kTile);
+  for (int64_t column = 0; column < std::min<int64_t>(columns, 2); ++column) {
+    w.open("if (part * 2 + $d < $d)", column, columns);
+    for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
+      for (const int line : {0, 1}) {
+        const int64_t place = (static_cast<int64_t>(m) * columns + column) * kTile + int64_t{8} * line;
+        w.line("$s[$s + $d] = sum$d.s$d;", sums_, at, place, m, columns > 1 ? 2 * line + column : line);
+      }
+    w.close();
+  }
+}
+
+/// Prints the last merges and the outer phases, for a row of the matrices in each item.
+void NibblePhases::print_results() {
+  const int64_t all = sums_of(nibbles_) * kTile;
+  const std::string row = body_.kernel().fresh("n"), type = body_.kernel().index_type();
+  Writer unflatten;
+  body_.push(write_unflatten(body_, unflatten, row, type, group_.sizes, group_.sizes.size(), SymbolKind::kLoop));
+  Writer& w = body_.writer();
+  w.append(unflatten);
+  w.line("const int at = item / $d * $d + item % $d;", kTile, shares_.warps * all, kTile);
+  PhaseReductions::Sets results;
+  std::vector<std::string> steps;
+  int64_t total = 0;
+  for (const NibbleGroup::Reduction& reduction : nibbles_.reductions) {
+    const std::string result = body_.kernel().fresh("a");
+    results.push_back({result});
+    if (reduction.matrix == ir::kNone) {
+      const int left = shares_.items() / kMerged;
+      w.line("float $s = $s[$d];", result, merged_, total * left);
+      w.line("for (int k = 1; k < $d; ++k) $s += $s[k + $d];", left, result, merged_, total++ * left);
+      continue;
+    }
+    const int64_t place = (reduction.matrix * static_cast<int64_t>(columns_) + reduction.vector) * kTile;
+    w.line("float $s = $s[at + $d];", result, sums_, place);
+    steps.push_back(format("$s += $s[at + k * $d + $d];", {result, sums_, all, place}));
+  }
+  w.open("for (int k = 1; k < $d; ++k)", shares_.warps);
+  for (const std::string& line : steps) w.line("$s", line);
+  w.close();
+  reductions_.finish(results, 1);
+  body_.flush_stores();
+  for (size_t p = 1; p < group_.phases.size(); ++p) {
+    print_outer(group_.phases[p]);
+    body_.flush_stores();
+  }
+  const Writer text = body_.pop();
+  body_.writer().line("const $s $s = first + item;", type, row);
+  body_.writer().open("if (item < $d && $s < $d)", kTile * shares_.tiles, row, nibbles_.rows);
+  body_.writer().append(text);
+  body_.writer().close();
+}
+
+Grid write_nibbles(Nest& nest, const NibbleGroup& nibbles, const NibbleShares& shares) {
+  Writer& top = nest.body.writer();
+  const int rows = shares.tiles * kTile;
+  top.line("const int item = get_local_id(0), warp = item / 32, line = item % 32 / 4, part = item % 4;");
+  top.line("const $s first = ($s)get_group_id(0) * $d;", nest.kernel.index_type(), nest.kernel.index_type(), rows);
+  nest.body.push({});
+  NibblePhases(nest.body, nest.group, nibbles, shares).print();
+  const Writer text = nest.body.pop();
+  nest.body.writer().line("const int aligned = (($s) & 15) == 0;", nest.kernel.all_offsets());
+  nest.body.writer().append(text);
+  return {ir::ceildiv(IndexExpr(nibbles.rows), rows), 1, 1};
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,68 @@
+// csrc/codegen/nibble_phases.h: phases of matrices of int4 times a few rows, on tensor cores.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "csrc/codegen/nibble_sums.h"
+#include "csrc/codegen/phase_reductions.h"
+#include "csrc/codegen/phases.h"
+
+namespace ocl::codegen {
+
+/// How the warps of a work-group share the matrices. A tile is 16 rows; its steps along a row take turns among the warps.
+struct NibbleShares {
+  int warps = 1, tiles = 1;
+  int64_t steps = 1;  // Steps of a row.
+  int at_once = 1;    // Steps of a warp that are loaded together: a round.
+  int rounds = 1;     // Rounds of a warp for a tile.
+  int items() const { return warps * 32; }
+  int all_rounds() const { return tiles * rounds; }
+  bool sums_once() const { return rounds == 1 && tiles > 1; }  // A warp has the same part of the row for all tiles.
+  int stages() const { return std::min(all_rounds(), 2); }  // Rounds whose weights are in local memory.
+  bool uneven() const { return int64_t{warps} * at_once * rounds != steps; }
+};
+
+/// Returns how a device with these properties shares the matrices; nullopt if the rows do not fit into its local memory.
+std::optional<NibbleShares> nibble_shares(const NibbleGroup& nibbles, const Dialect& dialect);
+
+/// The weights are copied to local memory without passing through registers, a round ahead. A work-group first stores the rows as bf16 in local memory, in the order of the tensor cores. Then each warp multiplies its
+/// part of all tiles, and last a work-item merges the sums of a row of the matrices and computes the outer phases.
+class NibblePhases : public PhasePrinter {
+ public:
+  NibblePhases(BodyPrinter& body, const schedule::Group& group, const NibbleGroup& nibbles, const NibbleShares& shares);
+  void print() override;
+
+ private:
+  void print_inner(const schedule::Phase&) override {}
+  void print_loads(const std::string& at);
+  void print_loads_of(int number, int line);
+  void print_row();
+  void print_row_vectors(bool aligned);
+  void print_row_vector(const std::string& first, const std::string& inside);
+  void merge_totals();
+  void print_round(const std::string& at);
+  void print_column_sums();
+  void print_products(int number, const std::string& round, const std::string& from);
+  void store_sums(const std::string& tile);
+  void print_results();
+  std::string step(int number, const std::string& round) const;
+  std::string row_words(int number, const std::string& round, int word) const;
+  /// Returns where a lane's words of a step are, within a stage.
+  int64_t place(int number, size_t matrix, int line) const;
+  /// Returns a value of both rows of a lane in the places of their sums.
+  std::string of_lines(const std::string& upper, const std::string& lower) const;
+
+  const NibbleGroup& nibbles_;
+  const NibbleShares& shares_;
+  const size_t columns_;
+  PhaseReductions reductions_;
+  std::string weights_, row_, sums_, totals_, merged_;  // Local arrays.
+  std::vector<std::string> own_totals_;       // A work-item's part of the reductions that are the same for all rows.
+};
+
+/// Prints the kernel of the group. Returns its work-groups.
+Grid write_nibbles(Nest& nest, const NibbleGroup& nibbles, const NibbleShares& shares);
+
+}  // namespace ocl::codegen
