@@ -19,7 +19,7 @@ namespace {
 constexpr int kTile = 16;         // Rows of a tile.
 constexpr int kMerged = 16;       // Items whose totals are added at once.
 constexpr int kUnrolled = 4;      // Most vectors of a row that an item prepares without a loop.
-constexpr int kLoadedWords = 32;  // Most words of an item that are on their way.
+constexpr int kRoundWords = 16;   // Most words of weights of an item and round, of which two are on their way.
 constexpr int kUnitItems = 1024;  // Work-items of a compute unit that load at a time.
 constexpr int64_t kLocalBytes = 96 << 10;  // What every device with these instructions has, whatever it reports.
 constexpr int kPad = 4;           // Vectors after a row in local memory, so that two rows are in different banks.
@@ -38,6 +38,15 @@ std::string named(const char* prefix, int number, size_t matrix, int line) {
   return format("$s$d_$d_$d", {prefix, number, static_cast<int64_t>(matrix), line});
 }
 
+/// Returns the only one of the factors, if it is an element of bf16.
+std::optional<ir::Op> plain_bf16(const ir::Graph& graph, ir::NodeId node, const std::vector<int>& factors) {
+  if (factors.size() != 1) return std::nullopt;
+  const ir::Op& op = graph.nodes[node].body.ops[static_cast<size_t>(factors[0])];
+  const bool plain = op.code == OpCode::kLoad && op.args.empty() && graph.buffers[op.buffer].dtype == DType::kBF16 &&
+                     std::ranges::none_of(op.index, [](const IndexExpr& e) { return e.uses(SymbolKind::kValue); });
+  return plain ? std::optional(op) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<NibbleShares> nibble_shares(const NibbleGroup& nibbles, const Dialect& dialect) {
@@ -46,14 +55,14 @@ std::optional<NibbleShares> nibble_shares(const NibbleGroup& nibbles, const Dial
   const int64_t loaded = static_cast<int64_t>(nibbles.matrices.size()) * 2 * nibbles.words;
   const auto steps_of_warp = [&] { return (shares.steps + shares.warps - 1) / shares.warps; };
   const auto grows = [&] { return shares.warps * 2 * 32 <= dialect.max_items && shares.warps * 2 <= shares.steps; };
-  while (grows() && (shares.warps < 8 || (shares.warps < 16 && steps_of_warp() * loaded > kLoadedWords))) shares.warps *= 2;
+  while (grows() && (shares.warps < 8 || (shares.warps < 16 && steps_of_warp() * loaded > 2 * kRoundWords))) shares.warps *= 2;
   const int64_t all = (nibbles.rows + kTile - 1) / kTile;
   const int64_t resident = std::max(1, dialect.units * (kUnitItems / shares.items()));
   const auto tiles = static_cast<int>(std::clamp<int64_t>((all + resident - 1) / resident, 1, shares.items() / kTile));
-  for (int64_t words = kLoadedWords; words >= 2 * loaded; words /= 2)
+  for (int64_t words = kRoundWords; words >= loaded; words /= 2)
     for (shares.tiles = tiles; shares.tiles > 0; --shares.tiles) {
-      const bool single = shares.tiles == 1 && steps_of_warp() * loaded <= words;
-      shares.at_once = static_cast<int>(std::min((single ? words : words / 2) / loaded, steps_of_warp()));
+      const bool single = shares.tiles == 1 && steps_of_warp() * loaded <= 2 * words;
+      shares.at_once = static_cast<int>(std::min((single ? 2 : 1) * words / loaded, steps_of_warp()));
       shares.rounds = static_cast<int>((steps_of_warp() + shares.at_once - 1) / shares.at_once);
       const int64_t bytes = int64_t{4} * shares.stages() * shares.at_once * loaded * shares.items() +
                             16 * static_cast<int64_t>(nibbles.vectors.size()) * row_vectors(nibbles) +
@@ -87,16 +96,19 @@ void NibblePhases::print() {
   for (int number = 0; number < shares_.at_once; ++number)
     for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
       for (const int line : {0, 1}) {
-        w.line("float $s;", named("scale", number, m, line));
-        if (nibbles_.matrices[m].zero != ir::kNone) w.line("float $s;", named("zero", number, m, line));
+        w.line("uint $s;", named("scale", number, m, line));
+        if (nibbles_.matrices[m].zero != ir::kNone) w.line("uint $s;", named("zero", number, m, line));
       }
-  print_loads("0");
-  w.line("nibble_commit();");
+  for (int round = 0; round < shares_.stages(); ++round) {
+    print_loads(Loads::kWeights, std::to_string(round));
+    w.line("nibble_commit();");
+  }
+  print_loads(Loads::kScales, "0");
   print_row();
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the row is in place");
   if (!own_totals_.empty()) merge_totals();
   if (columns_ > 1) w.line("const int column = min(line, $d) * $d;", columns_ - 1, row_vectors(nibbles_));
-  if (shares_.sums_once()) print_column_sums();
+  if (shares_.rounds == 1) print_column_sums();
   for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
     w.line("$s sum$d = 0.0f;", columns_ > 1 ? "float4" : "float2", m);
   if (shares_.all_rounds() == 1) {
@@ -123,8 +135,8 @@ std::string NibblePhases::step(int number, const std::string& round) const {
   return shares_.uneven() ? format("min($s, $d)", {text, shares_.steps - 1}) : text;
 }
 
-/// Prints the loads of a round of weights, with their scales and zeros.
-void NibblePhases::print_loads(const std::string& at) {
+/// Prints the copies of a round of weights, or the loads of its scales and zeros.
+void NibblePhases::print_loads(Loads what, const std::string& at) {
   const bool single = at == "0";
   body_.push({});
   Writer& w = body_.writer();
@@ -132,13 +144,11 @@ void NibblePhases::print_loads(const std::string& at) {
   const std::string tile = single ? "0" : "tile", round = shares_.rounds == 1 || single ? "0" : "round";
   if (!single) w.line("const int tile = ($s) / $d;", at, shares_.rounds);
   if (round == "round") w.line("const int round = ($s) % $d;", at, shares_.rounds);
-  w.line("__local $s* to = $s + item$s;", type_name({DType::kI32, nibbles_.words}), weights_,
-         single ? "" : format(" + ($s) % 2 * $d", {at, place(shares_.at_once, 0, 0)}));
+  if (what == Loads::kWeights)
+    w.line("__local $s* to = $s + item$s;", type_name({DType::kI32, nibbles_.words}), weights_,
+           single ? "" : format(" + ($s) % $d * $d", {at, shares_.stages(), place(shares_.at_once, 0, 0)}));
   for (int number = 0; number < shares_.at_once; ++number) {
     w.line("const $s r$d = ($s) * $d + part * $d;", type, number, step(number, round), 16 * nibbles_.words, 4 * nibbles_.words);
-    if (shares_.uneven())
-      w.line("const int inside$d = $s * $d + $d + warp < $d;", number, round, shares_.warps * shares_.at_once,
-             number * shares_.warps, shares_.steps);
   }
   for (const int line : {0, 1}) {
     w.line("const $s n$d = min(first + $s * $d + line + $d, $d);", type, line, tile, kTile, 8 * line, nibbles_.rows - 1);
@@ -146,7 +156,15 @@ void NibblePhases::print_loads(const std::string& at) {
     body_.push(write_unflatten(body_, unflatten, "n" + std::to_string(line), type, group_.sizes, group_.sizes.size(),
                                SymbolKind::kLoop, "_" + std::to_string(line)));
     body_.writer().append(unflatten);
-    for (int number = 0; number < shares_.at_once; ++number) print_loads_of(number, line);
+    for (int number = 0; number < shares_.at_once; ++number) {
+      body_.push({{kAlong, "r" + std::to_string(number)}});
+      if (what == Loads::kWeights)
+        print_copy(number, line);
+      else
+        print_scale(number, line);
+      const Writer step = body_.pop();
+      body_.writer().append(step);
+    }
     const Writer text = body_.pop();
     body_.writer().append(text);
   }
@@ -156,28 +174,46 @@ void NibblePhases::print_loads(const std::string& at) {
   body_.writer().close();
 }
 
-/// Prints the loads of a step for one of a lane's two rows.
-void NibblePhases::print_loads_of(int number, int line) {
-  body_.push({{kAlong, "r" + std::to_string(number)}});
-  Writer& w = body_.writer();
-  const int bytes = 4 * nibbles_.words;
+/// Prints the copies of a step for one of a lane's two rows.
+void NibblePhases::print_copy(int number, int line) {
   for (size_t m = 0; m < nibbles_.matrices.size(); ++m) {
     const NibbleSum& sum = nibbles_.matrices[m];
     const ir::Op& load = body_.kernel().graph().nodes[sum.node].body.ops[static_cast<size_t>(sum.bytes)];
-    const std::string address =
-        body_.kernel().buffer(load.buffer) + " + (" + body_.index(body_.offset_of(load.buffer, load.index)) + ")";
-    const std::string to = format("to + $d", {place(number, m, line)});
-    w.line("if (aligned) NIBBLE_COPY_$d($s, $s); else nibble_copy_bytes((__local uchar*)($s), $s, $d);", nibbles_.words, to,
-           address, to, address, bytes);
-    std::string scale;
-    for (const int factor : sum.scales) scale += (scale.empty() ? "" : " * ") + body_.value(sum.node, factor).text;
-    if (scale.empty()) scale = "1.0f";
-    if (shares_.uneven()) scale = format("inside$d ? $s : 0.0f", {number, scale});
-    w.line("$s = $s;", named("scale", number, m, line), scale);
-    if (sum.zero != ir::kNone) w.line("$s = $s;", named("zero", number, m, line), body_.value(sum.node, sum.zero).text);
+    const std::string from = format("$s + ($s)", {body_.kernel().buffer(load.buffer),
+                                                  body_.index(body_.offset_of(load.buffer, load.index))}),
+                      to = format("to + $d", {place(number, m, line)});
+    body_.writer().line("if (aligned) NIBBLE_COPY_$d($s, $s); else nibble_copy_bytes((__local uchar*)($s), $s, $d);",
+                        nibbles_.words, to, from, to, from, 4 * nibbles_.words);
   }
-  const Writer text = body_.pop();
-  body_.writer().append(text);
+}
+
+/// Prints the loads of a step's scales and zeros for one of a lane's two rows. They are converted when they are used, because a
+/// conversion waits for the load.
+void NibblePhases::print_scale(int number, int line) {
+  for (size_t m = 0; m < nibbles_.matrices.size(); ++m) {
+    const NibbleSum& sum = nibbles_.matrices[m];
+    const auto print = [&](const char* what, const std::vector<int>& factors) {
+      std::string text;
+      if (const std::optional<ir::Op> load = plain_bf16(body_.kernel().graph(), sum.node, factors)) {
+        const std::string index = body_.index(body_.offset_of(load->buffer, load->index));
+        text = format("$s[$s]", {body_.kernel().buffer(load->buffer), index});
+      } else {
+        for (const int factor : factors) text += (text.empty() ? "" : " * ") + body_.value(sum.node, factor).text;
+        text = "as_uint(" + (text.empty() ? "1.0f" : text) + ")";
+      }
+      body_.writer().line("$s = $s;", named(what, number, m, line), text);
+    };
+    print("scale", sum.scales);
+    if (sum.zero != ir::kNone) print("zero", {sum.zero});
+  }
+}
+
+std::string NibblePhases::loaded_value(const char* what, int number, size_t matrix, int line) const {
+  const NibbleSum& sum = nibbles_.matrices[matrix];
+  const std::vector<int> factors = *what == 's' ? sum.scales : std::vector<int>{sum.zero};
+  const char* shift = plain_bf16(body_.kernel().graph(), sum.node, factors) ? " << 16" : "";
+  const std::string bits = (shares_.all_rounds() > 1 ? "now_" : "") + named(what, number, matrix, line);
+  return format("as_float($s$s)", {bits, shift});
 }
 
 /// Prints how the rows are prepared, and the reductions over them.
@@ -273,45 +309,41 @@ void NibblePhases::print_column_sums() {
   }
 }
 
-/// Prints the products of a round, and the loads of the next one.
+/// Prints the products of a round. Before them come the loads of the next round's scales, and behind them the copies of the
+/// weights that take the place of this round's.
 void NibblePhases::print_round(const std::string& at) {
   body_.push({});
   Writer& w = body_.writer();
   const bool single = at == "0";
-  std::string from;
-  if (single) {
-    w.line("NIBBLE_WAIT(0);");
-  } else {
-    from = "now_";
-    for (int number = 0; number < shares_.at_once; ++number)
-      for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
-        for (const int line : {0, 1})
-          for (const char* what : {"scale", "zero"}) {
-            if (*what == 'z' && nibbles_.matrices[m].zero == ir::kNone) continue;
-            const std::string name = named(what, number, m, line);
-            w.line("const float $s$s = $s;", from, name, name);
-          }
-    body_.push({});
-    print_loads(at + " + 1");
-    const Writer next = body_.pop();
-    w.open("if ($s + 1 < $d)", at, shares_.tiles * shares_.rounds);
-    w.append(next);
-    w.line("nibble_commit();");
-    w.line("NIBBLE_WAIT(1);");
-    w.close(" else {");
-    w.line("NIBBLE_WAIT(0);");
+  const auto print_later = [&](Loads what, int later) {
+    if (single || later >= shares_.all_rounds()) return;
+    const std::string next = format("$s + $d", {at, later});
+    w.open("if ($s < $d)", next, shares_.all_rounds());
+    print_loads(what, next);
     w.close();
-  }
+  };
+  for (int number = 0; number < shares_.at_once && !single; ++number)
+    for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
+      for (const int line : {0, 1})
+        for (const char* what : {"scale", "zero"}) {
+          if (*what == 'z' && nibbles_.matrices[m].zero == ir::kNone) continue;
+          const std::string name = named(what, number, m, line);
+          w.line("const uint now_$s = $s;", name, name);
+        }
+  print_later(Loads::kScales, 1);
+  w.line("NIBBLE_WAIT($d);", shares_.stages() - 1);
   w.line("__local const $s* from = $s + item$s;", type_name({DType::kI32, nibbles_.words}), weights_,
-         single ? "" : format(" + $s % 2 * $d", {at, place(shares_.at_once, 0, 0)}));
+         single ? "" : format(" + $s % $d * $d", {at, shares_.stages(), place(shares_.at_once, 0, 0)}));
   const std::string round = shares_.rounds > 1 ? format("($s % $d)", {at, shares_.rounds}) : "0";
-  for (int number = 0; number < shares_.at_once; ++number) print_products(number, round, from);
+  for (int number = 0; number < shares_.at_once; ++number) print_products(number, round);
   const std::string tile = single ? "0" : format("$s / $d", {at, shares_.rounds});
   if (shares_.rounds > 1) w.open("if ($s % $d == $d)", at, shares_.rounds, shares_.rounds - 1);
   store_sums(tile);
   if (!single)
     for (size_t m = 0; m < nibbles_.matrices.size(); ++m) w.line("sum$d = 0.0f;", m);
   if (shares_.rounds > 1) w.close();
+  print_later(Loads::kWeights, shares_.stages());
+  if (!single) w.line("nibble_commit();");
   const Writer text = body_.pop();
   body_.writer().append(text);
 }
@@ -321,34 +353,41 @@ std::string NibblePhases::of_lines(const std::string& upper, const std::string& 
                       : format("(float2)($s, $s)", {upper, lower});
 }
 
-void NibblePhases::print_products(int number, const std::string& round, const std::string& from) {
+void NibblePhases::print_products(int number, const std::string& round) {
   Writer& w = body_.writer();
   const std::string type = vector_of("uint", nibbles_.words);
+  if (shares_.uneven())
+    w.line("const int inside$d = $s * $d + $d + warp < $d;", number, round, shares_.warps * shares_.at_once,
+           number * shares_.warps, shares_.steps);
   const auto product_of = [&](size_t m) { return format("product$d_$d", {number, static_cast<int64_t>(m)}); };
-  for (size_t m = 0; m < nibbles_.matrices.size(); ++m) {
-    w.line("float4 $s = 0.0f;", product_of(m));
-    for (const int line : {0, 1})
-      w.line("const $s $s = as_$s(from[$d]);", type, named("w", number, m, line), type, place(number, m, line));
-  }
-  if (!shares_.sums_once()) w.line("float4 all$d = 0.0f;", number);
+  if (shares_.rounds > 1) w.line("float4 all$d = 0.0f;", number);
   for (int word = 0; word < nibbles_.words; ++word) {
-    const std::string row = format("x$d_$d", {number, word}), lane = nibbles_.words > 1 ? format(".s$d", {word}) : "";
-    w.line("const uint4 $s = $s;", row, row_words(number, round, word));
-    if (!shares_.sums_once()) w.line("all$d = nibble_sum(all$d, $s);", number, number, row);
-    for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
-      w.line("$s = nibble_product($s, $s$s, $s$s, $s);", product_of(m), product_of(m), named("w", number, m, 0), lane,
-             named("w", number, m, 1), lane, row);
+    w.line("const uint4 x$d_$d = $s;", number, word, row_words(number, round, word));
+    if (shares_.rounds > 1) w.line("all$d = nibble_sum(all$d, x$d_$d);", number, number, number, word);
   }
   for (size_t m = 0; m < nibbles_.matrices.size(); ++m) {
     const NibbleSum& sum = nibbles_.matrices[m];
-    const auto both = [&](const char* what) { return of_lines(from + named(what, number, m, 0), from + named(what, number, m, 1)); };
+    for (const int line : {0, 1})
+      w.line("const $s $s = as_$s(from[$d]);", type, named("w", number, m, line), type, place(number, m, line));
+    w.line("float4 $s = 0.0f;", product_of(m));
+    for (int word = 0; word < nibbles_.words; ++word) {
+      const std::string lane = nibbles_.words > 1 ? format(".s$d", {word}) : "";
+      w.line("$s = nibble_product($s, $s$s, $s$s, x$d_$d);", product_of(m), product_of(m), named("w", number, m, 0), lane,
+             named("w", number, m, 1), lane, number, word);
+    }
+    const auto both = [&](const char* what, const std::string& unless) {
+      const std::string upper = loaded_value(what, number, m, 0), lower = loaded_value(what, number, m, 1);
+      return unless.empty() ? of_lines(upper, lower)
+                            : of_lines(format("$s ? $s : 0.0f", {unless, upper}), format("$s ? $s : 0.0f", {unless, lower}));
+    };
+    const std::string inside = shares_.uneven() ? format("inside$d", {number}) : "";
     const std::string constant = literal({{true, (sum.zero == ir::kNone ? sum.number : 0) - 128, 0}, DType::kF32});
     const std::string zero = of_lines(constant, constant),
                       offset = sum.zero == ir::kNone
                                    ? zero
-                                   : format("fma($s, ($s)($c), $s)", {both("zero"), columns_ > 1 ? "float4" : "float2",
+                                   : format("fma($s, ($s)($c), $s)", {both("zero", ""), columns_ > 1 ? "float4" : "float2",
                                                                        Literal{{true, sum.number, 0}, DType::kF32}, zero});
-    w.line("sum$d = fma($s, fma($s, all$d.$s, $s$s), sum$d);", m, both("scale"), offset, number, columns_ > 1 ? "xyxy" : "xx",
+    w.line("sum$d = fma($s, fma($s, all$d.$s, $s$s), sum$d);", m, both("scale", inside), offset, number, columns_ > 1 ? "xyxy" : "xx",
            product_of(m), columns_ > 1 ? "" : ".xz", m);
   }
 }

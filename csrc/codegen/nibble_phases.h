@@ -19,15 +19,14 @@ struct NibbleShares {
   int rounds = 1;     // Rounds of a warp for a tile.
   int items() const { return warps * 32; }
   int all_rounds() const { return tiles * rounds; }
-  bool sums_once() const { return rounds == 1 && tiles > 1; }  // A warp has the same part of the row for all tiles.
-  int stages() const { return std::min(all_rounds(), 2); }  // Rounds whose weights are in local memory.
+  int stages() const { return std::min(all_rounds(), 2); }  // Rounds whose weights are on their way to local memory.
   bool uneven() const { return int64_t{warps} * at_once * rounds != steps; }
 };
 
 /// Returns how a device with these properties shares the matrices; nullopt if the rows do not fit into its local memory.
 std::optional<NibbleShares> nibble_shares(const NibbleGroup& nibbles, const Dialect& dialect);
 
-/// The weights are copied to local memory without passing through registers, a round ahead. A work-group first stores the rows as bf16 in local memory, in the order of the tensor cores. Then each warp multiplies its
+/// The weights are copied to local memory without passing through registers, two rounds ahead. A work-group first stores the rows as bf16 in local memory, in the order of the tensor cores. Then each warp multiplies its
 /// part of all tiles, and last a work-item merges the sums of a row of the matrices and computes the outer phases.
 class NibblePhases : public PhasePrinter {
  public:
@@ -36,18 +35,22 @@ class NibblePhases : public PhasePrinter {
 
  private:
   void print_inner(const schedule::Phase&) override {}
-  void print_loads(const std::string& at);
-  void print_loads_of(int number, int line);
+  enum class Loads { kWeights, kScales };
+  void print_loads(Loads what, const std::string& at);
+  void print_copy(int number, int line);
+  void print_scale(int number, int line);
   void print_row();
   void print_row_vectors(bool aligned);
   void print_row_vector(const std::string& first, const std::string& inside);
   void merge_totals();
   void print_round(const std::string& at);
   void print_column_sums();
-  void print_products(int number, const std::string& round, const std::string& from);
+  void print_products(int number, const std::string& round);
   void store_sums(const std::string& tile);
   void print_results();
   std::string step(int number, const std::string& round) const;
+  /// Returns the text of a scale or zero from what was loaded of it.
+  std::string loaded_value(const char* what, int number, size_t matrix, int line) const;
   std::string row_words(int number, const std::string& round, int word) const;
   /// Returns where a lane's words of a step are, within a stage.
   int64_t place(int number, size_t matrix, int line) const;
