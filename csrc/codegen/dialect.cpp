@@ -40,9 +40,8 @@ Dialect make_dialect(const Caps& caps) {
   dialect.converts_halves = caps.fp16_convert;
   dialect.rounds_pairs = caps.matrix == MatrixInstructions::kNone &&
                          (caps.kernels.has(KernelLevel::k_warp) || caps.kernels.has(KernelLevel::k_warpgroup));
-  dialect.multiplies_bf16 =
-      dialect.rounds_pairs &&
-      (caps.kernels.has(KernelId::k_gemm_warp, KernelType::kBf16) || caps.kernels.has(KernelId::k_gemm_warpgroup, KernelType::kBf16));
+  dialect.multiplies_bf16 = dialect.rounds_pairs && (caps.kernels.has(KernelId::k_gemm_warp, KernelType::kBf16) ||
+                                                     caps.kernels.has(KernelId::k_gemm_warpgroup, KernelType::kBf16));
   // Compilers choose 8, 16 or 32 work-items by the registers that a kernel needs. Where 16 are the fewest, they always take 32.
   dialect.thread_items = !caps.is_cpu && caps.thread_items >= 16 ? caps.thread_items : 0;
   return dialect;

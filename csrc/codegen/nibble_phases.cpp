@@ -16,13 +16,13 @@ namespace ocl::codegen {
 
 namespace {
 
-constexpr int kTile = 16;         // Rows of a tile.
-constexpr int kMerged = 16;       // Items whose totals are added at once.
-constexpr int kUnrolled = 4;      // Most vectors of a row that an item prepares without a loop.
-constexpr int kRoundWords = 16;   // Most words of weights of an item and round, of which two are on their way.
-constexpr int kUnitItems = 1024;  // Work-items of a compute unit that load at a time.
+constexpr int kTile = 16;                  // Rows of a tile.
+constexpr int kMerged = 16;                // Items whose totals are added at once.
+constexpr int kUnrolled = 4;               // Most vectors of a row that an item prepares without a loop.
+constexpr int kRoundWords = 16;            // Most words of weights of an item and round, of which two are on their way.
+constexpr int kUnitItems = 1024;           // Work-items of a compute unit that load at a time.
 constexpr int64_t kLocalBytes = 96 << 10;  // What every device with these instructions has, whatever it reports.
-constexpr int kPad = 4;           // Vectors after a row in local memory, so that two rows are in different banks.
+constexpr int kPad = 4;                    // Vectors after a row in local memory, so that two rows are in different banks.
 
 int64_t row_vectors(const NibbleGroup& nibbles) { return nibbles.bytes / 4 + (nibbles.vectors.size() > 1 ? kPad : 0); }
 
@@ -82,8 +82,8 @@ NibblePhases::NibblePhases(BodyPrinter& body, const schedule::Group& group, cons
       reductions_(body, group.phases[0]) {
   Kernel& kernel = body_.kernel();
   const int totals = static_cast<int>(totals_of(nibbles));
-  weights_ = kernel.local_array({DType::kI32, nibbles.words}, 1,
-                                shares.stages() * static_cast<int>(place(shares.at_once, 0, 0)));
+  weights_ =
+      kernel.local_array({DType::kI32, nibbles.words}, 1, shares.stages() * static_cast<int>(place(shares.at_once, 0, 0)));
   row_ = kernel.local_array({DType::kI32, 4}, 0, static_cast<int>(row_vectors(nibbles) * static_cast<int64_t>(columns_)));
   sums_ = kernel.local_array({DType::kF32, 1}, 0, static_cast<int>(sums_of(nibbles)) * kTile * shares.warps * shares.tiles);
   if (totals == 0) return;
@@ -109,8 +109,7 @@ void NibblePhases::print() {
   if (!own_totals_.empty()) merge_totals();
   if (columns_ > 1) w.line("const int column = min(line, $d) * $d;", columns_ - 1, row_vectors(nibbles_));
   if (shares_.rounds == 1) print_column_sums();
-  for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
-    w.line("$s sum$d = 0.0f;", columns_ > 1 ? "float4" : "float2", m);
+  for (size_t m = 0; m < nibbles_.matrices.size(); ++m) w.line("$s sum$d = 0.0f;", columns_ > 1 ? "float4" : "float2", m);
   if (shares_.all_rounds() == 1) {
     print_round("0");
   } else {
@@ -386,9 +385,9 @@ void NibblePhases::print_products(int number, const std::string& round) {
                       offset = sum.zero == ir::kNone
                                    ? zero
                                    : format("fma($s, ($s)($c), $s)", {both("zero", ""), columns_ > 1 ? "float4" : "float2",
-                                                                       Literal{{true, sum.number, 0}, DType::kF32}, zero});
-    w.line("sum$d = fma($s, fma($s, all$d.$s, $s$s), sum$d);", m, both("scale", inside), offset, number, columns_ > 1 ? "xyxy" : "xx",
-           product_of(m), columns_ > 1 ? "" : ".xz", m);
+                                                                      Literal{{true, sum.number, 0}, DType::kF32}, zero});
+    w.line("sum$d = fma($s, fma($s, all$d.$s, $s$s), sum$d);", m, both("scale", inside), offset, number,
+           columns_ > 1 ? "xyxy" : "xx", product_of(m), columns_ > 1 ? "" : ".xz", m);
   }
 }
 

@@ -26,8 +26,9 @@ struct NibbleShares {
 /// Returns how a device with these properties shares the matrices; nullopt if the rows do not fit into its local memory.
 std::optional<NibbleShares> nibble_shares(const NibbleGroup& nibbles, const Dialect& dialect);
 
-/// The weights are copied to local memory without passing through registers, two rounds ahead. A work-group first stores the rows as bf16 in local memory, in the order of the tensor cores. Then each warp multiplies its
-/// part of all tiles, and last a work-item merges the sums of a row of the matrices and computes the outer phases.
+/// The weights are copied to local memory without passing through registers, two rounds ahead. A work-group first stores the
+/// rows as bf16 in local memory, in the order of the tensor cores. Then each warp multiplies its part of all tiles, and last a
+/// work-item merges the sums of a row of the matrices and computes the outer phases.
 class NibblePhases : public PhasePrinter {
  public:
   NibblePhases(BodyPrinter& body, const schedule::Group& group, const NibbleGroup& nibbles, const NibbleShares& shares);
@@ -62,7 +63,7 @@ class NibblePhases : public PhasePrinter {
   const size_t columns_;
   PhaseReductions reductions_;
   std::string weights_, row_, sums_, totals_, merged_;  // Local arrays.
-  std::vector<std::string> own_totals_;       // A work-item's part of the reductions that are the same for all rows.
+  std::vector<std::string> own_totals_;                 // A work-item's part of the reductions that are the same for all rows.
 };
 
 /// Prints the kernel of the group. Returns its work-groups.

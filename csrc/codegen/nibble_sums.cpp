@@ -115,7 +115,8 @@ class Finder {
     if (!depends(id, node.reduced[0], SymbolKind::kLoop)) return true;
     const std::optional<NibbleSum> product = Pattern(graph_, id).match();
     if (!product || !is_row(*product, product->x0) || !is_row(*product, product->x1)) return false;
-    reduction.matrix = number_of(found_.matrices, *product, [&](const NibbleSum& other) { return same_matrix(*product, other); });
+    reduction.matrix =
+        number_of(found_.matrices, *product, [&](const NibbleSum& other) { return same_matrix(*product, other); });
     reduction.vector = number_of(found_.vectors, *product, [&](const NibbleSum& other) {
       return same(*product, product->x0, other, other.x0) && same(*product, product->x1, other, other.x1);
     });
@@ -156,7 +157,8 @@ class Finder {
   bool is_row(const NibbleSum& sum, int x) const {
     const bool other_type = any_op(sum.node, x, [&](const ir::Op& op) {
       const bool along = std::ranges::any_of(op.index, [](const IndexExpr& e) { return e.uses(kAlong); });
-      return op.code == OpCode::kIndex || (op.code == OpCode::kLoad && along && graph_.buffers[op.buffer].dtype != DType::kBF16);
+      return op.code == OpCode::kIndex ||
+             (op.code == OpCode::kLoad && along && graph_.buffers[op.buffer].dtype != DType::kBF16);
     });
     if (other_type || depends(sum.node, x, SymbolKind::kLoop)) return false;
     return graph_.nodes[sum.node].body.ops[static_cast<size_t>(x)].code == OpCode::kLoad || is_rounded(sum.node);

@@ -11,8 +11,8 @@ namespace ocl::codegen {
 /// The loop along a row of a matrix, whose elements are bytes.
 inline const ir::Symbol kAlong{SymbolKind::kReduce, 0};
 
-/// sum over bytes r of scales * (x0 * low + x1 * high + number * zero * (x0 + x1)), where low and high are the halves of byte r.
-/// The fields are numbers of ops in the body of `node`.
+/// sum over bytes r of scales * (x0 * low + x1 * high + number * zero * (x0 + x1)), where low and high are the halves of byte
+/// r. The fields are numbers of ops in the body of `node`.
 struct NibbleSum {
   ir::NodeId node = ir::kNone;
   int bytes = ir::kNone, x0 = ir::kNone, x1 = ir::kNone;

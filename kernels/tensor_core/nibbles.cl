@@ -29,8 +29,9 @@ OCL_INLINE uint nibble_pair(uint word) {
 }
 // NIBBLE_COPY_n starts a copy of n words from global to local memory, without registers. NIBBLE_WAIT(but) waits for all groups of
 // this work-item's copies except the `but` latest ones; nibble_commit ends a group.
-#define NIBBLE_COPY(how, bytes, to, from)                                              \
-  asm volatile("cp.async." how ".shared.global [%0], [%1], " bytes ";" ::"r"((uint)(size_t)(to)), "l"((ulong)(size_t)(from)) \
+#define NIBBLE_COPY(how, bytes, to, from)                                                         \
+  asm volatile("cp.async." how ".shared.global [%0], [%1], " bytes ";" ::"r"((uint)(size_t)(to)), \
+               "l"((ulong)(size_t)(from))                                                         \
                : "memory")
 #define NIBBLE_COPY_1(to, from) NIBBLE_COPY("ca", "4", to, from)
 #define NIBBLE_COPY_2(to, from) NIBBLE_COPY("ca", "8", to, from)
@@ -57,7 +58,8 @@ OCL_INLINE float4 nibble_product(float4 c, uint upper, uint lower, uint4 x) {
   c = multiply_bf16(
       c, (uint4)(nibble_pair(upper), nibble_pair(lower), nibble_pair(upper >> 4), nibble_pair(lower >> 4)), x.lo);
   return multiply_bf16(
-      c, (uint4)(nibble_pair(upper >> 8), nibble_pair(lower >> 8), nibble_pair(upper >> 12), nibble_pair(lower >> 12)), x.hi);
+      c, (uint4)(nibble_pair(upper >> 8), nibble_pair(lower >> 8), nibble_pair(upper >> 12), nibble_pair(lower >> 12)),
+      x.hi);
 }
 // Returns c plus the sums of the columns.
 OCL_INLINE float4 nibble_sum(float4 c, uint4 x) {

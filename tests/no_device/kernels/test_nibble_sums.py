@@ -39,7 +39,9 @@ def emulated(text: str) -> str:
     return PRELUDE + FUNCTIONS + helpers + re.sub(r"sum_[0-9a-f]{12}", "k", text)
 
 
-def run(folder: Path, kernel: dict[str, Any], args: list[Any], exact: torch.Tensor, sizes: torch.Tensor, offset: int) -> None:
+def run(
+    folder: Path, kernel: dict[str, Any], args: list[Any], exact: torch.Tensor, sizes: torch.Tensor, offset: int
+) -> None:
     """Runs a kernel in the emulator, and compares its result, of floats. `offset`: of all inputs, in elements."""
     script = []
     for argument in kernel["arguments"]:
@@ -92,6 +94,7 @@ def test_product(
     packed = torch.randint(0, 256, (rows, depth // 2), dtype=torch.uint8)
     scale = torch.rand(rows, depth // group)
     zero = torch.randint(0, 16, (rows, depth // group)).float()
+
     def function(x: torch.Tensor, p: torch.Tensor, s: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         return F.linear(x.float(), weight(p, s, z[..., None] if zeros else 8, group))
 
