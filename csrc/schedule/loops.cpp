@@ -145,7 +145,8 @@ double typical(const ir::Graph& graph, const IndexExpr& e) {
     const ir::Range range = graph.symbol_ranges[s.index];
     return std::clamp<int64_t>(32, std::max<int64_t>(range.low, 0), std::max(range.high, std::max<int64_t>(range.low, 0)));
   };
-  return static_cast<double>(evaluate(e, value));
+  // A size may be divided by one that is below 1 for small sizes.
+  return static_cast<double>(evaluate(e, value, ir::ZeroDivisor::kCountsAsOne));
 }
 
 double typical_product(const ir::Graph& graph, const ir::Shape& sizes) {

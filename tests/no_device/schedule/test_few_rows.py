@@ -36,6 +36,15 @@ def test_packed_weight(rows: int, caps: str) -> None:
         assert found == ["reduction"], found
 
 
+def test_depth_of_any_size() -> None:
+    seen: list[Seen] = []
+    inputs = torch.randn(2, 256), torch.randint(0, 256, (24, 128), dtype=torch.uint8), torch.rand(24, 2)
+    with torch.no_grad():
+        collecting(packed_weight, seen, dynamic=True)(*inputs)
+    assert seen[0].graph.symbols > 0
+    assert_scheduled_equals_unscheduled(seen[0], "cpu16", of_scale=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
 def test_bytes_become_floats_by_permutations_where_the_device_has_them(dtype: torch.dtype) -> None:
     w = torch.randint(0, 100, (512, 2048)).to(dtype)
