@@ -27,13 +27,7 @@ void EnqueueThread::post(const PostedCommand& command) {
   while (position - done_.load(std::memory_order_acquire) >= kCapacity) std::this_thread::yield();
   (*commands_)[position % kCapacity] = command;
   posted_.store(position + 1);
-  wake();
-}
-
-bool EnqueueThread::wake() noexcept {
-  State state = state_.load();
-  if (state == State::kSleeps && state_.compare_exchange_strong(state, State::kWakes)) state_.notify_one();
-  return state == State::kLooks || is_busy();
+  if (sleeps_.exchange(false)) posted_.notify_one();
 }
 
 void EnqueueThread::drain(std::chrono::steady_clock::time_point deadline) noexcept {
@@ -50,18 +44,16 @@ void EnqueueThread::raise_failure() {
 }
 
 void EnqueueThread::run() noexcept {
-  state_ = State::kLooks;
   for (uint64_t position = 0;; ++position) {
-    auto start = std::chrono::steady_clock::now();
+    const auto start = std::chrono::steady_clock::now();
     while (posted_.load(std::memory_order_acquire) == position) {
       if (std::chrono::steady_clock::now() - start < kLooks) {
         std::this_thread::yield();
         continue;
       }
-      state_ = State::kSleeps;
-      if (posted_.load() == position) state_.wait(State::kSleeps);
-      state_ = State::kLooks;
-      start = std::chrono::steady_clock::now();
+      sleeps_ = true;
+      if (posted_.load() == position) posted_.wait(position);
+      sleeps_ = false;
     }
     if (!failed_.load(std::memory_order_relaxed)) {
       try {

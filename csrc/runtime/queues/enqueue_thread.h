@@ -40,8 +40,6 @@ class EnqueueThread {
   explicit EnqueueThread(std::function<void(const PostedCommand&)> enqueue);
   /// Appends a command. Waits if kCapacity commands wait already. Throws the error of a command that has failed.
   void post(const PostedCommand& command);
-  /// Wakes the thread if it sleeps. Returns false if it has no commands and is not awake yet.
-  bool wake() noexcept;
   /// True if a posted command is not enqueued yet.
   bool is_busy() const noexcept { return done_.load(std::memory_order_acquire) != posted_.load(std::memory_order_acquire); }
   /// Waits until everything posted is enqueued or dropped, or until the deadline. Returns at once in a forked process, which
@@ -53,14 +51,12 @@ class EnqueueThread {
   uint64_t failures() const noexcept { return failures_.load(std::memory_order_acquire); }
 
  private:
-  enum class State : int { kSleeps, kWakes, kLooks };
   void run() noexcept;
   const std::function<void(const PostedCommand&)> enqueue_;
   std::mutex posting_;  // Held while a command is appended.
   std::unique_ptr<std::array<PostedCommand, kCapacity>> commands_;
   std::atomic<uint64_t> posted_{0}, done_{0}, failures_{0};
-  std::atomic<State> state_{State::kWakes};
-  std::atomic<bool> failed_{false};
+  std::atomic<bool> sleeps_{false}, failed_{false};
   std::mutex failing_;
   std::exception_ptr failure_;  // Of the first command that failed; guarded by failing_.
 };

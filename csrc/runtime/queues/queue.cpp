@@ -94,16 +94,12 @@ void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool bl
   drain_or_throw();
   std::optional<FaultWords::Reading> reading;
   if (blocking && !apart_) reading.emplace(faults_, queue_.get(), expects_faults_);
-  const uint64_t position = enqueued_.load();
   NotedCommand noted(CommandType::kDownload, device_.index, stream_);
   const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
   noted.done(static_cast<int64_t>(bytes));
-  if (blocking) {
-    finished_.store(position);
-    raise_deferred();
-  }
+  if (blocking) raise_deferred();
   if (reading) reading->raise();
 }
 
@@ -180,16 +176,7 @@ void Queue::post(const PostedCommand& command) {
   std::call_once(thread_made_, [&] {
     thread_.store(new EnqueueThread([this](const PostedCommand& posted) { enqueue(posted); }), std::memory_order_release);
   });
-  EnqueueThread& thread = *thread_.load(std::memory_order_acquire);
-  // After a wait the device has nothing to do, and to wake the thread takes as long as some launches.
-  constexpr uint64_t kFirst = 8;
-  const bool may_be_late = g_threads.load(std::memory_order_relaxed) == EnqueueThreads::kAlways;
-  if (thread.wake() || may_be_late || enqueued_.load() - finished_.load() >= kFirst) {
-    thread.post(command);
-  } else {
-    thread.raise_failure();
-    enqueue(command);
-  }
+  thread_.load(std::memory_order_acquire)->post(command);
   if (command.kind != PostedCommand::Kind::kArgument && command.kind != PostedCommand::Kind::kFlush) enqueued_.fetch_add(1);
 }
 

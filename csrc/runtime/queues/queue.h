@@ -49,9 +49,8 @@ class Queue {
   bool may_post(size_t launches) const;
   /// Call before others enqueue commands themselves. All commands of later calls are enqueued when the call returns.
   void share();
-  /// Leaves a command to the queue's thread, which enqueues it in its turn. While the thread wakes, the first launches after a
-  /// wait are enqueued at once. All other calls first wait for posted commands, and throw the error of a posted command that
-  /// failed.
+  /// Leaves a command to the queue's thread, which enqueues it in its turn. All other calls first wait for posted commands, and
+  /// throw the error of a posted command that failed.
   void post(const PostedCommand& command);
   /// True if a posted command is not enqueued yet.
   bool has_posted() const noexcept;
@@ -108,7 +107,7 @@ class Queue {
   // use them.
   std::array<std::atomic<int>, 16> last_{};
   std::atomic<unsigned> launched_{0};
-  // Number of enqueued commands, and how many of them the host has waited for.
+  // Number of enqueued commands, and how many of them a finish() has waited for.
   std::atomic<uint64_t> enqueued_{0}, finished_{0};
   std::once_flag thread_made_;
   std::atomic<EnqueueThread*> thread_{nullptr};  // Made when the first command is posted, and never destroyed.
@@ -124,7 +123,7 @@ class Queue {
 };
 
 /// Which launches threads enqueue. kAuto: those of Queue::may_post on devices that do not compute on the host's cores. kAlways:
-/// all of graphs and eager ops, on all devices, also the first ones after a wait.
+/// all of graphs and eager ops, on all devices.
 enum class EnqueueThreads : uint8_t { kAuto, kNever, kAlways };
 void set_enqueue_threads(EnqueueThreads allowed) noexcept;
 
