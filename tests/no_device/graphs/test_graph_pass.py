@@ -110,8 +110,7 @@ KINDS: list[tuple[Callable[[torch.Tensor], Any], list[Effect]]] = [
     (autocast, [X, X]),
     # Functions without effects
     (lambda x: x + 1, []),
-    (lambda x: (x.add(1).mul(2), x[0], x.T, x @ x, -x, ~(x > 0), abs(x)), []),
-    (lambda x: ((x > 0) & (x < 1)) | (x > 2), []),
+    (lambda x: (x.add(1).mul(2), x[0], x.T, x @ x, -x, ~(x > 0) & (x < 1) | (x > 2), abs(x)), []),
     (lambda x: F.dropout(x, 0.5, training=False), []),
     (lambda x: F.dropout(x, 0.0), []),
     (lambda x: F.scaled_dot_product_attention(x, x, x), []),
