@@ -16,21 +16,7 @@ namespace ocl::codegen {
 
 namespace {
 
-constexpr int kTile = 16;                  // Rows of a tile.
-constexpr int kMerged = 16;                // Items whose totals are added at once.
-constexpr int kUnrolled = 4;               // Most vectors of a row that an item prepares without a loop.
-constexpr int kRoundWords = 16;            // Most words of weights of an item and round, of which two are on their way.
-constexpr int kUnitItems = 1024;           // Work-items of a compute unit that load at a time.
-constexpr int64_t kLocalBytes = 96 << 10;  // What every device with these instructions has, whatever it reports.
-constexpr int kPad = 4;                    // Vectors after a row in local memory, so that two rows are in different banks.
-
-int64_t row_vectors(const NibbleGroup& nibbles) { return nibbles.bytes / 4 + (nibbles.vectors.size() > 1 ? kPad : 0); }
-
-int64_t sums_of(const NibbleGroup& nibbles) { return static_cast<int64_t>(nibbles.matrices.size() * nibbles.vectors.size()); }
-
-int64_t totals_of(const NibbleGroup& nibbles) {
-  return std::ranges::count(nibbles.reductions, ir::kNone, &NibbleGroup::Reduction::matrix);
-}
+constexpr int kUnrolled = 4;  // Most vectors of a row that an item prepares without a loop.
 
 std::string vector_of(const char* type, int width) { return type + (width > 1 ? std::to_string(width) : ""); }
 
@@ -49,30 +35,6 @@ std::optional<ir::Op> plain_bf16(const ir::Graph& graph, ir::NodeId node, const 
 
 }  // namespace
 
-std::optional<NibbleShares> nibble_shares(const NibbleGroup& nibbles, const Dialect& dialect) {
-  NibbleShares shares;
-  shares.steps = nibbles.bytes / (int64_t{16} * nibbles.words);
-  const int64_t loaded = static_cast<int64_t>(nibbles.matrices.size()) * 2 * nibbles.words;
-  const auto steps_of_warp = [&] { return (shares.steps + shares.warps - 1) / shares.warps; };
-  const auto grows = [&] { return shares.warps * 2 * 32 <= dialect.max_items && shares.warps * 2 <= shares.steps; };
-  while (grows() && (shares.warps < 8 || (shares.warps < 16 && steps_of_warp() * loaded > 2 * kRoundWords))) shares.warps *= 2;
-  const int64_t all = (nibbles.rows + kTile - 1) / kTile;
-  const int64_t resident = std::max(1, dialect.units * (kUnitItems / shares.items()));
-  const auto tiles = static_cast<int>(std::clamp<int64_t>((all + resident - 1) / resident, 1, shares.items() / kTile));
-  for (int64_t words = kRoundWords; words >= loaded; words /= 2)
-    for (shares.tiles = tiles; shares.tiles > 0; --shares.tiles) {
-      const bool single = shares.tiles == 1 && steps_of_warp() * loaded <= 2 * words;
-      shares.at_once = static_cast<int>(std::min((single ? 2 : 1) * words / loaded, steps_of_warp()));
-      shares.rounds = static_cast<int>((steps_of_warp() + shares.at_once - 1) / shares.at_once);
-      const int64_t bytes = int64_t{4} * shares.stages() * shares.at_once * loaded * shares.items() +
-                            16 * static_cast<int64_t>(nibbles.vectors.size()) * row_vectors(nibbles) +
-                            int64_t{4} * shares.tiles * shares.warps * kTile * sums_of(nibbles) +
-                            4 * totals_of(nibbles) * (shares.items() + shares.items() / kMerged);
-      if (bytes <= kLocalBytes) return shares;
-    }
-  return std::nullopt;
-}
-
 NibblePhases::NibblePhases(BodyPrinter& body, const schedule::Group& group, const NibbleGroup& nibbles,
                            const NibbleShares& shares)
     : PhasePrinter(body, group),
@@ -81,14 +43,14 @@ NibblePhases::NibblePhases(BodyPrinter& body, const schedule::Group& group, cons
       columns_(nibbles.vectors.size()),
       reductions_(body, group.phases[0]) {
   Kernel& kernel = body_.kernel();
-  const int totals = static_cast<int>(totals_of(nibbles));
+  const int totals = static_cast<int>(nibbles.totals());
   weights_ =
       kernel.local_array({DType::kI32, nibbles.words}, 1, shares.stages() * static_cast<int>(place(shares.at_once, 0, 0)));
-  row_ = kernel.local_array({DType::kI32, 4}, 0, static_cast<int>(row_vectors(nibbles) * static_cast<int64_t>(columns_)));
-  sums_ = kernel.local_array({DType::kF32, 1}, 0, static_cast<int>(sums_of(nibbles)) * kTile * shares.warps * shares.tiles);
+  row_ = kernel.local_array({DType::kI32, 4}, 0, static_cast<int>(nibbles.row_vectors() * static_cast<int64_t>(columns_)));
+  sums_ = kernel.local_array({DType::kF32, 1}, 0, static_cast<int>(nibbles.sums()) * kNibbleTile * shares.warps * shares.tiles);
   if (totals == 0) return;
   totals_ = kernel.local_array({DType::kF32, 1}, 1, totals * shares.items());
-  merged_ = kernel.local_array({DType::kF32, 1}, 2, totals * shares.items() / kMerged);
+  merged_ = kernel.local_array({DType::kF32, 1}, 2, totals * shares.items() / kMergedTotals);
 }
 
 void NibblePhases::print() {
@@ -107,7 +69,7 @@ void NibblePhases::print() {
   print_row();
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the row is in place");
   if (!own_totals_.empty()) merge_totals();
-  if (columns_ > 1) w.line("const int column = min(line, $d) * $d;", columns_ - 1, row_vectors(nibbles_));
+  if (columns_ > 1) w.line("const int column = min(line, $d) * $d;", columns_ - 1, nibbles_.row_vectors());
   if (shares_.rounds == 1) print_column_sums();
   for (size_t m = 0; m < nibbles_.matrices.size(); ++m) w.line("$s sum$d = 0.0f;", columns_ > 1 ? "float4" : "float2", m);
   if (shares_.all_rounds() == 1) {
@@ -150,7 +112,7 @@ void NibblePhases::print_loads(Loads what, const std::string& at) {
     w.line("const $s r$d = ($s) * $d + part * $d;", type, number, step(number, round), 16 * nibbles_.words, 4 * nibbles_.words);
   }
   for (const int line : {0, 1}) {
-    w.line("const $s n$d = min(first + $s * $d + line + $d, $d);", type, line, tile, kTile, 8 * line, nibbles_.rows - 1);
+    w.line("const $s n$d = min(first + $s * $d + line + $d, $d);", type, line, tile, kNibbleTile, 8 * line, nibbles_.rows - 1);
     Writer unflatten;
     body_.push(write_unflatten(body_, unflatten, "n" + std::to_string(line), type, group_.sizes, group_.sizes.size(),
                                SymbolKind::kLoop, "_" + std::to_string(line)));
@@ -272,7 +234,7 @@ void NibblePhases::print_row_vector(const std::string& first, const std::string&
     const std::string word = first + " / 4", at = body_.kernel().fresh("word");
     w.line("const int $s = ($s / $d * $d + $s % $d) * 4 + $s / $d % 4;", at, word, 4 * words, words, word, words, word, words);
     for (size_t j = 0; j < rows.size(); ++j)
-      w.line("$s[$s + $d] = as_int4($s);", row_, at, static_cast<int64_t>(j) * row_vectors(nibbles_), rows[j]);
+      w.line("$s[$s + $d] = as_int4($s);", row_, at, static_cast<int64_t>(j) * nibbles_.row_vectors(), rows[j]);
     size_t total = 0;
     for (size_t i = 0; i < nibbles_.reductions.size(); ++i)
       if (nibbles_.reductions[i].matrix == ir::kNone) reductions_[i].step_pass(0, own_totals_[total++], "");
@@ -284,10 +246,10 @@ void NibblePhases::print_row_vector(const std::string& first, const std::string&
 /// Prints the first of two merges of the reductions over the rows. The next barrier makes them visible.
 void NibblePhases::merge_totals() {
   Writer& w = body_.writer();
-  const int left = shares_.items() / kMerged;
+  const int left = shares_.items() / kMergedTotals;
   w.open("for (int n = item; n < $d; n += $d)", static_cast<int64_t>(own_totals_.size()) * left, shares_.items());
-  w.line("float total = $s[n * $d];", totals_, kMerged);
-  w.line("for (int k = 1; k < $d; ++k) total += $s[n * $d + k];", kMerged, totals_, kMerged);
+  w.line("float total = $s[n * $d];", totals_, kMergedTotals);
+  w.line("for (int k = 1; k < $d; ++k) total += $s[n * $d + k];", kMergedTotals, totals_, kMergedTotals);
   w.line("$s[n] = total;", merged_);
   w.close();
 }
@@ -394,15 +356,15 @@ void NibblePhases::print_products(int number, const std::string& round) {
 /// Prints the stores of a warp's sums of a tile: [tile, warp, matrix, column, row].
 void NibblePhases::store_sums(const std::string& tile) {
   Writer& w = body_.writer();
-  const int64_t all = sums_of(nibbles_) * kTile;
+  const int64_t all = nibbles_.sums() * kNibbleTile;
   const auto columns = static_cast<int64_t>(columns_);
   const std::string at = body_.kernel().fresh("to");
-  w.line("const int $s = ($s * $d + warp) * $d + part * $d + line;", at, tile, shares_.warps, all, 2 * kTile);
+  w.line("const int $s = ($s * $d + warp) * $d + part * $d + line;", at, tile, shares_.warps, all, 2 * kNibbleTile);
   for (int64_t column = 0; column < std::min<int64_t>(columns, 2); ++column) {
     w.open("if (part * 2 + $d < $d)", column, columns);
     for (size_t m = 0; m < nibbles_.matrices.size(); ++m)
       for (const int line : {0, 1}) {
-        const int64_t place = (static_cast<int64_t>(m) * columns + column) * kTile + int64_t{8} * line;
+        const int64_t place = (static_cast<int64_t>(m) * columns + column) * kNibbleTile + int64_t{8} * line;
         w.line("$s[$s + $d] = sum$d.s$d;", sums_, at, place, m, columns > 1 ? 2 * line + column : line);
       }
     w.close();
@@ -411,13 +373,13 @@ void NibblePhases::store_sums(const std::string& tile) {
 
 /// Prints the last merges and the outer phases, for a row of the matrices in each item.
 void NibblePhases::print_results() {
-  const int64_t all = sums_of(nibbles_) * kTile;
+  const int64_t all = nibbles_.sums() * kNibbleTile;
   const std::string row = body_.kernel().fresh("n"), type = body_.kernel().index_type();
   Writer unflatten;
   body_.push(write_unflatten(body_, unflatten, row, type, group_.sizes, group_.sizes.size(), SymbolKind::kLoop));
   Writer& w = body_.writer();
   w.append(unflatten);
-  w.line("const int at = item / $d * $d + item % $d;", kTile, shares_.warps * all, kTile);
+  w.line("const int at = item / $d * $d + item % $d;", kNibbleTile, shares_.warps * all, kNibbleTile);
   PhaseReductions::Sets results;
   std::vector<std::string> steps;
   int64_t total = 0;
@@ -425,12 +387,12 @@ void NibblePhases::print_results() {
     const std::string result = body_.kernel().fresh("a");
     results.push_back({result});
     if (reduction.matrix == ir::kNone) {
-      const int left = shares_.items() / kMerged;
+      const int left = shares_.items() / kMergedTotals;
       w.line("float $s = $s[$d];", result, merged_, total * left);
       w.line("for (int k = 1; k < $d; ++k) $s += $s[k + $d];", left, result, merged_, total++ * left);
       continue;
     }
-    const int64_t place = (reduction.matrix * static_cast<int64_t>(columns_) + reduction.vector) * kTile;
+    const int64_t place = (reduction.matrix * static_cast<int64_t>(columns_) + reduction.vector) * kNibbleTile;
     w.line("float $s = $s[at + $d];", result, sums_, place);
     steps.push_back(format("$s += $s[at + k * $d + $d];", {result, sums_, all, place}));
   }
@@ -445,14 +407,14 @@ void NibblePhases::print_results() {
   }
   const Writer text = body_.pop();
   body_.writer().line("const $s $s = first + item;", type, row);
-  body_.writer().open("if (item < $d && $s < $d)", kTile * shares_.tiles, row, nibbles_.rows);
+  body_.writer().open("if (item < $d && $s < $d)", kNibbleTile * shares_.tiles, row, nibbles_.rows);
   body_.writer().append(text);
   body_.writer().close();
 }
 
 Grid write_nibbles(Nest& nest, const NibbleGroup& nibbles, const NibbleShares& shares) {
   Writer& top = nest.body.writer();
-  const int rows = shares.tiles * kTile;
+  const int rows = shares.tiles * kNibbleTile;
   top.line("const int item = get_local_id(0), warp = item / 32, line = item % 32 / 4, part = item % 4;");
   top.line("const $s first = ($s)get_group_id(0) * $d;", nest.kernel.index_type(), nest.kernel.index_type(), rows);
   nest.body.push({});

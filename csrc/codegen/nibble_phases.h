@@ -1,30 +1,14 @@
 // csrc/codegen/nibble_phases.h: phases of matrices of int4 times a few rows, on tensor cores.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "csrc/codegen/nibble_sums.h"
+#include "csrc/codegen/nibble_shares.h"
 #include "csrc/codegen/phase_reductions.h"
 #include "csrc/codegen/phases.h"
 
 namespace ocl::codegen {
-
-/// How the warps of a work-group share the matrices. A tile is 16 rows; its steps along a row take turns among the warps.
-struct NibbleShares {
-  int warps = 1, tiles = 1;
-  int64_t steps = 1;  // Steps of a row.
-  int at_once = 1;    // Steps of a warp that are loaded together: a round.
-  int rounds = 1;     // Rounds of a warp for a tile.
-  int items() const { return warps * 32; }
-  int all_rounds() const { return tiles * rounds; }
-  int stages() const { return std::min(all_rounds(), 2); }  // Rounds whose weights are on their way to local memory.
-  bool uneven() const { return int64_t{warps} * at_once * rounds != steps; }
-};
-
-/// Returns how a device with these properties shares the matrices; nullopt if the rows do not fit into its local memory.
-std::optional<NibbleShares> nibble_shares(const NibbleGroup& nibbles, const Dialect& dialect);
 
 /// The weights are copied to local memory without passing through registers, two rounds ahead. A work-group first stores the
 /// rows as bf16 in local memory, in the order of the tensor cores. Then each warp multiplies its part of all tiles, and last a

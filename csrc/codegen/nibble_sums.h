@@ -1,6 +1,7 @@
 // csrc/codegen/nibble_sums.h: recognises sums that multiply a matrix of int4 with a row, as the pass packed_pairs writes them.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -32,6 +33,11 @@ struct NibbleGroup {
   int64_t rows = 0, bytes = 0;               // Rows of a matrix, and bytes of a row.
   // A step of a warp is 16 rows times 16 * words bytes. All bytes of a step have one scale and one zero.
   int words = 0;
+
+  int64_t sums() const { return static_cast<int64_t>(matrices.size() * vectors.size()); }
+  int64_t totals() const { return std::ranges::count(reductions, ir::kNone, &Reduction::matrix); }
+  /// Vectors of 16 bytes of a row of bf16 in local memory. Some lie between two rows, so that these are in different banks.
+  int64_t row_vectors() const { return bytes / 4 + (vectors.size() > 1 ? 4 : 0); }
 };
 
 /// Returns what tensor cores can compute of the group. nullopt if they cannot: the group has another form, or a row would lose
