@@ -298,20 +298,19 @@ std::vector<IndexExpr> loops(size_t count) {
 }
 
 std::optional<Affine> affine_in(const IndexExpr& e, Symbol s) {
-  const IndexExpr symbol = IndexExpr::symbol(s.kind, s.index);
-  Terms with, without;
-  for (Term& term : terms_of(e)) {
-    if (std::none_of(term.factors.begin(), term.factors.end(), [&](const IndexExpr& f) { return f.uses(s); })) {
-      without.push_back(std::move(term));
-      continue;
-    }
-    auto quotient = divide(term, {1, {symbol}});
-    if (!quotient ||
-        std::any_of(quotient->factors.begin(), quotient->factors.end(), [&](const IndexExpr& f) { return f.uses(s); }))
-      return {};
-    with.push_back(std::move(*quotient));
+  const auto parts = split_by(e, IndexExpr::symbol(s.kind, s.index));
+  if (!parts || parts->first.uses(s) || parts->second.uses(s)) return std::nullopt;
+  return Affine{parts->first, parts->second};
+}
+
+std::optional<IndexExpr> digit_weight(const IndexExpr& e, Symbol s) {
+  if (e == IndexExpr::symbol(s.kind, s.index)) return IndexExpr(1);
+  if (e.op() == IndexOp::kMod) return digit_weight(e.args()[0], s);
+  if (e.op() == IndexOp::kFloorDiv) {
+    const auto weight = digit_weight(e.args()[0], s);
+    if (weight) return *weight * e.args()[1];
   }
-  return Affine{from_terms(std::move(with)), from_terms(std::move(without))};
+  return std::nullopt;
 }
 
 }  // namespace ocl::ir

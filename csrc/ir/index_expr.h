@@ -36,5 +36,7 @@ struct Affine {
   IndexExpr coefficient, rest;
 };
 std::optional<Affine> affine_in(const IndexExpr& e, Symbol s);
+/// Returns the divisor c in (s // c) % m or s // c, and 1 for s % m or s. nullopt for any other expression.
+std::optional<IndexExpr> digit_weight(const IndexExpr& e, Symbol s);
 
 }  // namespace ocl::ir

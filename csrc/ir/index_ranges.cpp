@@ -56,21 +56,6 @@ std::vector<IndexExpr> loop_atoms(const IndexExpr& e) {
   return atoms;
 }
 
-/// Splits e into coefficient * atom + rest. nullopt if the atom occurs twice in a term.
-std::optional<Affine> affine_in_atom(const IndexExpr& e, const IndexExpr& atom) {
-  Terms with, without;
-  for (Term& term : terms_of(e)) {
-    auto quotient = divide(term, {1, {atom}});
-    if (!quotient)
-      without.push_back(std::move(term));
-    else if (std::find(quotient->factors.begin(), quotient->factors.end(), atom) != quotient->factors.end())
-      return {};
-    else
-      with.push_back(std::move(*quotient));
-  }
-  return Affine{from_terms(std::move(with)), from_terms(std::move(without))};
-}
-
 /// Proves bounds by replacing loops, remainders and quotients by their own bounds, which are polynomials of the sizes.
 class Prover {
  public:
@@ -83,13 +68,13 @@ class Prover {
     if (depth > kDepth) return false;
     if (nonnegative_polynomial(e)) return true;
     for (const IndexExpr& atom : loop_atoms(e)) {
-      const auto affine = affine_in_atom(e, atom);
-      if (!affine) continue;
-      const bool grows = nonnegative(affine->coefficient, depth + 1);
-      if (!grows && !nonnegative(affine->coefficient * -1, depth + 1)) continue;
+      const auto parts = split_by(e, atom);
+      if (!parts) continue;
+      const bool grows = nonnegative(parts->first, depth + 1);
+      if (!grows && !nonnegative(parts->first * -1, depth + 1)) continue;
       const auto bound = grows ? lower(atom, depth + 1) : upper(atom, depth + 1);
       // Only the first bound is tried. A search over all would take exponential time.
-      if (bound) return nonnegative(affine->coefficient * *bound + affine->rest, depth + 1);
+      if (bound) return nonnegative(parts->first * *bound + parts->second, depth + 1);
     }
     return false;
   }
@@ -193,14 +178,14 @@ class Prover {
   std::optional<IndexExpr> upper_of_sum(const IndexExpr& e, int depth) const {
     IndexExpr result = e;
     for (const IndexExpr& atom : loop_atoms(e)) {
-      const auto affine = affine_in_atom(result, atom);
-      if (!affine) return {};
-      if (affine->coefficient.is_const(0)) continue;
-      const bool grows = nonnegative(affine->coefficient, depth + 1);
-      if (!grows && !nonnegative(affine->coefficient * -1, depth + 1)) return {};
+      const auto parts = split_by(result, atom);
+      if (!parts) return {};
+      if (parts->first.is_const(0)) continue;
+      const bool grows = nonnegative(parts->first, depth + 1);
+      if (!grows && !nonnegative(parts->first * -1, depth + 1)) return {};
       const auto bound = grows ? upper(atom, depth + 1) : lower(atom, depth + 1);
       if (!bound) return {};
-      result = affine->coefficient * *bound + affine->rest;
+      result = parts->first * *bound + parts->second;
     }
     return result;
   }

@@ -108,4 +108,18 @@ int64_t floor_mod(int64_t a, int64_t b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+std::optional<std::pair<IndexExpr, IndexExpr>> split_by(const IndexExpr& e, const IndexExpr& atom) {
+  Terms with, without;
+  for (Term& term : terms_of(e)) {
+    auto quotient = divide(term, {1, {atom}});
+    if (!quotient)
+      without.push_back(std::move(term));
+    else if (std::find(quotient->factors.begin(), quotient->factors.end(), atom) != quotient->factors.end())
+      return {};
+    else
+      with.push_back(std::move(*quotient));
+  }
+  return std::pair{from_terms(std::move(with)), from_terms(std::move(without))};
+}
+
 }  // namespace ocl::ir

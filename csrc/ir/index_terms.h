@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "csrc/ir/index_tree.h"
@@ -27,6 +28,8 @@ IndexExpr from_terms(Terms terms);
 IndexExpr from_term(const Term& term);
 /// Returns term / divisor; nullopt if the coefficient or the factors do not divide.
 std::optional<Term> divide(const Term& term, const Term& divisor);
+/// Returns (coefficient, rest) of e = coefficient * atom + rest. nullopt if the atom occurs twice in a term.
+std::optional<std::pair<IndexExpr, IndexExpr>> split_by(const IndexExpr& e, const IndexExpr& atom);
 
 /// True if a coefficient did not fit 64 bits since the flag was last cleared. The expression then holds values modulo
 /// 2^64, and bounds computed from it prove nothing.

@@ -107,11 +107,15 @@ bool is_mask(const Node& n, int value) {
   return value == kNone || (value >= 0 && value < static_cast<int>(n.body.ops.size()) && type_of(n, value) == DType::kBool);
 }
 
-/// True if each loop i* with more than one iteration is a coordinate of the store.
-bool has_all_loops(const Node& n, const Store& s) {
-  for (size_t i = 0; i < n.sizes.size(); ++i)
-    if (!n.sizes[i].is_const(1) && std::ranges::find(s.index, IndexExpr::loop(static_cast<int>(i))) == s.index.end())
-      return false;
+/// True if the coordinates of the store determine each loop i*: they are the loop, or the digits into which loop_order splits
+/// it.
+bool has_all_loops(const Graph& g, const Node& n, const Store& s) {
+  for (int i = 0; i < static_cast<int>(n.sizes.size()); ++i) {
+    IndexExpr sum = 0;
+    for (const IndexExpr& coordinate : s.index)
+      if (const auto weight = digit_weight(coordinate, {SymbolKind::kLoop, i})) sum = sum + coordinate * *weight;
+    if (!n.sizes[i].is_const(1) && simplify(sum, g.ranges()) != IndexExpr::loop(i)) return false;
+  }
   return true;
 }
 
@@ -153,7 +157,7 @@ constexpr NodeRule kNodeRules[] = {
          const DType dtype = buffer(g, s.buffer).dtype;
          if (s.mode == StoreMode::kMaximum) return n.kind == NodeKind::kMap && dtype == DType::kI32;
          return s.mode == StoreMode::kWrite ||
-                (n.kind == NodeKind::kScan && dtype == compute_type(dtype) && dtype != DType::kBool && has_all_loops(n, s));
+                (n.kind == NodeKind::kScan && dtype == compute_type(dtype) && dtype != DType::kBool && has_all_loops(g, n, s));
        });
      }},
     {"a scan has one loop, and is whole",

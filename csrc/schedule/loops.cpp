@@ -51,25 +51,12 @@ LoopMap compose(const LoopMap& inner, const LoopMap& outer, const Ranges& ranges
 
 namespace {
 
-bool is_symbol(const IndexExpr& e, Symbol s) { return e.op() == IndexOp::kSymbol && e.symbol() == s; }
-
-/// Returns the divisor c in (s // c) % m or s // c, and 1 for s % m or s. nullopt for any other expression.
-std::optional<IndexExpr> digit_weight(const IndexExpr& e, Symbol s) {
-  if (is_symbol(e, s)) return IndexExpr(1);
-  if (e.op() == IndexOp::kMod) return digit_weight(e.args()[0], s);
-  if (e.op() == IndexOp::kFloorDiv) {
-    const auto weight = digit_weight(e.args()[0], s);
-    if (weight) return *weight * e.args()[1];
-  }
-  return std::nullopt;
-}
-
 /// Returns a proposal for the value of `s` for which coords equals target, from the form of the coordinates that
 /// contain s.
 std::optional<IndexExpr> propose(Symbol s, const IndexExpr& extent, const std::vector<Symbol>& all, const Coords& coords,
                                  const Coords& target) {
   for (size_t d = 0; d < coords.size(); ++d)
-    if (is_symbol(coords[d], s)) return target[d];
+    if (coords[d] == IndexExpr::symbol(s.kind, s.index)) return target[d];
   // s may be split over several coordinates.
   std::optional<IndexExpr> digits;
   for (size_t d = 0; d < coords.size(); ++d) {

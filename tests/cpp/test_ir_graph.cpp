@@ -192,6 +192,25 @@ TEST_CASE("verify names the rule that is broken") {
   CHECK(broken("  v0 = constant i64 3\n  store b1[i0] = v0\n").find("compute type") != std::string::npos);
 }
 
+TEST_CASE("a scan adds to elements that merged loops tell apart") {
+  const auto rules = [](const std::string& at) {
+    return message(parse_graph(R"(buffer b0 in0 i64 [24, 9] strides [9, 1] input 0
+buffer b1 buf1 f32 [2, 3, 4, 9]
+inputs b0
+node scan sum whole [24] over [9]
+  v0 = load i64 b0[i0, r0]
+  v1 = constant f32 1.0
+  v2 = constant bool 1
+  reduce v1 reset v2
+  store b1[)" + at + R"(, v0] sum= result 0
+result b1 [2, 3, 4, 9] strides [] offset 0
+)"));
+  };
+  CHECK(rules("i0 // 12, (i0 // 4) % 3, i0 % 4").empty());
+  CHECK(rules("i0 // 12, i0 // 4 % 2, i0 % 4").find("differ in all loops") != std::string::npos);
+  CHECK(rules("i0 // 12, i0 // 4 % 3, 0").find("differ in all loops") != std::string::npos);
+}
+
 TEST_CASE("scans and partial stores: text and rules") {
   const std::string text = R"(buffer b0 in0 f32 [4, 9] strides [9, 1] input 0
 buffer b1 buf1 f32 [4, 9]
