@@ -100,6 +100,33 @@ def test_no_error(ocl_device):
     assert unchecked(x, i).tolist() == [0, 3, 0, 3]
 
 
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda x, i: x[i],
+        lambda x, i: x[:, i[:0], i],
+        lambda x, i: x.index_put((i,), x[0, None]),
+        lambda x, i: x.index_add(0, i, x[:1]),
+        lambda x, i: x.index_copy(0, i, x[:1]),
+        lambda x, i: x.index_fill(0, i, 2),
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: x.index_reduce(0, i, x[:1], "amax"),
+    ],
+)
+def test_no_elements(ocl_device, op):
+    """Indices out of range at which there is no element: index_select and index_reduce raise as on the CPU, others do not."""
+
+    def raises(function, device):
+        try:
+            function(torch.zeros(3, 0, 4, device=device), indices(device, 7))
+            torch.ocl.synchronize(ocl_device)
+        except (IndexError, RuntimeError):
+            return True
+        return False
+
+    assert raises(compiled(op), ocl_device) == raises(op, ocl_device) == raises(op, "cpu")
+
+
 def test_far_indices(ocl_device):
     """Indices beyond 2^30 are noted as this."""
     x, at = torch.ones(4, device=ocl_device), compiled(lambda x, i: x[i])

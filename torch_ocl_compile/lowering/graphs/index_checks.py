@@ -63,7 +63,7 @@ def embedding(weight: ir.Value, index: ir.Value, *_: Any) -> list[Bound]:
 
 
 @rule(
-    *("aten.gather.default", "aten.index_select.default", "aten.index_add.default", "aten.index_copy.default"),
+    *("aten.gather.default", "aten.index_select.default"),
     *("aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce"),
     *("aten.scatter_add.default", "aten.scatter_reduce.two", "aten.index_reduce.default"),
 )
@@ -71,8 +71,21 @@ def along_dim(x: ir.Value, dim: int, index: ir.Value, *_: Any, **__: Any) -> lis
     return [Bound(index, dim % max(len(x.sizes), 1), size_of(x, dim))]
 
 
+@rule("aten.index_add.default", "aten.index_copy.default")
+def along_dim_of_elements(x: ir.Value, dim: int, index: ir.Value, *_: Any, **__: Any) -> list[Bound]:
+    return [] if without_elements(x, [None] * (dim % max(len(x.sizes), 1)) + [index]) else along_dim(x, dim, index)
+
+
+def without_elements(x: ir.Value, indices: Sequence[ir.Value | None]) -> bool:
+    """True if no element of x is at the indices: PyTorch does not check such indices of index, index_put, index_add and index_copy."""
+    whole = [size for d, size in enumerate(x.sizes) if d >= len(indices) or indices[d] is None]
+    return any(size.is_const(0) for sizes in (whole, *(i.sizes for i in indices if i is not None)) for size in sizes)
+
+
 @rule("aten.index.Tensor", "aten.index_put.default")
 def advanced(x: ir.Value, indices: Sequence[ir.Value | None], *_: Any, **__: Any) -> list[Bound]:
+    if without_elements(x, indices):
+        return []
     masks = (ir.DType.kBool, ir.DType.kU8)
     return [
         Bound(i, d, size_of(x, d), from_end=True)
