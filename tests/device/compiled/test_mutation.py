@@ -203,6 +203,22 @@ def test_the_gradient_needs_a_result_that_is_a_view_of_a_written_input(ocl_devic
         torch.testing.assert_close(got.cpu(), expected)
 
 
+def test_data_of_an_argument_is_replaced(ocl_device):
+    """The argument then has the memory of a result."""
+
+    def function(x, y):
+        z = x.sin() * y
+        x.data = z.detach()
+        return z, x + 1
+
+    x, y = (torch.randn(6, 4, device=ocl_device)[1:] for _ in range(2))
+    expected = x.cpu().sin() * y.cpu()
+    z, more = torch.compile(function, backend="ocl")(x, y)
+    assert x.data_ptr() == z.data_ptr()
+    torch.testing.assert_close(x.cpu(), expected)
+    torch.testing.assert_close(more.cpu(), expected + 1)
+
+
 def test_moving_a_module_keeps_its_parameters(ocl_device):
     """Shared weights stay shared, and an optimizer that was made before the move still holds them."""
     model = torch.nn.ModuleDict({"embedding": torch.nn.Embedding(5, 4), "head": torch.nn.Linear(4, 5, bias=False)})

@@ -319,6 +319,8 @@ class _Lowering:
             forbids = "options={'fallback': 'error'} forbids to run it eagerly"
             because = forbids if self.fallback == "error" else "there is no PyTorch that could run it"
             raise FallbackError(f"{name}: {reason}, and {because}.", f"{name}: {reason}")
+        if target._schema.is_mutable:  # A call in a plan gets other tensors than those of the caller.
+            raise UnsupportedError("it changes its arguments")
         self.refused.append(eagerly.record(eagerly.refused(name, reason)))
         return eagerly.lower_call(self.context, target, args, kwargs)
 
