@@ -21,6 +21,7 @@ INTERNAL, EXCEPTION, MISSING, REPEAT = "InternalError", "other exception", "miss
 OTHER_DTYPE = (
     "Index put requires the source and destination dtypes match",
     "self and source expected to have the same dtype",
+    "carried_inputs to have same metadata but found",
 )
 STRUCTURE = ("wrong alias", "wrong stride", "wrong dtype or shape", "wrong requires_grad")
 

@@ -24,6 +24,7 @@ COMPLEX = re.compile(r"torch\.(complex32|complex64)\b")
 ATTENTION = re.compile(r"scaled_dot_product_attention\((\w+), (\w+), (\w+)")
 WEIGHT_NORM = re.compile(r"torch\._weight_norm\((\w+), (\w+), (-?\d+)\)")
 PRODUCT_IN_PLACE = re.compile(r"(\w+)\.(?:addmm|addmv|addbmm|baddbmm)_\((\w+), (\w+)")
+SUM_INTO = re.compile(r"torch\.(?:sum|mean)\((\w+), .*out=(\w+)\)")
 # Sorts without a promise about equal values, and the length up to which PyTorch's CPU kernel keeps their order.
 UNSTABLE_SORT = re.compile(r"(\w+)\.argsort\((?![^)]*stable=True)")
 SHORT_SORT = 16
@@ -161,7 +162,7 @@ def execute(line: str, names: Namespace) -> None:
             refuse_no_heads(names.get(operands[1]))
     for v, g, dim in WEIGHT_NORM.findall(line):
         refuse_scales_beyond_rows(names.get(v), names.get(g), int(dim))
-    for written, *operands in PRODUCT_IN_PLACE.findall(line):
+    for written, *operands in PRODUCT_IN_PLACE.findall(line) + [pair[::-1] for pair in SUM_INTO.findall(line)]:
         refuse_written_operands(names.get(written), *(names.get(name) for name in operands))
     exec(compile(line, "<line>", "exec"), names)
 
@@ -174,11 +175,11 @@ def refuse_scales_beyond_rows(v: Any, g: Any, dim: int) -> None:
 
 
 def refuse_written_operands(written: Any, *operands: Any) -> None:
-    """ValueError if a matrix product writes into memory that it reads: PyTorch does not check this, and its result
-    depends on the order in which the BLAS library computes it."""
+    """ValueError if a matrix product or sum writes into memory that it reads: PyTorch does not check this, and its result
+    depends on the order in which the BLAS library computes it. A sum reads the zero that it begins with."""
     memory = [x.untyped_storage()._cdata for x in (written, *operands) if isinstance(x, torch.Tensor)]
     if memory and memory[0] in memory[1:]:
-        raise ValueError("a matrix product writes into one of its factors")
+        raise ValueError("an op writes into memory that it reads")
 
 
 def refuse_unequal_lengths(keys: Any, values: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.fuzz import execute, values
 from tests.fuzz.program import COMPILE, Program
 
-MAKERS = {"make": values.make, "distinct": values.distinct, "special": values.special}
+MAKERS = {"make": values.make, "distinct": values.distinct, "special": values.special, "limits": values.limits}
 
 HEAD = '''"""{title}
 {how}"""
