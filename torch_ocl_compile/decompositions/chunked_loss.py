@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_ocl_compile.fx.overloads import overload
+from torch_ocl_compile.decompositions.registry import decompose
 
 MODULE = "torch.nn.modules.linear_cross_entropy"
+if importlib.util.find_spec(MODULE) is not None:
+    importlib.import_module(MODULE)  # It registers the ops.
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def _parts(
         yield Part(x[one].to(dtype), is_target, weights[one], shifted, exponentials, exponentials.sum(1))
 
 
+@decompose("torch_nn._linear_cross_entropy_batch_chunked.default")
 def chunked(x: Tensor, matrix: Tensor, target: Tensor, *others: Any) -> Any:
     """Returns (loss, gradient of x, gradient of the matrix, gradient of the bias)."""
     bias, weight, reduction, ignore_index, _, rows, _, dtype, _, with_x, with_matrix, with_bias = others
@@ -93,6 +96,7 @@ def chunked(x: Tensor, matrix: Tensor, target: Tensor, *others: Any) -> Any:
     )
 
 
+@decompose("torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default")
 def chunked_rows(
     x: Tensor, matrix: Tensor, target: Tensor, bias: Tensor | None, weight: Tensor | None, ignore_index: int, rows: int,
     policy: str, dtype: torch.dtype,
@@ -103,15 +107,3 @@ def chunked_rows(
     weights = _weights(target, weight, ignore_index, dtype)
     losses = [part.loss().to(x.dtype) for part in _parts(x, matrix, bias, target, weights, rows)]
     return torch.cat([x.new_zeros((0,)), *losses])
-
-
-def _decompositions() -> dict[Any, Callable[..., Any]]:
-    if importlib.util.find_spec(MODULE) is None:
-        return {}
-    importlib.import_module(MODULE)  # It registers the ops.
-    name = "torch_nn._linear_cross_entropy_batch_chunked"
-    rows: dict[str, Callable[..., Any]] = {f"{name}.default": chunked, f"{name}_no_reduction.default": chunked_rows}
-    return {found: function for name, function in rows.items() if (found := overload(name)) is not None}
-
-
-CHUNKED_LOSS_DECOMPOSITIONS = _decompositions()

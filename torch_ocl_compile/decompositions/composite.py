@@ -5,22 +5,26 @@ kernel."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch._prims_common import are_strides_like_channels_last_or_false, canonicalize_dim
 
+from torch_ocl_compile.decompositions.registry import decompose
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
+@decompose(aten.glu.default)
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     a, b = x.chunk(2, dim)
     return a * b.sigmoid()
 
 
+@decompose(aten.addbmm.default)
 def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """Returns beta * x + alpha * sum over i of a[i] @ b[i].
 
@@ -33,6 +37,7 @@ def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) ->
     return total if beta == 0 else total + (x if beta == 1 else x * beta)
 
 
+@decompose(aten.lcm.default)
 def lcm(a: Tensor, b: Tensor) -> Tensor:
     """Returns the least common multiple of integers; 0 where one of them is 0. As in C, short integers are multiplied as int32."""
     dtype = torch.promote_types(a.dtype, b.dtype)
@@ -40,6 +45,7 @@ def lcm(a: Tensor, b: Tensor) -> Tensor:
     return (a.div(torch.gcd(a, b).clamp(min=1), rounding_mode="trunc") * b).abs().to(dtype)
 
 
+@decompose(aten.linspace.default)
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **settings: Any) -> Tensor:
     """Returns `steps` evenly spaced numbers. For an integer dtype, both ends are converted to it first, as eager PyTorch does."""
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
@@ -50,12 +56,14 @@ def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = No
     return made
 
 
+@decompose(aten.eye.default, aten.eye.m)
 def eye(n: Any, m: Any = None, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Returns ones on the diagonal of n x m, zeros elsewhere. PyTorch's own formula counts in uint16, which has no kernels."""
     rows, columns = (torch.arange(size, device=device) for size in (n, n if m is None else m))
     return (rows[:, None] == columns).to(torch.get_default_dtype() if dtype is None else dtype)
 
 
+@decompose(aten._trilinear.default)
 def trilinear(
     a: Tensor,
     b: Tensor,
@@ -90,10 +98,12 @@ def _norm(difference: Tensor, p: float) -> Tensor:
     return result
 
 
+@decompose(aten._cdist_forward.default)
 def cdist_forward(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
     return _norm(x.unsqueeze(-2) - y.unsqueeze(-3), p)
 
 
+@decompose(aten._cdist_backward.default)
 def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distance: Tensor) -> Tensor:
     """Returns the gradient of the first point set, x. Pairs whose distance is 0 contribute 0."""
     difference = x.unsqueeze(-2) - y.unsqueeze(-3)
@@ -133,6 +143,7 @@ def _pairs(n: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return first, second, position.clamp(min=0)
 
 
+@decompose(aten._pdist_forward.default)
 def pdist_forward(x: Tensor, p: float = 2.0) -> Any:
     n = x.shape[0]
     if not isinstance(n, int) or n > 64:
@@ -143,6 +154,7 @@ def pdist_forward(x: Tensor, p: float = 2.0) -> Any:
     return _norm(x[first] - x[second], p)
 
 
+@decompose(aten._pdist_backward.default)
 def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Any:
     """Returns the gradient of x. It is the gradient of cdist(x, x) with the diagonal left out.
 
@@ -162,10 +174,12 @@ def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Any:
 # Strided windows
 
 
+@decompose(aten.as_strided_copy.default)
 def as_strided_copy(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Tensor:
     return torch.as_strided(x, size, stride, storage_offset).clone()
 
 
+@decompose(aten.as_strided_scatter.default)
 def as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
 ) -> Any:
@@ -202,6 +216,7 @@ def _memory_offsets(x: Tensor, size: Sequence[Any], stride: Sequence[Any]) -> Te
     return places
 
 
+@decompose(aten.resize.default)
 def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Tensor:
     """Returns the elements of x in memory order, truncated or extended to `size`."""
     copy = x.clone()
@@ -216,6 +231,7 @@ def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format
     return flat.view([size[0], *size[2:], size[1]]).movedim(-1, 1)
 
 
+@decompose(aten._new_zeros_with_same_feature_meta.default)
 def zeros_of_layout(x: Tensor, other: Tensor, *, self_num_batch_dims: int = 0) -> Tensor:
     """Returns zeros of x's type in the memory layout of `other`, once for each of x's first dimensions."""
     count = other.untyped_storage().nbytes() // other.element_size()
@@ -238,6 +254,7 @@ def _uninitialised(dtype: torch.dtype) -> float | int | bool:
 # Shifts
 
 
+@decompose(aten.roll.default)
 def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     """Returns x rotated along the given dimensions, or along its elements in row-major order if none are given."""
     shifts, dims = ([v] if isinstance(v, (int, torch.SymInt)) else list(v) for v in (shifts, dims))
@@ -270,6 +287,7 @@ def _roll_along(x: Tensor, shift: Any, dim: int) -> Tensor:
     return rolled.contiguous(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
 
 
+@decompose(aten.channel_shuffle.default, aten.native_channel_shuffle.default)
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """Returns x with the channels of its groups interleaved. The result is new memory, as in eager PyTorch on the CPU.
 
@@ -282,6 +300,7 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
 # Embedding tables and indices
 
 
+@decompose(aten.embedding_renorm.default)
 def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """Returns weight [rows, columns], where each row that occurs in `indices` is scaled down to a norm of at most
     max_norm."""
@@ -291,6 +310,7 @@ def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type
     return torch.where((used & (norms > max_norm)).unsqueeze(1), scaled, weight)
 
 
+@decompose(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Returns x with one number written at the positions `index` along `dim`.
 
@@ -310,6 +330,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return filled
 
 
+@decompose(aten.nonzero_static.default)
 def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """Returns the coordinates of the first `size` nonzero elements, [size, rank of x] int64.
 
@@ -334,6 +355,7 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 MOST_PAIRS = 1 << 18  # The most pairs of a source and a place of a scatter that multiplies: each pair is looked at.
 
 
+@decompose(aten.scatter.reduce, aten.scatter.value_reduce)
 def complex_scatter(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Any:
     """Returns x with the sources added to it, or multiplied with it, at their places. Real tensors have a lowering."""
     if not x.is_complex():
@@ -357,6 +379,7 @@ def complex_scatter(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: 
     return x * F.pad(factor, missing, value=1.0)
 
 
+@decompose(aten.logcumsumexp.default)
 def complex_logcumsumexp(x: Tensor, dim: int) -> Any:
     """Real numbers have a scan of their own (lowering/reductions/scan.py)."""
     if not x.is_complex():
@@ -367,32 +390,3 @@ def complex_logcumsumexp(x: Tensor, dim: int) -> Any:
     rows = [math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])]
     parts = torch.ops.ocl.running_log_sum(*(part.contiguous().view(rows) for part in (x.real, x.imag)))
     return torch.complex(*parts).view(x.shape)
-
-
-COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten.glu.default: glu,
-    aten.addbmm.default: addbmm,
-    aten.linspace.default: linspace,
-    aten.lcm.default: lcm,
-    aten.eye.default: eye,
-    aten.eye.m: eye,
-    aten._trilinear.default: trilinear,
-    aten._cdist_forward.default: cdist_forward,
-    aten._cdist_backward.default: cdist_backward,
-    aten._pdist_forward.default: pdist_forward,
-    aten._pdist_backward.default: pdist_backward,
-    aten.as_strided_copy.default: as_strided_copy,
-    aten.as_strided_scatter.default: as_strided_scatter,
-    aten.resize.default: resize,
-    aten._new_zeros_with_same_feature_meta.default: zeros_of_layout,
-    aten.roll.default: roll,
-    aten.channel_shuffle.default: channel_shuffle,
-    aten.native_channel_shuffle.default: channel_shuffle,
-    aten.embedding_renorm.default: embedding_renorm,
-    aten.index_fill.int_Scalar: index_fill,
-    aten.index_fill.int_Tensor: index_fill,
-    aten.nonzero_static.default: nonzero_static,
-    aten.logcumsumexp.default: complex_logcumsumexp,
-    aten.scatter.reduce: complex_scatter,
-    aten.scatter.value_reduce: complex_scatter,
-}

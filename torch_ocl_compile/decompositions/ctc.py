@@ -12,10 +12,12 @@ Source: Graves et al., "Connectionist Temporal Classification", 2006.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -72,6 +74,7 @@ def _arguments(log_probs: Tensor, targets: Tensor, input_lengths: Lengths, targe
     return [log_probs.contiguous(), targets.contiguous(), *lengths]
 
 
+@decompose(aten._ctc_loss.default, aten._ctc_loss.Tensor)
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int = 0, zero_infinity: bool = False
 ) -> Any:  # fmt: skip
@@ -89,6 +92,7 @@ def ctc_loss(
     return torch.where(loss == math.inf, 0.0, loss) if zero_infinity else loss, alpha
 
 
+@decompose(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor)
 def ctc_loss_backward(
     grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, loss: Tensor,
     alpha: Tensor, blank: int, zero_infinity: bool = False,
@@ -111,11 +115,3 @@ def ctc_loss_backward(
     if zero_infinity:
         within = within & (loss != math.inf)[:, None]
     return torch.where(within[..., None], made, 0.0).transpose(0, 1).contiguous()
-
-
-CTC_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten._ctc_loss.default: ctc_loss,
-    aten._ctc_loss.Tensor: ctc_loss,
-    aten._ctc_loss_backward.default: ctc_loss_backward,
-    aten._ctc_loss_backward.Tensor: ctc_loss_backward,
-}

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from torch_ocl_compile.decompositions.forms import form
 from torch_ocl_compile.decompositions.random import _checked, _draw_type
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 
@@ -27,6 +27,7 @@ def _shaped(made: Any, x: Any) -> Any:
     return made.view(x.shape).to(x.dtype)
 
 
+@decompose(aten.poisson.default)
 @form("aten.poisson.default")
 def poisson(rates: Any, generator: Any = None) -> Any:
     if not rates.is_floating_point():
@@ -35,6 +36,7 @@ def poisson(rates: Any, generator: Any = None) -> Any:
     return _shaped(torch.ops.ocl.poisson(*_flat(checked), _keys(rates)), rates)
 
 
+@decompose(aten.binomial.default)
 @form("aten.binomial.default")
 def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     if not (count.is_floating_point() and count.dtype == prob.dtype):
@@ -43,6 +45,7 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     return _shaped(torch.ops.ocl.binomial(*_flat(count, prob), _keys(count)), count)
 
 
+@decompose(aten._standard_gamma.default)
 @form("aten._standard_gamma.default")
 def standard_gamma(alpha: Any, generator: Any = None) -> Any:
     """Returns positive numbers, as PyTorch does: those that are too small for the type become its smallest normal one."""
@@ -52,6 +55,7 @@ def standard_gamma(alpha: Any, generator: Any = None) -> Any:
     return _shaped(made, alpha).clamp_min(torch.finfo(alpha.dtype).tiny)
 
 
+@decompose(aten._sample_dirichlet.default)
 @form("aten._sample_dirichlet.default")
 def sample_dirichlet(alpha: Any, generator: Any = None) -> Any:
     """Returns gamma numbers divided by their sum, from their logarithms: with small alphas, numbers differ by many magnitudes."""
@@ -62,6 +66,7 @@ def sample_dirichlet(alpha: Any, generator: Any = None) -> Any:
     return logs.softmax(-1).to(alpha.dtype).clamp(limits.tiny, 1 - limits.eps / 2)
 
 
+@decompose(aten._standard_gamma_grad.default)
 @form("aten._standard_gamma_grad.default")
 def standard_gamma_grad(alpha: Any, drawn: Any) -> Any:
     if not (alpha.is_floating_point() and alpha.dtype == drawn.dtype):
@@ -70,19 +75,10 @@ def standard_gamma_grad(alpha: Any, drawn: Any) -> Any:
     return _shaped(torch.ops.ocl.gamma_grad(*_flat(alpha, drawn)), alpha)
 
 
+@decompose(aten._dirichlet_grad.default)
 @form("aten._dirichlet_grad.default")
 def dirichlet_grad(x: Any, alpha: Any, total: Any) -> Any:
     if not (x.is_floating_point() and x.dtype == alpha.dtype == total.dtype):
         return NotImplemented
     x, alpha, total = torch.broadcast_tensors(x, alpha, total)
     return _shaped(torch.ops.ocl.dirichlet_grad(*_flat(x, alpha, total)), x)
-
-
-DRAW_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten.poisson.default: poisson,
-    aten.binomial.default: binomial,
-    aten._standard_gamma.default: standard_gamma,
-    aten._sample_dirichlet.default: sample_dirichlet,
-    aten._standard_gamma_grad.default: standard_gamma_grad,
-    aten._dirichlet_grad.default: dirichlet_grad,
-}

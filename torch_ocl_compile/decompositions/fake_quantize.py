@@ -5,12 +5,11 @@ where q was within them: there, the gradient passes. As in PyTorch's kernels, th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from torch_ocl_compile.fx.overloads import overload
+from torch_ocl_compile.decompositions.registry import decompose
 
 Tensor = torch.Tensor
 
@@ -26,6 +25,7 @@ def _quantised(x: Tensor, scale: Any, inverse: Any, zero: Any, low: int, high: i
     return ((kept - zero) * scale).to(x.dtype), (q >= low) & (q <= high)
 
 
+@decompose("aten.fake_quantize_per_tensor_affine_cachemask.default")
 def per_tensor(x: Tensor, scale: Any, zero_point: int, quant_min: int, quant_max: int) -> tuple[Tensor, Tensor]:
     if isinstance(scale, float):
         scale = ctypes.c_float(scale).value
@@ -33,6 +33,7 @@ def per_tensor(x: Tensor, scale: Any, zero_point: int, quant_min: int, quant_max
     return _quantised(x, scale, 1 / scale, zero_point, quant_min, quant_max)
 
 
+@decompose("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default")
 def with_tensors(
     x: Tensor, scale: Tensor, zero_point: Tensor, fake_quant_enabled: Tensor, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
@@ -42,6 +43,7 @@ def with_tensors(
     return torch.where(enabled, y, x), mask | ~enabled
 
 
+@decompose("aten.fake_quantize_per_channel_affine_cachemask.default")
 def per_channel(
     x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
@@ -53,11 +55,3 @@ def per_channel(
         q = (zero + wide * (1 / scale)).round()
         return ((q.clamp(quant_min, quant_max) - zero) * scale).to(x.dtype), (q >= quant_min) & (q <= quant_max)
     return _quantised(x, scale, 1 / scale, zero, quant_min, quant_max)
-
-
-_FORMULAS: dict[str, Callable[..., Any]] = {
-    "aten.fake_quantize_per_tensor_affine_cachemask.default": per_tensor,
-    "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default": with_tensors,
-    "aten.fake_quantize_per_channel_affine_cachemask.default": per_channel,
-}
-FAKE_QUANTIZE_DECOMPOSITIONS = {overload(name): formula for name, formula in _FORMULAS.items()}

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile.decompositions.registry import decompose
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
@@ -68,9 +70,6 @@ def _gradient(spatial: int) -> Callable[..., Any]:
     return fractional_max_pool_backward
 
 
-FRACTIONAL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten.fractional_max_pool2d.default: _pooling(2),
-    aten.fractional_max_pool2d_backward.default: _gradient(2),
-    aten.fractional_max_pool3d.default: _pooling(3),
-    aten.fractional_max_pool3d_backward.default: _gradient(3),
-}
+for _spatial in (2, 3):
+    decompose(f"aten.fractional_max_pool{_spatial}d.default")(_pooling(_spatial))
+    decompose(f"aten.fractional_max_pool{_spatial}d_backward.default")(_gradient(_spatial))

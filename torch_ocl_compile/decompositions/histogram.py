@@ -8,10 +8,12 @@ PyTorch reads the data to check that the range is finite. Outside of compiled fu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -71,6 +73,7 @@ def _fits(weight: Tensor | None, x: Tensor, shape: Sequence[Any]) -> bool:
     return weight is None or (weight.dtype == x.dtype and list(weight.shape or (1,)) == list(shape))
 
 
+@decompose(aten.histogram.bin_ct, aten.histogram.bins_tensor)
 def histogram(x: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False) -> Any:
     """Returns (histogram, edges). `bins`: the number of bins, or the edges."""
     points = x.reshape(-1, 1)
@@ -88,6 +91,7 @@ def _points(x: Tensor) -> Tensor:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
+@decompose(aten._histogramdd_bin_edges.default)
 def bin_edges(
     x: Tensor, bins: Sequence[int], *, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> Any:
@@ -95,6 +99,7 @@ def bin_edges(
     return NotImplemented if edges is None else edges
 
 
+@decompose(aten._histogramdd_from_bin_cts.default)
 def from_counts(
     x: Tensor, bins: Sequence[int], *, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> Any:
@@ -102,16 +107,8 @@ def from_counts(
     return edges if edges is NotImplemented else from_edges(x, edges, weight=weight, density=density)
 
 
+@decompose(aten._histogramdd_from_bin_tensors.default)
 def from_edges(x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False) -> Any:
     if x.dim() < 2 or not _fits(weight, x, x.shape[:-1]):
         return NotImplemented
     return _counted(_points(x), bins, weight, density)
-
-
-HISTOGRAM_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten.histogram.bin_ct: histogram,
-    aten.histogram.bins_tensor: histogram,
-    aten._histogramdd_bin_edges.default: bin_edges,
-    aten._histogramdd_from_bin_cts.default: from_counts,
-    aten._histogramdd_from_bin_tensors.default: from_edges,
-}

@@ -4,15 +4,18 @@ is [batch, longest, ..]."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
+@decompose(aten._jagged_to_padded_dense_forward.default)
 def jagged_to_padded(values: Tensor, offsets: Sequence[Tensor], longest: Sequence[Any], padding: float = 0.0) -> Any:
     """Returns the rows as [batch, longest, ..]. Rows of a sequence beyond `longest` are left out."""
     if len(offsets) != 1 or values.dim() < 2:
@@ -27,6 +30,7 @@ def jagged_to_padded(values: Tensor, offsets: Sequence[Tensor], longest: Sequenc
     return torch.where(within, padded, torch.full((), padding, dtype=values.dtype, device=values.device))
 
 
+@decompose(aten._padded_dense_to_jagged_forward.default)
 def padded_to_jagged(padded: Tensor, offsets: Sequence[Tensor], total: Any = None) -> Any:
     """Returns the rows that are no padding as [total, ..]. A row beyond padded.shape[1] is 0."""
     if len(offsets) != 1 or padded.dim() < 3 or total is None:  # Without `total`, the size depends on the data.
@@ -38,9 +42,3 @@ def padded_to_jagged(padded: Tensor, offsets: Sequence[Tensor], total: Any = Non
     found = padded[sequence.clamp(max=padded.shape[0] - 1), place.clamp(max=longest - 1)]
     within = (place < longest).reshape(-1, *[1] * (padded.dim() - 2))
     return torch.where(within, found, torch.zeros((), dtype=padded.dtype, device=padded.device))
-
-
-JAGGED_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten._jagged_to_padded_dense_forward.default: jagged_to_padded,
-    aten._padded_dense_to_jagged_forward.default: padded_to_jagged,
-}

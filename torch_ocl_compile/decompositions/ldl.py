@@ -7,12 +7,12 @@ to earlier columns of L, and the upper triangle is 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from torch_ocl_compile.decompositions import linalg
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -69,6 +69,7 @@ def _real_size(a: Tensor) -> Tensor:
     return a.real.abs() if a.is_complex() else a.abs()
 
 
+@decompose(aten.linalg_ldl_factor_ex.default)
 def ldl_factor_ex(a: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     if not fits(a) or check_errors:
         return NotImplemented
@@ -138,6 +139,7 @@ def _pair_solved(a: Tensor, k: int, first: Tensor, second: Tensor, hermitian: bo
     return scale * (below * first - second) / across, scale * (above * second - first) / corner
 
 
+@decompose(aten.linalg_ldl_solve.default)
 def ldl_solve(ld: Tensor, pivots: Tensor, b: Tensor, *, hermitian: bool = False) -> Any:
     """Returns X of L D L^T X = B, with row exchanges between the steps of both substitutions."""
     if not fits(ld):
@@ -183,9 +185,3 @@ def _forward_step(
     rest = b - below[..., :, k : k + 1] * first - below[..., :, k + 1 : k + 2] * second
     two = torch.where(rows == k, x, torch.where(rows == k + 1, y, torch.where(rows > k, rest, b)))
     return torch.where(is_pair, two, one)
-
-
-LDL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten.linalg_ldl_factor_ex.default: ldl_factor_ex,
-    aten.linalg_ldl_solve.default: ldl_solve,
-}

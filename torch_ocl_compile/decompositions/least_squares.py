@@ -5,13 +5,13 @@ gelss and gelsd return residuals only where all matrices have full rank; csrc/to
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from torch_ocl_compile.decompositions import linalg, spectral
+from torch_ocl_compile.decompositions.registry import decompose
 from torch_ocl_compile.decompositions.result_layouts import by_columns
 
 aten = torch.ops.aten
@@ -35,6 +35,7 @@ def _by_qr(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return linalg._solve(factors[..., :n, :], rotated[..., :n, :], True, False), residuals
 
 
+@decompose(aten.linalg_lstsq.default)
 def lstsq(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """Returns (solution, residuals, rank, singular values). Results that a driver does not have are empty."""
     driver = "gelsy" if driver is None else driver.lower()
@@ -64,6 +65,3 @@ def lstsq(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | Non
         rank = counts.sum(-1)
         values = values if driver == "gelsy" else found
     return x[..., 0] if is_vector else by_columns(x, a), residuals, rank, values
-
-
-LEAST_SQUARES_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {aten.linalg_lstsq.default: lstsq}

@@ -10,14 +10,13 @@ the number of the first column that fails (0: none).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._meta_registrations import squareCheckInputs
 
 from torch_ocl_compile.decompositions import blocked
-from torch_ocl_compile.decompositions.before_autograd import decompose_before_autograd
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -100,6 +99,7 @@ def _broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 
+@decompose(aten.linalg_solve_triangular.default)
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     if not fits(a):
         return NotImplemented
@@ -109,6 +109,7 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
     return _solve(a, b, upper, unitriangular)
 
 
+@decompose(aten.triangular_solve.default)
 def triangular_solve(
     b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
@@ -118,6 +119,7 @@ def triangular_solve(
     return _solve(a.mT if transpose else a, b, upper != transpose, unitriangular), a.clone()
 
 
+@decompose(aten.linalg_cholesky_ex.default)
 def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     if not fits(a) or check_errors:
         return NotImplemented
@@ -142,6 +144,7 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
     return (_adjoint(lower) if upper else lower), _first_failure(failures, a)
 
 
+@decompose(aten.cholesky.default, before_autograd=True)
 def cholesky(a: Tensor, upper: bool = False) -> Any:
     squareCheckInputs(a, "cholesky")
     factor, info = torch.linalg.cholesky_ex(a, upper=upper)
@@ -149,6 +152,7 @@ def cholesky(a: Tensor, upper: bool = False) -> Any:
     return factor
 
 
+@decompose(aten.cholesky_inverse.default)
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
     if not fits(factor):
         return NotImplemented
@@ -157,6 +161,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
     return _adjoint(inverse) @ inverse
 
 
+@decompose(aten.cholesky_solve.default, aten._cholesky_solve_helper.default)
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Any:
     if not fits(factor):
         return NotImplemented
@@ -168,6 +173,7 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Any:
 # LU
 
 
+@decompose(aten.linalg_lu_factor_ex.default)
 def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     if not fits(a) or check_errors:
         return NotImplemented
@@ -225,6 +231,7 @@ def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
     return index
 
 
+@decompose(aten.linalg_lu_solve.default)
 def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
     if not fits(lu):
         return NotImplemented
@@ -245,6 +252,7 @@ def _lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, left: bool, adjoint: bool) 
     return _solve(lu, _solve(lu, _take_rows(b, order), False, True), True, False)
 
 
+@decompose(aten.lu_unpack.default)
 def lu_unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     if not fits(lu):
         return NotImplemented
@@ -259,6 +267,7 @@ def lu_unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivot
     return p, _tril(lu[..., :, :k], -1) + unit, _triu(lu[..., :k, :])
 
 
+@decompose(aten.linalg_lu.default)
 def lu(a: Tensor, *, pivot: bool = True) -> Any:
     if not fits(a) or not pivot:
         return NotImplemented
@@ -266,6 +275,7 @@ def lu(a: Tensor, *, pivot: bool = True) -> Any:
     return lu_unpack(factors, pivots)
 
 
+@decompose(aten._linalg_solve_ex.default)
 def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     if not fits(a) or check_errors:
         return NotImplemented
@@ -275,6 +285,7 @@ def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = Fa
     return (made[..., 0] if is_vector else made), factors, pivots, info
 
 
+@decompose(aten.linalg_inv_ex.default)
 def inv_ex(a: Tensor, *, check_errors: bool = False) -> Any:
     if not fits(a) or check_errors:
         return NotImplemented
@@ -297,6 +308,7 @@ def _column_major_factors(a: Tensor) -> Any:
     return lu_factor_ex(a.mT if a.is_contiguous() and not a.is_complex() else a)
 
 
+@decompose(aten._linalg_det.default)
 def det(a: Tensor) -> Any:
     if not fits(a):
         return NotImplemented
@@ -304,6 +316,7 @@ def det(a: Tensor) -> Any:
     return factors.diagonal(dim1=-2, dim2=-1).prod(-1) * _sign(pivots, a), factors, pivots
 
 
+@decompose(aten._linalg_slogdet.default)
 def slogdet(a: Tensor) -> Any:
     if not fits(a):
         return NotImplemented
@@ -316,6 +329,7 @@ def slogdet(a: Tensor) -> Any:
 # QR by Householder reflections. Vector k is 0 above row k and 1 in row k.
 
 
+@decompose(aten.geqrf.default)
 def geqrf(a: Tensor) -> Any:
     if not fits(a):
         return NotImplemented
@@ -354,6 +368,7 @@ def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
     return b
 
 
+@decompose(aten.linalg_householder_product.default)
 def householder_product(a: Tensor, tau: Tensor) -> Any:
     if not fits(a):
         return NotImplemented
@@ -362,6 +377,7 @@ def householder_product(a: Tensor, tau: Tensor) -> Any:
     return reflect(a, tau, unit.expand(a.shape), False).clone()
 
 
+@decompose(aten.ormqr.default)
 def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool = False) -> Any:
     if not fits(a, c):
         return NotImplemented
@@ -370,6 +386,7 @@ def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool 
     return _adjoint(reflect(a, tau, _adjoint(c), not transpose)).clone()
 
 
+@decompose(aten.linalg_qr.default)
 def qr(a: Tensor, mode: str = "reduced") -> Any:
     if not fits(a):
         return NotImplemented
@@ -383,26 +400,3 @@ def qr(a: Tensor, mode: str = "reduced") -> Any:
     unit = unit.expand(*a.shape[:-2], m, columns)
     q = blocked.reflect(panels, unit, False) if panels else reflect(factors, tau, unit, False)
     return q.clone(), r
-
-
-LINALG_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten.linalg_solve_triangular.default: solve_triangular,
-    aten.triangular_solve.default: triangular_solve,
-    aten.linalg_cholesky_ex.default: cholesky_ex,
-    aten.cholesky_inverse.default: cholesky_inverse,
-    aten.cholesky_solve.default: cholesky_solve,
-    aten._cholesky_solve_helper.default: cholesky_solve,
-    aten.linalg_lu_factor_ex.default: lu_factor_ex,
-    aten.linalg_lu_solve.default: lu_solve,
-    aten.lu_unpack.default: lu_unpack,
-    aten.linalg_lu.default: lu,
-    aten._linalg_solve_ex.default: solve_ex,
-    aten.linalg_inv_ex.default: inv_ex,
-    aten._linalg_det.default: det,
-    aten._linalg_slogdet.default: slogdet,
-    aten.geqrf.default: geqrf,
-    aten.linalg_householder_product.default: householder_product,
-    aten.ormqr.default: ormqr,
-    aten.linalg_qr.default: qr,
-}
-decompose_before_autograd(LINALG_DECOMPOSITIONS, aten.cholesky.default, cholesky)

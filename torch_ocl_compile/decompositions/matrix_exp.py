@@ -10,11 +10,13 @@ Exponential", 2009.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -57,6 +59,7 @@ def _polynomial(powers: Sequence[Tensor], p: Precision) -> Tensor:
     return total
 
 
+@decompose(aten.linalg_matrix_exp.default)
 def matrix_exp(a: Tensor) -> Any:
     """Computes in float32 for halves."""
     if a.dtype in (torch.float16, torch.bfloat16):
@@ -97,6 +100,3 @@ def _squared(a: Tensor, times: Tensor, most: int) -> Tensor:
             result = torch.where(is_next, power, result)
         a = result
     return a
-
-
-MATRIX_EXP_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {aten.linalg_matrix_exp.default: matrix_exp}

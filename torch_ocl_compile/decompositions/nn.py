@@ -14,28 +14,15 @@ from torch._decomp.decompositions import _weight_norm_interface as torch_weight_
 from torch._decomp.decompositions import binary_cross_entropy as torch_binary_cross_entropy
 from torch._decomp.decompositions import multi_margin_loss as torch_multi_margin_loss
 from torch._decomp.decompositions import native_group_norm_backward, pw_cast_for_opmath
-from torch._ops import OpOverload
 from torch._prims_common import get_computation_dtype
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from torch_ocl_compile.decompositions.before_autograd import decompose_before_autograd
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
-NN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
 
 
-def decompose(target: OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers the function as the decomposition of an overload."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        NN_DECOMPOSITIONS[target] = pw_cast_for_opmath(function)
-        # The function itself is returned, so that several overloads can share it.
-        return function
-
-    return register
-
-
-@decompose(aten.native_group_norm_backward.default)
+@decompose(aten.native_group_norm_backward.default, opmath=True)
 def group_norm_backward(
     grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, batch: Any, channels: Any, plane: Any, groups: int,
     mask: list[bool],
@@ -53,7 +40,7 @@ def _gates(i: Tensor, h: Tensor, bias_i: Tensor | None, bias_h: Tensor | None) -
     return (i if bias_i is None else i + bias_i), (h if bias_h is None else h + bias_h)
 
 
-@decompose(aten._thnn_fused_lstm_cell.default)
+@decompose(aten._thnn_fused_lstm_cell.default, opmath=True)
 def lstm_cell(
     input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, bias_i: Tensor | None = None, bias_h: Tensor | None = None
 ) -> Any:
@@ -65,7 +52,7 @@ def lstm_cell(
     return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
 
 
-@decompose(aten._thnn_fused_lstm_cell_backward_impl.default)
+@decompose(aten._thnn_fused_lstm_cell_backward_impl.default, opmath=True)
 def lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> Any:
@@ -83,7 +70,7 @@ def lstm_cell_backward(
     return gates, grad_c * f, gates.sum(0) if has_bias else None
 
 
-@decompose(aten._thnn_fused_gru_cell.default)
+@decompose(aten._thnn_fused_gru_cell.default, opmath=True)
 def gru_cell(
     input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, bias_i: Tensor | None = None, bias_h: Tensor | None = None
 ) -> Any:
@@ -100,7 +87,7 @@ def gru_cell(
     return (hx - n) * z + n, torch.cat([r, z, n, hx, hn], 1)
 
 
-@decompose(aten._thnn_fused_gru_cell_backward.default)
+@decompose(aten._thnn_fused_gru_cell_backward.default, opmath=True)
 def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any:
     r, z, n, hx, hn = workspace.chunk(5, 1)
     grad_n = grad_hy * (1 - z) * (1 - n * n)
@@ -111,6 +98,7 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
     return from_x, from_h, grad_hy * z, *biases
 
 
+@decompose(aten._weight_norm_interface.default)
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
     """Returns (v * g / norms, norms), with norms over all dimensions but `dim`.
 
@@ -122,10 +110,7 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
     return v * (g / norms.to(g.dtype)), norms
 
 
-NN_DECOMPOSITIONS[aten._weight_norm_interface.default] = weight_norm
-
-
-@decompose(aten._weight_norm_interface_backward.default)
+@decompose(aten._weight_norm_interface_backward.default, opmath=True)
 def weight_norm_backward(grad_w: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> Any:
     """Computes the gradients of v and g for w = v * g / norm(v). The norm is over all dimensions but `dim`."""
     others = [d for d in range(v.dim()) if d != dim % v.dim()]
@@ -133,6 +118,7 @@ def weight_norm_backward(grad_w: Tensor, v: Tensor, g: Tensor, norms: Tensor, di
     return g / norms * (grad_w - v * (along / norms)), along
 
 
+@decompose(aten.multilabel_margin_loss_forward.default, before_autograd=True)
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
     """Returns (loss, mask of the target classes). The labels of a row end at its first -1.
 
@@ -149,9 +135,7 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
     return reduced, is_target.to(x.dtype).reshape(target.shape)
 
 
-decompose_before_autograd(NN_DECOMPOSITIONS, aten.multilabel_margin_loss_forward.default, multilabel_margin_loss)
-
-
+@decompose(aten.multilabel_margin_loss_backward.default)
 def multilabel_margin_loss_backward(
     grad: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
 ) -> Tensor:
@@ -163,6 +147,7 @@ def multilabel_margin_loss_backward(
     return _of_loss(grad, pairs.sum(1).scatter_add(1, places, -pairs.sum(2)), reduction, x)
 
 
+@decompose(aten.multi_margin_loss.default, before_autograd=True)
 def multi_margin_loss(
     x: Tensor, target: Tensor, p: Any = 1, margin: Any = 1, weight: Tensor | None = None, reduction: int = 1
 ) -> Tensor:
@@ -171,6 +156,7 @@ def multi_margin_loss(
     return loss if reduction else loss.reshape(x.shape[:-1])
 
 
+@decompose(aten.multi_margin_loss_backward.default)
 def multi_margin_loss_backward(
     grad: Tensor, x: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None = None, reduction: int = 1
 ) -> Tensor:
@@ -191,11 +177,6 @@ def _of_loss(grad: Tensor, slope: Tensor, reduction: int, x: Tensor) -> Tensor:
     """Returns the gradient of x from that of the loss and the derivative of each row's loss."""
     scaled: Tensor = slope * grad.reshape(-1, 1) / (slope.shape[0] if reduction == 1 else 1)
     return scaled.to(x.dtype).reshape(x.shape)
-
-
-decompose_before_autograd(NN_DECOMPOSITIONS, aten.multi_margin_loss.default, multi_margin_loss)
-NN_DECOMPOSITIONS[aten.multi_margin_loss_backward.default] = multi_margin_loss_backward
-NN_DECOMPOSITIONS[aten.multilabel_margin_loss_backward.default] = multilabel_margin_loss_backward
 
 
 def _like_input(name: str, loss_of: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -224,7 +205,7 @@ def _soft_margin_loss(x: Tensor, target: Tensor) -> Tensor:
     return torch.log1p(torch.exp(-x * target))
 
 
-@decompose(aten.binary_cross_entropy.default)
+@decompose(aten.binary_cross_entropy.default, opmath=True)
 def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1) -> Tensor:
     wrong = ~((x >= 0) & (x <= 1))
     x = torch.ops.ocl.checked(x, wrong.to(torch.int32), "binary_cross_entropy expects inputs in [0, 1]")
@@ -232,7 +213,7 @@ def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None
     return loss
 
 
-@decompose(aten.smooth_l1_loss_backward.default)
+@decompose(aten.smooth_l1_loss_backward.default, opmath=True)
 def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
     """Returns the gradient of x. PyTorch's own decomposition gives 0 for a difference of NaN, where ATen's kernels give
     NaN.
@@ -242,13 +223,10 @@ def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: 
     return torch.where(far.abs() >= beta, scaled * far.sign(), scaled * far / beta)
 
 
-@decompose(aten.hardshrink_backward.default)
-@decompose(aten.softshrink_backward.default)
+@decompose(aten.hardshrink_backward.default, aten.softshrink_backward.default, opmath=True)
 def shrink_backward(grad: Tensor, x: Tensor, limit: Any) -> Tensor:
     return torch.where(x.abs() <= limit, 0.0, grad)
 
 
-NN_DECOMPOSITIONS[aten.huber_loss.default] = _like_input("huber_loss", _huber_loss)
-NN_DECOMPOSITIONS[aten.soft_margin_loss.default] = _like_input(
-    "soft_margin_loss", pw_cast_for_opmath(_soft_margin_loss)
-)
+decompose(aten.huber_loss.default)(_like_input("huber_loss", _huber_loss))
+decompose(aten.soft_margin_loss.default)(_like_input("soft_margin_loss", pw_cast_for_opmath(_soft_margin_loss)))

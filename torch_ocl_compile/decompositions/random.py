@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from torch_ocl_compile.decompositions.forms import form
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
 INTEGER_END = {torch.float16: 2**11, torch.bfloat16: 2**8, torch.float32: 2**24, torch.float64: 2**53, torch.bool: 1}
 
 
@@ -68,8 +68,7 @@ def _row(functional: str, in_place: str = "") -> Callable[[Callable[..., Any]], 
         def written(x: Any, *args: Any, generator: Any = None, **kwargs: Any) -> Any:
             return x.copy_(function(x, *args, **kwargs))
 
-        packet, overload = functional.split(".")
-        DECOMPOSITIONS[getattr(getattr(aten, packet), overload)] = drawn
+        decompose(f"aten.{functional}")(drawn)
         if in_place:
             form(f"aten.{in_place}")(written)
         return function
@@ -147,16 +146,14 @@ def normal_of_mean(mean: Any, std: Any = 1.0) -> Any:
     return _randn(mean) * std + mean
 
 
+@decompose(aten.normal.float_Tensor)
 def normal_of_std(mean: Any, std: Any, *, generator: Any = None) -> Any:
     return (_randn(std) * _deviations("normal", std) + mean).to(std.dtype)
 
 
+@decompose(aten.normal.float_float)
 def normal_of_size(mean: Any, std: Any, size: Any, *, generator: Any = None, **kwargs: Any) -> Any:
     return torch.randn(size, **{k: v for k, v in kwargs.items() if k in ("dtype", "device")}) * std + mean
-
-
-DECOMPOSITIONS[aten.normal.float_Tensor] = normal_of_std
-DECOMPOSITIONS[aten.normal.float_float] = normal_of_size
 
 
 @_row("random.default", "random_.default")
@@ -183,6 +180,7 @@ def random_from(x: Any, low: Any, high: Any) -> Any:
 # Permutations and choices by random sort keys
 
 
+@decompose(aten.randperm.default, aten.randperm.generator)
 def randperm(n: Any, *, generator: Any = None, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     """Returns the order of n random 63-bit keys. Two equal keys are very unlikely; they keep their order."""
     keys = torch.randint(0, 2**63 - 1, (n,), dtype=torch.int64, device=device)
@@ -197,6 +195,7 @@ def randperm_out(n: Any, *, out: Any, generator: Any = None) -> Any:
 
 
 @form("aten.multinomial.default")
+@decompose(aten.multinomial.default)
 def multinomial(probabilities: Any, count: int, replacement: bool = False, *, generator: Any = None) -> Any:
     """Returns `count` indices drawn with the given probabilities.
 
@@ -219,11 +218,7 @@ def multinomial(probabilities: Any, count: int, replacement: bool = False, *, ge
     return torch.searchsorted(ends, drawn, right=True).clamp_max(p.shape[-1] - 1)
 
 
-DECOMPOSITIONS[aten.randperm.default] = randperm
-DECOMPOSITIONS[aten.randperm.generator] = randperm
-DECOMPOSITIONS[aten.multinomial.default] = multinomial
-
-
+@decompose(aten.rrelu_with_noise_functional.default)
 def rrelu_with_noise(
     x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> tuple[Any, Any]:
@@ -237,9 +232,7 @@ def rrelu_with_noise(
     return torch.where(is_negative, x * slopes, x), torch.where(is_negative, slopes, 1)
 
 
-DECOMPOSITIONS[aten.rrelu_with_noise_functional.default] = rrelu_with_noise
-
-
+@decompose(aten.native_dropout.default)
 def native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
     """Returns (result, mask). PyTorch's own decomposition draws numbers of x's dtype: in bfloat16 it keeps 127 of 256 elements
     where p is 0.5."""
@@ -249,6 +242,3 @@ def native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
         return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
     mask = torch.rand_like(x, dtype=_draw_type(x.dtype)) > p
     return mask * x * float(1.0 / (1.0 - p)), mask
-
-
-DECOMPOSITIONS[aten.native_dropout.default] = native_dropout

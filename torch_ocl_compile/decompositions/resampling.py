@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS, decompose
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 NEAREST = 1
@@ -145,8 +145,7 @@ def _rows(w: Any) -> Any:
     return w.unsqueeze(1) if isinstance(w, Tensor) else w
 
 
-@decompose(aten.grid_sampler_2d.default)
-@decompose(aten.grid_sampler_3d.default)
+@decompose(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default, opmath=True)
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> Tensor:
     torch._check(
         grid.shape[0] == x.shape[0] and grid.shape[-1] == x.dim() - 2,
@@ -162,8 +161,7 @@ def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool
     return result
 
 
-@decompose(aten.grid_sampler_2d_backward.default)
-@decompose(aten.grid_sampler_3d_backward.default)
+@decompose(aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default, opmath=True)
 def grid_sampler_backward(
     grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool, mask: Sequence[bool]
 ) -> Any:
@@ -230,7 +228,7 @@ def _antialiased(name: str, taps: int) -> None:
     def matrices(x: Tensor, size: Any, out: Any, corners: bool, scales: Sequence[float | None]) -> list[Tensor]:
         return [_filter_matrix(x, s, o, corners, f, taps) for s, o, f in zip(size, out, scales, strict=True)]
 
-    @decompose(getattr(aten, name).default)
+    @decompose(getattr(aten, name).default, opmath=True)
     def forward(x: Tensor, output_size: Any, corners: bool, scale_h: Any = None, scale_w: Any = None) -> Tensor:
         values = x if x.dtype.is_floating_point else x.float()
         rows, columns = matrices(values, x.shape[2:], output_size, corners, (scale_h, scale_w))
@@ -240,7 +238,7 @@ def _antialiased(name: str, taps: int) -> None:
         across = (values @ columns.t()).round().clamp(0, 255)
         return (rows @ across).round().clamp(0, 255).to(x.dtype)
 
-    @decompose(getattr(aten, f"{name}_backward").default)
+    @decompose(getattr(aten, f"{name}_backward").default, opmath=True)
     def backward(
         grad: Tensor, output_size: Any, input_size: Any, corners: bool, scale_h: Any = None, scale_w: Any = None
     ) -> Tensor:
@@ -274,9 +272,10 @@ def _interpolation_taps(name: str, size: Any, out: Any, corners: bool, scale: fl
 def _interpolated(name: str) -> None:
     """Registers PyTorch's decomposition of an interpolation that has no lowering, and the gradient. In compiled graphs
     PyTorch applies the decomposition before autograd traces the gradient; outside of them both ops are called."""
-    NN_DECOMPOSITIONS[getattr(aten, name).default] = torch._decomp.decomposition_table[getattr(aten, name).default]
+    target = getattr(aten, name).default
+    decompose(target)(torch._decomp.decomposition_table[target])
 
-    @decompose(getattr(aten, f"{name}_backward").default)
+    @decompose(getattr(aten, f"{name}_backward").default, opmath=True)
     def backward(grad: Tensor, output_size: Any, input_size: Any, *settings: Any) -> Tensor:
         """Scatters along one dimension after the other, because the weights are products of one weight per dimension."""
         corners, scales = (False, settings) if "nearest" in name else (settings[0], settings[1:])
@@ -296,4 +295,4 @@ for _name in (
 ):
     _interpolated(_name)
 # Inductor's table lacks this one, so that torch.export keeps it. AOTAutograd decomposes it before it looks at the table.
-NN_DECOMPOSITIONS[aten.upsample_nearest2d.vec] = torch._decomp.decomposition_table[aten.upsample_nearest2d.vec]
+decompose(aten.upsample_nearest2d.vec)(torch._decomp.decomposition_table[aten.upsample_nearest2d.vec])

@@ -6,12 +6,13 @@ segment, as in scatter_reduce. Positions outside of all segments go to one extra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._prims_common import canonicalize_dim
+
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -72,6 +73,7 @@ def _segments(data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis
     return Segments(axis, number, slot, lengths.reshape(*lengths.shape, *inner))
 
 
+@decompose(aten.segment_reduce.default)
 def segment_reduce(
     data: Tensor,
     reduce: str,
@@ -105,6 +107,7 @@ def segment_reduce(
     return made.to(data.dtype)
 
 
+@decompose(aten._segment_reduce_backward.default)
 def segment_reduce_backward(
     grad: Tensor,
     output: Tensor,
@@ -145,9 +148,3 @@ def _of_product(segments: Segments, grad: Tensor, output: Tensor, data: Tensor, 
     without = torch.where(others(is_nan), math.nan, torch.where(others(is_zero), without * 0, without))
     whole = segments.spread(grad * output, 0.0) / data
     return torch.where(is_zero | is_nan, segments.spread(grad, 0.0) * without, whole)
-
-
-SEGMENT_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten.segment_reduce.default: segment_reduce,
-    aten._segment_reduce_backward.default: segment_reduce_backward,
-}

@@ -10,13 +10,13 @@ of the vectors may differ from LAPACK's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from torch_ocl_compile.decompositions import linalg
+from torch_ocl_compile.decompositions.registry import decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -134,6 +134,7 @@ def _reordered(columns: Tensor, order: Tensor) -> Tensor:
     return torch.gather(columns, -1, order[..., None, :].expand(columns.shape))
 
 
+@decompose(aten._linalg_svd.default)
 def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
     if not fits(a):
         return NotImplemented
@@ -186,6 +187,7 @@ def _bound(a: Tensor) -> Tensor:
     return most * norm(square @ square).sqrt().sqrt()
 
 
+@decompose(aten._linalg_eigh.default)
 def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
     if not fits(a):
         return NotImplemented
@@ -201,6 +203,7 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
     return values * scale, _reordered(v, order)
 
 
+@decompose(aten.linalg_eig.default)
 def eig(a: Tensor) -> Any:
     """Elements that are infinite or NaN give NaN."""
     if not fits(a, linalg.LARGEST):
@@ -217,11 +220,13 @@ def eig(a: Tensor) -> Any:
     return values * scale, vectors
 
 
+@decompose(aten._linalg_eigvals.default)
 def eigvals(a: Tensor) -> Any:
     made = eig(a)
     return made if made is NotImplemented else made[0]
 
 
+@decompose(aten.linalg_pinv.atol_rtol_tensor)
 def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
     """Returns V S^-1 (A V S^-1)^H, where the columns of A V are orthogonal and have the lengths S. It needs no basis of the null space."""
     if not fits(a):
@@ -259,6 +264,7 @@ def _tolerance(a: Tensor, rows: int, atol: Tensor | None, rtol: Tensor | None, l
     return limit if atol is None else torch.maximum(atol[..., None], limit)
 
 
+@decompose(aten.allclose.default)
 def allclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """PyTorch's gradients of complex vectors assert by this op that the loss does not depend on the vectors' phases.
 
@@ -273,12 +279,3 @@ LIBRARY.impl("jacobi", jacobi, "CompositeExplicitAutograd")
 torch.library.register_fake(
     "ocl::jacobi", lambda a, symmetric: a.new_empty((*a.shape[:-2], a.shape[-1], a.shape[-1])), lib=LIBRARY
 )
-
-SPECTRAL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    aten._linalg_svd.default: svd,
-    aten._linalg_eigh.default: eigh,
-    aten.linalg_eig.default: eig,
-    aten._linalg_eigvals.default: eigvals,
-    aten.linalg_pinv.atol_rtol_tensor: pinv,
-    aten.allclose.default: allclose,
-}

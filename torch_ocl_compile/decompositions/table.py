@@ -14,26 +14,16 @@ import torch
 from torch._ops import OpOverload
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-# Imported for their effects: the first fills NN_DECOMPOSITIONS, the second defines torch.ops.ocl.
-import torch_ocl_compile.decompositions.resampling
-import torch_ocl_compile.fx.ops  # noqa: F401
-from torch_ocl_compile.decompositions.chunked_loss import CHUNKED_LOSS_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.composite import COMPOSITE_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.draws import DRAW_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.fake_quantize import FAKE_QUANTIZE_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.fractional import FRACTIONAL_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.histogram import HISTOGRAM_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.jagged import JAGGED_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.ldl import LDL_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.least_squares import LEAST_SQUARES_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.linalg import LINALG_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.matrix_exp import MATRIX_EXP_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.random import DECOMPOSITIONS
+import torch_ocl_compile.fx.ops  # noqa: F401  (it defines torch.ops.ocl)
+from torch_ocl_compile.decompositions.registry import DECOMPOSITIONS, decompose
 from torch_ocl_compile.decompositions.result_layouts import with_eager_strides
-from torch_ocl_compile.decompositions.segments import SEGMENT_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.spectral import SPECTRAL_DECOMPOSITIONS
+
+# isort: off
+from torch_ocl_compile.decompositions import (  # noqa: F401  (they register decompositions)
+    chunked_loss, composite, ctc, draws, fake_quantize, fractional, histogram, jagged, ldl, least_squares, linalg, matrix_exp, nn,
+    random, resampling, segments, spectral,
+)  # fmt: skip
+# isort: on
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -74,6 +64,7 @@ PYTORCH_DECOMPOSITIONS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accu
 MAX_WINDOW = 127
 
 
+@decompose(aten.convolution_backward.default)
 def split_bias_grad(grad: Any, x: Any, w: Any, bias_sizes: Any, *rest: Any) -> Any:
     """Returns the gradients of a convolution. The gradient of the bias is computed as a sum, which fuses with its
     neighbours.
@@ -114,26 +105,8 @@ def _pool_by_offsets(spatial: int) -> Callable[..., Any]:
     return max_pool_with_indices
 
 
-OVERRIDES: dict[Any, Callable[..., Any]] = {
-    aten.convolution_backward.default: split_bias_grad,
-    aten.max_pool2d_with_indices.default: _pool_by_offsets(2),
-    aten.max_pool3d_with_indices.default: _pool_by_offsets(3),
-    **CHUNKED_LOSS_DECOMPOSITIONS,
-    **COMPOSITE_DECOMPOSITIONS,
-    **CTC_DECOMPOSITIONS,
-    **DRAW_DECOMPOSITIONS,
-    **FAKE_QUANTIZE_DECOMPOSITIONS,
-    **FRACTIONAL_DECOMPOSITIONS,
-    **HISTOGRAM_DECOMPOSITIONS,
-    **JAGGED_DECOMPOSITIONS,
-    **LDL_DECOMPOSITIONS,
-    **LEAST_SQUARES_DECOMPOSITIONS,
-    **LINALG_DECOMPOSITIONS,
-    **MATRIX_EXP_DECOMPOSITIONS,
-    **NN_DECOMPOSITIONS,
-    **SEGMENT_DECOMPOSITIONS,
-    **SPECTRAL_DECOMPOSITIONS,
-}
+decompose(aten.max_pool2d_with_indices.default)(_pool_by_offsets(2))
+decompose(aten.max_pool3d_with_indices.default)(_pool_by_offsets(3))
 
 
 @cache
@@ -150,7 +123,6 @@ def _table() -> dict[Any, Callable[..., Any]]:
     for name in PYTORCH_DECOMPOSITIONS:
         target = getattr(aten, name).default
         table[target] = torch._decomp.decomposition_table[target]
-    table.update(OVERRIDES)
     table.update(DECOMPOSITIONS)
     with_eager_strides(table)
     for target, decomposition in table.items():

@@ -28,10 +28,8 @@ import torch
 from torch import _prims_common
 from torch._prims_common import suggest_memory_format
 
-from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.draws import DRAW_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.histogram import HISTOGRAM_DECOMPOSITIONS
-from torch_ocl_compile.decompositions.least_squares import LEAST_SQUARES_DECOMPOSITIONS
+from torch_ocl_compile.decompositions import ctc, draws, histogram, least_squares
+from torch_ocl_compile.decompositions.registry import DECOMPOSITIONS
 from torch_ocl_compile.decompositions.result_layouts import elementwise_strides
 
 aten = torch.ops.aten
@@ -76,11 +74,10 @@ def register(fake_impls: ModuleType) -> None:
         traced_as(fake_impls, op, functools.partial(scatter, op))
     for op in LIKE:
         traced_as(fake_impls, op, functools.partial(like, op))
-    formulas = CTC_DECOMPOSITIONS | DRAW_DECOMPOSITIONS | HISTOGRAM_DECOMPOSITIONS | LEAST_SQUARES_DECOMPOSITIONS
-    for op, formula in formulas.items():
-        if (
-            op is not aten._ctc_loss.default
-        ):  # Its caller makes a tensor of its lengths, which has no data when it is traced.
+    traced = {module.__name__ for module in (ctc, draws, histogram, least_squares)}
+    for op, formula in DECOMPOSITIONS.items():
+        # The caller of _ctc_loss.default makes a tensor of its lengths, which has no data when it is traced.
+        if formula.__module__ in traced and op is not aten._ctc_loss.default:
             traced_as(fake_impls, op, formula)
     traced_as(fake_impls, aten.linalg_vector_norm.default, vector_norm)
     traced_as(fake_impls, aten.ldexp.Tensor, ldexp)

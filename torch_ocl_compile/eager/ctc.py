@@ -9,7 +9,8 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 import torch_ocl_compile.lowering.graphs.user_kernel  # noqa: F401  (it defines ocl.ctc_paths)
-from torch_ocl_compile.decompositions.ctc import CTC_DECOMPOSITIONS
+from torch_ocl_compile.decompositions import ctc  # noqa: F401  (it registers what runs here)
+from torch_ocl_compile.decompositions.registry import DECOMPOSITIONS
 
 
 # A compiled function that breaks its graph at ctc_loss calls this, and Dynamo would trace it, and the launch of the kernel in it.
@@ -19,7 +20,7 @@ def run(name: str, *args: Any) -> Any:
     packet, overload = name.split(".")
     target = getattr(getattr(torch.ops.aten, packet), overload)
     device = args[0].device
-    made = CTC_DECOMPOSITIONS[target](*tree_map_only(torch.Tensor, lambda t: t.to(device), args))
+    made = DECOMPOSITIONS[target](*tree_map_only(torch.Tensor, lambda t: t.to(device), args))
     if made is NotImplemented:
         made = target(*tree_map_only(torch.Tensor, lambda t: t.cpu(), args))
         made = tree_map_only(torch.Tensor, lambda t: t.to(device), made)

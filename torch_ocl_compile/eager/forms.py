@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile.decompositions import optimizers, random  # noqa: F401  (they register forms too)
+from torch_ocl_compile.decompositions import nn, optimizers, random  # noqa: F401  (they register forms too)
 from torch_ocl_compile.decompositions.forms import FORMS, form
-from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.registry import DECOMPOSITIONS
 
 aten = torch.ops.aten
 
@@ -132,4 +132,4 @@ CELLS = (
     aten._thnn_fused_gru_cell_backward.default,
 )
 for _cell in CELLS:
-    form(str(_cell))(NN_DECOMPOSITIONS[_cell])
+    form(str(_cell))(DECOMPOSITIONS[_cell])
