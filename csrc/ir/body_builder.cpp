@@ -1,6 +1,7 @@
 // csrc/ir/body_builder.cpp: BodyBuilder writes a loop nest op by op. Builder uses it for its own nodes too.
 #include <algorithm>
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/builder.h"
 #include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
@@ -13,11 +14,6 @@ std::map<Symbol, IndexExpr> loops_as(const std::vector<IndexExpr>& coords) {
   std::map<Symbol, IndexExpr> with;
   for (size_t i = 0; i < coords.size(); ++i) with.emplace(Symbol{SymbolKind::kLoop, static_cast<int>(i)}, coords[i]);
   return with;
-}
-
-int append(Node& node, Op op) {
-  node.body.ops.push_back(std::move(op));
-  return static_cast<int>(node.body.ops.size()) - 1;
 }
 
 }  // namespace
@@ -44,43 +40,28 @@ int BodyBuilder::load(const Value& value, const std::vector<IndexExpr>& coords, 
     if (mask == kNone) return plain;
     return op("where", {mask, plain, constant({is_floating(dtype_of(plain)), 0, 0}, dtype_of(plain))});
   }
-  Op load;
-  load.code = OpCode::kLoad;
-  load.dtype = compute_type(value.dtype);
-  load.buffer = value.buffer;
-  if (mask != kNone) load.args = {cast(mask, DType::kBool)};
-  for (const IndexExpr& coord : value.coords) load.index.push_back(simplify(substitute(coord, with), ranges));
-  return append(node_, std::move(load));
+  std::vector<int> masks;
+  if (mask != kNone) masks = {cast(mask, DType::kBool)};
+  std::vector<IndexExpr> at;
+  for (const IndexExpr& coord : value.coords) at.push_back(simplify(substitute(coord, with), ranges));
+  return push_load(node_.body, compute_type(value.dtype), value.buffer, at, masks);
 }
 
 int BodyBuilder::constant(Scalar value, DType dtype) {
-  Op op;
-  op.code = OpCode::kConstant;
-  op.dtype = compute_type(dtype);
-  op.constant = value;
-  if (is_floating(dtype) && !value.is_float) op.constant = {true, static_cast<double>(value.i), 0};
-  if (!is_floating(dtype)) op.constant = {false, 0, wrapped(value.is_float ? static_cast<int64_t>(value.f) : value.i, dtype)};
-  if (dtype == DType::kBool) op.constant = {false, 0, value.is_float ? value.f != 0 : value.i != 0};
-  return append(node_, std::move(op));
+  Scalar held = value;
+  if (is_floating(dtype) && !value.is_float) held = {true, static_cast<double>(value.i), 0};
+  if (!is_floating(dtype)) held = {false, 0, wrapped(value.is_float ? static_cast<int64_t>(value.f) : value.i, dtype)};
+  if (dtype == DType::kBool) held = {false, 0, value.is_float ? value.f != 0 : value.i != 0};
+  return push(node_.body, {OpCode::kConstant, compute_type(dtype), {}, held, kNone, {}});
 }
 
 int BodyBuilder::index(const IndexExpr& expr, DType dtype) {
   if (expr.is_const()) return constant({false, 0, expr.constant()}, dtype);
-  Op op;
-  op.code = OpCode::kIndex;
-  op.dtype = is_integral(dtype, false) ? dtype : DType::kI64;
-  op.index = {expr};
-  const int value = append(node_, std::move(op));
-  return cast(value, dtype);
+  return cast(push_index(node_.body, expr, is_integral(dtype, false) ? dtype : DType::kI64), dtype);
 }
 
 int BodyBuilder::cast(int value, DType dtype) {
-  if (dtype_of(value) == dtype) return value;
-  Op op;
-  op.code = OpCode::kCast;
-  op.dtype = dtype;
-  op.args = {value};
-  return append(node_, std::move(op));
+  return dtype_of(value) == dtype ? value : push(node_.body, OpCode::kCast, dtype, {value});
 }
 
 int BodyBuilder::op(const std::string& name, const std::vector<int>& args) {
@@ -90,13 +71,11 @@ int BodyBuilder::op(const std::string& name, const std::vector<int>& args) {
   if (code == OpCode::k_bitwise_not && dtypes.at(0) == DType::kBool) code = OpCode::k_logical_not;
   if (facts(code).fact == OpFact::k_rounding && is_integral(dtypes.at(0), true)) return args[0];
   const OpTypes types = op_types(code, dtypes);
-  Op op;
-  op.code = code;
-  op.dtype = types.value;
+  std::vector<int> operands;
   // An f16 value is held as f32 in a body, so it needs no cast to its compute type.
   for (size_t i = 0; i < args.size(); ++i)
-    op.args.push_back(compute_type(dtypes[i]) == types.operands[i] ? args[i] : cast(args[i], types.operands[i]));
-  return append(node_, std::move(op));
+    operands.push_back(compute_type(dtypes[i]) == types.operands[i] ? args[i] : cast(args[i], types.operands[i]));
+  return push(node_.body, code, types.value, operands);
 }
 
 std::vector<Value> BodyBuilder::store(const std::vector<int>& values, const std::vector<DType>& dtypes) {

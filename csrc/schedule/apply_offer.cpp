@@ -1,6 +1,7 @@
 // csrc/schedule/apply_offer.cpp: makes the buffers and nodes of an offer: copies, packs, zeros, sums of slices.
 #include "csrc/schedule/apply_offer.h"
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 
 namespace ocl::schedule {
@@ -22,25 +23,6 @@ struct Nest {
     node.kind = kind;
     node.origin = origin;
     node.sizes = sizes;
-  }
-  int add(ir::OpCode code, DType dtype, std::vector<int> args = {}) {
-    ir::Op op;
-    op.code = code;
-    op.dtype = dtype;
-    op.args = std::move(args);
-    node.body.ops.push_back(std::move(op));
-    return static_cast<int>(node.body.ops.size()) - 1;
-  }
-  int index(const IndexExpr& value) {
-    const int op = add(ir::OpCode::kIndex, DType::kI64);
-    node.body.ops.back().index = {value};
-    return op;
-  }
-  int load(BufferId buffer, DType dtype, std::vector<IndexExpr> coords, std::vector<int> mask = {}) {
-    const int op = add(ir::OpCode::kLoad, dtype, std::move(mask));
-    node.body.ops.back().buffer = buffer;
-    node.body.ops.back().index = std::move(coords);
-    return op;
   }
   void store(BufferId buffer, int value) {
     ir::Store store;
@@ -64,22 +46,24 @@ struct Maker {
     std::vector<int> mask;
     for (const auto& [value, limit] : copy.inside) {
       if (ranges.known_less(value, limit)) continue;
-      const int left = nest.index(ir::simplify(value, ranges)), right = nest.index(ir::simplify(limit, ranges));
-      const int test = nest.add(ir::OpCode::k_lt, DType::kBool, {left, right});
-      mask = {mask.empty() ? test : nest.add(ir::OpCode::k_logical_and, DType::kBool, {mask[0], test})};
+      const int left = push_index(nest.node.body, ir::simplify(value, ranges)),
+                right = push_index(nest.node.body, ir::simplify(limit, ranges));
+      const int test = push(nest.node.body, ir::OpCode::k_lt, DType::kBool, {left, right});
+      mask = {mask.empty() ? test : push(nest.node.body, ir::OpCode::k_logical_and, DType::kBool, {mask[0], test})};
     }
     std::map<ir::Symbol, IndexExpr> with;
     for (size_t d = 0; d < copy.coords.size(); ++d)
       with.emplace(ir::Symbol{ir::SymbolKind::kLoop, static_cast<int>(d)}, copy.coords[d]);
     std::vector<IndexExpr> coords;
     for (const IndexExpr& e : copy.view.coords) coords.push_back(ir::simplify(ir::substitute(e, with), ranges));
-    nest.store(to, nest.load(copy.view.buffer, ir::compute_type(buffer().dtype), std::move(coords), std::move(mask)));
+    nest.store(
+        to, push_load(nest.node.body, ir::compute_type(buffer().dtype), copy.view.buffer, std::move(coords), std::move(mask)));
     return std::move(nest.node);
   }
 
   ir::Node operator()(const Zeros&) const {
     Nest nest(ir::NodeKind::kMap, origin, buffer().sizes);
-    nest.store(to, nest.add(ir::OpCode::kConstant, ir::compute_type(buffer().dtype)));
+    nest.store(to, push(nest.node.body, ir::OpCode::kConstant, ir::compute_type(buffer().dtype)));
     return std::move(nest.node);
   }
 
@@ -109,7 +93,7 @@ ir::Node sum_of_slices(const ir::Graph& graph, const Offer& offer) {
   nest.node.reduction = ir::reduction_code("sum");
   std::vector<IndexExpr> coords = loops(sizes);
   coords[0] = IndexExpr::reduce(0) * sizes[0] + coords[0];
-  nest.node.reduced = {nest.load(offer.slices, DType::kF32, std::move(coords))};
+  nest.node.reduced = {push_load(nest.node.body, DType::kF32, offer.slices, std::move(coords))};
   nest.store(whole, 0);
   return std::move(nest.node);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
@@ -154,59 +155,28 @@ bool can_inline(const Node& producer, const ir::Store& store) {
 
 namespace {
 
-/// Appends operations to a body under construction.
-class Splice {
- public:
-  explicit Splice(std::vector<Op>& ops) : ops_(ops) {}
-
-  int push(Op op) {
-    ops_.push_back(std::move(op));
-    return static_cast<int>(ops_.size()) - 1;
-  }
-  int op(const char* name, ir::DType dtype, std::vector<int> args) {
-    return push({ir::op_code(name), dtype, std::move(args), {}, ir::kNone, {}});
-  }
-  int cast(int value, ir::DType dtype) {
-    if (ops_[value].dtype == dtype) return value;
-    return push({OpCode::kCast, dtype, {value}, {}, ir::kNone, {}});
-  }
-
-  /// Appends the producer's body, with its loops replaced by `coords`. mask: the condition of its loads, or kNone.
-  /// Returns the value that a load of store.buffer would give.
-  int value(const Node& producer, const ir::Store& store, const Coords& coords, int mask, const ir::Ranges& ranges) {
-    LoopMap loops;
-    for (size_t d = 0; d < coords.size(); ++d)
-      if (store.index[d].op() == IndexOp::kSymbol) loops.emplace(store.index[d].symbol(), coords[d]);
-    std::vector<int> position(producer.body.ops.size(), ir::kNone);
-    for (size_t i = 0; i < producer.body.ops.size(); ++i) {
-      Op op = producer.body.ops[i];
-      renumber(op, position);
-      op.index = substitute(op.index, loops, ranges);
-      if (op.code == OpCode::kLoad && mask != ir::kNone) {
-        const int own = op.args.empty() ? mask : this->op("logical_and", ir::DType::kBool, {mask, op.args[0]});
-        op.args = {own};
-      }
-      position[i] = push(std::move(op));
-    }
-    return position[store.value];
-  }
-
-  int zero(ir::DType dtype) {
-    Op op{OpCode::kConstant, dtype, {}, {}, ir::kNone, {}};
-    op.constant.is_float = is_floating(dtype);
-    return push(std::move(op));
-  }
-
- private:
-  std::vector<Op>& ops_;
-};
+int converted(ir::Body& body, int value, ir::DType dtype) {
+  return body.ops[value].dtype == dtype ? value : push(body, OpCode::kCast, dtype, {value});
+}
 
 }  // namespace
 
+std::vector<int> append_body(ir::Body& body, const Node& from, const LoopMap& loops, const ir::Ranges& ranges, int mask) {
+  std::vector<int> position(from.body.ops.size(), ir::kNone);
+  for (size_t i = 0; i < from.body.ops.size(); ++i) {
+    Op op = from.body.ops[i];
+    renumber(op, position);
+    op.index = substitute(op.index, loops, ranges);
+    if (op.code == OpCode::kLoad && mask != ir::kNone)
+      op.args = {op.args.empty() ? mask : push(body, OpCode::k_logical_and, ir::DType::kBool, {mask, op.args[0]})};
+    position[i] = push(body, std::move(op));
+  }
+  return position;
+}
+
 void inline_producer(Node& consumer, const Node& producer, const ir::Store& store, const ir::Graph& graph) {
   const std::vector<Op> old = std::move(consumer.body.ops);
-  std::vector<Op> ops;
-  Splice splice(ops);
+  ir::Body body;
   const ir::Ranges ranges = loops_of(consumer).ranges(graph);
   const ir::DType stored = graph.buffers[store.buffer].dtype;
   std::vector<int> position(old.size(), ir::kNone);
@@ -214,19 +184,24 @@ void inline_producer(Node& consumer, const Node& producer, const ir::Store& stor
     Op op = old[i];
     renumber(op, position);
     if (op.code != OpCode::kLoad || op.buffer != store.buffer) {
-      position[i] = splice.push(std::move(op));
+      position[i] = push(body, std::move(op));
       continue;
     }
+    LoopMap loops;
+    for (size_t d = 0; d < op.index.size(); ++d)
+      if (store.index[d].op() == IndexOp::kSymbol) loops.emplace(store.index[d].symbol(), op.index[d]);
     const int mask = op.args.empty() ? ir::kNone : op.args[0];
-    int value = splice.value(producer, store, op.index, mask, ranges);
-    value = splice.cast(value, stored);
+    int value = append_body(body, producer, loops, ranges, mask)[store.value];
+    value = converted(body, value, stored);
     if (mask != ir::kNone) {
       const ir::DType type = compute_type(stored);
-      value = splice.cast(splice.op("where", type, {mask, splice.cast(value, type), splice.zero(type)}), stored);
+      const int inside = converted(body, value, type), zero = push(body, OpCode::kConstant, type);
+      body.ops[zero].constant.is_float = is_floating(type);
+      value = converted(body, push(body, OpCode::k_where, type, {mask, inside, zero}), stored);
     }
-    position[i] = splice.cast(value, op.dtype);
+    position[i] = converted(body, value, op.dtype);
   }
-  consumer.body.ops = std::move(ops);
+  consumer.body = std::move(body);
   visit_roots(consumer, [&](int& value) { value = position[value]; });
   for (ir::Store& s : consumer.stores)
     for (IndexExpr& e : s.index) e = renumbered(e, position);

@@ -40,6 +40,10 @@ bool can_inline(const ir::Node& producer, const ir::Store& store);
 /// false.
 void inline_producer(ir::Node& consumer, const ir::Node& producer, const ir::Store& store, const ir::Graph& graph);
 
+/// Appends the ops of `from` with its loops replaced. mask: the condition of its loads, or kNone. Returns their new numbers.
+std::vector<int> append_body(ir::Body& body, const ir::Node& from, const LoopMap& loops, const ir::Ranges& ranges,
+                             int mask = ir::kNone);
+
 /// Makes a Reduce's casts to narrow floats casts to the type in which bodies compute, for values that are never stored.
 void keep_unrounded(ir::Node& node);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/ir/append.h"
 #include "csrc/schedule/loops.h"
 
 namespace ocl::schedule {
@@ -29,20 +30,14 @@ class Slices {
     const int64_t depth = product_.reduce_sizes[0].constant();
     for (int64_t begin = 0; begin < depth; begin += kExactDepth) {
       const BufferId part = slice(begin, std::min(kExactDepth, depth - begin));
-      const int loaded = push(total, {OpCode::kLoad, DType::kF32, {}, {}, part, here});
-      const int value = push(total, {OpCode::kCast, DType::kI32, {loaded}, {}, ir::kNone, {}});
-      sum = sum == ir::kNone ? value : push(total, {ir::op_code("add"), DType::kI32, {sum, value}, {}, ir::kNone, {}});
+      const int value = push(total.body, OpCode::kCast, DType::kI32, {push_load(total.body, DType::kF32, part, here)});
+      sum = sum == ir::kNone ? value : push(total.body, OpCode::k_add, DType::kI32, {sum, value});
     }
     total.stores.push_back({product_.outputs[0], here, sum});
     nodes_.push_back(std::move(total));
   }
 
  private:
-  static int push(Node& node, ir::Op op) {
-    node.body.ops.push_back(std::move(op));
-    return static_cast<int>(node.body.ops.size()) - 1;
-  }
-
   Node like_product() const {
     Node node;
     node.origin = product_.origin;
@@ -74,13 +69,9 @@ class Slices {
     LoopMap loops;
     for (int d = 0; d < 3; ++d) loops.emplace(IndexExpr::loop(d).symbol(), IndexExpr::loop(d) + (d == along ? begin : 0));
     const BufferId result = add_buffer(DType::kBF16, map.sizes);
-    const int loaded = push(map, {OpCode::kLoad,
-                                  compute_type(DType::kI8),
-                                  {},
-                                  {},
-                                  operand.buffer,
-                                  substitute(operand.coords, loops, graph_.ranges(&map))});
-    const int value = push(map, {OpCode::kCast, DType::kF32, {loaded}, {}, ir::kNone, {}});
+    const Coords coords = substitute(operand.coords, loops, graph_.ranges(&map));
+    const int loaded = push_load(map.body, compute_type(DType::kI8), operand.buffer, coords);
+    const int value = push(map.body, OpCode::kCast, DType::kF32, {loaded});
     map.stores.push_back({result, ir::loops(3), value});
     ir::View view{result, map.sizes, ir::loops(3)};
     nodes_.push_back(std::move(map));

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "csrc/ir/append.h"
+
 namespace ocl::schedule {
 namespace {
 
@@ -13,17 +15,10 @@ using ir::Node;
 Node store_columns(const ir::Graph& graph, ir::BufferId part, ir::BufferId whole, int64_t first) {
   Node map;
   map.sizes = graph.buffers[part].sizes;
-  ir::Op load;
-  load.code = ir::OpCode::kLoad;
-  load.dtype = ir::compute_type(graph.buffers[part].dtype);
-  load.buffer = part;
-  for (int d = 0; d < 3; ++d) load.index.push_back(IndexExpr::loop(d));
-  ir::Store store;
-  store.buffer = whole;
-  store.index = load.index;
-  store.index[2] = store.index[2] + first;
-  map.body.ops = {std::move(load)};
-  map.stores = {std::move(store)};
+  std::vector<IndexExpr> at = ir::loops(3);
+  const int value = push_load(map.body, ir::compute_type(graph.buffers[part].dtype), part, at);
+  at[2] = at[2] + first;
+  map.stores = {{whole, at, value}};
   return map;
 }
 

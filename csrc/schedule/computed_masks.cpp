@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "csrc/ir/append.h"
 #include "csrc/schedule/body.h"
 
 namespace ocl::schedule {
@@ -25,7 +26,7 @@ class MaskBody {
     body_.kind = ir::NodeKind::kMap;
     body_.sizes = mask.sizes;
     const ir::DType type = graph_.buffers[mask.buffer].dtype;
-    body_.body.ops.push_back({ir::OpCode::kLoad, ir::compute_type(type), {}, {}, mask.buffer, mask.coords});
+    push_load(body_.body, ir::compute_type(type), mask.buffer, mask.coords);
     ir::Store store;  // Only tells the body's value; nothing stores it.
     store.buffer = mask.buffer;
     body_.stores.push_back(std::move(store));
@@ -50,22 +51,13 @@ class MaskBody {
 
   /// Returns the body over r* with an f32 value, its last op: what is added to a score, -inf for a hidden one.
   ir::Body added() {
-    std::vector<ir::Op>& ops = body_.body.ops;
-    const auto push = [&](ir::OpCode code, ir::DType type, std::vector<int> args) {
-      ops.push_back({code, type, std::move(args), {}, ir::kNone, {}});
-      return static_cast<int>(ops.size()) - 1;
-    };
-    const auto constant = [&](double value) {
-      const int at = push(ir::OpCode::kConstant, ir::DType::kF32, {});
-      ops.back().constant = {true, value, 0};
-      return at;
-    };
+    ir::Body& body = body_.body;
     const int value = body_.stores[0].value;
-    if (ops[value].dtype == ir::DType::kBool) {
-      const int shown = constant(0), hidden = constant(-std::numeric_limits<double>::infinity());
-      push(ir::OpCode::k_where, ir::DType::kF32, {value, shown, hidden});
+    if (body.ops[value].dtype == ir::DType::kBool) {
+      const int shown = push_constant(body, 0), hidden = push_constant(body, -std::numeric_limits<double>::infinity());
+      push(body, ir::OpCode::k_where, ir::DType::kF32, {value, shown, hidden});
     } else {
-      push(ir::OpCode::kCast, ir::DType::kF32, {value});
+      push(body, ir::OpCode::kCast, ir::DType::kF32, {value});
     }
     LoopMap loops;
     for (int i = 0; i < 4; ++i) loops.emplace(IndexExpr::loop(i).symbol(), IndexExpr::reduce(i));

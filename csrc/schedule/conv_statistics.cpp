@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/split_reductions.h"
@@ -167,15 +168,8 @@ void merge_slices(const Graph& graph, Node& reduce, ir::BufferId slices) {
   reduce.reduce_sizes = {graph.buffers[slices].sizes[1]};
   reduce.body.ops.clear();
   reduce.reduced.clear();
-  for (int accumulator = 0; accumulator < ir::facts(reduce.reduction).accumulators; ++accumulator) {
-    reduce.body.ops.push_back({ir::OpCode::kLoad,
-                               ir::DType::kF32,
-                               {},
-                               {},
-                               slices,
-                               {IndexExpr(accumulator), IndexExpr::reduce(0), IndexExpr::loop(0)}});
-    reduce.reduced.push_back(accumulator);
-  }
+  for (int i = 0; i < ir::facts(reduce.reduction).accumulators; ++i)
+    reduce.reduced.push_back(push_load(reduce.body, ir::DType::kF32, slices, {i, IndexExpr::reduce(0), IndexExpr::loop(0)}));
 }
 
 /// True if not reading the output again saves time. A small output is still in the caches, so reading it costs less

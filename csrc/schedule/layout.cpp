@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "csrc/ir/append.h"
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/offer/strides.h"
 #include "csrc/schedule/saved_views.h"
@@ -32,10 +33,9 @@ Node copy_of_view(Graph& graph, ir::View& view, const Shape& strides, const ir::
   node.kind = NodeKind::kMap;
   node.origin = origin;
   node.sizes = view.sizes;
-  node.body.ops.push_back({ir::OpCode::kLoad, compute_type(dtype), {}, {}, view.buffer, view.coords});
+  push_load(node.body, compute_type(dtype), view.buffer, view.coords);
   view.buffer = graph.add_buffer(buffer);
-  view.coords.clear();
-  for (size_t d = 0; d < view.sizes.size(); ++d) view.coords.push_back(IndexExpr::loop(static_cast<int>(d)));
+  view.coords = ir::loops(view.sizes.size());
   node.stores.push_back({view.buffer, view.coords, 0});
   return node;
 }

@@ -1,4 +1,5 @@
 // csrc/schedule/lower_contraction.cpp: turns contractions and convolutions into sums over masked loads.
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/choose_template.h"
 #include "csrc/schedule/loops.h"
@@ -15,8 +16,7 @@ class Writer {
   Writer(const ir::Graph& graph, Node& node) : graph_(graph), node_(node) {}
 
   int push(OpCode code, DType dtype, std::vector<int> args, ir::BufferId buffer = ir::kNone, Coords index = {}) {
-    node_.body.ops.push_back({code, dtype, std::move(args), {}, buffer, std::move(index)});
-    return static_cast<int>(node_.body.ops.size()) - 1;
+    return ir::push(node_.body, {code, dtype, std::move(args), {}, buffer, std::move(index)});
   }
   int op(const char* name, DType dtype, std::vector<int> args) { return push(ir::op_code(name), dtype, std::move(args)); }
   int index(const IndexExpr& e) { return push(OpCode::kIndex, DType::kI64, {}, ir::kNone, {e}); }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/dependence.h"
@@ -179,15 +180,11 @@ class Norms {
     scaled.origin = node.origin;
     scaled.sizes = node.sizes;
     scaled.body = whole.body;
-    const auto push = [&](Op op) {
-      scaled.body.ops.push_back(std::move(op));
-      return static_cast<int>(scaled.body.ops.size()) - 1;
-    };
-    const int unscaled = push(load(ir::kNone, node.sizes));
-    int result = push({ir::op_code("mul"), DType::kF32, {unscaled, factor}, {}, ir::kNone, {}});
+    const int unscaled = push(scaled.body, load(ir::kNone, node.sizes));
+    int result = push(scaled.body, OpCode::k_mul, DType::kF32, {unscaled, factor});
     const ir::Store& store = node.stores[0];
     if (const DType stored = graph_.buffers[store.buffer].dtype; stored != DType::kF32)
-      result = push({OpCode::kCast, stored, {result}, {}, ir::kNone, {}});
+      result = push(scaled.body, OpCode::kCast, stored, {result});
     scaled.stores = {{store.buffer, store.index, result}};
     tidy(scaled);
     const bool by_row = std::ranges::any_of(scaled.body.ops, [](const Op& op) {
@@ -225,13 +222,8 @@ class Norms {
       if (!op.args.empty() || !at || at->size() != map.sizes.size()) return std::nullopt;
       const LoopMap loops = compose(norm.loops, *at, ranges);
       if (!count_elements(loops.at({SymbolKind::kReduce, 0}), product.reduce_sizes[0].constant(), counted)) return std::nullopt;
-      const int one = append(total, sum, loops, ranges);
-      if (value == ir::kNone) {
-        value = one;
-      } else {
-        total.body.ops.push_back({ir::op_code("add"), DType::kF32, {value, one}, {}, ir::kNone, {}});
-        value = static_cast<int>(total.body.ops.size()) - 1;
-      }
+      const int one = append_body(total.body, sum, loops, ranges)[sum.reduced[0]];
+      value = value == ir::kNone ? one : push(total.body, OpCode::k_add, DType::kF32, {value, one});
     }
     if (std::ranges::find(counted, false) != counted.end()) return std::nullopt;
     total.reduced = {value};
@@ -249,19 +241,6 @@ class Norms {
       counted[static_cast<size_t>(at)] = true;
     }
     return true;
-  }
-
-  /// Appends the body of `sum` with its loops replaced. Returns the value that it adds up.
-  static int append(Node& node, const Node& sum, const LoopMap& loops, const ir::Ranges& ranges) {
-    std::vector<int> position(sum.body.ops.size(), ir::kNone);
-    for (size_t i = 0; i < sum.body.ops.size(); ++i) {
-      Op op = sum.body.ops[i];
-      renumber(op, position);
-      op.index = substitute(op.index, loops, ranges);
-      position[i] = static_cast<int>(node.body.ops.size());
-      node.body.ops.push_back(std::move(op));
-    }
-    return position[sum.reduced[0]];
   }
 
   static std::vector<bool> depends_on(const Node& node, BufferId buffer) {
@@ -291,8 +270,7 @@ class Norms {
         op.args[arg] = without(node, op.args[arg], factor, of_total);
         if (op.args[arg] == ir::kNone) return ir::kNone;
       }
-      node.body.ops.push_back(op);
-      return static_cast<int>(node.body.ops.size()) - 1;
+      return push(node.body, op);
     };
     const auto has = [&](int arg) { return of_total[static_cast<size_t>(op.args[arg])]; };
     if (op.code == ir::op_code("add") || op.code == ir::op_code("sub")) return rewritten({0, 1});

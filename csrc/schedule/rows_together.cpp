@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/dependence.h"
@@ -140,7 +141,7 @@ class Rows {
   static void append(Node& map, const Node& whole, const LoopMap& loops, const ir::Ranges& ranges, int inside) {
     const auto both = [&](int condition) {
       if (inside == ir::kNone || condition == ir::kNone) return inside == ir::kNone ? condition : inside;
-      return push(map, {ir::op_code("logical_and"), ir::DType::kBool, {inside, condition}, {}, ir::kNone, {}});
+      return push(map.body, OpCode::k_logical_and, ir::DType::kBool, {inside, condition});
     };
     std::vector<int> position(whole.body.ops.size(), ir::kNone);
     for (size_t i = 0; i < whole.body.ops.size(); ++i) {
@@ -149,7 +150,7 @@ class Rows {
       const bool moves = std::ranges::any_of(op.index, [](const IndexExpr& e) { return e.uses(loop_symbol(0)); });
       if (op.code == OpCode::kLoad && moves && inside != ir::kNone) op.args = {both(op.args.empty() ? ir::kNone : op.args[0])};
       op.index = substitute(op.index, loops, ranges);
-      position[i] = push(map, std::move(op));
+      position[i] = push(map.body, std::move(op));
     }
     for (ir::Store store : whole.stores) {
       Op index{OpCode::kIndex, ir::DType::kI64, {}, {}, ir::kNone, store.index};
@@ -276,18 +277,13 @@ class Rows {
     return map;
   }
 
-  static int push(Node& node, Op op) {
-    node.body.ops.push_back(std::move(op));
-    return static_cast<int>(node.body.ops.size()) - 1;
-  }
-
   /// Appends the condition that the first loop is at `start` or later, and before `end`.
   static int add_inside(Node& map, const IndexExpr& start, const IndexExpr& end) {
-    const auto index = [&](const IndexExpr& e) { return push(map, {OpCode::kIndex, ir::DType::kI64, {}, {}, ir::kNone, {e}}); };
-    const int at = index(IndexExpr::loop(0)), first = index(start), last = index(end);
-    const int after = push(map, {ir::op_code("ge"), ir::DType::kBool, {at, first}, {}, ir::kNone, {}});
-    const int before = push(map, {ir::op_code("lt"), ir::DType::kBool, {at, last}, {}, ir::kNone, {}});
-    return push(map, {ir::op_code("logical_and"), ir::DType::kBool, {after, before}, {}, ir::kNone, {}});
+    ir::Body& body = map.body;
+    const int at = push_index(body, IndexExpr::loop(0)), first = push_index(body, start), last = push_index(body, end);
+    const int after = push(body, OpCode::k_ge, ir::DType::kBool, {at, first});
+    const int before = push(body, OpCode::k_lt, ir::DType::kBool, {at, last});
+    return push(body, OpCode::k_logical_and, ir::DType::kBool, {after, before});
   }
 
   Schedule& schedule_;

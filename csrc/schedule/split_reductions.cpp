@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 
@@ -222,20 +223,15 @@ std::vector<int> cutting_order(const Graph& graph, const Node& node) {
 /// Makes 0 of what the partial node of a sum reads past the end of loops of `sizes`, whose iterations are `positions`.
 void drop_past_end(Node& node, const Coords& positions, const Shape& sizes) {
   if (positions.empty() || facts(node.reduction).kind != ir::ReductionKind::k_sum) return;
-  std::vector<ir::Op>& ops = node.body.ops;
-  const auto push = [&](ir::OpCode code, ir::DType dtype, std::vector<int> args, std::vector<IndexExpr> index) {
-    ops.push_back({code, dtype, std::move(args), {}, ir::kNone, std::move(index)});
-    return static_cast<int>(ops.size()) - 1;
-  };
+  ir::Body& body = node.body;
   for (size_t k = 0; k < positions.size(); ++k) {
-    const int at = push(ir::OpCode::kIndex, ir::DType::kI64, {}, {positions[k]});
-    const int end = push(ir::OpCode::kIndex, ir::DType::kI64, {}, {sizes[k]});
-    const int inside = push(ir::OpCode::k_lt, ir::DType::kBool, {at, end}, {});
+    const int at = push_index(body, positions[k]), end = push_index(body, sizes[k]);
+    const int inside = push(body, ir::OpCode::k_lt, ir::DType::kBool, {at, end});
     for (int& value : node.reduced) {
-      const ir::DType dtype = ops[value].dtype;
-      const int zero = push(ir::OpCode::kConstant, dtype, {}, {});
-      ops[zero].constant = {ir::is_floating(dtype), 0, 0};
-      value = push(ir::OpCode::k_where, dtype, {inside, value, zero}, {});
+      const ir::DType dtype = body.ops[value].dtype;
+      const int zero = push(body, ir::OpCode::kConstant, dtype);
+      body.ops[zero].constant = {ir::is_floating(dtype), 0, 0};
+      value = push(body, ir::OpCode::k_where, dtype, {inside, value, zero});
     }
   }
 }
@@ -335,7 +331,7 @@ bool split(Graph& graph, Node& node, double slices, bool open, std::vector<Node>
     const BufferId id = graph.add_buffer(buffer);
     partial.stores.push_back({id, at_partial, a});
     last.reduced.push_back(static_cast<int>(last.body.ops.size()));
-    last.body.ops.push_back({ir::OpCode::kLoad, compute_type(buffer.dtype), {}, {}, id, at_final});
+    push_load(last.body, compute_type(buffer.dtype), id, at_final);
   }
   nodes.push_back(std::move(partial));
   nodes.push_back(std::move(last));

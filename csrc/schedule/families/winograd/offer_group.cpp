@@ -1,34 +1,17 @@
 // csrc/schedule/families/winograd/offer_group.cpp: offers kernels/winograd/group.cl, 3x3 convolution with stride 1 and its
 // data gradient on GPUs.
-#include "csrc/ir/facts.h"
+#include "csrc/ir/append.h"
 #include "csrc/schedule/families/winograd/filters.h"
 
 namespace ocl::schedule {
 namespace {
 
-int add(ir::Node& node, ir::Op op) {
-  node.body.ops.push_back(std::move(op));
-  return static_cast<int>(node.body.ops.size()) - 1;
-}
-
-int constant(ir::Node& node, double value) {
-  ir::Op op;
-  op.constant.f = value;
-  return add(node, op);
-}
-
-int apply(ir::Node& node, const char* name, int left, int right) {
-  ir::Op op;
-  op.code = ir::op_code(name);
-  op.args = {left, right};
-  return add(node, op);
-}
-
 /// Adds ops for G * (g0, g1, g2), the filter transform of F(2, 3). Returns the numbers of the four results.
 std::array<int, 4> points(ir::Node& node, int g0, int g1, int g2) {
-  const int half = constant(node, 0.5), outer = apply(node, "add", g0, g2);
-  return {g0, apply(node, "mul", half, apply(node, "add", outer, g1)), apply(node, "mul", half, apply(node, "sub", outer, g1)),
-          g2};
+  const auto f32 = [&](ir::OpCode code, int left, int right) { return push(node.body, code, ir::DType::kF32, {left, right}); };
+  const int half = push_constant(node.body, 0.5), outer = f32(ir::OpCode::k_add, g0, g2);
+  const int first = f32(ir::OpCode::k_mul, half, f32(ir::OpCode::k_add, outer, g1));
+  return {g0, first, f32(ir::OpCode::k_mul, half, f32(ir::OpCode::k_sub, outer, g1)), g2};
 }
 
 /// Adds a Map that writes the transformed filters G g G^T, and returns them as u [16][C][K]. turned: true for the data
@@ -46,16 +29,14 @@ TemplateLaunch::Input transformed(Draft& draft, const ir::View& w, const IndexEx
   for (int s = 0; s < 3; ++s) {
     std::array<int, 3> g;
     for (int r = 0; r < 3; ++r) {
-      ir::Op load;
-      load.code = ir::OpCode::kLoad;
-      load.buffer = w.buffer;
+      std::vector<IndexExpr> at;
       const IndexExpr row = turned ? 2 - r : r, column = turned ? 2 - s : s;
       for (const IndexExpr& e : w.coords)
-        load.index.push_back(ir::substitute(e, {{IndexExpr::loop(0).symbol(), turned ? c : k},
-                                                {IndexExpr::loop(1).symbol(), turned ? k : c},
-                                                {IndexExpr::loop(2).symbol(), row},
-                                                {IndexExpr::loop(3).symbol(), column}}));
-      g[r] = add(node, load);
+        at.push_back(ir::substitute(e, {{IndexExpr::loop(0).symbol(), turned ? c : k},
+                                        {IndexExpr::loop(1).symbol(), turned ? k : c},
+                                        {IndexExpr::loop(2).symbol(), row},
+                                        {IndexExpr::loop(3).symbol(), column}}));
+      g[r] = push_load(node.body, ir::DType::kF32, w.buffer, at);
     }
     columns[s] = points(node, g[0], g[1], g[2]);
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "csrc/ir/append.h"
 #include "csrc/schedule/families/winograd/filters.h"
 
 namespace ocl::schedule {
@@ -15,36 +16,11 @@ constexpr int kPointGap = 80;
 
 /// The body of a Map while ops are added.
 struct Ops {
-  std::vector<ir::Op>& ops;
+  ir::Body& body;
 
-  int add(ir::Op op) {
-    ops.push_back(std::move(op));
-    return static_cast<int>(ops.size()) - 1;
-  }
-  int op(ir::OpCode code, ir::DType dtype, std::vector<int> args) {
-    ir::Op o;
-    o.code = code;
-    o.dtype = dtype;
-    o.args = std::move(args);
-    return add(o);
-  }
-  int index(const IndexExpr& e) {
-    ir::Op o;
-    o.code = ir::OpCode::kIndex;
-    o.dtype = ir::DType::kI64;
-    o.index = {e};
-    return add(o);
-  }
-  int constant(double value) {
-    ir::Op o;
-    o.code = ir::OpCode::kConstant;
-    o.dtype = ir::DType::kF32;
-    o.constant.f = value;
-    return add(o);
-  }
-  int add(int a, int b) { return op(ir::OpCode::k_add, ir::DType::kF32, {a, b}); }
-  int sub(int a, int b) { return op(ir::OpCode::k_sub, ir::DType::kF32, {a, b}); }
-  int scaled(int a, double by) { return op(ir::OpCode::k_mul, ir::DType::kF32, {a, constant(by)}); }
+  int add(int a, int b) { return push(body, ir::OpCode::k_add, ir::DType::kF32, {a, b}); }
+  int sub(int a, int b) { return push(body, ir::OpCode::k_sub, ir::DType::kF32, {a, b}); }
+  int scaled(int a, double by) { return push(body, ir::OpCode::k_mul, ir::DType::kF32, {a, push_constant(body, by)}); }
   /// Adds ops for the filter transform of three values g: the polynomial g at `outputs` + 1 points (see
   /// kernels/winograd/item.cl), divided by the product of the point's distances from the others, and g[2] for infinity.
   /// outputs: 2 or 4. Returns the numbers of the outputs + 2 results.
@@ -85,11 +61,11 @@ Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t 
   ir::Ranges ranges = draft.graph.ranges();
   for (int d = 0; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, node.sizes[d]);
   const IndexExpr k = ir::simplify(IndexExpr::loop(0) * width + IndexExpr::loop(2), ranges), c = IndexExpr::loop(1);
-  Ops ops{node.body.ops};
+  Ops ops{node.body};
   int mask = ir::kNone;
   if (K % width != 0) {
-    const int left = ops.index(k), right = ops.index(K);
-    mask = ops.op(ir::OpCode::k_lt, ir::DType::kBool, {left, right});
+    const int left = push_index(node.body, k), right = push_index(node.body, K);
+    mask = push(node.body, ir::OpCode::k_lt, ir::DType::kBool, {left, right});
   }
   std::array<std::array<int, 3>, 4> half_done;  // G g
   for (int s = 0; s < 3; ++s) {
@@ -99,13 +75,10 @@ Operand transformed_filters(Draft& draft, const ir::View& w, int64_t K, int64_t 
           gradient ? std::vector<IndexExpr>{c, k, 2 - r, 2 - s} : std::vector<IndexExpr>{k, c, r, s};
       std::map<ir::Symbol, IndexExpr> with;
       for (int d = 0; d < 4; ++d) with.emplace(ir::Symbol{ir::SymbolKind::kLoop, d}, coords[d]);
-      ir::Op load;
-      load.code = ir::OpCode::kLoad;
-      load.dtype = ir::DType::kF32;
-      load.buffer = w.buffer;
-      if (mask != ir::kNone) load.args = {mask};
-      for (const IndexExpr& e : w.coords) load.index.push_back(ir::simplify(ir::substitute(e, with), ranges));
-      column[r] = ops.add(load);
+      std::vector<IndexExpr> at;
+      for (const IndexExpr& e : w.coords) at.push_back(ir::simplify(ir::substitute(e, with), ranges));
+      column[r] =
+          push_load(node.body, ir::DType::kF32, w.buffer, at, mask == ir::kNone ? std::vector<int>{} : std::vector{mask});
     }
     const std::vector<int> done = ops.transform(column, 2);
     for (int a = 0; a < 4; ++a) half_done[a][s] = done[a];
