@@ -18,89 +18,68 @@ bool runs_backwards(const Value& x) {
   return false;
 }
 
+/// Returns a node with these operands. Values that are no views of memory are computed by nodes before it.
+Node node_of(Builder& b, NodeKind kind, const std::vector<Value>& operands) {
+  Node node;
+  node.kind = kind;
+  node.origin = b.origin;
+  for (const Value& x : operands) node.operands.push_back(as_view(x.kind == Value::Kind::kView ? x : b.copy(x)));
+  return node;
+}
+
+/// Adds the node, whose outputs are `results`. Its sizes are those of the first one.
+std::vector<Value> add(Builder& b, Node node, std::vector<Value> results) {
+  for (const Value& result : results) node.outputs.push_back(result.buffer);
+  node.sizes = results[0].sizes;
+  b.graph.add_node(std::move(node));
+  return results;
+}
+
 }  // namespace
 
 Value Builder::contract(const Value& a, const Value& b, DType dtype) {
   OCL_ASSERT(a.sizes.size() == 3 && b.sizes.size() == 3, "contract takes a [b, m, k] and b [b, k, n]");
-  Value left = a.kind == Value::Kind::kView ? a : copy(a), right = b.kind == Value::Kind::kView ? b : copy(b);
-  const Shape sizes = {left.sizes[0], left.sizes[1], right.sizes[2]};
-  // The caller guarantees that these sizes are equal.
-  right.sizes = {sizes[0], left.sizes[2], sizes[2]};
-  const Value result = new_buffer(dtype, sizes);
-  Node node;
-  node.kind = NodeKind::kContract;
-  node.origin = origin;
-  node.sizes = sizes;
-  node.reduce_sizes = {left.sizes[2]};
-  node.operands = {as_view(left), as_view(right)};
-  node.outputs = {result.buffer};
+  Node node = node_of(*this, NodeKind::kContract, {a, b});
+  node.reduce_sizes = {a.sizes[2]};
+  node.operands[1].sizes = {a.sizes[0], a.sizes[2], b.sizes[2]};  // The caller guarantees that these sizes are equal.
   node.reduced_precision = reduced_precision;
-  graph.add_node(std::move(node));
-  return result;
+  return add(*this, std::move(node), {new_buffer(dtype, {a.sizes[0], a.sizes[1], b.sizes[2]})})[0];
 }
 
 Value Builder::convolve(const Value& x, const Value& w, const ConvolveAttrs& attrs, const Shape& sizes, DType dtype) {
-  const Value left = x.kind == Value::Kind::kView ? x : copy(x), right = w.kind == Value::Kind::kView ? w : copy(w);
-  const Value result = new_buffer(dtype, sizes);
-  Node node;
-  node.kind = NodeKind::kConvolve;
-  node.origin = origin;
-  node.sizes = sizes;
-  node.operands = {as_view(left), as_view(right)};
-  node.outputs = {result.buffer};
+  Node node = node_of(*this, NodeKind::kConvolve, {x, w});
   node.convolve = attrs;
   node.reduced_precision = reduced_convolutions;
-  graph.add_node(std::move(node));
-  return result;
+  return add(*this, std::move(node), {new_buffer(dtype, sizes)})[0];
 }
 
 Value Builder::fft(const Value& real, const std::optional<Value>& imaginary, const FftAttrs& attrs) {
   OCL_ASSERT(real.sizes.size() == 4, "an fft takes operands of four dimensions");
-  Node node;
-  node.kind = NodeKind::kFft;
-  node.origin = origin;
+  Node node = node_of(*this, NodeKind::kFft, imaginary ? std::vector<Value>{real, *imaginary} : std::vector<Value>{real});
   node.fft = attrs;
-  node.operands = {as_view(real.kind == Value::Kind::kView ? real : copy(real))};
-  if (imaginary) node.operands.push_back(as_view(imaginary->kind == Value::Kind::kView ? *imaginary : copy(*imaginary)));
   const Shape& s = real.sizes;
   const IndexExpr n = fft_results(attrs.form, s[1].constant());
-  node.sizes = {s[0], simplify(n * s[2] * s[3] * 2, graph.ranges())};
-  const Value result = new_buffer(real.dtype, node.sizes);
+  const Value result = new_buffer(real.dtype, {s[0], simplify(n * s[2] * s[3] * 2, graph.ranges())});
   // With known strides, a result of the graph with other dimensions can be a window on this buffer.
-  graph.buffers[static_cast<size_t>(result.buffer)].strides = contiguous_strides(node.sizes);
-  node.outputs = {result.buffer};
-  graph.add_node(std::move(node));
+  graph.buffers[static_cast<size_t>(result.buffer)].strides = contiguous_strides(result.sizes);
+  add(*this, std::move(node), {result});
   return reshape(result, {s[0], n, s[2], s[3], 2});
 }
 
 std::vector<Value> Builder::sort(const std::vector<Value>& operands, const SortAttrs& attrs) {
   OCL_ASSERT(!operands.empty() && operands[0].sizes.size() == 2, "a sort takes keys of two dimensions");
-  Node node;
-  node.kind = NodeKind::kSort;
-  node.origin = origin;
+  Node node = node_of(*this, NodeKind::kSort, operands);
   node.sort = attrs;
-  for (const Value& x : operands) node.operands.push_back(as_view(x.kind == Value::Kind::kView ? x : copy(x)));
   const IndexExpr &rows = operands[0].sizes[0], &n = operands[0].sizes[1], blocks = ceildiv(n, attrs.block);
-  std::vector<Value> results;
-  if (attrs.step == SortStep::kCount) {
-    results = {new_buffer(DType::kI32, {rows, kDigits, blocks})};
-  } else {
-    const Shape sizes = {rows, attrs.step == SortStep::kMove ? n : simplify(blocks * attrs.keep, graph.ranges())};
-    results = {new_buffer(operands[0].dtype, sizes), new_buffer(DType::kI32, sizes)};
-  }
-  for (const Value& result : results) node.outputs.push_back(result.buffer);
-  node.sizes = results[0].sizes;
-  graph.add_node(std::move(node));
-  return results;
+  if (attrs.step == SortStep::kCount) return add(*this, std::move(node), {new_buffer(DType::kI32, {rows, kDigits, blocks})});
+  const Shape sizes = {rows, attrs.step == SortStep::kMove ? n : simplify(blocks * attrs.keep, graph.ranges())};
+  return add(*this, std::move(node), {new_buffer(operands[0].dtype, sizes), new_buffer(DType::kI32, sizes)});
 }
 
 std::vector<Value> Builder::attention(const std::vector<Value>& operands, const AttentionAttrs& attrs) {
-  Node node;
-  node.kind = NodeKind::kAttention;
-  node.origin = origin;
+  Node node = node_of(*this, NodeKind::kAttention, operands);
   node.attention = attrs;
   node.reduced_precision = reduced_precision;
-  for (const Value& x : operands) node.operands.push_back(as_view(x.kind == Value::Kind::kView ? x : copy(x)));
   OCL_ASSERT(operands.size() >= 3 && operands[0].sizes.size() == 4, "attention takes q, k and v of four dimensions");
   const Shape &q = operands[0].sizes, &k = operands[1].sizes, &v = operands[2].sizes;
   std::vector<Value> results;
@@ -114,17 +93,12 @@ std::vector<Value> Builder::attention(const std::vector<Value>& operands, const 
       results.push_back(new_buffer(operands[2].dtype, v));
     }
   }
-  for (const Value& result : results) node.outputs.push_back(result.buffer);
-  node.sizes = results[0].sizes;
-  graph.add_node(std::move(node));
-  return results;
+  return add(*this, std::move(node), std::move(results));
 }
 
 std::vector<Value> Builder::call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,
                                  const std::vector<Shape>& strides, int waits_for) {
-  Node node;
-  node.kind = NodeKind::kCall;
-  node.origin = origin;
+  Node node = node_of(*this, NodeKind::kCall, {});
   node.call = call;
   node.waits_for = waits_for;
   for (const Value& arg : args) {
