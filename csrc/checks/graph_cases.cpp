@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "csrc/schedule/families/reference.h"
+
 namespace ocl::checks {
 namespace {
 
@@ -264,18 +266,17 @@ result b2 [40, 36] strides [36, 1] offset 0
 )";
 
 Numbers product(const std::vector<Numbers>& in) {
-  Numbers y(40 * 36);
-  for (size_t i = 0; i < y.size(); ++i)
-    for (size_t k = 0; k < 50; ++k) y[i] += in[0][i / 36 * 50 + k] * in[1][k * 36 + i % 36];
-  return y;
+  const auto a = [&](int, int m, int k) { return in[0][static_cast<size_t>(m * 50 + k)]; };
+  const auto b = [&](int, int k, int n) { return in[1][static_cast<size_t>(k * 36 + n)]; };
+  return schedule::matrix_products(1, 40, 36, 50, a, b).exact;
 }
 
-constexpr char kConvolution[] = R"(buffer b0 x f32 [2, 8, 9, 9] strides [648, 81, 9, 1] input 0
-buffer b1 w f32 [16, 8, 3, 3] strides [72, 9, 3, 1] input 1
-buffer b2 dy f32 [2, 16, 9, 9] strides [1296, 81, 9, 1] input 2
-buffer b3 y f32 [2, 16, 9, 9] strides [1296, 81, 9, 1]
-buffer b4 dx f32 [2, 8, 9, 9] strides [648, 81, 9, 1]
-buffer b5 dw f32 [16, 8, 3, 3] strides [72, 9, 3, 1]
+constexpr char kConvolution[] = R"(buffer b0 x f32 [2, 8, 9, 9] strides [648, 1, 72, 8] input 0
+buffer b1 w f32 [16, 8, 3, 3] strides [72, 1, 24, 8] input 1
+buffer b2 dy f32 [2, 16, 9, 9] strides [1296, 1, 144, 16] input 2
+buffer b3 y f32 [2, 16, 9, 9] strides [1296, 1, 144, 16]
+buffer b4 dx f32 [2, 8, 9, 9] strides [648, 1, 72, 8]
+buffer b5 dw f32 [16, 8, 3, 3] strides [72, 1, 24, 8]
 inputs b0 b1 b2
 node convolve forward stride 1 1 padding 1 1 dilation 1 1 groups 1 [2, 16, 9, 9] over []
   operand b0 [2, 8, 9, 9] at [i0, i1, i2, i3]
@@ -289,39 +290,30 @@ node convolve weight stride 1 1 padding 1 1 dilation 1 1 groups 1 [16, 8, 3, 3] 
   operand b0 [2, 8, 9, 9] at [i0, i1, i2, i3]
   operand b2 [2, 16, 9, 9] at [i0, i1, i2, i3]
   output b5
-result b3 [2, 16, 9, 9] strides [1296, 81, 9, 1] offset 0
-result b4 [2, 8, 9, 9] strides [648, 81, 9, 1] offset 0
-result b5 [16, 8, 3, 3] strides [72, 9, 3, 1] offset 0
+result b3 [2, 16, 9, 9] strides [1296, 1, 144, 16] offset 0
+result b4 [2, 8, 9, 9] strides [648, 1, 72, 8] offset 0
+result b5 [16, 8, 3, 3] strides [72, 1, 24, 8] offset 0
 )";
-constexpr char kDepthwise[] = R"(buffer b0 x f32 [2, 8, 9, 9] strides [648, 81, 9, 1] input 0
-buffer b1 w f32 [8, 1, 3, 3] strides [9, 9, 3, 1] input 1
-buffer b2 y f32 [2, 8, 9, 9] strides [648, 81, 9, 1]
+constexpr char kDepthwise[] = R"(buffer b0 x f32 [2, 8, 9, 9] strides [648, 1, 72, 8] input 0
+buffer b1 w f32 [8, 1, 3, 3] strides [9, 1, 3, 1] input 1
+buffer b2 y f32 [2, 8, 9, 9] strides [648, 1, 72, 8]
 inputs b0 b1
 node convolve forward stride 1 1 padding 1 1 dilation 1 1 groups 8 [2, 8, 9, 9] over []
   operand b0 [2, 8, 9, 9] at [i0, i1, i2, i3]
   operand b1 [8, 1, 3, 3] at [i0, i1, i2, i3]
   output b2
-result b2 [2, 8, 9, 9] strides [648, 81, 9, 1] offset 0
+result b2 [2, 8, 9, 9] strides [648, 1, 72, 8] offset 0
 )";
 
 /// y, dx and dw of a 3x3 convolution of [2, 8, 9, 9], with padding 1. in: x, w, dy; without dy, only y.
-Numbers convolution(const std::vector<Numbers>& in, size_t groups) {
-  const size_t filters = groups == 1 ? 16 : 8, depth = 8 / groups;
-  Numbers y(2 * filters * 81), dx(in[0].size()), dw(in[1].size());
-  for (size_t i = 0; i < y.size(); ++i)
-    for (size_t t = 0; t < depth * 9; ++t) {
-      const size_t filter = i / 81 % filters, row = i / 9 % 9 + t / 3 % 3, column = i % 9 + t % 3;
-      if (row < 1 || row > 9 || column < 1 || column > 9) continue;
-      const size_t channel = groups == 1 ? t / 9 : filter;
-      const size_t at = (i / 81 / filters * 8 + channel) * 81 + (row - 1) * 9 + column - 1, tap = filter * depth * 9 + t;
-      y[i] += in[0][at] * in[1][tap];
-      if (in.size() < 3) continue;
-      dx[at] += in[2][i] * in[1][tap];
-      dw[tap] += in[2][i] * in[0][at];
-    }
-  if (in.size() < 3) return y;
-  for (const Numbers* more : {&dx, &dw}) y.insert(y.end(), more->begin(), more->end());
-  return y;
+Numbers convolution(const std::vector<Numbers>& in, int groups) {
+  const schedule::Convolution c{2, 8 / groups, groups == 1 ? 16 : 1, 9, 9, 3, 3, 1, 1, 1, groups};
+  schedule::Sums sums = schedule::convolution(c, in[0], in[1]);
+  if (in.size() > 2) {
+    sums.append(schedule::convolution_data_gradient(c, in[1], in[2]));
+    sums.append(schedule::convolution_weight_gradient(c, in[0], in[2], 1, 2 * 81));
+  }
+  return sums.exact;
 }
 
 constexpr char kAttention[] = R"(buffer b0 q f32 [1, 2, 40, 32] strides [2560, 1280, 32, 1] input 0
@@ -340,18 +332,12 @@ result b3 [1, 2, 40, 32] strides [2560, 1280, 32, 1] offset 0
 )";
 
 Numbers attention(const std::vector<Numbers>& in) {
-  Numbers y(2 * 40 * 32);
-  for (size_t row = 0; row < 80; ++row) {
-    Numbers weights(40);
-    double sum = 0;
-    for (size_t key = 0; key < 40; ++key) {
-      double score = 0;
-      for (size_t d = 0; d < 32; ++d) score += in[0][row * 32 + d] * in[1][(row / 40 * 40 + key) * 32 + d];
-      sum += weights[key] = std::exp(score * 0.125);
-    }
-    for (size_t key = 0; key < 40; ++key)
-      for (size_t d = 0; d < 32; ++d) y[row * 32 + d] += weights[key] / sum * in[2][(row / 40 * 40 + key) * 32 + d];
-  }
+  const auto rows = [](const Numbers& x) { return [&x](size_t row) { return &x[row * 32]; }; };
+  const auto bias = [](int, int, int) { return 0.0; };
+  const auto factor = [](size_t, int) { return 1.0; };
+  const schedule::Attention a{1, 2, 1, 40, 40, 32, 32, 0.125, false};
+  Numbers y = schedule::attention(a, schedule::AttentionOperands{rows(in[0]), rows(in[1]), rows(in[2]), 0, bias, factor}).exact;
+  y.resize(2 * 40 * 32);  // Statistics of the rows follow.
   return y;
 }
 
