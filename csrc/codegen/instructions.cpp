@@ -23,40 +23,44 @@ std::string vector_function(const std::string& name, Type type, const std::vecto
   return "OCL_INLINE " + t + " " + name + "_" + type_suffix(type) + "(" + parameters + ") {\n  return " + result + ";\n}";
 }
 
-/// An instruction that rounds two floats at once. It gives the same bits as the functions of base/ops.cl, except that every NaN
-/// becomes 0x7fff.
-struct PairInstruction {
-  const char* function;  // Of base/ops.cl, which `pair` replaces. Its argument has an even number of lanes, or one.
-  const char* pair;      // A function of two floats. Returns the rounded floats, or their bits, the first in the low half.
-  const char* text;
+/// A function that instructions compute.
+struct Instruction {
+  const char* function;  // Of base/ops.cl, which `make` replaces.
+  const char* called;    // The function of scalars, pairs or words that it calls.
+  const char* text;      // The text of `called`.
+  std::string (*make)(const Instruction& row, Type type);
+  bool of_integers = false;  // It replaces that for signed integers of up to 32 bits, others that for floats.
+  int lanes = 1;             // The width of vectors is a multiple of this.
 };
 
-constexpr std::array<PairInstruction, 3> kPairInstructions = {{
-    {"op_round_bf16", "op_bf16_pair",
-     "OCL_INLINE float2 op_bf16_pair(float x, float y) {\n"
-     "  uint both;\n"
-     "  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
-     "  return as_float2((uint2)(both << 16, both & 0xffff0000u));\n"
-     "}\n\n"},
-    {"op_round_f16", "op_f16_pair",
-     "OCL_INLINE float2 op_f16_pair(float x, float y) {\n"
-     "  float2 both;\n"
-     "  asm(\"{ .reg .b32 b; .reg .b16 l, h; cvt.rn.f16x2.f32 b, %3, %2; mov.b32 {l, h}, b; cvt.f32.f16 %0, l; cvt.f32.f16 %1, "
-     "h; }\"\n"
-     "      : \"=f\"(both.x), \"=f\"(both.y) : \"f\"(x), \"f\"(y));\n"
-     "  return both;\n"
-     "}\n\n"},
-    {"op_f16_bits", "op_f16_pair_bits",
-     "OCL_INLINE uint op_f16_pair_bits(float x, float y) {\n"
-     "  uint both;\n"
-     "  asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
-     "  return both;\n"
-     "}\n\n"},
-}};
+// Instructions that round two floats at once. They give the same bits as the functions of base/ops.cl, except that every NaN
+// becomes 0x7fff. They return the rounded floats, or their bits, the first in the low half.
+constexpr const char* kBf16Pair =
+    "OCL_INLINE float2 op_bf16_pair(float x, float y) {\n"
+    "  uint both;\n"
+    "  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
+    "  return as_float2((uint2)(both << 16, both & 0xffff0000u));\n"
+    "}\n\n";
+
+constexpr const char* kF16Pair =
+    "OCL_INLINE float2 op_f16_pair(float x, float y) {\n"
+    "  float2 both;\n"
+    "  asm(\"{ .reg .b32 b; .reg .b16 l, h; cvt.rn.f16x2.f32 b, %3, %2; mov.b32 {l, h}, b; cvt.f32.f16 %0, l; cvt.f32.f16 %1, "
+    "h; }\"\n"
+    "      : \"=f\"(both.x), \"=f\"(both.y) : \"f\"(x), \"f\"(y));\n"
+    "  return both;\n"
+    "}\n\n";
+
+constexpr const char* kF16PairBits =
+    "OCL_INLINE uint op_f16_pair_bits(float x, float y) {\n"
+    "  uint both;\n"
+    "  asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(y), \"f\"(x));\n"
+    "  return both;\n"
+    "}\n\n";
 
 /// Returns the text of a function that calls the instruction for each two lanes.
-std::string in_pairs(const PairInstruction& instruction, Type type) {
-  const std::string pair = instruction.pair, n = std::to_string(type.width);
+std::string in_pairs(const Instruction& instruction, Type type) {
+  const std::string pair = instruction.called, n = std::to_string(type.width);
   const bool bits = pair.ends_with("_bits");
   std::string pairs = type.width == 1 ? pair + "(x, 0.0f)" + (bits ? "" : ".x") : "";
   for (int lane = 0; lane + 1 < type.width; lane += 2)
@@ -112,25 +116,11 @@ constexpr const char* kFloatExtremes =
     "  return z;\n"
     "}\n\n";
 
-/// A function that calls a function of scalars, which is made of instructions, for each lane.
-struct LaneFunction {
-  const char* function;
-  const char* scalar;
-  const char* text;           // The text of `scalar`.
-  bool of_integers = false;   // It replaces that of base/ops.cl for signed integers of up to 32 bits, others that for floats.
-  bool of_two = of_integers;  // It has two arguments.
-};
-
-constexpr std::array<LaneFunction, 8> kLaneFunctions = {{
-    {kShortTanh, "op_tanh_instruction", kTanhInstruction},
-    {"op_fast_exp2", "op_exp2_instruction", kExp2Instruction},
-    {"op_minimum", "op_min_instruction", kFloatExtremes, false, true},
-    {"op_maximum", "op_max_instruction", kFloatExtremes, false, true},
-    {"op_minimum", "op_unsigned_min", kUnsignedExtremes, true},
-    {"op_maximum", "op_unsigned_max", kUnsignedExtremes, true},
-    {"op_fmin", "op_unsigned_min", kUnsignedExtremes, true},
-    {"op_fmax", "op_unsigned_max", kUnsignedExtremes, true},
-}};
+template <int arguments>
+std::string in_lanes(const Instruction& row, Type type) {
+  return by_lane(row.function, row.called, type,
+                 arguments == 1 ? std::vector<std::string>{"x"} : std::vector<std::string>{"x", "y"});
+}
 
 // The floats of the four bytes of a word. The byte becomes the lowest bits of 2^23, which is subtracted: on a compute unit of
 // compute capability 9.0, a permutation of bytes and a difference take a third of the time of a conversion.
@@ -145,7 +135,8 @@ constexpr const char* kByteValues =
     "}\n\n";
 
 /// Returns the text of op_u8_value or op_i8_value for a vector of whole words.
-std::string of_bytes(const std::string& function, Type type) {
+std::string of_bytes(const Instruction& row, Type type) {
+  const std::string function = row.function;
   const bool has_sign = function == "op_i8_value";
   const int words = type.width / 4;
   const std::string name = words > 1 ? "uint" + std::to_string(words) : "uint";
@@ -159,15 +150,21 @@ std::string of_bytes(const std::string& function, Type type) {
          (has_sign ? " ^ 0x80808080u" : "") + ";\n  return (" + type_name(type) + ")(" + parts + ");\n}";
 }
 
-const LaneFunction* find_lane_function(const std::string& function, DType dtype, const Dialect& dialect) {
-  const bool loses_signs =
-      !dialect.extremes_keep_signs && (dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32);
-  const bool instructions = dialect.rounds_pairs && dtype == DType::kF32;
-  const auto found = std::ranges::find_if(kLaneFunctions, [&](const LaneFunction& row) {
-    return row.function == function && (row.of_integers ? loses_signs : instructions);
-  });
-  return found == kLaneFunctions.end() ? nullptr : &*found;
-}
+constexpr std::array<Instruction, 13> kInstructions = {{
+    {"op_round_bf16", "op_bf16_pair", kBf16Pair, in_pairs},
+    {"op_round_f16", "op_f16_pair", kF16Pair, in_pairs},
+    {"op_f16_bits", "op_f16_pair_bits", kF16PairBits, in_pairs},
+    {kShortTanh, "op_tanh_instruction", kTanhInstruction, in_lanes<1>},
+    {"op_fast_exp2", "op_exp2_instruction", kExp2Instruction, in_lanes<1>},
+    {"op_minimum", "op_min_instruction", kFloatExtremes, in_lanes<2>},
+    {"op_maximum", "op_max_instruction", kFloatExtremes, in_lanes<2>},
+    {"op_minimum", "op_unsigned_min", kUnsignedExtremes, in_lanes<2>, true},
+    {"op_maximum", "op_unsigned_max", kUnsignedExtremes, in_lanes<2>, true},
+    {"op_fmin", "op_unsigned_min", kUnsignedExtremes, in_lanes<2>, true},
+    {"op_fmax", "op_unsigned_max", kUnsignedExtremes, in_lanes<2>, true},
+    {"op_u8_value", "op_byte_values", kByteValues, of_bytes, false, 4},
+    {"op_i8_value", "op_byte_values", kByteValues, of_bytes, false, 4},
+}};
 
 }  // namespace
 
@@ -183,16 +180,14 @@ std::string by_lane(const std::string& name, const std::string& scalar, Type typ
 }
 
 std::optional<Replacement> by_instructions(const std::string& function, Type type, const Dialect& dialect) {
-  const auto pair = std::ranges::find(kPairInstructions, function, &PairInstruction::function);
-  if (dialect.rounds_pairs && pair != kPairInstructions.end()) return {{pair->text, in_pairs(*pair, type)}};
-  if (const LaneFunction* row = find_lane_function(function, type.dtype, dialect)) {
-    std::vector<std::string> arguments{"x"};
-    if (row->of_two) arguments.push_back("y");
-    return {{row->text, by_lane(function, row->scalar, type, arguments)}};
-  }
-  if (dialect.rounds_pairs && type.width % 4 == 0 && (function == "op_u8_value" || function == "op_i8_value"))
-    return {{kByteValues, of_bytes(function, type)}};
-  return std::nullopt;
+  const bool loses_signs =
+      !dialect.extremes_keep_signs && (type.dtype == DType::kI8 || type.dtype == DType::kI16 || type.dtype == DType::kI32);
+  const bool of_floats = dialect.rounds_pairs && type.dtype == DType::kF32;
+  const auto row = std::ranges::find_if(kInstructions, [&](const Instruction& each) {
+    return each.function == function && type.width % each.lanes == 0 && (each.of_integers ? loses_signs : of_floats);
+  });
+  if (row == kInstructions.end()) return std::nullopt;
+  return {{row->text, row->make(*row, type)}};
 }
 
 }  // namespace ocl::codegen

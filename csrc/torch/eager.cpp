@@ -125,9 +125,7 @@ class CacheMiss {
       }
       if (!found) return;
       found->device = device_;
-      const std::string full = name();  // aten::add.out
-      const size_t base = full.find("::") + 2;
-      found->label = "eager_" + full.substr(base, full.find('.', base) - base);
+      found->label = "eager_" + std::string(c10::Symbol::fromQualString(op_.operator_name().name).toUnqualString());
       plan(*found);
     });
     cache().counters.rejected += rejected;
