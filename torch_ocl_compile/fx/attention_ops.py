@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.fx.ops import LIBRARY, reserve
+from torch_ocl_compile.fx.ops import LIBRARY, own_op, reserve
 from torch_ocl_compile.reference.attention import attention as defined
 from torch_ocl_compile.reference.attention import attention_score_gradient
 
@@ -23,15 +23,6 @@ Tensor = torch.Tensor
 # the mask hides of blocks of block_size x block_size scores; csrc/ir/graph.h. It is a hint. The gradient takes the largest
 # scores for constants: what is computed of the sums must not depend on them, as a logsumexp does not.
 SETTINGS = "float p=0.0, bool causal=False, bool nan_rows=False, float? scale=None, float cap=0.0, int block_size=16"
-LIBRARY.define(
-    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? state, Tensor? blocks=None, *, "
-    f"{SETTINGS}) -> (Tensor, Tensor, Tensor)"
-)
-LIBRARY.define(
-    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor sums, Tensor? mask, Tensor? state,"
-    f" Tensor? blocks=None, Tensor? grad_sums=None, *, bool[4] wanted, {SETTINGS})"
-    " -> (Tensor?, Tensor?, Tensor?, Tensor?)"
-)
 
 
 @dataclass(frozen=True)
@@ -172,10 +163,17 @@ def _gradient(ctx: Any, grad: Any, grad_sums: Any, *_: Any) -> tuple[Any, ...]:
     return *made, None, None
 
 
-for _name, _eager, _fake in (
-    ("attention", attention, fake_attention),
-    ("attention_backward", attention_backward, fake_attention_backward),
-):
-    LIBRARY.impl(_name, _eager, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"ocl::{_name}", _fake, lib=LIBRARY)
+own_op(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? state, Tensor? blocks=None, *, "
+    f"{SETTINGS}) -> (Tensor, Tensor, Tensor)",
+    attention,
+    fake_attention,
+)
+own_op(
+    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor sums, Tensor? mask, Tensor? state,"
+    f" Tensor? blocks=None, Tensor? grad_sums=None, *, bool[4] wanted, {SETTINGS})"
+    " -> (Tensor?, Tensor?, Tensor?, Tensor?)",
+    attention_backward,
+    fake_attention_backward,
+)
 torch.library.register_autograd("ocl::attention", _gradient, setup_context=_save, lib=LIBRARY)

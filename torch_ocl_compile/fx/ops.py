@@ -19,30 +19,17 @@ UNIFORM_STEPS = {torch.float16: 2**11, torch.bfloat16: 2**8}
 
 LIBRARY = torch.library.Library("ocl", "FRAGMENT")
 LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
-LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
-LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
-LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor")
 # In the graph of an eager op, this op stands for a number that is computed from sizes. meta["val"] has the number. The
 # op is never called.
 LIBRARY.define("number(str expression) -> Scalar")
-# Returns (seed, offset + stream), from which an op with a stream of its own draws.
-LIBRARY.define("rng_stream(Tensor state, int stream) -> Tensor")
-# max_pool{2,3}d_with_indices_backward with the size of the input instead of the input, so that backward need not
-# keep the input.
-LIBRARY.define(
-    "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
-    " int[] dilation) -> Tensor"
-)
-# The largest element m of each row along `dim`, and the sum of exp(x - m). Both keep `dim` with one element.
-LIBRARY.define("row_sums(Tensor x, int dim) -> (Tensor, Tensor)")
-# The gradient of nll_loss(log_softmax(x, 1), ...) with respect to x, from the row sums of x. Other arguments: nll_loss_backward.
-LIBRARY.define(
-    "cross_entropy_backward(Tensor grad, Tensor x, Tensor largest, Tensor total, Tensor target, Tensor? weight,"
-    " int reduction, SymInt ignore, Tensor total_weight, ScalarType dtype) -> Tensor"
-)
 
-# x. With the checks of lowering/graphs/index_checks.py, an error with this message is raised if a fault is not 0.
-LIBRARY.define("checked(Tensor x, Tensor faults, str message) -> Tensor")
+
+def own_op(schema: str, eager: Any, fake: Any) -> None:
+    """Defines an op ocl::NAME, by what computes it outside of plans and what makes its results without contents."""
+    name = schema.partition("(")[0]
+    LIBRARY.define(schema)
+    LIBRARY.impl(name, eager, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"ocl::{name}", fake, lib=LIBRARY)
 
 
 def reserve(device: torch.device, streams: int) -> torch.Tensor:
@@ -125,23 +112,32 @@ def fake_reserve(device: torch.device, streams: int) -> torch.Tensor:
     return torch.empty(2, dtype=torch.int64, device=device)
 
 
-def _fake_max_pool_backward(grad: torch.Tensor, offsets: torch.Tensor, size: Sequence[Any], *_: Any) -> torch.Tensor:
-    return grad.new_empty(size)
-
-
 torch.library.register_fake("ocl::places", lambda numbers, like: torch.empty_like(like), lib=LIBRARY)
 torch.library.register_fake("ocl::put_distinct", lambda rows, *_: torch.empty_like(rows), lib=LIBRARY)
 LIBRARY.impl("rng_reserve", reserve, "BackendSelect")
 torch.library.register_fake("ocl::rng_reserve", fake_reserve, lib=LIBRARY)
-for _name, _eager, _fake in (
-    ("rng_stream", rng_stream, lambda state, stream: torch.empty_like(state)),
-    ("uniform", uniform, _fake_numbers),
-    ("normal", normal, _fake_numbers),
-    ("randint", randint, _fake_numbers),
-    ("max_pool_backward", max_pool_backward, _fake_max_pool_backward),
-    ("row_sums", row_sums, row_sums),
-    ("checked", lambda x, faults, message: x.clone(), lambda x, faults, message: x.clone()),
-    ("cross_entropy_backward", cross_entropy_backward, lambda grad, x, *rest: torch.empty_like(x, dtype=rest[-1])),
-):
-    LIBRARY.impl(_name, _eager, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"ocl::{_name}", _fake, lib=LIBRARY)
+# Returns (seed, offset + stream), from which an op with a stream of its own draws.
+own_op("rng_stream(Tensor state, int stream) -> Tensor", rng_stream, lambda state, stream: torch.empty_like(state))
+_DRAWN = "(Tensor state, SymInt[] size, int stream, ScalarType dtype"
+own_op(f"uniform{_DRAWN}) -> Tensor", uniform, _fake_numbers)
+own_op(f"normal{_DRAWN}) -> Tensor", normal, _fake_numbers)
+own_op(f"randint{_DRAWN}, SymInt low, SymInt high) -> Tensor", randint, _fake_numbers)
+# max_pool{2,3}d_with_indices_backward with the size of the input instead of the input, so that backward need not
+# keep the input.
+own_op(
+    "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
+    " int[] dilation) -> Tensor",
+    max_pool_backward,
+    lambda grad, offsets, size, *_: grad.new_empty(size),
+)
+# The largest element m of each row along `dim`, and the sum of exp(x - m). Both keep `dim` with one element.
+own_op("row_sums(Tensor x, int dim) -> (Tensor, Tensor)", row_sums, row_sums)
+# x. With the checks of lowering/graphs/index_checks.py, an error with this message is raised if a fault is not 0.
+own_op("checked(Tensor x, Tensor faults, str message) -> Tensor", *[lambda x, faults, message: x.clone()] * 2)
+# The gradient of nll_loss(log_softmax(x, 1), ...) with respect to x, from the row sums of x. Other arguments: nll_loss_backward.
+own_op(
+    "cross_entropy_backward(Tensor grad, Tensor x, Tensor largest, Tensor total, Tensor target, Tensor? weight,"
+    " int reduction, SymInt ignore, Tensor total_weight, ScalarType dtype) -> Tensor",
+    cross_entropy_backward,
+    lambda grad, x, *rest: torch.empty_like(x, dtype=rest[-1]),
+)
