@@ -50,6 +50,17 @@ def test_index_width(caps, kind, rows):
         assert not narrow, narrow
 
 
+@pytest.mark.parametrize("caps", ["gpu", "cpu16"])
+@pytest.mark.parametrize("rows", [100, 70000])
+def test_positions_are_as_wide_as_indices(caps, rows):
+    b = ir.Builder()
+    n, one = ir.IndexExpr(COLUMNS), ir.IndexExpr(1)
+    x = b.input(ir.DType.kF32, [ir.IndexExpr(rows), n], [n, one], False, False)
+    b.output(b.reduce("argmax", x, [1], False)[0], [one])
+    text = "".join(kernel["text"] for kernel in render(b.finish(), caps)["kernels"])
+    assert ("LONG_MAX" in text, "INT_MAX" in text) == (not ROWS[rows], ROWS[rows])
+
+
 def masked(n, wide_bound):
     """y[i] = x[i] where i < n - 7, and the i64 tensor j[i] is cast from i32 and compared too."""
     b = ir.Builder()
