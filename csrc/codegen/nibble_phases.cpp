@@ -400,11 +400,7 @@ void NibblePhases::print_results() {
   for (const std::string& line : steps) w.line("$s", line);
   w.close();
   reductions_.finish(results, 1);
-  body_.flush_stores();
-  for (size_t p = 1; p < group_.phases.size(); ++p) {
-    print_outer(group_.phases[p]);
-    body_.flush_stores();
-  }
+  print_outer_phases();
   const Writer text = body_.pop();
   body_.writer().line("const $s $s = first + item;", type, row);
   body_.writer().open("if (item < $d && $s < $d)", kNibbleTile * shares_.tiles, row, nibbles_.rows);

@@ -58,7 +58,8 @@ class Pattern {
     return halves && loads ? std::optional(load) : std::nullopt;
   }
 
-  /// Takes apart (x0 + x1) * number * zero.
+  /// Reads the factors of the product in op `i`, (x0 + x1) * number * zero, into `sum`. Returns false if the op has another
+  /// form.
   bool take_zero(int i, NibbleSum& sum) const {
     for (; is(i, OpCode::k_mul) || is(i, OpCode::k_neg); i = arg(i, 0)) {
       if (is(i, OpCode::k_neg)) {

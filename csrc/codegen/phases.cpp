@@ -17,6 +17,14 @@ void PhasePrinter::print_outer(const schedule::Phase& phase) {
   for (const ir::NodeId node : phase.nodes) body_.run_map(node);
 }
 
+void PhasePrinter::print_outer_phases() {
+  store_results();
+  for (size_t p = 1; p < group_.phases.size(); ++p) {
+    print_outer(group_.phases[p]);
+    store_results();
+  }
+}
+
 void PhasePrinter::store_results() {
   if (body_.has_stores()) print_guarded(body_, store_condition(), [&] { body_.flush_stores(); });
 }

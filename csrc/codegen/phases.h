@@ -35,6 +35,8 @@ class PhasePrinter {
   virtual std::string store_condition() const { return ""; }
 
   void print_outer(const schedule::Phase& phase);
+  /// Prints the stores of the first phase, whose reductions are finished, and all phases after it. These are outer ones.
+  void print_outer_phases();
   /// Prints the pending stores: the results of a phase, once per outer element.
   void store_results();
 

@@ -142,11 +142,7 @@ void ProductPhases::print_results(PhaseReductions& reductions, const std::vector
     results.push_back({result});
   }
   reductions.finish(results, 1);
-  body_.flush_stores();
-  for (size_t p = 1; p < group_.phases.size(); ++p) {
-    print_outer(group_.phases[p]);
-    body_.flush_stores();
-  }
+  print_outer_phases();
   const Writer text = body_.pop();
   const std::string exists = sharing_.row_exists.empty() ? "" : sharing_.row_exists + " && ";
   body_.writer().open("if ($s$s < $d)", exists, sharing_.lane, rows_);

@@ -181,11 +181,7 @@ void MultiVectorPhases::print() {
   for (size_t k = 0; k < loops.totals.size(); ++k)
     print_vector(k, [&] {
       reductions.finish(loops.totals[k], width_);
-      store_results();
-      for (size_t p = 1; p < group_.phases.size(); ++p) {
-        print_outer(group_.phases[p]);
-        store_results();
-      }
+      print_outer_phases();
     });
 }
 
