@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 from torch_ocl_compile.decompositions import linalg
 from torch_ocl_compile.decompositions.registry import decompose
+from torch_ocl_compile.fx.own_op import own_op
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -273,10 +274,8 @@ def allclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal
     return True
 
 
-# Not by fx/ops.py, which reads definitions that `import torch_ocl_compile` does not need.
-LIBRARY = torch.library.Library("ocl", "FRAGMENT")
-LIBRARY.define("jacobi(Tensor a, bool symmetric) -> Tensor")
-LIBRARY.impl("jacobi", jacobi, "CompositeExplicitAutograd")
-torch.library.register_fake(
-    "ocl::jacobi", lambda a, symmetric: a.new_empty((*a.shape[:-2], a.shape[-1], a.shape[-1])), lib=LIBRARY
+own_op(
+    "jacobi(Tensor a, bool symmetric) -> Tensor",
+    jacobi,
+    lambda a, symmetric: a.new_empty((*a.shape[:-2], a.shape[-1], a.shape[-1])),
 )

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.fx.ops import LIBRARY, own_op, reserve
+from torch_ocl_compile.fx.ops import reserve
+from torch_ocl_compile.fx.own_op import LIBRARY, own_op
 from torch_ocl_compile.reference.attention import attention as defined
 from torch_ocl_compile.reference.attention import attention_score_gradient
 

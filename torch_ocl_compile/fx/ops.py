@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C
+from torch_ocl_compile.fx.own_op import LIBRARY, own_op
 from torch_ocl_compile.reference.philox import philox_bits, philox_normal, philox_uniform
 
 aten = torch.ops.aten
@@ -17,19 +18,10 @@ aten = torch.ops.aten
 # Number of different uniform numbers in a 16-bit type: as many as it can hold exactly.
 UNIFORM_STEPS = {torch.float16: 2**11, torch.bfloat16: 2**8}
 
-LIBRARY = torch.library.Library("ocl", "FRAGMENT")
 LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
 # In the graph of an eager op, this op stands for a number that is computed from sizes. meta["val"] has the number. The
 # op is never called.
 LIBRARY.define("number(str expression) -> Scalar")
-
-
-def own_op(schema: str, eager: Any, fake: Any) -> None:
-    """Defines an op ocl::NAME, by what computes it outside of plans and what makes its results without contents."""
-    name = schema.partition("(")[0]
-    LIBRARY.define(schema)
-    LIBRARY.impl(name, eager, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"ocl::{name}", fake, lib=LIBRARY)
 
 
 def reserve(device: torch.device, streams: int) -> torch.Tensor:
