@@ -17,6 +17,10 @@ class ProductPhases : public RegisterPhases {
       : RegisterPhases(body, group, std::move(sharing), width, length), rows_(rows_of_item), first_(std::move(first)) {}
   void print() override;
 
+ protected:
+  /// print_results prints all stores under a condition of its own: an item stores the results of one row.
+  std::string store_condition() const override { return ""; }
+
  private:
   /// A reduction of one outer element, or of all if it is the same for them.
   struct Sum {
