@@ -78,6 +78,20 @@ def form_of(fake: torch.Tensor) -> Recipe.Form:
     return Recipe.Form(fake.dtype in PARTS, fake.is_conj(), fake.is_neg())
 
 
+def read_once(builder: ir.Builder, x: ir.Value | Complex, fake: torch.Tensor) -> ir.Value | Complex:
+    """Returns a view of an input that shows, by its coordinates, in which dimensions the tensor is expanded."""
+    one = ir.IndexExpr(1)
+
+    def view(part: ir.Value) -> ir.Value:
+        sizes = part.sizes
+        for d, stride in enumerate(fake.stride()):
+            if isinstance(stride, int) and stride == 0 and not sizes[d].is_const(1):
+                part = builder.expand(builder.slice(part, d, ir.IndexExpr(0), one, one), sizes)
+        return part
+
+    return x.map(view) if isinstance(x, Complex) else view(x)
+
+
 def with_bits(builder: ir.Builder, x: ir.Value | Complex, fake: torch.Tensor) -> ir.Value | Complex:
     """Applies the conjugate and the negative bit of a tensor: the numbers in its memory become those that it stands for, and
     the other way round."""

@@ -24,6 +24,7 @@ from torch_ocl_compile.lowering.core.complex_value import (
     form_of,
     is_complex,
     memory_layout,
+    read_once,
     real_dtype,
     split,
     with_bits,
@@ -126,7 +127,7 @@ class _Lowering:
                     fake = node.meta["val"]
                     source = Recipe.Source.tensor(self.leaf(node), form_of(fake))
                     self.memory[node] = self.add_input(fake, source, position)
-                    self.env[node] = with_bits(self.builder, self.memory[node], fake)
+                    self.env[node] = with_bits(self.builder, read_once(self.builder, self.memory[node], fake), fake)
                 except UnsupportedError as error:
                     raise UnsupportedError(f"{error}: input {describe_value(node)}") from error
         self.add_host_values()

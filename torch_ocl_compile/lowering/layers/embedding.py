@@ -18,8 +18,8 @@ from torch_ocl_compile.lowering.core.context import Context, ir_dtype
 from torch_ocl_compile.lowering.core.registry import lower
 from torch_ocl_compile.lowering.core.term import Nest, Term
 from torch_ocl_compile.lowering.movement import sort
+from torch_ocl_compile.lowering.movement.accumulate import ScatterSpec, accumulated
 from torch_ocl_compile.lowering.movement.indexing import inside
-from torch_ocl_compile.lowering.movement.scatter import ScatterSpec, accumulated
 
 aten = torch.ops.aten
 I64 = ir.DType.kI64

@@ -14,18 +14,15 @@ from torch_ocl_compile.lowering.core import term as t
 from torch_ocl_compile.lowering.core.context import Context
 from torch_ocl_compile.lowering.core.registry import lower
 from torch_ocl_compile.lowering.core.term import Nest, Term
-from torch_ocl_compile.lowering.movement.scatter import (
+from torch_ocl_compile.lowering.movement.accumulate import (
     REDUCTIONS,
     Coords,
     ScatterSpec,
     accumulated,
     accumulator,
     combined,
-    lifted,
-    store_winners,
-    winner,
-    winners,
 )
+from torch_ocl_compile.lowering.movement.scatter import lifted, store_winners, winner, winners
 from torch_ocl_compile.lowering.reductions import scan
 
 aten = torch.ops.aten

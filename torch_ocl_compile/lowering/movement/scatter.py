@@ -1,20 +1,14 @@
 # torch_ocl_compile/lowering/movement/scatter.py: stores at coordinates that are themselves loaded, with and without accumulation.
-"""Every result is the same in every run, whatever order the device works in.
+"""Assignment: where several sources go to one place, the last one wins. Each place finds its winner by an atomic
+maximum of source positions (`winners`); the result is then a gather. Accumulation: see accumulate.py.
 
-Assignment: where several sources go to one place, the last one wins. Each place finds its winner by an atomic
-maximum of source positions (`winners`); the result is then a gather.
-
-Accumulation: few sources per place are reduced directly, place by place. On a CPU, a work-item adds the sources of a
-row in their order, or those of a slice of it to a table of its own (`_in_order`). Otherwise the sources are sorted by
-place with a stable sort, and a scan that restarts at each new place stores its last result there (`Segments`). There
-are no float atomics.
-
-Sources whose place lies outside the target are ignored.
+Every result is the same in every run, whatever order the device works in. Sources whose place lies outside the target are
+ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,41 +19,19 @@ from torch_ocl_compile.lowering.core import term as t
 from torch_ocl_compile.lowering.core.context import Context
 from torch_ocl_compile.lowering.core.registry import lower
 from torch_ocl_compile.lowering.core.term import Nest, Term
-from torch_ocl_compile.lowering.movement import sort
-from torch_ocl_compile.lowering.movement.sorting import Digits, Keys, sort_keys
-from torch_ocl_compile.lowering.reductions import scan
+from torch_ocl_compile.lowering.movement.accumulate import (
+    REDUCTIONS,
+    Coords,
+    ScatterSpec,
+    accumulated,
+    accumulator,
+    add_in_order,
+    combined,
+    slices_of,
+)
 
 aten = torch.ops.aten
 I32, I64 = ir.DType.kI32, ir.DType.kI64
-
-# Every place looks at all sources of its row ("directly") in three cases: there are at most FEW_PAIRS pairs of a source
-# and a place, or at most FEW_SOURCES sources per row, or at most SOME_SOURCES sources per row and SOME_PAIRS pairs.
-FEW_PAIRS, SOME_PAIRS = 1 << 18, 1 << 24
-FEW_SOURCES, SOME_SOURCES = 4, 32
-ITEMS_OF_UNIT = 4  # The work-items of each compute unit of a CPU that share the rows of sources.
-# A work-item of a CPU adds a source in the time in which it makes so many steps of sorting and scanning.
-STEPS_OF_SORTING = 8
-
-Coords = Sequence[ir.IndexExpr]
-
-
-@dataclass(frozen=True)
-class ScatterSpec:
-    """A scatter: sources [rows..., count] go to places [rows..., places]. Each source has the shape `inner`."""
-
-    rows: list[ir.IndexExpr]
-    count: ir.IndexExpr
-    places: ir.IndexExpr
-    inner: list[ir.IndexExpr]
-    # (nest, row, source) -> the place of the source, int64. A source whose place is outside [0, places) is ignored.
-    place: Callable[[Nest, Coords, ir.IndexExpr], Term]
-    # (nest, row, source, inner coordinates) -> the element of the source.
-    source: Callable[[Nest, Coords, ir.IndexExpr, Coords], Term]
-
-
-def known_product(*sizes: ir.IndexExpr) -> int | None:
-    whole = ir.product(list(sizes))
-    return whole.constant() if whole.is_const() else None
 
 
 # Assignment
@@ -102,193 +74,65 @@ def store_winners(
     return x
 
 
-# Accumulation
-
-MERGE: dict[str, Callable[[Term, Term], Term]] = {
-    "sum": lambda a, b: a + b,
-    "prod": lambda a, b: a * b,
-    "max": t.maximum,
-    "min": t.minimum,
-}
-
-
-def identity(name: str, dtype: ir.DType) -> float | int:
-    if name in ("sum", "prod"):
-        return int(name == "prod")
-    if ir.is_floating(dtype):
-        return float("-inf") if name == "max" else float("inf")
-    half = 1 << (8 * ir.size_bytes(dtype) - 1)
-    return -half if name == "max" else half - 1
-
-
-def accumulated(
-    c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool, dtype: ir.DType | None = None
-) -> list[ir.Value]:
-    """Returns the reduction of the sources of each place, [rows..., places, inner...]; the identity where there are
-    none. They are accumulated in `wide`, and stored in `dtype` (None: `wide`).
-
-    If `with_count`, the second value is the number of sources of each place, [rows..., places] int64.
-    """
-    pairs = known_product(*p.rows, p.count, p.places, *p.inner)
-    count = known_product(p.count)
-    few = count is not None and (
-        count <= FEW_SOURCES or (count <= SOME_SOURCES and pairs is not None and pairs <= SOME_PAIRS)
-    )
-    if few or (pairs is not None and pairs <= FEW_PAIRS):
-        return _directly(c, p, name, wide, with_count, dtype or wide)
-    if slices := _slices(c, p, name):
-        sums = [c.cast(_in_order(c, p, slices, wide, p.source), dtype or wide)]
-        if with_count:
-            sums.append(_in_order(c, p, slices, I64, lambda nest, *_: nest.constant(1, I64)))
-        return sums
-    return Segments(c, p).reduce(name, wide, with_count, dtype or wide)
-
-
-def _slices(c: Context, p: ScatterSpec, name: str) -> int:
-    """Returns into how many slices the sources of a row are cut for `_in_order`; 0 if sorting them is faster."""
-    rows, count, places = known_product(*p.rows), known_product(p.count), known_product(p.places)
-    if not c.cpu_units or name != "sum" or p.inner or rows is None or count is None or places is None:
-        return 0
-    most = max(1, count // max(places, 1))  # The tables of all slices are not larger than the sources.
-    slices = min(most, -(-ITEMS_OF_UNIT * c.cpu_units // rows))
-    return slices if rows * slices * STEPS_OF_SORTING >= c.cpu_units else 0
-
-
-def _in_order(c: Context, p: ScatterSpec, slices: int, wide: ir.DType, source: Any) -> ir.Value:
-    """Adds the sources of each place in their order. With several slices, each has a table, and the tables are summed."""
-    nest = Nest(c.builder, [*p.rows, ir.IndexExpr(slices), p.places])
-    tables = nest.store((nest.constant(0, wide), wide))[0]
-    _add_in_order(c, p, tables, slices, source, lambda row, slice_, place: [*row, slice_, place])
-    if slices == 1:
-        return c.builder.select(tables, len(p.rows), ir.IndexExpr(0))
-    nest = Nest(c.builder, [*p.rows, p.places], [ir.IndexExpr(slices)])
-    return nest.reduce("sum", [nest.load(tables, [*nest.i[:-1], nest.r[0], nest.i[-1]])], [wide])[0]
-
-
-def _add_in_order(
-    c: Context, p: ScatterSpec, tables: ir.Value, slices: int, source: Any, at: Callable[[Coords, Any, Any], Coords]
-) -> None:
-    """Adds the sources to `tables`, whose dtype is an accumulator's, at `at(row, slice, place)`."""
-    length = ir.ceildiv(p.count, slices)
-    nest = Nest(c.builder, [*p.rows, ir.IndexExpr(slices)], [length])
-    row, number = nest.i[:-1], nest.i[-1] * length + nest.r[0]
-    inside = ir.min(number, p.count - 1)
-    place = p.place(nest, row, inside)
-    mask = (place >= 0) & (place < nest.index(p.places)) & (nest.index(number) < nest.index(p.count))
-    value = source(nest, row, inside, []).cast(tables.dtype)
-    # Each element is a sum of its own, which the store adds.
-    nest.scan("sum", [value], tables.dtype, nest.constant(True, ir.DType.kBool))
-    nest.add_store(tables, at(row, nest.i[-1], place.as_index()), 0, mask, ir.StoreMode.kAdd)
-    nest.end()
-
-
-def _directly(
-    c: Context, p: ScatterSpec, name: str, wide: ir.DType, with_count: bool, dtype: ir.DType
-) -> list[ir.Value]:
-    """Scatters without atomics: each element of the result loops over all sources of its row, and reduces the sources
-    that go to its place.
-    """
-
-    def reduced(inner: list[ir.IndexExpr], reduction: str, dtype: ir.DType, element: Any) -> ir.Value:
-        nest = Nest(c.builder, [*p.rows, p.places, *inner], [p.count])
-        lead = len(p.rows)
-        row, source = nest.i[:lead], nest.r[0]
-        hit = p.place(nest, row, source).eq(nest.index(nest.i[lead]))
-        value = element(nest, row, source, nest.i[lead + 1 :])
-        chosen = t.where(hit, value, identity(reduction, value.dtype))
-        return nest.reduce(reduction, [chosen], [dtype])[0]
-
-    def element(nest: Nest, row: Coords, source: ir.IndexExpr, inner: Coords) -> Term:
-        return p.source(nest, row, source, inner).cast(wide)
-
-    results = [reduced(p.inner, name, dtype, element)]
-    if with_count:
-        results.append(reduced([], "sum", I64, lambda nest, *_: nest.constant(1, I64)))
-    return results
-
-
-class Segments:
-    """The sources of each row, sorted by place."""
-
-    def __init__(self, c: Context, p: ScatterSpec) -> None:
-        self.c, self.p = c, p
-        dtype = I32 if p.places.is_const() and p.places.constant() < 2**31 - 1 else I64
-        nest = Nest(c.builder, [*p.rows, p.count])
-        place = p.place(nest, nest.i[:-1], nest.i[-1])
-        end = nest.index(p.places)
-        inside = (place >= 0) & (place < end)
-        keys = nest.store((t.where(inside, place, end), dtype))[0]
-        self.runs = sort_keys(c, Keys(keys, Digits.below(p.places)))
-
-    def reduce(self, name: str, wide: ir.DType, with_count: bool, dtype: ir.DType) -> list[ir.Value]:
-        p = self.p
-
-        def element(nest: Nest, row: Coords, source: ir.IndexExpr, inner: Coords) -> Term:
-            return p.source(nest, row, source, inner).cast(wide)
-
-        results = [self._scanned(p.inner, name, wide, element, dtype)]
-        if with_count:
-            results.append(self._scanned([], "sum", I64, lambda nest, *_: nest.constant(1, I64), I64))
-        return results
-
-    def _scanned(self, inner: list[ir.IndexExpr], name: str, wide: ir.DType, element: Any, dtype: ir.DType) -> ir.Value:
-        c, p, runs = self.c, self.p, self.runs
-        lead = len(p.rows)
-        nest = Nest(c.builder, [*p.rows, p.places, *inner])
-        result = nest.store((nest.constant(identity(name, wide), wide), dtype))[0]
-        row = scan.Row(name, (wide,), lambda a, b: (MERGE[name](a[0], b[0]),))
-
-        def starts(nest: Nest, at: list[ir.IndexExpr], first: ir.IndexExpr, end: ir.IndexExpr) -> Term:
-            return sort.starts_between(nest, runs.keys, at[:lead], first, end)
-
-        def value(nest: Nest, at: list[ir.IndexExpr], place: ir.IndexExpr) -> Any:
-            source = nest.load(runs.positions, [*at[:lead], place]).as_index()
-            return (element(nest, at[:lead], source, at[lead:]),), starts(nest, at, place, place)
-
-        def stores(nest: Nest, at: list[ir.IndexExpr], place: ir.IndexExpr) -> Any:
-            key = nest.load(runs.keys, [*at[:lead], place])
-            following = nest.load(runs.keys, [*at[:lead], ir.min(place + 1, p.count - 1)])
-            is_last = nest.index(place).eq(nest.index(p.count - 1)) | following.ne(key)
-            mask = is_last & (key < nest.index(p.places))
-            return [(result, [*at[:lead], key.as_index(), *at[lead:]], 0, mask)]
-
-        scan.run(c, row, [*p.rows, *inner], p.count, value, stores, starts)
-        return result
-
-
 # Scatter along a dimension
 
 
-def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> ScatterSpec:
-    """Returns the ScatterSpec of a scatter along `dim`.
+@dataclass(frozen=True)
+class Along:
+    """A scatter along `dim` into x, as `spec`.
 
-    Its rows are the other dimensions of `index`, which may be shorter than the same dimensions of x.
+    Its rows and inner dimensions are the other dimensions of the index, which may be shorter than the same dimensions of
+    x. Those in which the index is expanded are inner ones: a source is then a vector, and its place is looked at once.
     """
-    rows = [s for d, s in enumerate(index.sizes) if d != dim]
 
-    def at(row: Coords, source: ir.IndexExpr) -> list[ir.IndexExpr]:
-        return [*row[:dim], source, *row[dim:]]
+    spec: ScatterSpec
+    dim: int
+    rows: list[int]
+    inner: list[int]
+    # The sizes of x and of the index, for each dimension. In `dim`, both are that of x.
+    sizes: list[ir.IndexExpr]
+    covered: list[ir.IndexExpr]
+
+    def coords(self, row: Coords, at: ir.IndexExpr, inner: Coords) -> list[ir.IndexExpr]:
+        """Returns the coordinates in the order of the dimensions; `at` is the one along `dim`."""
+        given = dict(zip([*self.rows, self.dim, *self.inner], [*row, at, *inner], strict=True))
+        return [given[d] for d in sorted(given)]
+
+    def parts(self, nest: Nest, i: Coords) -> tuple[Coords, Coords, Term | None]:
+        """Returns the row and the inner coordinates of an element of x, and whether the index covers it (None: it does).
+
+        Where it does not, they are those of the last covered one.
+        """
+        mask: Term | None = None
+        inside = list(i)
+        for d, (size, covered) in enumerate(zip(self.sizes, self.covered, strict=True)):
+            if covered == size:
+                continue
+            inside[d] = ir.min(i[d], covered - 1)
+            reached = nest.index(i[d]) < nest.index(covered)
+            mask = reached if mask is None else mask & reached
+        return [inside[d] for d in self.rows], [inside[d] for d in self.inner], mask
+
+
+def _along(x: ir.Value, dim: int, index: ir.Value, src: Any) -> Along:
+    others = [d for d in range(len(x.sizes)) if d != dim]
+    used = [index.index] if index.kind == ir.ValueKind.kIndex else index.coords
+    inner = [d for d in others if not index.sizes[d].is_const(1) and not any(e.uses(f"i{d}") for e in used)]
+    rows = [d for d in others if d not in inner]
 
     def place(nest: Nest, row: Coords, source: ir.IndexExpr) -> Term:
-        return nest.load(index, at(row, source)).cast(I64)
+        return nest.load(index, made.coords(row, source, [ir.IndexExpr(0)] * len(inner))).cast(I64)
 
-    def source(nest: Nest, row: Coords, s: ir.IndexExpr, inner: Coords) -> Term:
+    def source(nest: Nest, row: Coords, s: ir.IndexExpr, at: Coords) -> Term:
         if isinstance(src, ir.Value):
-            return nest.load(src, at(row, s))
+            return nest.load(src, made.coords(row, s, at))
         return nest.constant(src, x.dtype)
 
-    return ScatterSpec(rows, index.sizes[dim], x.sizes[dim], [], place, source)
-
-
-def _reached(nest: Nest, rows: Coords, sizes: Coords, row: Coords) -> Term | None:
-    """Returns whether the row of x at `row` is one that the index covers; None if the index covers all rows."""
-    mask: Term | None = None
-    for covered, size, i in zip(rows, sizes, row, strict=True):
-        if covered == size:
-            continue
-        inside = nest.index(i) < nest.index(covered)
-        mask = inside if mask is None else mask & inside
-    return mask
+    sizes = [[index.sizes[d] for d in dims] for dims in (rows, inner)]
+    spec = ScatterSpec(sizes[0], index.sizes[dim], x.sizes[dim], sizes[1], place, source)
+    covered = [x.sizes[d] if d == dim else index.sizes[d] for d in range(len(x.sizes))]
+    made = Along(spec, dim, rows, inner, x.sizes, covered)
+    return made
 
 
 def lifted(c: Context, x: Any) -> Any:
@@ -302,19 +146,17 @@ def _scatter(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> ir
     index, src = lifted(c, index), lifted(c, src)
     if any(s.is_const(0) for s in [*index.sizes, *x.sizes]):
         return x
-    dim %= len(x.sizes)
-    p = _along(c, x, dim, index, src)
+    along = _along(x, dim % len(x.sizes), index, src)
+    p = along.spec
     table = None if p.count.is_const(1) else winners(c, p)
     if c.in_place:
-        return store_winners(c, x, p, table, lambda row, place, _: [*row[:dim], place.as_index(), *row[dim:]])
+        return store_winners(c, x, p, table, lambda row, place, inner: along.coords(row, place.as_index(), inner))
     nest = c.nest(x.sizes)
-    row = [i for d, i in enumerate(nest.i) if d != dim]
-    reached = _reached(nest, p.rows, [s for d, s in enumerate(x.sizes) if d != dim], row)
-    inside = [ir.min(i, n - 1) for i, n in zip(row, p.rows, strict=True)]
-    chosen = winner(nest, p, table, inside if reached is not None else row, nest.i[dim])
+    row, inner, reached = along.parts(nest, nest.i)
+    chosen = winner(nest, p, table, row, nest.i[along.dim])
     hit = chosen >= 0 if reached is None else (chosen >= 0) & reached
     old = nest.load(x, nest.i)
-    new = p.source(nest, inside if reached is not None else row, t.maximum(chosen, 0).as_index(), []).cast(old.dtype)
+    new = p.source(nest, row, t.maximum(chosen, 0).as_index(), inner).cast(old.dtype)
     return nest.store((t.where(hit, new, old), x.dtype))[0]
 
 
@@ -336,37 +178,6 @@ def _source(c: Context, value: Any, index: ir.Value) -> Any:
     return c.builder.expand(value, index.sizes) if is_number else value
 
 
-REDUCTIONS = {
-    **{"sum": "sum", "add": "sum", "mean": "sum", "prod": "prod", "multiply": "prod"},
-    **{"amax": "max", "amin": "min"},
-}
-
-
-def accumulator(dtype: ir.DType, name: str) -> ir.DType:
-    """Returns the dtype in which sources are accumulated."""
-    compute = ir.compute_type(dtype)
-    if ir.is_floating(compute):
-        return compute
-    return I64 if name in ("sum", "prod") or compute == I64 else I32
-
-
-def combined(
-    name: str, mode: str, include_self: bool, old: Term, new: Term, count: Term | None, wide: ir.DType
-) -> Term:
-    """Returns the new element, given the old one, the reduced sources and their count."""
-    old = old.cast(wide)
-    whole = MERGE[name](old, new)
-    if not include_self:
-        assert count is not None
-        whole = t.where(count > 0, new, old)
-    if mode == "mean":
-        assert count is not None
-        n = t.maximum(count + 1 if include_self else count, 1).cast(wide)
-        whole = whole / n if ir.is_floating(wide) else t.call("floordiv", whole, n)
-        whole = t.where(count > 0, whole, old)
-    return whole
-
-
 def _scatter_reduce(
     c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any, mode: str, include_self: bool
 ) -> ir.Value:
@@ -376,27 +187,25 @@ def _scatter_reduce(
     index, src = lifted(c, index), lifted(c, src)
     if any(s.is_const(0) for s in [*index.sizes, *x.sizes]):
         return x
-    dim %= len(x.sizes)
-    p = _along(c, x, dim, index, src)
+    along = _along(x, dim % len(x.sizes), index, src)
+    p = along.spec
     name = REDUCTIONS[mode]
     wide = accumulator(x.dtype, name)
     counted = mode == "mean" or not include_self
-    if mode == "sum" and include_self and _slices(c, p, name) == 1:
+    if mode == "sum" and include_self and slices_of(c, p, name) == 1:
         total = x
         if not c.in_place or x.dtype != wide:
             sums = c.nest(x.sizes)
             total = sums.store((sums.load(x, sums.i).cast(wide), wide))[0]
-        _add_in_order(c, p, total, 1, p.source, lambda row, _, place: [*row[:dim], place, *row[dim:]])
+        add_in_order(c, p, total, 1, p.inner, p.source, lambda row, _, place, inner: along.coords(row, place, inner))
         return c.cast(total, x.dtype)
     tables = accumulated(c, p, name, wide, counted)
     nest = c.nest(x.sizes)
-    row = [i for d, i in enumerate(nest.i) if d != dim]
-    reached = _reached(nest, p.rows, [s for d, s in enumerate(x.sizes) if d != dim], row)
-    inside = row if reached is None else [ir.min(i, n - 1) for i, n in zip(row, p.rows, strict=True)]
-    at = [*inside, nest.i[dim]]
+    row, inner, reached = along.parts(nest, nest.i)
+    at = [*row, nest.i[along.dim]]
     old = nest.load(x, nest.i)
     count = nest.load(tables[1], at) if counted else None
-    whole = combined(name, mode, include_self, old, nest.load(tables[0], at), count, wide)
+    whole = combined(name, mode, include_self, old, nest.load(tables[0], [*at, *inner]), count, wide)
     if reached is not None:
         whole = t.where(reached, whole, old.cast(wide))
     return nest.store((whole, x.dtype))[0]
