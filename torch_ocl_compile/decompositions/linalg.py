@@ -1,6 +1,6 @@
 # torch_ocl_compile/decompositions/linalg.py: factorisations and solvers; those of small matrices column by column.
-"""For matrices of up to LARGEST rows and columns, each step of an algorithm is written out in ordinary ops, and becomes one or
-two pointwise kernels for the whole batch. Larger ones go by blocks (blocked.py).
+"""For small matrices, each step of an algorithm is written out in ordinary ops, and becomes one or two pointwise kernels for the
+whole batch. Larger ones go by blocks (blocked.py).
 
 Matrices with more than blocked.LARGEST rows or columns or with symbolic sizes are not decomposed and run eagerly.
 Complex matrices take the same steps.
@@ -16,12 +16,15 @@ import torch
 from torch._meta_registrations import squareCheckInputs
 
 from torch_ocl_compile.decompositions import blocked
-from torch_ocl_compile.decompositions.registry import decompose
+from torch_ocl_compile.decompositions.registry import IN_PACKAGE, decompose
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-LARGEST = 32  # The largest matrix whose steps are written out.
+# The largest matrices whose steps are written out. Beyond these sizes, kernels with a work-group for each matrix are measured to be
+# faster, and the steps take seconds to compile. Packages cannot have those kernels.
+LARGEST = 32
+LARGEST_LU, LARGEST_TRIANGLE = 8, 16  # Triangles: Cholesky factors, and systems with triangular matrices.
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
@@ -30,9 +33,9 @@ def fits(*matrices: Tensor, largest: int = blocked.LARGEST) -> bool:
     return all(m.dtype in DTYPES and all(isinstance(s, int) and s <= largest for s in m.shape[-2:]) for m in matrices)
 
 
-def is_large(a: Tensor) -> bool:
+def is_large(a: Tensor, largest: int = LARGEST) -> bool:
     """True for a matrix that goes by blocks. Without elements, there is nothing to do."""
-    return max(a.shape[-2:]) > LARGEST and a.numel() > 0
+    return max(a.shape[-2:]) > (LARGEST if IN_PACKAGE.get() else largest) and a.numel() > 0
 
 
 def _range(n: int, like: Tensor) -> Tensor:
@@ -87,7 +90,7 @@ def solve_lower(a: Tensor, b: Tensor, unit: bool) -> Tensor:
 
 def _solve(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     """Solves a triangular system. A small upper one is solved as a lower one with rows and columns reversed."""
-    if is_large(a) and b.numel() > 0:
+    if is_large(a, LARGEST_TRIANGLE) and b.numel() > 0:
         return blocked.solve(a, b, upper, unit)
     if upper:
         return solve_lower(a.flip(-1, -2), b.flip(-2), unit).flip(-2)
@@ -127,7 +130,7 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
     if n == 0:
         return a.clone(), _first_failure([], a)
     rest = _adjoint(a) if upper else a
-    if is_large(a):
+    if is_large(a, LARGEST_TRIANGLE):
         lower, info = blocked.cholesky(rest)
         return (_adjoint(lower) if upper else lower), info
     rows, columns, failures = _range(n, a)[:, None], [], []
@@ -178,7 +181,7 @@ def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     if not fits(a) or check_errors:
         return NotImplemented
     m, n = a.shape[-2:]
-    if is_large(a):
+    if is_large(a, LARGEST_LU):
         return blocked.lu(a, pivot)
     rows, columns = _range(m, a)[:, None], _range(n, a)[None, :]
     pivots, failures = [], []
@@ -219,7 +222,7 @@ def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
 
     P is the permutation matrix of A = P L U that the LAPACK pivots describe.
     """
-    if max(rows, pivots.shape[-1]) > LARGEST and pivots.numel() > 0:
+    if max(rows, pivots.shape[-1]) > (LARGEST if IN_PACKAGE.get() else LARGEST_LU) and pivots.numel() > 0:
         flat = pivots.reshape(-1, pivots.shape[-1]).contiguous()
         made: Tensor = torch.ops.ocl.row_order(flat, rows, inverse)
         return made.reshape(*pivots.shape[:-1], rows, 1)

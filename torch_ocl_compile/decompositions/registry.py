@@ -1,7 +1,9 @@
 # torch_ocl_compile/decompositions/registry.py: the table from aten overload to our decomposition: @decompose.
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from torch._C import DispatchKey
@@ -13,6 +15,18 @@ from torch_ocl_compile.fx.overloads import overload
 F = TypeVar("F", bound=Callable[..., Any])
 
 DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
+
+# True while a package is made: its plans cannot have the kernels of user_kernel/.
+IN_PACKAGE: ContextVar[bool] = ContextVar("in_package", default=False)
+
+
+@contextmanager
+def for_package() -> Iterator[None]:
+    token = IN_PACKAGE.set(True)
+    try:
+        yield
+    finally:
+        IN_PACKAGE.reset(token)
 
 
 def decompose(*targets: OpOverload | str, opmath: bool = False, before_autograd: bool = False) -> Callable[[F], F]:

@@ -4,8 +4,8 @@ columns meet.
 
 Sweeps converge quadratically, so a fixed number of them is enough. At the end the accumulated rotations are made
 orthogonal again and applied to the original matrix, so that the error is that of one matrix product and not of
-hundreds of roundings. Matrices of more than LARGEST columns are rotated by one kernel (user_kernel/jacobi.py). The signs
-of the vectors may differ from LAPACK's.
+hundreds of roundings. One kernel does the rotations (user_kernel/jacobi.py). Packages, which cannot have it, take a fixed
+number of rounds for matrices of up to LARGEST_WRITTEN_OUT columns. The signs of the vectors may differ from LAPACK's.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ import torch
 import torch.nn.functional as F
 
 from torch_ocl_compile.decompositions import linalg
-from torch_ocl_compile.decompositions.registry import decompose
+from torch_ocl_compile.decompositions.registry import IN_PACKAGE, decompose
 from torch_ocl_compile.fx.own_op import own_op
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-LARGEST = 16  # The largest matrix whose rotations are written out.
-LARGEST_SWEPT = 128  # The largest matrix that ocl.jacobi_sweeps takes.
+LARGEST = 128  # The largest matrix that ocl.jacobi_sweeps takes.
+LARGEST_WRITTEN_OUT = 16
 
 
-def fits(matrix: Tensor, smaller: int = LARGEST_SWEPT) -> bool:
+def fits(matrix: Tensor, smaller: int = LARGEST) -> bool:
     """True for static sizes, the smaller one up to `smaller`. The other has the limit of a QR decomposition."""
     return linalg.fits(matrix) and min(matrix.shape[-2:]) <= smaller
+
+
+def _is_written_out(a: Tensor) -> bool:
+    return IN_PACKAGE.get() and a.shape[-1] <= LARGEST_WRITTEN_OUT
 
 
 def _is_tall(a: Tensor) -> bool:
@@ -109,7 +113,7 @@ def _orthogonal(v: Tensor) -> Tensor:
 
 def _rotated(a: Tensor, with_vectors: bool = True) -> tuple[Tensor, Tensor]:
     """Returns (A V, V) for a unitary V [.., n, n] that makes the columns of A V orthogonal. Without vectors V may be empty."""
-    if a.shape[-1] <= LARGEST:
+    if _is_written_out(a):
         v = _orthogonal(torch.ops.ocl.jacobi(a, False))
         return a @ v, v
     columns = F.pad(a.mT, (0, -a.shape[-2] % 16)).contiguous()
@@ -197,7 +201,8 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
         return a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.clone()
     a, scale = _scaled(_hermitian(a, UPLO))
     # All eigenvalues of the sum are positive, so those of equal size are equal.
-    v = _rotated(a + _bound(a) * linalg._eye(n, a))[1] if n > LARGEST else _orthogonal(torch.ops.ocl.jacobi(a, True))
+    positive = a + _bound(a) * linalg._eye(n, a)
+    v = _orthogonal(torch.ops.ocl.jacobi(a, True)) if _is_written_out(a) else _rotated(positive)[1]
     values, order = torch.sort(_real((v.conj() * (a @ v)).sum(-2)), -1)
     if not compute_v:
         return values * scale, torch.zeros((0,), dtype=a.dtype, device=a.device)

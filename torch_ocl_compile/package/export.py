@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_unflat
 
 from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.compile import constant_masks, gelu_pattern
+from torch_ocl_compile.decompositions.registry import for_package
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.conditions import at_least_zero
 from torch_ocl_compile.errors import UnsupportedError
@@ -68,7 +69,7 @@ class Exported:
         self.made = MethodRows(name)
         self.owned = {**program.state_dict, **program.constants}
         self.tensors = tensors
-        with torch.no_grad():
+        with torch.no_grad(), for_package():
             self.program = _on_device(program, device).run_decompositions(ocl_decomp_table())
         self.gm = self.program.graph_module
         refuse_decisions(self.gm.graph)

@@ -1,8 +1,8 @@
 # torch_ocl_compile/user_kernel/jacobi.py: the op ocl.jacobi_sweeps: rotations until the columns of a matrix are orthogonal, in one kernel.
 """A work-group has one matrix. In each round of a round-robin tournament its work-items rotate the pairs of columns; after all rounds of a
 sweep every two columns have met. Sweeps end when no rotation was larger than the noise of the products.
-lowering/complex_numbers/jacobi.py does the same for small matrices by a fixed number of rounds, in kernels that work on the whole batch.
-Packages can have only these."""
+lowering/complex_numbers/jacobi.py does the same for packages, by a fixed number of rounds, in kernels that work on the whole batch.
+"""
 
 from __future__ import annotations
 

@@ -239,3 +239,31 @@ def test_statistics_that_a_method_writes_are_read_by_the_others(tmp_path: Path, 
     found = model.predict(x)
     torch.testing.assert_close(found, net.eval()(x).detach(), rtol=1e-5, atol=1e-5)
     assert not torch.allclose(found, before)
+
+
+def rebuilt(x: Tensor) -> list[Tensor]:
+    """Returns the eigenvalues of Hermitian matrices, and these matrices from eigenvalues and vectors."""
+    made = []
+    for a in (x + x.mT, torch.complex(x + x.mT, x - x.mT)):
+        values, vectors = torch.linalg.eigh(a)
+        whole = (vectors * values[..., None, :]) @ vectors.mH
+        made += [values, torch.view_as_real(whole) if whole.is_complex() else whole]
+    return made
+
+
+FACTORISATIONS: dict[str, Callable[[Tensor], Any]] = {
+    "eigh": lambda x: rebuilt(x[..., :7, :7]),
+    "singular values": lambda x: [torch.linalg.svdvals(x[..., :9]), torch.linalg.svdvals(torch.complex(x, x + 1)[..., :5, :])],
+    "pinv": lambda x: [torch.linalg.pinv(x[..., :10])],
+    "solve": lambda x: [torch.linalg.solve_ex(x, x[..., :2] * 2)[0], torch.linalg.lu_factor_ex(x)[1]],
+    "cholesky": lambda x: [torch.linalg.cholesky_ex(x @ x.mT)[0]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FACTORISATIONS)
+def test_factorisations_have_their_steps_written_out(tmp_path: Path, ocl_device: str, name: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 20, 20, dtype=torch.float64) + 5 * torch.eye(20)
+    function = FACTORISATIONS[name]
+    for ours, exact in zip(saved(tmp_path, ocl_device, function, x)(x), function(x), strict=True):
+        torch.testing.assert_close(ours, exact, rtol=1e-10, atol=1e-10)
