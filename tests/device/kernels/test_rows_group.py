@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.device.kernels.test_rows_item import compare, tensors
+from torch_ocl_compile.lowering.reductions import scan
 
 ROWS = {
     "softmax": lambda x: torch.softmax(x, -1),
@@ -185,7 +186,7 @@ def test_scans_with_segments(ocl_device, name, places, rows, count):
 
 
 @pytest.mark.parametrize("name", ["sum", "amax"])
-@pytest.mark.parametrize("way", ["eager", "compiled"])
+@pytest.mark.parametrize("way", ["eager", "compiled", "dynamic"])
 def test_expanded_indices_are_sorted_once(ocl_device, name, way):
     """Messages of a graph's edges: the place of a row is looked up once, not once an element."""
     edges, width, places = 20000, 32, 300
@@ -195,7 +196,7 @@ def test_expanded_indices_are_sorted_once(ocl_device, name, way):
     def gathered(index, source):
         return source.new_zeros(places, width).scatter_reduce(0, index[:, None].expand_as(source), source, name)
 
-    compiled = torch.compile(gathered, backend="ocl", options={"fallback": "error"}, dynamic=False)
+    compiled = torch.compile(gathered, backend="ocl", options={"fallback": "error"}, dynamic=way == "dynamic")
     function = gathered if way == "eager" else compiled
     given = [x.to(ocl_device) for x in (index, source)]
     function(*given)
@@ -204,3 +205,10 @@ def test_expanded_indices_are_sorted_once(ocl_device, name, way):
     torch.testing.assert_close(ours.cpu().double(), gathered(index, source.double()), rtol=1e-5, atol=0)
     # Sorting every element would move 16 times the bytes of the source. An expanded index counts with all of its elements.
     assert sum(launch.bytes for launch in record) < 9 * source.nbytes, record
+    # The loop over neighbouring elements of a source is the innermost one.
+    scans = [
+        launch.title
+        for launch in record
+        if launch.kernel.startswith("scan_max") and f" over {scan.CHUNK}" in launch.title
+    ]
+    assert len(scans) == 2 * (name == "amax") and all(f"x{width} over" in title for title in scans), scans

@@ -14,7 +14,7 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering.core import term as t
 from torch_ocl_compile.lowering.core.context import Context
-from torch_ocl_compile.lowering.movement.indexing import from_end, inside
+from torch_ocl_compile.lowering.movement.indexing import from_end, inside, is_expanded
 
 LARGEST = 2**30 - 1  # Indices farther from 0 are noted as this one (FaultWords::kLargest).
 
@@ -122,7 +122,9 @@ def bounds_of(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
 
 def note_outside(c: Context, bound: Bound, word: ir.Value) -> None:
     """Stores an index that violates the bound, if there is one, into an int32 value of shape [1]."""
-    nest = c.nest(bound.index.sizes)
+    # Where an index is expanded, one of the equal elements is looked at; none if there is none.
+    sizes = [ir.min(s, 1) if is_expanded(bound.index, d) else s for d, s in enumerate(bound.index.sizes)]
+    nest = c.nest(sizes)
     at = nest.load(bound.index, nest.i).cast(ir.DType.kI64)
     # The comparison with the nearest valid index is cheap, because the op itself computes that index.
     reached = from_end(at, bound.size) if bound.from_end else at

@@ -30,6 +30,7 @@ FEW_SOURCES, SOME_SOURCES = 4, 32
 ITEMS_OF_UNIT = 4  # The work-items of each compute unit of a CPU that share the rows of sources.
 # A work-item of a CPU adds a source in the time in which it makes so many steps of sorting and scanning.
 STEPS_OF_SORTING = 8
+USUAL_ROWS = 16  # Of scatters whose number of rows is symbolic.
 
 Coords = Sequence[ir.IndexExpr]
 
@@ -95,10 +96,15 @@ def accumulated(
 
 def slices_of(c: Context, p: ScatterSpec, name: str) -> int:
     """Returns into how many slices the sources of a row are cut for `_in_order`; 0 if sorting them is faster."""
-    rows, count, places = known_product(*p.rows, *p.inner), known_product(p.count), known_product(p.places)
-    if not c.cpu_units or name != "sum" or rows is None or count is None or places is None:
+    if not c.cpu_units or name != "sum":
         return 0
-    most = max(1, count // max(places, 1))  # The tables of all slices are not larger than the sources.
+    rows, count, places = (
+        known_product(*p.rows, *p.inner) or USUAL_ROWS,
+        known_product(p.count),
+        known_product(p.places),
+    )
+    # The tables of all slices are not larger than the sources.
+    most = 1 if count is None or places is None else max(1, count // max(places, 1))
     slices = min(most, -(-ITEMS_OF_UNIT * c.cpu_units // rows))
     return slices if rows * slices * STEPS_OF_SORTING >= c.cpu_units else 0
 
@@ -212,7 +218,7 @@ class Segments:
             mask = is_last & (key < nest.index(p.places))
             return [(result, [*at[:lead], key.as_index(), *at[lead:]], 0, mask)]
 
-        scan.run(c, row, [*p.rows, *inner], p.count, value, stores, starts)
+        scan.run(c, row, p.rows, p.count, value, stores, starts, inner)
         return result
 
 

@@ -32,6 +32,12 @@ def inside(index: Term, size: ir.IndexExpr) -> Term:
     return t.maximum(t.minimum(index, index.nest.index(size - 1)), 0)
 
 
+def is_expanded(x: ir.Value, dim: int) -> bool:
+    """True if x has the same elements everywhere along a dimension of another size than 1, by its coordinates."""
+    used = [x.index] if x.kind == ir.ValueKind.kIndex else x.coords
+    return not x.sizes[dim].is_const(1) and not any(e.uses(f"i{dim}") for e in used)
+
+
 @lower(aten.embedding.default)
 def embedding(c: Context, weight: ir.Value, indices: ir.Value, *_: Any) -> ir.Value:
     nest = c.nest(c.val.shape)

@@ -29,6 +29,7 @@ from torch_ocl_compile.lowering.movement.accumulate import (
     combined,
     slices_of,
 )
+from torch_ocl_compile.lowering.movement.indexing import is_expanded
 
 aten = torch.ops.aten
 I32, I64 = ir.DType.kI32, ir.DType.kI64
@@ -116,8 +117,7 @@ class Along:
 
 def _along(x: ir.Value, dim: int, index: ir.Value, src: Any) -> Along:
     others = [d for d in range(len(x.sizes)) if d != dim]
-    used = [index.index] if index.kind == ir.ValueKind.kIndex else index.coords
-    inner = [d for d in others if not index.sizes[d].is_const(1) and not any(e.uses(f"i{d}") for e in used)]
+    inner = [d for d in others if is_expanded(index, d)]
     rows = [d for d in others if d not in inner]
 
     def place(nest: Nest, row: Coords, source: ir.IndexExpr) -> Term:

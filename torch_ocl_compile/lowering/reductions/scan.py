@@ -58,20 +58,27 @@ def run(
     element: Element,
     stores: Stores,
     fresh: Fresh | None = None,
+    inner: Sequence[ir.IndexExpr] = (),
 ) -> None:
-    """Scans every row of `length` elements and makes the stores that `stores` returns."""
-    if row.merge is None or not _is_long(rows, length):
-        return _run_whole(c, row, rows, length, element, stores)
-    carry = _carry(c, row, rows, length, element, fresh)
-    nest = Nest(c.builder, [*rows, ir.ceildiv(length, CHUNK)], [ir.IndexExpr(CHUNK)])
-    at, begin = nest.i[:-1], nest.i[-1] * CHUNK + nest.r[0]
+    """Scans every row of `length` elements and makes the stores that `stores` returns.
+
+    inner: the last of the rows' dimensions, if neighbouring rows are neighbours in memory.
+    """
+    if row.merge is None or not _is_long([*rows, *inner], length):
+        return _run_whole(c, row, [*rows, *inner], length, element, stores)
+    carry = _carry(c, row, rows, length, element, fresh, inner)
+    lead = len(rows)
+    nest = Nest(c.builder, [*rows, ir.ceildiv(length, CHUNK), *inner], [ir.IndexExpr(CHUNK)])
+    chunk, at = nest.i[lead], [*nest.i[:lead], *nest.i[lead + 1 :]]
+    begin = chunk * CHUNK + nest.r[0]
     inside = nest.index(begin) < nest.index(length)
     position = ir.min(begin, length - 1)
     values, reset = element(nest, at, position)
-    first = nest.index(nest.r[0]).eq(0) & (nest.index(nest.i[-1]) > 0)
+    first = nest.index(nest.r[0]).eq(0) & (nest.index(chunk) > 0)
     if reset is not None:
         first = first & ~reset
-    before = tuple(nest.load(k, [*at, ir.max(nest.i[-1] - 1, 0)], first) for k in carry)
+    place = [*at[:lead], ir.max(chunk - 1, 0), *at[lead:]]
+    before = tuple(nest.load(k, place, first) for k in carry)
     merged = row.merge(before, values)
     values = tuple(t.where(first, m, v) for m, v in zip(merged, values, strict=True))
     nest.scan(row.name, values, row.dtypes[0], reset)
@@ -99,13 +106,19 @@ def _is_long(rows: Sequence[ir.IndexExpr], length: ir.IndexExpr) -> bool:
 
 
 def _carry(
-    c: Context, row: Row, rows: Sequence[ir.IndexExpr], length: ir.IndexExpr, element: Element, fresh: Fresh | None
+    c: Context,
+    row: Row,
+    rows: Sequence[ir.IndexExpr],
+    length: ir.IndexExpr,
+    element: Element,
+    fresh: Fresh | None,
+    inner: Sequence[ir.IndexExpr],
 ) -> list[ir.Value]:
-    """Returns, for each result of the scan, its values at the ends of all whole chunks."""
-    chunks = ir.floordiv(length, CHUNK)
-    sizes = [*rows, chunks]
+    """Returns, for each result of the scan, its values at the ends of all whole chunks: [rows..., chunks, inner...]."""
+    chunks, lead = ir.floordiv(length, CHUNK), len(rows)
+    sizes = [*rows, chunks, *inner]
     nest = Nest(c.builder, sizes, [ir.IndexExpr(CHUNK)])
-    values, reset = element(nest, nest.i[:-1], nest.i[-1] * CHUNK + nest.r[0])
+    values, reset = element(nest, [*nest.i[:lead], *nest.i[lead + 1 :]], nest.i[lead] * CHUNK + nest.r[0])
     if row.in_vectors and reset is None:
         totals = nest.reduce(row.name, values, row.dtypes)
     else:
@@ -117,7 +130,7 @@ def _carry(
         nest.end()
 
     def total_of(n: Nest, at: list[ir.IndexExpr], chunk: ir.IndexExpr) -> tuple[Terms, Term | None]:
-        loaded = tuple(n.load(total, [*at, chunk]) for total in totals)
+        loaded = tuple(n.load(total, [*at[:lead], chunk, *at[lead:]]) for total in totals)
         if fresh is None:
             return loaded, None
         return loaded, fresh(n, at, chunk * CHUNK, (chunk + 1) * CHUNK - 1)
@@ -132,12 +145,12 @@ def _carry(
 
     # For a symbolic length the recursion would not end, so one work-item scans the totals of all chunks.
     def store(n: Nest, at: list[ir.IndexExpr], chunk: ir.IndexExpr) -> Any:
-        return [(k, [*at, chunk], number, None) for number, k in enumerate(carry)]
+        return [(k, [*at[:lead], chunk, *at[lead:]], number, None) for number, k in enumerate(carry)]
 
     if chunks.is_const():
-        run(c, row, rows, chunks, total_of, store, chunked_fresh)
+        run(c, row, rows, chunks, total_of, store, chunked_fresh, inner)
     else:
-        _run_whole(c, row, rows, chunks, total_of, store)
+        _run_whole(c, row, [*rows, *inner], chunks, total_of, store)
     return carry
 
 
