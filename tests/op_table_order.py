@@ -64,6 +64,7 @@ def _scans() -> list[Op]:
         Op("cummax", both("cummax"), _rows(tied), (*HALVES, torch.int64, torch.bool), False),
         Op("cummin", both("cummin"), _rows(tied), (*HALVES, torch.int64, torch.bool), False),
         Op("cummax_gradient", lambda a: a.cummax(-1)[0] + a.cummin(0)[0], _rows(distinct)),
+        Op("cummax_columns", lambda a: (*a.cummax(0), *a.cummin(0)), lambda d: [(tied(4, 28, dtype=d),)], (torch.uint8, torch.int16, torch.int64, torch.float64), False),
         Op("cummax_long", both("cummax"), fixed(lambda: (tied(2, 3000),))),
         Op("logcumsumexp", both("logcumsumexp"), _rows(make)),
         Op("logcumsumexp_infinite", lambda a: a.logcumsumexp(0), fixed(lambda: (torch.tensor([-torch.inf, -torch.inf, 1.0, torch.inf, 2.0]),)), gradient=False),

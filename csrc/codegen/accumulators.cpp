@@ -62,7 +62,11 @@ std::string Accumulators::row_text(const std::string& row, size_t accumulator, i
   const std::string text = op_text(row, {types_[0], width}, with, body_.kernel().dialect().is_cpu);
   const size_t question = text.find(" ? ");
   if (question == std::string::npos) return text;
-  return condition_text(text.substr(0, question), types_[accumulator], width) + text.substr(question);
+  std::string condition = text.substr(0, question);
+  // A call of the op library gives a mask of ints. A comparison gives one whose lanes are as large as those of the values.
+  if (width > 1 && !condition.starts_with("op") && lane_bytes(types_[0]) != 4 && lane_bytes(types_[accumulator]) == 4)
+    condition = format("convert_int$d($s)", {width, condition});
+  return condition_text(condition, types_[accumulator], width) + text.substr(question);
 }
 
 std::string Accumulators::before_text(const std::string& position, const std::string& other, int width) const {
