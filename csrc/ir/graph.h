@@ -234,6 +234,7 @@ struct SortAttrs {
   int shift = 0;                // For kBlocks, the lowest bit in which keys differ.
   int digits = 1;               // For kBlocks, the number of digits above it in which they differ.
   bool is_signed = false;       // The (highest) digit has the sign.
+  int64_t end = 0;              // For kBlocks: all keys are from 0 to end - 1. 0: not known.
 };
 
 /// The aten op and the source line from which a node was made, for errors, explain and the profiler.

@@ -27,12 +27,12 @@ void bind_attributes(py::module_& m) {
           py::arg("inverse") = false, py::arg("scale") = 1.0, py::arg("root") = 0, py::arg("form") = FftForm::kComplex);
   m.attr("DIGITS") = kDigits;
   py::enum_<SortStep>(m, "SortStep") OCL_VALUES(SortStep, kCount, kMove, kBlocks);
-  py::class_<SortAttrs>(m, "SortAttrs") OCL_READ(SortAttrs, step, block, keep, shift, digits, is_signed)
-      .def(py::init([](SortStep step, int64_t block, int64_t keep, int shift, int digits, bool is_signed) {
-             return SortAttrs{step, block, keep, shift, digits, is_signed};
+  py::class_<SortAttrs>(m, "SortAttrs") OCL_READ(SortAttrs, step, block, keep, shift, digits, is_signed, end)
+      .def(py::init([](SortStep step, int64_t block, int64_t keep, int shift, int digits, bool is_signed, int64_t end) {
+             return SortAttrs{step, block, keep, shift, digits, is_signed, end};
            }),
            py::arg("step"), py::arg("block"), py::arg("keep") = 0, py::arg("shift") = 0, py::arg("digits") = 1,
-           py::arg("is_signed") = false);
+           py::arg("is_signed") = false, py::arg("end") = 0);
 }
 
 }  // namespace ocl::python

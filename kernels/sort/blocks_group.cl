@@ -3,6 +3,9 @@
 // A bitonic sort in local memory. Keys are compared together with their places in the block, so that equal keys keep their order.
 // SELECTS 1: first the keys to keep are selected, and only these are sorted. The last of them is found by its digits, the highest
 // first: the keys that have the digits found so far are counted by their next digit.
+// END > 0: all keys are from 0 to END - 1, and the whole row is one block. The keys are counted by their values. Each then takes one of
+// the places of its value, in any order, and the places of each value are put in order. Where a value has more than MOST_EQUAL keys,
+// the bitonic sort is faster.
 //
 // Inputs: keys[row][i] at row * keys_row + i, 0 <= i < n. HAS_POSITIONS 1: positions[row][i] at row * positions_row + i.
 // Global size: (blocks * ITEMS, rows, 1), local size (ITEMS, 1, 1).
@@ -10,7 +13,7 @@
 //   greatest ones, with any position.
 // Macros of a launch: KEEP (keys of a block that are stored), SELECTS (see above), SIZE (keys that are sorted: a power of two,
 //   at least KEEP or, without SELECTS, BLOCK), ITEMS (work-items of a group), LOCAL_KEYS (0: local memory has no room for
-//   the block's keys, which are read from the row each time), SHIFT (the lowest bit in which keys differ), DIGITS_SORTED
+//   the block's keys, which are read from the row each time), END (see above), SHIFT (the lowest bit in which keys differ), DIGITS_SORTED
 //   (digits from this bit on), SIGNED (1: the highest digit has the sign).
 
 #if LOCAL_KEYS && !SELECTS
@@ -71,6 +74,51 @@ ALWAYS_INLINE int next_digit(__local const int* counts, __local int* sums, int* 
 }
 #endif
 
+#if END
+#define MOST_EQUAL 32
+#define VALUES_EACH (((END) + ITEMS - 1) / ITEMS | 1)  // An odd number lets neighbours use other banks of local memory.
+
+// Sorts the places of a block by the values of its keys. Returns 0 if a value has too many keys.
+ALWAYS_INLINE int count_values(__local const Key* keys, __local ushort* places, __local int* ends, __local ushort* sums,
+                               __local int* crowded, const int lane) {
+  __local int* own_ends = ends + lane * VALUES_EACH;
+  for (int v = lane; v < ITEMS * VALUES_EACH; v += ITEMS) ends[v] = 0;
+  if (lane == 0) *crowded = 0;
+  barrier(CLK_LOCAL_MEM_FENCE);  // All counts are 0.
+  for (int i = lane; i < BLOCK; i += ITEMS) atomic_inc(ends + keys[i]);
+  barrier(CLK_LOCAL_MEM_FENCE);  // All keys are counted.
+  int own = 0;
+  for (int v = 0; v < VALUES_EACH; ++v) {
+    own += own_ends[v];
+    if (own_ends[v] > MOST_EQUAL) *crowded = 1;
+  }
+  const int first = sum_before(sums, own, lane);
+  int sum = first;
+  for (int v = 0; v < VALUES_EACH; ++v) {
+    const int count = own_ends[v];
+    own_ends[v] = sum;
+    sum += count;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // The first place of each value is there.
+  if (*crowded) return 0;
+  for (int i = lane; i < BLOCK; i += ITEMS) places[atomic_inc(ends + keys[i])] = i;
+  barrier(CLK_LOCAL_MEM_FENCE);  // All keys have a place, and each value has its end.
+  int begin = first;
+  for (int v = 0; v < VALUES_EACH; ++v) {
+    const int end = own_ends[v];
+    for (int i = begin + 1; i < end; ++i) {
+      const ushort moved = places[i];
+      int to = i;
+      for (; to > begin && places[to - 1] > moved; --to) places[to] = places[to - 1];
+      places[to] = moved;
+    }
+    begin = end;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // All places are in order.
+  return 1;
+}
+#endif
+
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(KERNEL_PARAMETERS EPILOGUE_PARAMS) {
 #if LOCAL_KEYS || SELECTS
   __local Key sorted[SIZE];
@@ -122,12 +170,26 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void KERNEL_NAME(KER
   }
   for (int i = KEEP + lane; i < SIZE; i += ITEMS) sorted[i] = GREATEST_KEY, places[i] = USHRT_MAX;
 #else
-  for (int i = lane; i < SIZE; i += ITEMS) {
-    places[i] = i;
 #if LOCAL_KEYS
-    sorted[i] = i < count ? x[i] : GREATEST_KEY;
+  for (int i = lane; i < SIZE; i += ITEMS) sorted[i] = i < count ? x[i] : GREATEST_KEY;
 #endif
+#if END
+  __local int ends[ITEMS * VALUES_EACH], crowded;
+  __local ushort sums[ITEMS];
+  if (count_values(sorted, places, ends, sums, &crowded, lane)) {
+    for (int i = lane; i < BLOCK; i += ITEMS) {
+      const int at = places[i];
+      STORE(sorted[at], row, i);
+#if HAS_POSITIONS
+      STORE1(positions[positions_offset + row * positions_row + at], row, i);
+#else
+      STORE1(at, row, i);
+#endif
+    }
+    return;
   }
+#endif
+  for (int i = lane; i < SIZE; i += ITEMS) places[i] = i;
 #endif
   for (int run = 2; run <= SIZE; run *= 2)
     for (int step = run / 2; step > 0; step /= 2) {

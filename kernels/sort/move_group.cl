@@ -17,19 +17,12 @@
 #define EACH (BLOCK / ITEMS)  // keys of a work-item
 #define GROUP 16  // digits that are summed together
 
-// Replaces the counts by the sums of those before each. Inlined, because PoCL 3.1 miscompiles barriers in a function that is called.
-ALWAYS_INLINE void sum_before(__local ushort* counts, __local ushort* sums, const int lane) {
+// Replaces the counts by the sums of those before each.
+ALWAYS_INLINE void sum_counts(__local ushort* counts, __local ushort* sums, const int lane) {
   barrier(CLK_LOCAL_MEM_FENCE);  // All counts are there.
   int own = 0;
   for (int k = 0; k < VALUES; ++k) own += counts[lane * VALUES + k];
-  sums[lane] = own;
-  for (int step = 1; step < ITEMS; step *= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);  // The sums of `step` work-items are there.
-    const int more = lane >= step ? sums[lane - step] : 0;
-    barrier(CLK_LOCAL_MEM_FENCE);  // All have read them.
-    sums[lane] += more;
-  }
-  int sum = sums[lane] - own;
+  int sum = sum_before(sums, own, lane);
   for (int k = 0; k < VALUES; ++k) {
     const int count = counts[lane * VALUES + k];
     counts[lane * VALUES + k] = sum;
@@ -47,7 +40,7 @@ ALWAYS_INLINE void round_of(__local const uchar* digits, __local ushort* order, 
     own[k] = order[lane * EACH + k];
     ++counts[(digits[own[k]] >> bit & (VALUES - 1)) * ITEMS + lane];
   }
-  sum_before(counts, sums, lane);  // All have read the order, too.
+  sum_counts(counts, sums, lane);  // All have read the order, too.
   for (int k = 0; k < EACH; ++k) order[counts[(digits[own[k]] >> bit & (VALUES - 1)) * ITEMS + lane]++] = own[k];
   barrier(CLK_LOCAL_MEM_FENCE);  // The new order is there.
 }

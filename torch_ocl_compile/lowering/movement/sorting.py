@@ -36,11 +36,15 @@ I32, I64 = ir.DType.kI32, ir.DType.kI64
 
 @dataclass(frozen=True)
 class Digits:
-    """The digits in which keys differ: `count` digits of 8 bits from the bit `shift` on. The highest may have the sign."""
+    """The digits in which keys differ: `count` digits of 8 bits from the bit `shift` on. The highest may have the sign.
+
+    `end`: all keys are from 0 to end - 1. 0: not known.
+    """
 
     shift: int
     count: int
     signed: bool
+    end: int = 0
 
     def each(self) -> list[tuple[int, bool]]:
         """Returns (lowest bit, whether it has the sign) of each digit, the lowest first."""
@@ -49,7 +53,9 @@ class Digits:
     @staticmethod
     def below(end: ir.IndexExpr) -> Digits:
         """Returns the digits of the numbers from 0 to `end`. Five digits are enough for the elements of any tensor."""
-        return Digits(0, (end.constant().bit_length() + 7) // 8 if end.is_const() else 5, False)
+        if not end.is_const():
+            return Digits(0, 5, False)
+        return Digits(0, (end.constant().bit_length() + 7) // 8, False, end.constant() + 1)
 
 
 # The key of a float of 16 bits has zeros, or ones, in the bits that a float of 32 bits has in addition.
@@ -156,7 +162,7 @@ def _operands(c: Context, keys: Keys) -> list[ir.Value]:
 def _by_blocks(c: Context, keys: Keys, block: int, keep: int) -> Sorted:
     """Sorts each block alone, and keeps the first `keep` keys of each."""
     d = keys.digits
-    attrs = ir.SortAttrs(ir.SortStep.kBlocks, block, keep, d.shift, d.count, d.signed)
+    attrs = ir.SortAttrs(ir.SortStep.kBlocks, block, keep, d.shift, d.count, d.signed, d.end)
     return _sorted(c, keys, c.builder.sort(_operands(c, keys), attrs))
 
 

@@ -17,17 +17,22 @@ struct Problem {
   bool is_long;
   int shift, digits;
   bool is_signed, more, sums;
-  int offset = 0;
+  int offset = 0, end = 0;
   int blocks() const { return (n + block - 1) / block; }
 };
 
 // One block and several, the last one whole or not. Few keys are inserted or selected, many are sorted by digits. Only counts
 // have keys of 64 bits, because the rig passes places in outputs as numbers of floats.
-constexpr Problem kProblems[] = {
-    {1, 1, 256, 1, false, 0, 4, true, false, false},       {3, 100, 256, 100, false, 0, 4, true, true, true},
-    {2, 700, 256, 5, false, 8, 1, false, false, true, 1},  {2, 1000, 256, 232, false, 24, 1, true, false, false},
-    {1, 3000, 512, 130, false, 0, 2, false, true, true},   {2, 700, 256, 7, true, 0, 8, true, true, true},
-    {1, 512, 256, 256, true, 56, 1, true, false, false, 1}};
+constexpr Problem kProblems[] = {{1, 1, 256, 1, false, 0, 4, true, false, false},
+                                 {3, 100, 256, 100, false, 0, 4, true, true, true},
+                                 {2, 700, 256, 5, false, 8, 1, false, false, true, 1},
+                                 {2, 1000, 256, 232, false, 24, 1, true, false, false},
+                                 {1, 3000, 512, 130, false, 0, 2, false, true, true},
+                                 {2, 700, 256, 7, true, 0, 8, true, true, true},
+                                 {1, 512, 256, 256, true, 56, 1, true, false, false, 1},
+                                 // Few keys of each value, and many of each.
+                                 {3, 768, 768, 768, false, 0, 2, false, true, true, 0, 700},
+                                 {2, 768, 768, 768, false, 0, 2, false, false, true, 1, 5}};
 
 std::vector<int64_t> keys_of(const Problem& s) {
   std::vector<int64_t> keys(static_cast<size_t>(s.rows) * s.n);
@@ -39,6 +44,7 @@ std::vector<int64_t> keys_of(const Problem& s) {
     const int bits = 8 * s.digits;
     digits = bits < 64 ? digits & ((uint64_t{1} << bits) - 1) : digits << 8;
     digits <<= s.shift;
+    if (s.end > 0) digits %= static_cast<uint64_t>(s.end);
     key = s.is_long ? static_cast<int64_t>(digits) : static_cast<int32_t>(digits);
   }
   return keys;
@@ -105,6 +111,7 @@ CheckCase sort_case(const CheckSubject& subject, const Problem& s, ir::SortStep 
     operands.push_back(input(
         ir::DType::kI32, s.sums ? ir::Shape{s.rows, ir::kDigits, s.blocks()} : ir::Shape{s.rows, ir::kDigits * s.blocks()}));
   ir::SortAttrs attrs;
+  attrs.end = s.end;
   attrs.step = step, attrs.block = s.block, attrs.keep = step == ir::SortStep::kBlocks ? s.keep : 0;
   attrs.shift = s.shift, attrs.digits = s.digits;
   attrs.is_signed = s.is_signed && (step == ir::SortStep::kBlocks || s.digits == 1);

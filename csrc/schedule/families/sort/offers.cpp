@@ -93,7 +93,13 @@ void offer_sort_blocks(Draft& draft) {
     const bool wide = draft.buffer(draft.node().operands[0].buffer).dtype == ir::DType::kI64;
     // Counting the keys of a block by each digit takes about as long as sorting a quarter of them.
     const bool selects = sort.keep * 4 <= sort.block;
-    define(launch, "LOCAL_KEYS", size * (wide ? 10 : 6) <= draft.caps.local_bytes);
+    const int64_t items = launch.local[0], key_bytes = wide ? 10 : 6;  // With its place.
+    define(launch, "LOCAL_KEYS", size * key_bytes <= draft.caps.local_bytes);
+    // Counts of all values, and what the work-items sum. More values than twice the keys take longer than comparing.
+    const bool counts = sort.end > 0 && sort.end <= 2 * sort.block && draft.node().operands[0].sizes[1].is_const(sort.keep) &&
+                        sort.keep == sort.block &&
+                        size * key_bytes + 4 * (sort.end + 2 * items) + 2 * items + 4 <= draft.caps.local_bytes;
+    define(launch, "END", counts ? sort.end : 0);
     while (selects && size / 2 >= std::max<int64_t>(sort.keep, 2)) size /= 2;
     define(launch, {{"SELECTS", selects}, {"SIZE", size}});
   }
