@@ -72,17 +72,13 @@ typedef float16 V16;
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
-// ---- prefetch ----
-// PREFETCHES 1: the device is a CPU that has an instruction for it. 2: it takes PTX, and the line goes to the cache of all units.
+// ---- prefetch ---- CPUs only
 #ifndef PREFETCHES
-#define PREFETCHES 0
+#define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
 #endif
-// Prefetches the cache line at p, which on a CPU may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
+// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
 // runtime. The cast is valid because a CPU has one address space.
-#if PREFETCHES == 2
-#define PREFETCH(p) asm volatile("prefetch.global.L2 [%0];" ::"l"((ulong)(size_t)(p)))
-#define PREFETCH_TO_WRITE(p)
-#elif PREFETCHES && defined(__has_builtin)
+#if PREFETCHES && defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
 #define PREFETCH_TO_WRITE(p) __builtin_prefetch((__private const void*)(size_t)(p), 1)

@@ -27,44 +27,16 @@
 #if STATISTICS
 #define FOR_OWN_TILES(g) FOR_SLICE_TILES(g, m_tiles, k_tiles, slices)
 #define OWN_TILE(g) slice_tile(g, m_tiles, k_tiles, slices)
-#else
-#if B_KEPT  // The number of work-groups is a multiple of k_tiles.
-#define OWN_TILES m_tiles
-#define OWN_FIRST ((int)get_group_id(0) / k_tiles)
-#define OWN_STRIDE ((int)get_num_groups(0) / k_tiles)
+#elif B_KEPT  // The number of work-groups is a multiple of k_tiles.
+#define FOR_OWN_TILES(g) for (int g = get_group_id(0) / k_tiles; g < m_tiles; g += (int)get_num_groups(0) / k_tiles)
 #define OWN_TILE(g) ((int2)(g, (int)get_group_id(0) % k_tiles))
 #else
-#define OWN_TILES (m_tiles * k_tiles)
-#define OWN_FIRST ((int)get_group_id(0))
-#define OWN_STRIDE ((int)get_num_groups(0))
+#define FOR_OWN_TILES(g) FOR_TILES(g, m_tiles* k_tiles)
 #ifdef ONE_COLUMN  // 1: K is at most TILE_N, so a tile is found without divisions
 #define OWN_TILE(g) ((int2)(g, 0))
 #else
 #define OWN_TILE(g) tile_at(g, m_tiles, k_tiles)
 #endif
-#endif
-#define FOR_OWN_TILES(g) for (int g = OWN_FIRST; g < OWN_TILES; g += OWN_STRIDE)
-#endif
-
-// As PREFETCH_PRODUCT of tensor_core/store.cl, for the pixels of a tile.
-#if defined(PREFETCHV_LOADED) && !STATISTICS
-#define PREFETCH_TILE(g)                                                                                \
-  if ((g) < OWN_TILES) {                                                                                \
-    const int2 later = OWN_TILE(g);                                                                     \
-    const int later_m = later.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2); \
-    DECLARE_ROW_PIXELS(later_m)                                                                         \
-    OCL_UNROLL                                                                                          \
-    for (int i = 0; i < 2; ++i) {                                                                       \
-      if (later_m + i * 8 >= pixels || pixel_h[i] >= OUT_H || pixel_w[i] >= OUT_W) continue;            \
-      OCL_UNROLL                                                                                        \
-      for (int j = 0; j < TILE_N / 4; j += LINE_COLUMNS) {                                              \
-        const int k = later.y * TILE_N + FIRST_COLUMN + j;                                              \
-        if (k < K) PREFETCHV_LOADED(pixel_n[i], group * K + k, pixel_h[i], pixel_w[i]);                 \
-      }                                                                                                 \
-    }                                                                                                   \
-  }
-#else
-#define PREFETCH_TILE(g)
 #endif
 
 // Where vectors are whole, the other loop stores the last rows only.
@@ -184,11 +156,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   wait_for_kept(line);
 #endif
   const int lane = get_local_id(0) & 31;
-  PREFETCH_TILE(OWN_FIRST)
   FOR_OWN_TILES(g) {
     const int2 tile = OWN_TILE(g);
     const int m = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + (lane >> 2);
-    PREFETCH_TILE(g + OWN_STRIDE)
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, 1, 1);
     begin += steps;

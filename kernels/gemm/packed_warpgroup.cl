@@ -148,10 +148,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     }
     return;
   }
-  PREFETCH_PRODUCT((int)get_group_id(0), batch, M, N)
   FOR_TILES(g, m_tiles * n_tiles) {
     const int2 tile = tile_at(g, m_tiles, n_tiles);
-    PREFETCH_PRODUCT(g + (int)get_num_groups(0), batch, M, N)
     float total[TILE_N / 2];
     multiply_packed(total, line, scales, begin, begin + steps);
     begin += steps;

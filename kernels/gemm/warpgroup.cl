@@ -163,10 +163,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   }
   CONSUMERS_BEGIN();
   int number = TURNS ? get_local_id(0) >> 7 : 0;  // of the tile, among those of the work-group
-  PREFETCH_PRODUCT((int)get_group_id(0) + number * (int)get_num_groups(0), batch, M, N)
   for (int g; g = get_group_id(0) + number * get_num_groups(0), g < m_tiles * n_tiles; number += 1 + TURNS) {
     const int2 tile = tile_at(g, m_tiles, n_tiles);
-    PREFETCH_PRODUCT(g + (1 + TURNS) * (int)get_num_groups(0), batch, M, N)
     float total[ROW_BLOCKS * SUMS_OF_BLOCK];
     if (TURNS) begin_turn(line, number);
     consume(total, line, number * steps, (number + 1) * steps, A_K_MAJOR, B_K_MAJOR);

@@ -109,28 +109,6 @@ ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
     total[i] = total[i + 2 * VW * STORE_VECTORS];
 }
 
-// PREFETCH_PRODUCT asks for what the epilogue will load in this lane's quarters of its rows of tile g of a product M x N. It is
-// called a tile ahead, because the steps of a short depth take less time than memory.
-#define LINE_COLUMNS 32  // of fp32 in a line of the cache
-#define FIRST_COLUMN ((int)(get_local_id(0) & 3) * (TILE_N / 4))
-#ifdef PREFETCHV_LOADED
-#define PREFETCH_PRODUCT(g, batch, M, N)                                                  \
-  if ((g) < m_tiles * n_tiles) {                                                          \
-    const int2 later = tile_at(g, m_tiles, n_tiles);                                      \
-    const int row0 = later.x * TILE_M + tile_warp() * 16 + ((get_local_id(0) & 31) >> 2), \
-              n0 = later.y * TILE_N + FIRST_COLUMN;                                       \
-    OCL_UNROLL                                                                            \
-    for (int i = 0; i < 2 * ROW_BLOCKS; ++i) {                                            \
-      const int row = row0 + i / 2 * 64 + i % 2 * 8;                                      \
-      OCL_UNROLL                                                                          \
-      for (int n = 0; n < TILE_N / 4; n += LINE_COLUMNS)                                  \
-        if (row < M && n0 + n < N) PREFETCHV_LOADED(batch, row, n0 + n);                  \
-    }                                                                                     \
-  }
-#else
-#define PREFETCH_PRODUCT(g, batch, M, N)
-#endif
-
 // LOCAL_ROWS makes local memory for STORE_PRODUCT, which stores a tile of a product M x N by the epilogue macros STOREA,
 // STOREV and STORE of (b, m, n). rows: as LOCAL_ROWS makes it.
 #if VW == 2

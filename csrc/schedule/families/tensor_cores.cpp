@@ -288,10 +288,4 @@ void use_tensor_core_tile(Draft& draft, const TensorCoreMath& math, const Tensor
   draft.launch().stores.align(true);
 }
 
-void prefetch_loads(TemplateLaunch& launch, const TensorCoreMath& math) {
-  if (math.level != kWarpgroup) return;
-  launch.stores.prefetch = true;
-  define(launch, "PREFETCHES", 2);
-}
-
 }  // namespace ocl::schedule

@@ -122,7 +122,5 @@ void share_registers(TemplateLaunch& launch, const TensorCoreTile& tile);
 /// width of these vectors.
 void use_tensor_core_tile(Draft& draft, const TensorCoreMath& math, const TensorCoreTile& tile, const ir::IndexExpr& columns,
                           int producers = 128);
-/// Lets a kernel of the level warpgroup ask for what the epilogue of its next tile loads.
-void prefetch_loads(TemplateLaunch& launch, const TensorCoreMath& math);
 
 }  // namespace ocl::schedule

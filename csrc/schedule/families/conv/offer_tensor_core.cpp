@@ -235,7 +235,6 @@ void offer_conv_tensor_core(Draft& draft) {
   launch.groups = {window.phases > 1 ? tiles : whole(persistent_groups(draft.caps, tiles, tile, node.convolve.groups)),
                    window.groups, window.phases};
   store_along(launch, 1, launch.stores.width);
-  prefetch_loads(launch, math);
   launch.stores.align(node.convolve.groups == 1 || multiples(draft, launch.stores.width, {K}));
   draft.lay_out(node.outputs[0], kChannelsLast);
   // Warp kernels have no producers that run ahead. So, if they fit, two work-groups share a compute unit and overlap

@@ -51,7 +51,6 @@ void offer_gemm_tensor_core(Draft& draft) {
   const TensorCoreTile tile = use_plan(draft, math, false);
   pass_matrices(draft, math.chunk);
   use_boxes(draft, math, tile);
-  prefetch_loads(draft.launch(), math);
   share_registers(draft.launch(), tile);
 }
 
@@ -73,7 +72,6 @@ void offer_gemm_packed_tensor_core(Draft& draft) {
   launch.args({{"M", node.sizes[1]}, {"N", node.sizes[2]}, {"K", node.reduce_sizes[0]}});
   launch.args({{"a_batch", a.batch}, {"b_batch", b.batch}});
   store_along(launch, 2, launch.stores.width, 3);
-  prefetch_loads(launch, math);
 }
 
 }  // namespace ocl::schedule
