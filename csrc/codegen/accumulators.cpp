@@ -62,16 +62,11 @@ std::string Accumulators::row_text(const std::string& row, size_t accumulator, i
   const std::string text = op_text(row, {types_[0], width}, with, body_.kernel().dialect().is_cpu);
   const size_t question = text.find(" ? ");
   if (question == std::string::npos) return text;
-  std::string condition = text.substr(0, question);
-  // A call of the op library gives a mask of ints. A comparison gives one whose lanes are as large as those of the values.
-  if (width > 1 && !condition.starts_with("op") && lane_bytes(types_[0]) != 4 && lane_bytes(types_[accumulator]) == 4)
-    condition = format("convert_int$d($s)", {width, condition});
-  return condition_text(condition, types_[accumulator], width) + text.substr(question);
+  return mask_text(text.substr(0, question), types_[0], types_[accumulator], width) + text.substr(question);
 }
 
 std::string Accumulators::before_text(const std::string& position, const std::string& other, int width) const {
-  const std::string mask = "(" + position + " < " + other + ")";
-  return width > 1 && lane_bytes(types_[1]) != 4 ? "convert_int" + std::to_string(width) + mask : mask;
+  return mask_text("(" + position + " < " + other + ")", types_[1], types_[0], width);
 }
 
 void Accumulators::declare(Writer& writer, const Carried& carried, int width) const { declare_from(0, writer, carried, width); }
@@ -137,7 +132,7 @@ std::string Accumulators::reset(const Carried& carried) {
   const int width = body_.lane_width();
   const std::string mask = body_.broadcast_to_width(body_.value(node_, n_.reset), width);
   for (size_t i = 0; i < count(); ++i)
-    body_.writer().line("$s = $s ? $s : $s;", carried[i], condition_text(mask, types_[i], width),
+    body_.writer().line("$s = $s ? $s : $s;", carried[i], mask_text(mask, DType::kBool, types_[i], width),
                         broadcast_text(row_text(facts_.identities[i], i, 1, {}), types_[i], width), carried[i]);
   return mask;
 }

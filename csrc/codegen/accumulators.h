@@ -95,7 +95,7 @@ class Accumulators {
   std::vector<std::string> inputs();
   Carried across_equal_lanes(Writer& writer, const Carried& vector, int width) const;
   std::vector<std::string> merged(const Carried& a, const Carried& b, int width) const;
-  /// Returns the mask of the elements whose position comes before the other one.
+  /// Returns the mask of the elements whose position comes before the other one, for values of accumulator 0.
   std::string before_text(const std::string& position, const std::string& other, int width) const;
   std::string row_text(const std::string& row, size_t accumulator, int width, std::map<std::string, std::string> with) const;
   void assign(Writer& writer, const Carried& to, const std::vector<std::string>& texts, int width) const;

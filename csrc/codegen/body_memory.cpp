@@ -67,7 +67,7 @@ Value BodyPrinter::load(NodeId node, const ir::Op& op, const std::string& otherw
       if (!mask) return r.value;
       const int width = std::max(mask->width, r.value.width), level = std::max(mask->level, r.value.level);
       return define(level, r.value.dtype, width,
-                    condition_text(broadcast_to_width(*mask, width), r.value.dtype, width) + " ? " +
+                    mask_text(broadcast_to_width(*mask, width), DType::kBool, r.value.dtype, width) + " ? " +
                         broadcast_to_width(r.value, width) + " : " + broadcast_text(zero, r.value.dtype, width));
     }
   }
@@ -118,8 +118,8 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
     if (!masked_lanes) return define(level, dtype, 1, mask->text + " ? " + element + " : " + zero);
     const Value scalar = define(level, dtype, 1, "any(" + mask->text + ") ? " + element + " : " + zero);
     return define(level, dtype, mask->width,
-                  condition_text(mask->text, dtype, mask->width) + " ? " + broadcast_to_width(scalar, mask->width) + " : " +
-                      broadcast_text(zero, dtype, mask->width));
+                  mask_text(mask->text, DType::kBool, dtype, mask->width) + " ? " + broadcast_to_width(scalar, mask->width) +
+                      " : " + broadcast_text(zero, dtype, mask->width));
   }
 
   const int width = lane_width_;

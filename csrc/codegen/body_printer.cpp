@@ -294,7 +294,7 @@ Value BodyPrinter::operation(NodeId node, int number, const std::string& row) {
     const Value converted =
         ir::compute_type(args[i].dtype) == types.operands[i] ? args[i] : convert(args[i], types.operands[i]);
     std::string text = broadcast_to_width(converted, width);
-    if (op.code == OpCode::k_where && i == 0) text = condition_text(text, types.value, width);
+    if (op.code == OpCode::k_where && i == 0) text = mask_text(text, DType::kBool, types.value, width);
     with[std::to_string(i)] = text;
   }
   const DType operand = types.operands.back();
@@ -310,9 +310,8 @@ Value BodyPrinter::operation(NodeId node, int number, const std::string& row) {
   std::string text = both     ? "(" + with["0"] + " && " + with["1"] + ")"
                      : by_fma ? "fma(" + with["0"] + ", " + lanes("-1.0") + ", " + lanes("-0.0") + ")"
                               : op_text(row, {operand, width}, with, dialect.is_cpu);
-  if (types.value == DType::kBool && width > 1 && lane_bytes(operand) != 4)
-    text = "convert_int" + std::to_string(width) + "(" + text + ")";
-  else if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)
+  if (types.value == DType::kBool) text = mask_text(text, operand, DType::kBool, width);
+  if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)
     // C computes small integers in int.
     text = "(" + type_name({types.value, 1}) + ")" + text;
   else if (row[0] == '(' && text[0] == '(')

@@ -119,8 +119,7 @@ std::string convert_text(const std::string& text, Type from, DType to) {
     std::string zero = literal({{false, 0, 0}, source});
     // OpenCL has no operators for a char16 and an int.
     if (from.width > 1 && lane_bytes(source) < 4) zero = "(" + type_name({source, 1}) + ")" + zero;
-    const std::string test = "(" + text + " != " + zero + ")";
-    return from.width > 1 && lane_bytes(source) != 4 ? "convert_int" + n + test : test;
+    return mask_text("(" + text + " != " + zero + ")", source, DType::kBool, from.width);
   }
   std::string result = text;
   if (source == DType::kBool) {
@@ -154,12 +153,11 @@ std::string gather_text(const std::vector<std::string>& lanes, DType dtype) {
   return text + ")";
 }
 
-std::string condition_text(const std::string& mask, DType dtype, int width) {
-  if (width == 1 || lane_bytes(dtype) == 4) return mask;
-  const std::string converted =
-      std::string("convert_") + same_size_integer(lane_bytes(dtype)) + lanes(width) + "(" + mask + ")";
+std::string mask_text(const std::string& mask, DType from, DType to, int width) {
+  if (width == 1 || lane_bytes(from) == lane_bytes(to)) return mask;
+  const std::string converted = std::string("convert_") + same_size_integer(lane_bytes(to)) + lanes(width) + "(" + mask + ")";
   // A vector's ?: tests the sign. Mesa 22.3 (rusticl) takes a sign-extended int as not negative.
-  return lane_bytes(dtype) == 8 ? "(" + converted + " != 0)" : converted;
+  return lane_bytes(to) == 8 ? "(" + converted + " != 0)" : converted;
 }
 
 std::string pointer_parameter(const std::string& name, DType dtype, bool written, bool alone) {

@@ -60,8 +60,9 @@ std::string broadcast_text(const std::string& text, ir::DType dtype, int width);
 std::string lane_text(const std::string& text, ir::DType dtype, int lane);
 /// Returns a vector made of the texts of its lanes.
 std::string gather_text(const std::vector<std::string>& lanes, ir::DType dtype);
-/// Returns a mask (int lanes) as a condition that selects values of `dtype`.
-std::string condition_text(const std::string& mask, ir::DType dtype, int width);
+/// Returns a mask with lanes for another type. from: the type whose comparison gave the mask. to: the type whose values the
+/// mask selects; bool makes the int lanes of a bool's value.
+std::string mask_text(const std::string& mask, ir::DType from, ir::DType to, int width);
 
 /// Returns the parameters of a buffer: "__global const float* in0, const ulong in0_offset". alone: true if no other
 /// parameter points to the same memory, so that the pointer is `restrict`.

@@ -4,9 +4,9 @@
 // integers.
 //
 // Rules for a function:
-//   Types: T is the value's type; N is a signed integer of T's size, which comparing two T gives; U is unsigned N; M is
-//   int, for masks (0/1 in scalars, 0/-1 in vectors). W is the unsigned type that integers T are added in: U, or uint
-//   for a scalar that is smaller.
+//   Types: T is the value's type; N is a signed integer of T's size, which comparing two T gives (0/1 in scalars, 0/-1 in
+//   vectors); U is unsigned N. W is the unsigned type that integers T are added in: U, or uint for a scalar that is
+//   smaller.
 //   Integers use opi_add, opi_sub, opi_mul and opi_shl in place of + - * and <<, because C leaves overflow undefined.
 //   There is no `if` on values. Use c ? a : b, with c of type N and both branches of the same type.
 //   REAL(x) is a constant, OCL_LANES the width of the vector. There are no native_ or fast functions.
@@ -19,7 +19,6 @@
 #define OCL_OPS_ALONE
 #define T float
 #define N int
-#define M int
 #define U uint
 #define W uint
 #define REAL(x) ((T)(x))
@@ -28,7 +27,6 @@
 #define OCL_LANES 1
 #define convert_T convert_float
 #define convert_N convert_int
-#define convert_M convert_int
 #define convert_U convert_uint
 #define convert_W convert_uint
 #define as_T as_float
@@ -210,14 +208,14 @@ OCL_INLINE T op_digamma(T v) {
 
 // Returns whether a value x replaces the value a as the extremum. NaN wins over all numbers. Of equal values x wins if it comes
 // `before` a.
-OCL_INLINE M op_argmax_wins(T x, T a, M before) {
+OCL_INLINE N op_argmax_wins(T x, T a, N before) {
   const N more = (x > a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
-  return convert_M(more) | (convert_M(equal) & before);
+  return more | (equal & before);
 }
 
-OCL_INLINE M op_argmin_wins(T x, T a, M before) {
+OCL_INLINE N op_argmin_wins(T x, T a, N before) {
   const N less = (x < a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
-  return convert_M(less) | (convert_M(equal) & before);
+  return less | (equal & before);
 }
 
 // Returns the bits of a float as an integer, with the order of negative numbers reversed. These integers compare like
@@ -435,10 +433,10 @@ OCL_INLINE T opi_shr(T a, T b) {
   return ((b < (T)(0)) | (b >= width)) ? out : (T)(a >> (b & (T)(width - (T)(1))));
 }
 
-OCL_INLINE M opi_argmax_wins(T x, T a, M before) {
-  return convert_M(x > a) | (convert_M(x == a) & before);
+OCL_INLINE N opi_argmax_wins(T x, T a, N before) {
+  return (x > a) | ((x == a) & before);
 }
 
-OCL_INLINE M opi_argmin_wins(T x, T a, M before) {
-  return convert_M(x < a) | (convert_M(x == a) & before);
+OCL_INLINE N opi_argmin_wins(T x, T a, N before) {
+  return (x < a) | ((x == a) & before);
 }
