@@ -10,6 +10,7 @@ the number of the first column that fails (0: none).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,9 +34,9 @@ def fits(*matrices: Tensor, largest: int = blocked.LARGEST) -> bool:
     return all(m.dtype in DTYPES and all(isinstance(s, int) and s <= largest for s in m.shape[-2:]) for m in matrices)
 
 
-def is_large(a: Tensor, largest: int = LARGEST) -> bool:
-    """True for a matrix that goes by blocks. Without elements, there is nothing to do."""
-    return max(a.shape[-2:]) > (LARGEST if IN_PACKAGE.get() else largest) and a.numel() > 0
+def is_large(shape: Sequence[int], largest: int = LARGEST) -> bool:
+    """True for matrices that go by blocks. Without elements, there is nothing to do."""
+    return max(shape[-2:]) > (LARGEST if IN_PACKAGE.get() else largest) and 0 not in shape
 
 
 def _range(n: int, like: Tensor) -> Tensor:
@@ -90,7 +91,7 @@ def solve_lower(a: Tensor, b: Tensor, unit: bool) -> Tensor:
 
 def _solve(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     """Solves a triangular system. A small upper one is solved as a lower one with rows and columns reversed."""
-    if is_large(a, LARGEST_TRIANGLE) and b.numel() > 0:
+    if is_large(a.shape, LARGEST_TRIANGLE) and b.numel() > 0:
         return blocked.solve(a, b, upper, unit)
     if upper:
         return solve_lower(a.flip(-1, -2), b.flip(-2), unit).flip(-2)
@@ -130,7 +131,7 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
     if n == 0:
         return a.clone(), _first_failure([], a)
     rest = _adjoint(a) if upper else a
-    if is_large(a, LARGEST_TRIANGLE):
+    if is_large(a.shape, LARGEST_TRIANGLE):
         lower, info = blocked.cholesky(rest)
         return (_adjoint(lower) if upper else lower), info
     rows, columns, failures = _range(n, a)[:, None], [], []
@@ -181,7 +182,7 @@ def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     if not fits(a) or check_errors:
         return NotImplemented
     m, n = a.shape[-2:]
-    if is_large(a, LARGEST_LU):
+    if is_large(a.shape, LARGEST_LU):
         return blocked.lu(a, pivot)
     rows, columns = _range(m, a)[:, None], _range(n, a)[None, :]
     pivots, failures = [], []
@@ -222,7 +223,7 @@ def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
 
     P is the permutation matrix of A = P L U that the LAPACK pivots describe.
     """
-    if max(rows, pivots.shape[-1]) > (LARGEST if IN_PACKAGE.get() else LARGEST_LU) and pivots.numel() > 0:
+    if is_large((*pivots.shape, rows), LARGEST_LU):
         flat = pivots.reshape(-1, pivots.shape[-1]).contiguous()
         made: Tensor = torch.ops.ocl.row_order(flat, rows, inverse)
         return made.reshape(*pivots.shape[:-1], rows, 1)
@@ -337,7 +338,7 @@ def geqrf(a: Tensor) -> Any:
     if not fits(a):
         return NotImplemented
     m, n = a.shape[-2:]
-    if is_large(a):
+    if is_large(a.shape):
         return blocked.qr(a)[:2]
     rows, columns, taus = _range(m, a)[:, None], _range(n, a)[None, :], []
     for k in range(min(m, n)):
@@ -360,7 +361,7 @@ def geqrf(a: Tensor) -> Any:
 
 def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
     """Returns Q b, or Q^H b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
-    if is_large(vectors) and tau.numel() > 0 and b.numel() > 0:
+    if is_large(vectors.shape) and tau.numel() > 0 and b.numel() > 0:
         return blocked.reflect(blocked.panels_of(vectors, tau), b, transpose)
     rows = _range(vectors.shape[-2], vectors)[:, None]
     order = range(tau.shape[-1])
@@ -395,7 +396,7 @@ def qr(a: Tensor, mode: str = "reduced") -> Any:
         return NotImplemented
     m, n = a.shape[-2:]
     columns = min(m, n) if mode == "reduced" else m
-    factors, tau, panels = blocked.qr(a) if is_large(a) else (*geqrf(a), [])
+    factors, tau, panels = blocked.qr(a) if is_large(a.shape) else (*geqrf(a), [])
     r = _triu(factors[..., : columns if mode != "r" else min(m, n), :])
     if mode == "r":
         return torch.zeros((0,), dtype=a.dtype, device=a.device), r

@@ -37,7 +37,7 @@ def _is_written_out(a: Tensor) -> bool:
 
 def _is_tall(a: Tensor) -> bool:
     """True if a QR decomposition comes first, because rotations of its R take fewer steps."""
-    return a.shape[-2] > a.shape[-1] and linalg.is_large(a)
+    return a.shape[-2] > a.shape[-1] and linalg.is_large(a.shape)
 
 
 def rounds(n: int, dtype: torch.dtype) -> int:
@@ -201,8 +201,11 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
         return a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.clone()
     a, scale = _scaled(_hermitian(a, UPLO))
     # All eigenvalues of the sum are positive, so those of equal size are equal.
-    positive = a + _bound(a) * linalg._eye(n, a)
-    v = _orthogonal(torch.ops.ocl.jacobi(a, True)) if _is_written_out(a) else _rotated(positive)[1]
+    v = (
+        _orthogonal(torch.ops.ocl.jacobi(a, True))
+        if _is_written_out(a)
+        else _rotated(a + _bound(a) * linalg._eye(n, a))[1]
+    )
     values, order = torch.sort(_real((v.conj() * (a @ v)).sum(-2)), -1)
     if not compute_v:
         return values * scale, torch.zeros((0,), dtype=a.dtype, device=a.device)
