@@ -239,7 +239,7 @@ double op_cost(const Node& node) {
 }
 
 double bytes_read(const ir::Graph& graph, const Node& node) {
-  std::map<ir::BufferId, double> elements;
+  std::map<ir::BufferId, double> bytes;
   const Loops loops = loops_of(node);
   const ir::Shape extents = loops.extents();
   const std::vector<Symbol> symbols = loops.symbols();
@@ -250,13 +250,12 @@ double bytes_read(const ir::Graph& graph, const Node& node) {
     for (size_t i = 0; i < symbols.size(); ++i)
       if (gather || std::any_of(op.index.begin(), op.index.end(), [&](const IndexExpr& e) { return e.uses(symbols[i]); }))
         touched *= typical(graph, extents[i]);
-    const double all = typical_product(graph, graph.buffers[op.buffer].sizes);
-    double& count = elements[op.buffer];
-    count = std::min(all, count + touched);
+    double& read = bytes[op.buffer];
+    read = std::min(typical_bytes(graph, op.buffer), read + touched * size_bytes(graph.buffers[op.buffer].dtype));
   }
-  double bytes = 0;
-  for (const auto& [buffer, count] : elements) bytes += count * size_bytes(graph.buffers[buffer].dtype);
-  return bytes;
+  double all = 0;
+  for (const auto& [buffer, read] : bytes) all += read;
+  return all;
 }
 
 bool gathers(const std::vector<IndexExpr>& coords) {

@@ -33,7 +33,7 @@ Work work_of(const Schedule& schedule, const Group& group) {
   const ir::Graph& graph = schedule.graph;
   Work work;
   // The elements that are touched in each buffer. An access touches one element per iteration, but all accesses
-  // together touch at most the elements that the buffer has.
+  // together touch at most the elements that the buffer has in memory.
   std::map<BufferId, IndexExpr> touched;
   const auto touch = [&](BufferId buffer, const IndexExpr& elements) {
     const bool registers = static_cast<size_t>(buffer) < schedule.placements.size() &&
@@ -83,7 +83,8 @@ Work work_of(const Schedule& schedule, const Group& group) {
     }
   }
   for (const auto& [buffer, elements] : touched)
-    work.bytes = work.bytes + min(elements, product(graph.buffers[buffer].sizes)) * size_bytes(graph.buffers[buffer].dtype);
+    work.bytes =
+        work.bytes + min(elements, product(stored_sizes(graph.buffers[buffer]))) * size_bytes(graph.buffers[buffer].dtype);
   work.bytes = simplify(work.bytes, graph.ranges());
   work.flops = simplify(work.flops, graph.ranges());
   return work;

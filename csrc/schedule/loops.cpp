@@ -142,8 +142,15 @@ double typical_product(const ir::Graph& graph, const ir::Shape& sizes) {
   return result;
 }
 
+ir::Shape stored_sizes(const ir::Buffer& buffer) {
+  ir::Shape result = buffer.sizes;
+  for (size_t d = 0; buffer.strides && d < result.size(); ++d)
+    if ((*buffer.strides)[d].is_const(0)) result[d] = 1;
+  return result;
+}
+
 double typical_bytes(const ir::Graph& graph, ir::BufferId buffer) {
-  return typical_product(graph, graph.buffers[buffer].sizes) * size_bytes(graph.buffers[buffer].dtype);
+  return typical_product(graph, stored_sizes(graph.buffers[buffer])) * size_bytes(graph.buffers[buffer].dtype);
 }
 
 bool same_count(const ir::Shape& a, const ir::Shape& b) { return simplify(product(a), {}) == simplify(product(b), {}); }

@@ -44,6 +44,9 @@ std::optional<int> half_of_vectors(const ir::Buffer& buffer, const ir::IndexExpr
 /// Returns a size as a number, for comparing costs, never for correctness. Symbols without a small range count as 32.
 double typical(const ir::Graph& graph, const ir::IndexExpr& e);
 double typical_product(const ir::Graph& graph, const ir::Shape& sizes);
+/// Returns the sizes of what a buffer has in memory: 1 for a dimension of stride 0.
+ir::Shape stored_sizes(const ir::Buffer& buffer);
+/// Returns the bytes of these elements.
 double typical_bytes(const ir::Graph& graph, ir::BufferId buffer);
 /// True if both shapes provably have the same number of elements.
 bool same_count(const ir::Shape& a, const ir::Shape& b);
