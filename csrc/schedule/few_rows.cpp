@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 
@@ -103,17 +104,12 @@ class Expander {
     return along && along->coefficient.is_const(1);
   }
 
-  int push(Node& node, Op op) const {
-    node.body.ops.push_back(std::move(op));
-    return static_cast<int>(node.body.ops.size()) - 1;
-  }
-
   int load(Node& node, const ir::View& view, const Coords& at, DType type, const ir::Ranges& ranges) const {
     LoopMap map;
     for (size_t d = 0; d < at.size(); ++d) map.emplace(ir::Symbol{ir::SymbolKind::kLoop, static_cast<int>(d)}, at[d]);
     const DType stored = compute_type(graph_.buffers[view.buffer].dtype);
-    const int value = push(node, {OpCode::kLoad, stored, {}, {}, view.buffer, substitute(view.coords, map, ranges)});
-    return stored == type ? value : push(node, {OpCode::kCast, type, {value}, {}, ir::kNone, {}});
+    const int value = push_load(node.body, stored, view.buffer, substitute(view.coords, map, ranges));
+    return stored == type ? value : push(node.body, OpCode::kCast, type, {value});
   }
 
   BufferId add_buffer(DType dtype, const ir::Shape& sizes) {
@@ -151,9 +147,9 @@ class Expander {
         const DType type = sum.body.ops[sum.reduced[0]].dtype;
         const BufferId result = add_buffer(type, sum.sizes);
         sum.stores.push_back({result, {n}, 0});
-        int value = push(join, {OpCode::kLoad, type, {}, {}, result, {n}});
+        int value = push_load(join.body, type, result, {n});
         if (const DType stored = graph_.buffers[out].dtype; stored != type)
-          value = push(join, {OpCode::kCast, stored, {value}, {}, ir::kNone, {}});
+          value = push(join.body, OpCode::kCast, stored, {value});
         join.stores.push_back({out, at, value});
       }
       nodes.push_back(std::move(sum));
@@ -178,7 +174,7 @@ class Expander {
     const ir::View vectors{vectors_, {}, {IndexExpr::loop(0), IndexExpr::loop(1)}};
     const int x = load(node, vectors, {row, k}, type, ranges);
     const int y = load(node, matrix, matrix_ == 1 ? Coords{0, k, n} : Coords{0, n, k}, type, ranges);
-    node.reduced = {push(node, {ir::op_code("mul"), type, {x, y}, {}, ir::kNone, {}})};
+    node.reduced = {push(node.body, ir::op_code("mul"), type, {x, y})};
     inline_matrix(node, matrix.buffer);
     return node;
   }
@@ -258,12 +254,8 @@ class Expander {
     const IndexExpr m = IndexExpr::loop(0), p = IndexExpr::loop(1), r = IndexExpr::loop(2);
     const DType dtype = graph_.buffers[vectors_].dtype;
     const BufferId from = graph_.nodes[id_].operands[1 - matrix_].buffer;
-    const int value = push(node, {OpCode::kLoad,
-                                  compute_type(dtype),
-                                  {},
-                                  {},
-                                  from,
-                                  of_vector(m, r * form.factor + p * form.step, graph_.ranges(&node))});
+    const int value =
+        push_load(node.body, compute_type(dtype), from, of_vector(m, r * form.factor + p * form.step, graph_.ranges(&node)));
     node.stores.push_back({vectors_, {m, p, r}, value});
     return node;
   }
@@ -277,7 +269,8 @@ class Expander {
     int sum = ir::kNone;
     for (int64_t p = 0; p < form.count; ++p) {
       const size_t first = node.body.ops.size();
-      const int value = append(node, whole, {{ir::Symbol{ir::SymbolKind::kReduce, 0}, form.index(p)}}, ranges);
+      const LoopMap loops = {{ir::Symbol{ir::SymbolKind::kReduce, 0}, form.index(p)}};
+      const int value = append_body(node.body, whole, loops, ranges)[whole.reduced[0]];
       for (size_t i = first; i < node.body.ops.size(); ++i) {
         Op& op = node.body.ops[i];
         if (op.code != OpCode::kLoad || op.buffer != vectors_) continue;
@@ -297,21 +290,6 @@ class Expander {
     }
     node.reduced = {sum};
     tidy(node);
-  }
-
-  /// Appends the body of `whole` with its loops replaced. Returns the value that it reduces.
-  int append(Node& node, const Node& whole, const LoopMap& map, const ir::Ranges& ranges) const {
-    std::vector<int> position(whole.body.ops.size(), ir::kNone);
-    LoopMap all = map;
-    for (size_t i = 0; i < node.sizes.size(); ++i)
-      all.emplace(ir::Symbol{ir::SymbolKind::kLoop, static_cast<int>(i)}, IndexExpr::loop(static_cast<int>(i)));
-    for (size_t i = 0; i < whole.body.ops.size(); ++i) {
-      Op op = whole.body.ops[i];
-      renumber(op, position);
-      op.index = substitute(op.index, all, ranges);
-      position[i] = push(node, std::move(op));
-    }
-    return position[whole.reduced[0]];
   }
 
   Graph& graph_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "csrc/ir/append.h"
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 
@@ -135,32 +136,20 @@ class Pairs {
            a.zero_added == b.zero_added;
   }
 
-  static int push(Node& node, OpCode code, DType dtype, std::vector<int> args) {
-    node.body.ops.push_back({code, dtype, std::move(args), {}, ir::kNone, {}});
-    return static_cast<int>(node.body.ops.size()) - 1;
-  }
-
-  static int push_number(Node& node, double number) {
-    const int i = push(node, OpCode::kConstant, DType::kF32, {});
-    node.body.ops[i].constant.f = number;
-    return i;
-  }
-
   /// Appends op `i` of the sum to a Map over r0. Returns its number there.
   int copy(Node& map, int i, const LoopMap& loops, const ir::Ranges& ranges) const {
     Op made = op(i);
     for (int& arg : made.args) arg = copy(map, arg, loops, ranges);
     made.index = substitute(made.index, loops, ranges);
-    map.body.ops.push_back(std::move(made));
-    return static_cast<int>(map.body.ops.size()) - 1;
+    return push(map.body, std::move(made));
   }
 
   static Factors push_factors(Node& node, int x0, int x1, const Term& low) {
-    const int part = push(node, ir::op_code("mul"), DType::kF32, {x1, push_number(node, 1.0 / (kHalf + 1))});
+    const int part = push(node.body, ir::op_code("mul"), DType::kF32, {x1, push_constant(node.body, 1.0 / (kHalf + 1))});
     const double zero = low.zero_value == ir::kNone ? low.zero : 1;
-    const int both = push(node, ir::op_code("add"), DType::kF32, {x0, x1});
-    return {push(node, ir::op_code("sub"), DType::kF32, {x0, part}), part,
-            push(node, ir::op_code("mul"), DType::kF32, {both, push_number(node, low.zero_added ? zero : -zero)})};
+    const int both = push(node.body, ir::op_code("add"), DType::kF32, {x0, x1});
+    return {push(node.body, ir::op_code("sub"), DType::kF32, {x0, part}), part,
+            push(node.body, ir::op_code("mul"), DType::kF32, {both, push_constant(node.body, low.zero_added ? zero : -zero)})};
   }
 
   /// Appends a Map that stores the factors, and loads them in the sum.
@@ -179,9 +168,7 @@ class Pairs {
     Factors values = push_factors(map, x0, x1, low);
     for (int64_t k = 0; k < 3; ++k) {
       map.stores.push_back({factors, {k, IndexExpr::loop(0)}, values[k]});
-      values[k] = push(node_, OpCode::kLoad, DType::kF32, {});
-      node_.body.ops[values[k]].buffer = factors;
-      node_.body.ops[values[k]].index = {k, IndexExpr::reduce(0)};
+      values[k] = push_load(node_.body, DType::kF32, factors, {k, IndexExpr::reduce(0)});
     }
     tidy(map);
     nodes.push_back(std::move(map));
@@ -189,19 +176,19 @@ class Pairs {
   }
 
   void replace(const Term& low, const Factors& factors) {
-    const int mask = push(node_, OpCode::kConstant, DType::kU8, {});
-    node_.body.ops[mask].constant = {false, 0, kHalf};
-    const int half = push(node_, ir::op_code("bitwise_and"), DType::kU8, {low.byte, mask});
-    const int x = push(node_, OpCode::kCast, DType::kF32, {half}), whole = push(node_, OpCode::kCast, DType::kF32, {low.byte});
+    const int mask = push(node_.body, {OpCode::kConstant, DType::kU8, {}, {false, 0, kHalf}, ir::kNone, {}});
+    const int half = push(node_.body, ir::op_code("bitwise_and"), DType::kU8, {low.byte, mask});
+    const int x = push(node_.body, OpCode::kCast, DType::kF32, {half}),
+              whole = push(node_.body, OpCode::kCast, DType::kF32, {low.byte});
     int sum = ir::kNone;
     if (low.zero_value != ir::kNone)
-      sum = push(node_, ir::op_code("mul"), DType::kF32, {factors[2], low.zero_value});
+      sum = push(node_.body, ir::op_code("mul"), DType::kF32, {factors[2], low.zero_value});
     else if (low.zero != 0)
       sum = factors[2];
-    sum = sum == ir::kNone ? push(node_, ir::op_code("mul"), DType::kF32, {factors[1], whole})
-                           : push(node_, ir::op_code("fma"), DType::kF32, {factors[1], whole, sum});
-    sum = push(node_, ir::op_code("fma"), DType::kF32, {factors[0], x, sum});
-    for (const int scale : low.scales) sum = push(node_, ir::op_code("mul"), DType::kF32, {sum, scale});
+    sum = sum == ir::kNone ? push(node_.body, ir::op_code("mul"), DType::kF32, {factors[1], whole})
+                           : push(node_.body, ir::op_code("fma"), DType::kF32, {factors[1], whole, sum});
+    sum = push(node_.body, ir::op_code("fma"), DType::kF32, {factors[0], x, sum});
+    for (const int scale : low.scales) sum = push(node_.body, ir::op_code("mul"), DType::kF32, {sum, scale});
     node_.reduced = {sum};
     tidy(node_);
   }
