@@ -27,7 +27,7 @@ from torch_ocl_compile.compile import (
 )
 from torch_ocl_compile.compile.bodies import PlanBody
 from torch_ocl_compile.compile.boundaries import boundaries, keep_donations_from_torch, restride
-from torch_ocl_compile.compile.call import eager_call
+from torch_ocl_compile.compile.call import eager_call, refused_call
 from torch_ocl_compile.compile.float_arguments import float_arguments
 from torch_ocl_compile.compile.graph import Task, compile_or_run, eager_graph
 from torch_ocl_compile.compile.joint_graph import ocl_partition
@@ -36,6 +36,7 @@ from torch_ocl_compile.compile.stored_plan import CompiledGraph
 from torch_ocl_compile.decompositions.table import LateTable
 from torch_ocl_compile.errors import ConfigError
 from torch_ocl_compile.fx.host_part import graph_device
+from torch_ocl_compile.fx.origin import describe
 from torch_ocl_compile.lowering.elementwise.random import functionalise
 from torch_ocl_compile.lowering.graphs.checks import BadArguments
 from torch_ocl_compile.lowering.graphs.float_arguments import floats_to_tensors
@@ -143,7 +144,7 @@ def compile_or_raise(
         body = compile_or_run(task)
     except BadArguments as error:  # Running the graph raises PyTorch's own error.
         log.info("%s is not compiled: %s", label, error)
-        return CompiledGraph(eager_call(gm), reason=f"it is not compiled: {error}")
+        return CompiledGraph(refused_call(gm, describe(error.node)), reason=f"it is not compiled: {error}")
     if kind == "forward" and isinstance(body, PlanBody):  # A graph that was cut keeps the traced strides.
         report_strides(body.plan, body.lowered)
     return CompiledGraph(body.boxed(), kind=kind, body=body)

@@ -35,6 +35,20 @@ def eager_call(gm: torch.fx.GraphModule) -> Boxed:
     return mark_boxed(run)
 
 
+def refused_call(gm: torch.fx.GraphModule, place: str) -> Boxed:
+    """Returns a function that runs a graph whose arguments PyTorch refuses. Its error says in which op they are."""
+    run = eager_call(gm)
+
+    def refuse(args: list[Any]) -> list[Any]:
+        try:
+            return run(args)
+        except Exception as error:
+            error.args = (f"{error}\n{place}", *error.args[1:])
+            raise
+
+    return mark_boxed(refuse)
+
+
 def _resolved(value: Any) -> Any:
     """Returns a value of the host as a plan reads it: without a conjugate or negative bit, of which traced tensors know nothing."""
     return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value

@@ -21,7 +21,11 @@ Check = Callable[..., "bool | torch.SymBool"]
 
 
 class BadArguments(Exception):
-    """Means that eager PyTorch raises an error for the arguments of a node."""
+    """Means that eager PyTorch raises an error for the arguments of `node`."""
+
+    def __init__(self, node: torch.fx.Node) -> None:
+        super().__init__(f"{node.target} refuses its arguments")
+        self.node = node
 
 
 CHECKS: dict[Any, Check] = {}
@@ -44,7 +48,7 @@ def refuse_bad_arguments(node: torch.fx.Node) -> None:
         return
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
     if statically_known_true(wrong(*args, **kwargs)):
-        raise BadArguments(f"{node.target} refuses its arguments")
+        raise BadArguments(node)
 
 
 @check("aten._softmax.default", "aten._log_softmax.default")
