@@ -43,7 +43,25 @@ def batch_norm(
 ) -> Any:
     if running_mean is None:
         return aten._native_batch_norm_legit.no_stats(x, weight, bias, training, momentum, eps)
+    if training and isinstance(momentum, torch.SymFloat):
+        return _batch_norm_of_numbers(x, weight, bias, running_mean, running_var, momentum, eps)
     return aten._native_batch_norm_legit(x, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+def _batch_norm_of_numbers(
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: Any
+) -> Any:
+    """Batch norm by ops that take numbers as arguments, for a momentum that changes, as that of BatchNorm2d(momentum=None)."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    column = [1, -1] + [1] * (x.dim() - 2)
+    var, mean = torch.var_mean(wide, [0, *range(2, x.dim())], correction=0)
+    invstd = (var + eps).rsqrt()
+    y = (wide - mean.view(column)) * (invstd if weight is None else invstd * weight).view(column)
+    y = y if bias is None else y + bias.view(column)
+    count = x.numel() // x.shape[1]
+    for old, new in ((running_mean, mean), (running_var, var * count / (count - 1))):
+        old.copy_(old + (new - old) * momentum)
+    return y.to(x.dtype), mean, invstd
 
 
 @form("aten._index_put_impl_.default")

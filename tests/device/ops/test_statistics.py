@@ -1,6 +1,10 @@
-# tests/device/ops/test_statistics.py: means and variances against fp64: along rows, columns and channels, also with large means.
+# tests/device/ops/test_statistics.py: means and variances against fp64: along rows, columns and channels, with large means; batch norm.
+import copy
+
 import pytest
 import torch
+
+from torch_ocl_compile.eager import compile as eager
 
 pytestmark = pytest.mark.sampled(first=4, every=16)
 # (sizes, reduced dimensions)
@@ -108,3 +112,25 @@ def test_batch_norm_saves_nothing_in_evaluation(ocl_device, name, gradient, comp
     expected, got = run("cpu"), run(ocl_device)
     assert [t.shape for t in got] == [t.shape for t in expected] and len(got[1]) == 0
     torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_cumulative_batch_norm_needs_no_plan_for_each_step(ocl_device, dtype, affine, monkeypatch):
+    """BatchNorm2d(momentum=None) has another momentum at each step, as update_bn of torch.optim.swa_utils does."""
+    torch.manual_seed(0)
+    reference = torch.nn.BatchNorm2d(3, momentum=None, affine=affine)
+    ours = copy.deepcopy(reference).to(ocl_device)
+    limit = 2e-5 if dtype is torch.float32 else 2e-3
+    made, compile_op = [], eager.compile_op
+    monkeypatch.setattr(eager, "compile_op", lambda name, *rest: (made.append(name), compile_op(name, *rest))[1])
+    for step in range(12):
+        x = (torch.randn(4, 3, 5, 6) + step).to(dtype)
+        expected, got = reference(x.float()), ours(x.to(ocl_device)).cpu()
+        torch.testing.assert_close(got, expected.to(dtype), rtol=limit, atol=limit)
+        if step == 5:
+            made.clear()
+    assert "aten::native_batch_norm" not in made
+    torch.testing.assert_close(
+        [ours.running_mean.cpu(), ours.running_var.cpu()], [reference.running_mean, reference.running_var]
+    )
