@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.harness.origin import missing
 from benchmarks.harness.results import FORMAT, expanded
@@ -154,43 +154,16 @@ def origin_lines(content: Row) -> list[str]:
     return [*lines, "```text", content["command"], "```", ""]
 
 
-Groups = dict[tuple[str, str], list[Comparison]]
+class Measured(NamedTuple):
+    """A compared network, and the commit and the day of its run."""
+
+    network: Comparison
+    commit: str
+    date: str
 
 
-def network_groups(content: Row) -> Groups:
-    """Returns the compared networks of a file whose inputs stay on the device, by precision and mode."""
-    groups: Groups = {}
-    for members in comparisons(content, NETWORKS).values():
-        row = next(iter(members[0].sides.values()))
-        if row["protocol"] == "resident":
-            groups[row["precision"], row["mode"]] = [member for member in members if member.ratio is not None]
-    return groups
-
-
-def network_means(content: Row) -> list[list[object]]:
-    """Returns a row for each precision of whole networks: device, precision, other sides, and for inference and training the
-    geometric mean and the number of networks; commit and date."""
-    groups = network_groups(content)
-    lines = []
-    for precision in dict.fromkeys(precision for precision, _ in groups):
-        found = [groups.get((precision, mode), []) for mode in MODES]
-        sides = {side for members in found for member in members for side in member.sides if not is_ours(side)}
-        cells: list[object] = [
-            device_name(content),
-            PRECISIONS[precision],
-            " and ".join(map(title_of_side, sorted(sides))),
-        ]
-        for members in found:
-            average = mean(member.ratio for member in members)
-            cells.append(f"{number(average)} ({len(members)})" if members else "-")
-        lines.append(
-            [
-                *cells,
-                short(content["commit"]),
-                content["when"][:10],
-            ]
-        )
-    return lines
+# The compared networks by device and precision, then by name, then by mode.
+Networks = dict[tuple[str, str], dict[str, dict[str, Measured]]]
 
 
 def short(commit: str) -> str:
@@ -198,16 +171,46 @@ def short(commit: str) -> str:
     return number[:8] + dirty
 
 
-SUMMARY = ["device", "precision", "compared with", "inference", "training", "commit", "date"]
+def networks_of(files: list[Row]) -> Networks:
+    """Returns the networks whose inputs stay on the device. Of several runs of one, the newest counts."""
+    found: Networks = {}
+    for content in sorted(files, key=lambda content: str(content["when"])):
+        for members in comparisons(content, NETWORKS).values():
+            row = next(iter(members[0].sides.values()))
+            cases = found.setdefault((device_name(content), PRECISIONS[row["precision"]]), {})
+            for member in members:
+                if row["protocol"] == "resident" and member.ratio is not None:
+                    cases.setdefault(member.case, {})[row["mode"]] = Measured(
+                        member, short(content["commit"]), content["when"][:10]
+                    )
+    return {key: dict(sorted(cases.items())) for key, cases in sorted(found.items()) if cases}
+
+
+def network_means(files: list[Row]) -> list[list[object]]:
+    """Returns a row for each device and precision: the sides that all of its networks are compared with; for inference and
+    training the geometric mean and the number of networks; the days of the first and the last run."""
+    lines = []
+    for (device, precision), cases in networks_of(files).items():
+        runs = [run for modes in cases.values() for run in modes.values()]
+        common = set.intersection(*({side for side in run.network.sides if not is_ours(side)} for run in runs))
+        cells: list[object] = [device, precision, " and ".join(map(title_of_side, sorted(common)))]
+        for mode in MODES:
+            ratios = [modes[mode].network.ratio for modes in cases.values() if mode in modes]
+            cells.append(f"{number(mean(ratios))} ({len(ratios)})" if ratios else "-")
+        lines.append([*cells, " to ".join(sorted({min(run.date for run in runs), max(run.date for run in runs)}))])
+    return lines
+
+
+SUMMARY = ["device", "precision", "compared with", "inference", "training", "dates"]
 
 
 def summary(files: list[Row]) -> list[str]:
-    rows = [row for content in files for row in network_means(content)]
+    rows = network_means(files)
     lines = ["## Summary", ""]
     if not rows:
         return [*lines, "No run of whole networks is published.", ""]
     lines += [
-        "Geometric means over networks of the ratio to the fastest other side, one row for each run. In brackets: how many networks.",
+        "Geometric means over networks of the ratio to the fastest other side. In brackets: how many networks.",
         "",
     ]
     return lines + table(SUMMARY, rows)
@@ -215,33 +218,30 @@ def summary(files: list[Row]) -> list[str]:
 
 def network_tables(files: list[Row]) -> list[str]:
     """Returns a table of the networks for each device and precision."""
-    found: dict[str, dict[str, list[list[object]]]] = {}
-    for content in files:
-        groups = network_groups(content)
-        for precision in dict.fromkeys(precision for precision, _ in groups):
-            cases: dict[str, dict[str, Comparison]] = {}
-            for mode in MODES:
-                for member in groups.get((precision, mode), []):
-                    cases.setdefault(member.case, {})[mode] = member
-            rows = [[case, *(cell for mode in MODES for cell in network_cells(modes.get(mode))), content["when"][:10]]
-                    for case, modes in cases.items()]  # fmt: skip
-            found.setdefault(device_name(content), {}).setdefault(PRECISIONS[precision], []).extend(rows)
-    lines = []
+    lines: list[str] = []
     columns = [
         "network",
         *(f"{mode}: {column}" for mode in MODES for column in ("ocl, ms", "best other, ms", "ratio")),
+        "commit",
         "date",
     ]
-    for device, tables in found.items():
-        lines += [f"## {device}", ""]
-        for precision, rows in tables.items():
-            lines += [f"**{precision}**", "", *table(columns, rows)]
+    last = ""
+    for (device, precision), cases in networks_of(files).items():
+        rows: list[list[object]] = []
+        for case, modes in cases.items():
+            newest = max(modes.values(), key=lambda run: run.date)
+            cells = [cell for mode in MODES for cell in network_cells(modes.get(mode))]
+            rows.append([case, *cells, newest.commit, newest.date])
+        lines += [f"## {device}", ""] if device != last else []
+        lines += [f"**{precision}**", "", *table(columns, rows)]
+        last = device
     return lines
 
 
-def network_cells(member: Comparison | None) -> list[object]:
-    if member is None:
+def network_cells(run: Measured | None) -> list[object]:
+    if run is None:
         return ["", "", ""]
+    member = run.network
     assert member.ratio is not None
     other = f"{number(float(member.sides[member.best]['ms']))} {title_of_side(member.best)}"
     return [float(member.sides["ocl"]["ms"]), other, round(member.ratio, 2)]
@@ -310,16 +310,16 @@ def details(files: list[Row], part: str) -> str:
 
 
 def headline(files: list[Row], link: str) -> str:
-    """Returns what README.md and docs/comparison.md say: the means of each run."""
-    rows = [row[:-2] for content in files for row in network_means(content)]
+    """Returns what README.md and docs/comparison.md say: the means."""
+    rows = [row[:-1] for row in network_means(files)]
     if not rows:
         return f"[Performance]({link}) has measured times beside those of eager PyTorch and Inductor.\n"
     lines = [
         "Time of the fastest side compared with, divided by the time of this backend. Above 1, this backend is faster; below 1,",
-        f"slower. Geometric means over whole networks, their number in brackets, a row for each run; [performance]({link}) has",
-        "every number with its conditions. Where eager PyTorch is not named, it was not measured in that run.",
+        f"slower. Geometric means over whole networks, their number in brackets; [performance]({link}) has every network and the",
+        "conditions. Where eager PyTorch is not named, it was not measured for all networks of the row.",
         "",
-        *table(SUMMARY[:-2], rows),
+        *table(SUMMARY[:-1], rows),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -93,7 +93,7 @@ def test_the_page_says_where_another_side_is_faster(page):
     text = page.details([file_with(rows)], "networks")
     assert "| 2026-11-25 06:00 | abc1234 | a GPU | 1.2 | OpenCL 3.0 | 2.13.0 |" in text
     text = page.page([file_with(rows)])
-    assert "| slow, batch 8 | 2.00 | 1.00 Inductor | 0.50 |  |  |  | 2026-11-25 |" in text
+    assert "| slow, batch 8 | 2.00 | 1.00 Inductor | 0.50 |  |  |  | abc1234 | 2026-11-25 |" in text
     assert "| a GPU | fp32 | eager and Inductor | 1.00 (2) | - |" in page.headline([file_with(rows)], "performance.md")
 
 
@@ -101,8 +101,15 @@ def test_pages_say_what_no_program_wrote(page):
     rows = [network("a", "eager", 4.0), network("a", "ocl", 2.0)]
     files = [file_with(rows, by_hand="The rows were typed.", commit="abc1234-dirty")]
     assert "**By hand:** The rows were typed." in page.details(files, "networks")
-    assert "| a GPU | fp32 | eager | 2.00 (1) | - | abc1234-dirty | 2026-11-25 |" in page.page(files)
+    text = page.page(files)
+    assert "| a GPU | fp32 | eager | 2.00 (1) | - | 2026-11-25 |" in text and "| abc1234-dirty | 2026-11-25 |" in text
     assert "No run of whole networks" in page.page([]) and "|" not in page.headline([], "performance.md")
+
+
+def test_the_newest_run_of_a_network_counts(page):
+    old = file_with([network(name, side, ms) for name in "ab" for side, ms in (("eager", 4.0), ("ocl", 4.0))])
+    new = file_with([network("a", "eager", 8.0), network("a", "ocl", 2.0)]) | {"when": "2026-11-26 06:00"}
+    assert "| a GPU | fp32 | eager | 2.00 (2) | - | 2026-11-25 to 2026-11-26 |" in page.page([new, old])
 
 
 def git(*words: str) -> str | None:
