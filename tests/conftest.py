@@ -285,13 +285,17 @@ def ocl_devices(selection="all"):
         import torch_ocl_compile  # noqa: F401
     except ImportError:
         return []
-    found = []
+    wanted = [part.strip().lower() for part in selection.split(",") if part.strip()]
+    found, met = [], {"all"}
     for index in range(torch.ocl.device_count()):
         p = torch.ocl.get_device_properties(index)
         label = f"{p.platform_name} {p.name} {_short(p.platform_name)}".lower()
-        wanted = [part.strip().lower() for part in selection.split(",") if part.strip()]
-        if wanted == ["all"] or any(part == str(index) if part.isdigit() else part in label for part in wanted):
+        here = {part for part in wanted if part == "all" or (part == str(index) if part.isdigit() else part in label)}
+        met |= here
+        if here:
             found.append((f"ocl:{index}", f"ocl{index}-{_short(p.platform_name)}"))
+    if not met.issuperset(wanted):
+        raise pytest.UsageError(f"--ocl-devices {selection}: no device here is {', '.join(sorted(set(wanted) - met))}")
     return found
 
 
