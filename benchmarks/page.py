@@ -229,9 +229,9 @@ def network_tables(files: list[Row]) -> list[str]:
     for (device, precision), cases in networks_of(files).items():
         rows: list[list[object]] = []
         for case, modes in cases.items():
-            newest = max(modes.values(), key=lambda run: run.date)
             cells = [cell for mode in MODES for cell in network_cells(modes.get(mode))]
-            rows.append([case, *cells, newest.commit, newest.date])
+            origins = zip(*((run.commit, run.date) for run in modes.values()), strict=True)
+            rows.append([case, *cells, *(", ".join(dict.fromkeys(values)) for values in origins)])
         lines += [f"## {device}", ""] if device != last else []
         lines += [f"**{precision}**", "", *table(columns, rows)]
         last = device

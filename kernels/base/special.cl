@@ -1,6 +1,6 @@
 // kernels/base/special.cl: special functions of csrc/ir/ops.def: Bessel, Airy, gamma, zeta, the normal distribution,
 // polynomials.
-// The rules are those of kernels/base/ops.cl. op_series_* are the rows of kernels/base/special_series.def. `any(c ? -1 : 0)`
+// The rules are those of kernels/base/ops.cl; M is int, whatever the size of T, as ldexp takes it. op_series_* are the rows of kernels/base/special_series.def. `any(c ? -1 : 0)`
 // tests whether c holds in some lane: it works for scalars, whose comparisons give 1, and for vectors, whose comparisons
 // give -1.
 #ifndef OCL_INLINE

@@ -112,6 +112,13 @@ def test_the_newest_run_of_a_network_counts(page):
     assert "| a GPU | fp32 | eager | 2.00 (2) | - | 2026-11-25 to 2026-11-26 |" in page.page([new, old])
 
 
+def test_a_network_has_the_commit_and_the_day_of_each_mode(page):
+    trained = [network("a", side, ms) | {"mode": "training"} for side, ms in (("eager", 4.0), ("ocl", 2.0))]
+    old = file_with([network("a", "eager", 4.0), network("a", "ocl", 2.0)])
+    new = file_with(trained, commit="def5678") | {"when": "2026-11-26 06:00"}
+    assert "| abc1234, def5678 | 2026-11-25, 2026-11-26 |" in page.page([new, old])
+
+
 def git(*words: str) -> str | None:
     """Returns what git prints in this checkout. None if it fails or is not installed."""
     try:
