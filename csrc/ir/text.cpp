@@ -200,7 +200,7 @@ void pass(Line& line, SortAttrs& s) {
   line("shift", s.shift);
   line("digits", s.digits);
   line("signed", s.is_signed);
-  line("end", s.end);
+  if (line.flag("end", s.end > 0)) line(s.end);
 }
 
 void pass(Line& line, Node& n) {
