@@ -76,7 +76,8 @@ ALWAYS_INLINE int next_digit(__local const int* counts, __local int* sums, int* 
 
 #if END
 #define MOST_EQUAL 32
-#define VALUES_EACH (((END) + ITEMS - 1) / ITEMS | 1)  // An odd number lets neighbours use other banks of local memory.
+// Values of a work-item. An odd number lets neighbours use other banks of local memory.
+#define VALUES_EACH ((END + ITEMS - 1) / ITEMS / 2 * 2 + 1)
 
 // Sorts the places of a block by the values of its keys. Returns 0 if a value has too many keys.
 ALWAYS_INLINE int count_values(__local const Key* keys, __local ushort* places, __local int* ends, __local ushort* sums,
