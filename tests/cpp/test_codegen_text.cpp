@@ -159,7 +159,7 @@ TEST_CASE("library functions are written out for the types that call them, calle
 TEST_CASE("conversions between masks and numbers") {
   CHECK(convert_text("v", {DType::kBool, 1}, DType::kF32) == "(float)v");
   CHECK(convert_text("v", {DType::kBool, 16}, DType::kF32) == "convert_float16((v & 1))");
-  CHECK(convert_text("v", {DType::kF64, 4}, DType::kBool) == "convert_int4(v != 0.0)");
+  CHECK(convert_text("v", {DType::kF64, 4}, DType::kBool) == "convert_int4((v != 0.0))");
   CHECK(convert_text("v", {DType::kF32, 1}, DType::kU8) == "(uchar)(int)v");
   CHECK(broadcast_text("v", DType::kBool, 4) == "(int4)(-v)");
   CHECK(lane_text("v", DType::kBool, 11) == "(-v.sb)");
