@@ -99,6 +99,7 @@ void bind_eager(py::module_& m) {
   m.def("set_before_first_use", &set_before_first_use, py::arg("action"));
   m.def("build_id", &build_id);
   m.def("eager_counters", &counters);
+  m.def("acts_as_size", &aten::acts_as_size, py::arg("argument"));
   m.def(
       "is_wrapped_number", [](const at::Tensor& t) { return t.unsafeGetTensorImpl()->is_wrapped_number(); }, py::arg("tensor"));
   m.def("forget_eager_plans", &aten::forget_eager_plans);

@@ -145,8 +145,21 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
                              })
       .def_readonly("index", &Result::index)
       .def_readonly("expression", &Result::size);
-  py::class_<Recipe::Conditions>(recipe, "Conditions") OCL_WRITE(Recipe::Conditions, symbols, sizes, floats, others)
-      .def(py::init<>());
+  py::class_<Recipe::Conditions> conditions(recipe, "Conditions");
+  py::enum_<Recipe::Conditions::Relation>(conditions, "Relation")
+      OCL_VALUES(Recipe::Conditions::Relation, kEqual, kNotEqual, kBelow, kAtMost, kAbove, kAtLeast);
+  conditions OCL_WRITE(Recipe::Conditions, symbols, sizes, floats).def(py::init<>());
+  py::class_<aten::Formula>(recipe, "Formula")
+      .def_static("number", &aten::Formula::number, py::arg("value"))
+      .def_static("leaf", &aten::Formula::leaf, py::arg("leaf"))
+      .def_static("size", &aten::Formula::size, py::arg("size"))
+      .def_static("apply", &aten::Formula::apply, py::arg("name"), py::arg("args"))
+      .def(
+          "value",
+          [](const aten::Formula& self, const std::map<int, double>& leaves, const std::map<int, int64_t>& sizes) {
+            return self.value([&](int leaf) { return leaves.at(leaf); }, [&](ir::Symbol s) { return sizes.at(s.index); });
+          },
+          py::arg("leaves"), py::arg("sizes"));
   py::enum_<Recipe::Kind>(recipe, "Kind")
       .value("PLAN", Recipe::Kind::kPlan)
       .value("RESIZES", Recipe::Kind::kResizes)
@@ -159,8 +172,8 @@ void bind_parts(py::class_<Recipe, std::shared_ptr<Recipe>>& recipe) {
 void bind_recipe(py::module_& m) {
   py::class_<Recipe, std::shared_ptr<Recipe>> recipe(m, "Recipe");
   bind_parts(recipe);
-  recipe OCL_WRITE(Recipe, reason, sources, symbols, results, constants, faults, returned, generator, resizes, conditions,
-                   lasting, device, label, graph)
+  recipe OCL_WRITE(Recipe, reason, sources, symbols, formulas, results, constants, faults, returned, generator, resizes,
+                   conditions, lasting, device, label, graph)
       .def(py::init([](Recipe::Kind kind) {
              Recipe made;
              made.kind = kind;

@@ -32,6 +32,7 @@ class KeyWriter {
   void raw(const T& value) {
     key_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
+  void size(int64_t number) { number_class(number, sizes_); }
   void tag(char c) { key_.push_back(c); }
   void text(const std::string& s) {
     raw(static_cast<uint32_t>(s.size()));
@@ -140,7 +141,7 @@ void write_settings(KeyWriter& key) {
   key.tag(static_cast<char>('0' + context.deterministicAlgorithms() + 2 * context.deterministicFillUninitializedMemory()));
 }
 
-void write_call(KeyWriter& key, const EagerArguments& arguments, KeyLevel level) {
+void write_call(KeyWriter& key, const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level) {
   for (size_t i = 0; i < arguments.leaves.size(); ++i) {
     const c10::IValue& value = arguments.leaves[i];
     if (i > 0 && arguments.argument[i] == arguments.argument[i - 1])
@@ -164,7 +165,11 @@ void write_call(KeyWriter& key, const EagerArguments& arguments, KeyLevel level)
       key.raw(value.toComplexDouble());
     } else if (value.isInt() || value.isSymInt()) {
       key.tag('i');
-      key.raw(value.isInt() ? value.toInt() : value.toSymInt().expect_int());
+      const int64_t number = value.isInt() ? value.toInt() : value.toSymInt().expect_int();
+      if (level == KeyLevel::kAnySizes && number > 1 && acts_as_size(op.schema().arguments()[arguments.argument[i]].name()))
+        key.size(number);
+      else
+        key.raw(number);
     } else if (value.isBool()) {
       key.tag(value.toBool() ? '+' : '-');
     } else if (value.isString()) {
@@ -218,6 +223,11 @@ bool is_number(const c10::Argument& argument) {
   const c10::Type& type = *argument.type();
   const bool has_element = type.kind() == c10::TypeKind::OptionalType || type.kind() == c10::TypeKind::ListType;
   return (has_element ? type.containedType(0)->kind() : type.kind()) == c10::TypeKind::NumberType;
+}
+
+bool acts_as_size(const std::string& argument) {
+  constexpr std::array<std::string_view, 7> kNames = {"shifts", "k", "diagonal", "n", "m", "from", "to"};
+  return std::find(kNames.begin(), kNames.end(), argument) != kNames.end();
 }
 
 void integers_to_floats(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
@@ -299,7 +309,7 @@ std::string key_of(const c10::OperatorHandle& op, const EagerArguments& argument
   write_settings(key);
   key.raw(&op.schema());  // The address of a registered schema does not change.
   key.raw(level);
-  write_call(key, arguments, level);
+  write_call(key, op, arguments, level);
   return key.take();
 }
 
@@ -309,7 +319,7 @@ std::string portable_key_of(const c10::OperatorHandle& op, const EagerArguments&
   key.text(op.schema().name());
   key.text(op.schema().overload_name());
   key.raw(level);
-  write_call(key, arguments, level);
+  write_call(key, op, arguments, level);
   return key.is_complete() ? key.take() : "";
 }
 

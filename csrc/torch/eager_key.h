@@ -15,7 +15,8 @@ enum class KeyLevel : uint8_t {
   // Floats, and integers that a tensor is combined with, are arguments of the plan. In optimizers, this holds only for the
   // learning rate.
   kAnyNumbers,
-  // Sizes and strides are arguments too. The key still has ranks, sizes of 1, and which sizes and which strides are equal.
+  // Sizes, strides and integers that act as sizes (acts_as_size) are arguments too. The key still has ranks, sizes of 1, and
+  // which sizes and which strides are equal.
   kAnySizes,
 };
 
@@ -34,6 +35,8 @@ struct EagerArguments {
 
 /// True if an argument is a number of any type, or a list of such numbers.
 bool is_number(const c10::Argument& argument);
+/// True for an argument whose integers above 1 only say how much or how far: the shift of a roll, the k of a topk.
+bool acts_as_size(const std::string& argument);
 /// Makes floats of the integers that are combined with floating-point tensors, because one plan serves all floats. Integers
 /// that decide which kernels run stay.
 void integers_to_floats(const c10::OperatorHandle& op, torch::jit::Stack& stack);

@@ -17,7 +17,7 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr char kFormat[] = "recipe 5";
+constexpr char kFormat[] = "recipe 6";
 
 }  // namespace
 
@@ -28,7 +28,7 @@ static void pass(Archive& archive, Recipe::Source& source) {
 }
 static void pass(Archive& archive, Recipe::Result& result) { archive(result.kind, result.index, result.size, result.form); }
 static void pass(Archive& archive, Recipe::Conditions& conditions) {
-  archive(conditions.symbols, conditions.sizes, conditions.floats, conditions.others);
+  archive(conditions.symbols, conditions.sizes, conditions.floats);
 }
 static void pass(Archive& archive, Recipe& recipe) {
   std::string format = kFormat;
@@ -36,8 +36,8 @@ static void pass(Archive& archive, Recipe& recipe) {
   if (format != kFormat) archive.damaged();
   archive(recipe.kind, recipe.reason);
   if (recipe.kind == Recipe::Kind::kPlan) archive(recipe.graph);
-  archive(recipe.sources, recipe.symbols, recipe.results, recipe.returned, recipe.faults, recipe.generator, recipe.resizes,
-          recipe.conditions);
+  archive(recipe.sources, recipe.symbols, recipe.formulas, recipe.results, recipe.returned, recipe.faults, recipe.generator,
+          recipe.resizes, recipe.conditions);
 }
 
 namespace {
@@ -53,8 +53,29 @@ bool uses_only(const ir::IndexExpr& e, size_t count) {
 
 bool Recipe::Conditions::hold(const Leaves& leaves) const {
   const auto value_of = [&](ir::Symbol s) { return symbols[s.index].value(leaves); };
-  const auto is_value = [&](const auto& value) { return leaves[value.first].toDouble() == value.second; };
-  return std::all_of(floats.begin(), floats.end(), is_value) && std::none_of(others.begin(), others.end(), is_value) &&
+  const auto number_of = [&](int leaf) {
+    return leaves[leaf].isInt() ? double(leaves[leaf].toInt()) : leaves[leaf].toDouble();
+  };
+  const auto compares = [&](const auto& condition) {
+    const auto& [left, relation, right] = condition;
+    const double a = left.value(number_of, value_of), b = right.value(number_of, value_of);
+    switch (relation) {
+      case Relation::kEqual:
+        return a == b;
+      case Relation::kNotEqual:
+        return a != b;
+      case Relation::kBelow:
+        return a < b;
+      case Relation::kAtMost:
+        return a <= b;
+      case Relation::kAbove:
+        return a > b;
+      case Relation::kAtLeast:
+        return a >= b;
+    }
+    return false;
+  };
+  return std::all_of(floats.begin(), floats.end(), compares) &&
          std::all_of(sizes.begin(), sizes.end(), [&](const ir::IndexExpr& e) { return ir::evaluate(e, value_of) >= 0; });
 }
 
@@ -111,8 +132,10 @@ bool fits(const Recipe& recipe, const EagerArguments& arguments) {
     const c10::IValue& value = arguments.leaves[leaf];
     return value.isDouble() || value.isInt() || (is_tensor(leaf) && is_host_scalar(value.toTensor()));
   };
+  const auto is_packed = [&](int leaf) { return leaf < 0 ? -1 - leaf < std::ssize(recipe.formulas) : is_number(leaf); };
   const auto is_size = [&](const Recipe::Symbol& symbol) {
-    return is_tensor(symbol.leaf) && symbol.dim >= 0 && symbol.dim < arguments.leaves[symbol.leaf].toTensor().dim();
+    if (symbol.dim < 0) return is_leaf(symbol.leaf) && arguments.leaves[symbol.leaf].isInt();
+    return is_tensor(symbol.leaf) && symbol.dim < arguments.leaves[symbol.leaf].toTensor().dim();
   };
   const auto all = [](const auto& values, const auto& test) { return std::all_of(values.begin(), values.end(), test); };
   if (recipe.kind > Recipe::Kind::kBadArguments || (recipe.kind == Recipe::Kind::kResizes) == recipe.resizes.empty())
@@ -121,7 +144,7 @@ bool fits(const Recipe& recipe, const EagerArguments& arguments) {
   if (recipe.generator >= 0 && !is_leaf(recipe.generator)) return false;
   for (const Source& source : recipe.sources) {
     if (source.kind == Source::Kind::kTensor && !is_tensor(source.index)) return false;
-    if (source.kind == Source::Kind::kNumbers && !all(source.leaves, is_number)) return false;
+    if (source.kind == Source::Kind::kNumbers && !all(source.leaves, is_packed)) return false;
     if (source.kind == Source::Kind::kMoved || source.kind == Source::Kind::kConstant) return false;
     if (source.kind == Source::Kind::kFault && (source.index < 0 || source.index >= std::ssize(recipe.faults))) return false;
     if (source.kind > Source::Kind::kFault) return false;
@@ -143,7 +166,14 @@ bool fits(const Recipe& recipe, const EagerArguments& arguments) {
     }
     return false;
   };
-  const auto is_float = [&](const auto& value) { return is_leaf(value.first) && arguments.leaves[value.first].isDouble(); };
+  const auto is_scalar = [&](int leaf) { return is_number(leaf) && !arguments.leaves[leaf].isTensor(); };
+  const auto sizes_of = [](const std::vector<Recipe::Symbol>& symbols) {
+    return [count = symbols.size()](const ir::IndexExpr& e) { return uses_only(e, count); };
+  };
+  const auto is_comparison = [&](const auto& comparison) {
+    const auto is_formula = [&](const Formula& f) { return f.fits(is_scalar, sizes_of(conditions.symbols)); };
+    return is_formula(std::get<0>(comparison)) && is_formula(std::get<2>(comparison));
+  };
   size_t results = 0;
   for (const auto& [is_list, count] : recipe.returned) {
     if (count < 0 || (!is_list && count != 1)) return false;
@@ -153,8 +183,8 @@ bool fits(const Recipe& recipe, const EagerArguments& arguments) {
     if (!is_tensor(leaf) || sizes.size() != strides.size()) return false;
   return results == recipe.results.size() && all(recipe.results, is_result) && all(recipe.symbols, is_size) &&
          all(conditions.symbols, is_size) &&
-         all(conditions.sizes, [&](const ir::IndexExpr& e) { return uses_only(e, conditions.symbols.size()); }) &&
-         all(conditions.floats, is_float) && all(conditions.others, is_float);
+         all(recipe.formulas, [&](const Formula& f) { return f.fits(is_number, sizes_of(recipe.symbols)); }) &&
+         all(conditions.sizes, sizes_of(conditions.symbols)) && all(conditions.floats, is_comparison);
 }
 
 }  // namespace ocl::aten

@@ -15,6 +15,7 @@
 #include "csrc/ir/graph.h"
 #include "csrc/ir/index_expr.h"
 #include "csrc/torch/eager_key.h"
+#include "csrc/torch/formula.h"
 #include "csrc/torch/plan_runner.h"
 
 namespace ocl::aten {
@@ -52,7 +53,7 @@ struct Recipe {
       kTensor,    // Leaf `index`.
       kMoved,     // Leaf `index`, moved to the plan's device.
       kConstant,  // Constant `index`.
-      kNumbers,   // Several leaves (floats, CPU scalars), packed into one tensor of `dtype`.
+      kNumbers,   // Several leaves (floats, CPU scalars), packed into one tensor of `dtype`. -1 - i stands for `formulas[i]`.
       // (seed, offset) of the generator in leaf `generator`, or of the device's generator. Reserves `count` counters.
       kState,
       kFault,  // A word in which a kernel notes a mistake of the user's, which `faults[index]` describes.
@@ -83,19 +84,21 @@ struct Recipe {
   /// A trace that decides something by a size or a float holds for some values only. Its recipe serves the calls for which all
   /// of these conditions hold.
   struct Conditions {
-    std::vector<Symbol> symbols;                 // s0, s1, ... of `sizes`.
-    std::vector<ir::IndexExpr> sizes;            // Each must be at least 0.
-    std::vector<std::pair<int, double>> floats;  // (leaf, the value that it must have).
-    std::vector<std::pair<int, double>> others;  // (leaf, a value that it must not have).
+    enum class Relation : uint8_t { kEqual, kNotEqual, kBelow, kAtMost, kAbove, kAtLeast };
 
-    bool empty() const { return sizes.empty() && floats.empty() && others.empty(); }
+    std::vector<Symbol> symbols;       // s0, s1, ... of `sizes` and `floats`.
+    std::vector<ir::IndexExpr> sizes;  // Each must be at least 0.
+    std::vector<std::tuple<Formula, Relation, Formula>> floats;
+
+    bool empty() const { return sizes.empty() && floats.empty(); }
     bool hold(const Leaves& leaves) const;
   };
 
   Kind kind = Kind::kNoKernels;
   std::string reason;  // Why nothing runs.
   std::vector<Source> sources;
-  std::vector<Symbol> symbols;  // s0, s1, ... of the graph.
+  std::vector<Symbol> symbols;    // s0, s1, ... of the graph.
+  std::vector<Formula> formulas;  // Numbers that the host computes at each call.
   std::vector<Result> results;
   std::vector<at::Tensor> constants;    // On the plan's device. No part of an entry.
   std::vector<std::string> faults;      // Messages (runtime/queues/fault_words.h), in which "{}" stands for the wrong index.

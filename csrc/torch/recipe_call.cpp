@@ -24,10 +24,15 @@ at::Tensor moved(const at::Tensor& tensor, int device) {
   return tensor.to(at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device)), /*non_blocking=*/true);
 }
 
-at::Tensor packed(const Recipe::Source& source, const Leaves& leaves, int device) {
+at::Tensor packed(const Recipe& recipe, const Recipe::Source& source, const Leaves& leaves, const PlanInputs& inputs,
+                  int device) {
   const at::Tensor numbers = at::empty({static_cast<int64_t>(source.leaves.size())}, at::device(at::kCPU).dtype(source.dtype));
+  const auto leaf_value = [&](int leaf) { return number_of(leaves.at(leaf)); };
+  const auto symbol_value = [&](ir::Symbol s) { return inputs.symbols.at(s.index); };
   const auto store = [&](auto* out) {
-    for (const int leaf : source.leaves) *out++ = static_cast<std::remove_pointer_t<decltype(out)>>(number_of(leaves.at(leaf)));
+    for (const int leaf : source.leaves)
+      *out++ = static_cast<std::remove_pointer_t<decltype(out)>>(
+          leaf < 0 ? recipe.formulas.at(-1 - leaf).value(leaf_value, symbol_value) : leaf_value(leaf));
   };
   if (source.dtype == at::kFloat) {
     store(numbers.mutable_data_ptr<float>());
@@ -117,7 +122,7 @@ PlanInputs inputs_of(const Recipe& recipe, const Leaves& leaves, int device) {
         inputs.tensors.push_back(memory_of(recipe.constants.at(source.index)));
         break;
       case Kind::kNumbers:
-        inputs.tensors.push_back(packed(source, leaves, device));
+        inputs.tensors.push_back(packed(recipe, source, leaves, inputs, device));
         break;
       case Kind::kState:
         inputs.tensors.push_back(random_state(source, recipe.generator < 0 ? nullptr : &leaves.at(recipe.generator), device));

@@ -36,13 +36,13 @@ def _randn(x: Any) -> Any:
     return torch.randn(x.shape, dtype=_draw_type(x.dtype), device=x.device)
 
 
-def _check(name: str, value: Any, wanted: str, holds: Callable[[Any], bool]) -> None:
-    """Raises RuntimeError with PyTorch's text if a distribution does not accept the number.
+def _check(name: str, value: Any, wanted: str, holds: Callable[[Any], bool], *named: Any) -> None:
+    """Raises RuntimeError with PyTorch's text if a distribution does not accept the number. `wanted` formats `named`.
 
     Of a number that varies, only whether it holds becomes a condition of the graph.
     """
-    if isinstance(value, int | float | torch.SymFloat) and not holds(value):
-        raise RuntimeError(f"{name} expects {wanted}, but found {float(value):g}")
+    if all(isinstance(v, int | float | torch.SymFloat) for v in (value, *named)) and not holds(value):
+        raise RuntimeError(f"{name} expects {wanted.format(*map(float, named))}, but found {float(value):g}")
 
 
 def _checked(name: str, x: Any, wanted: str, holds: Any) -> Any:
@@ -85,8 +85,7 @@ def normal(x: Any, mean: Any = 0.0, std: Any = 1.0) -> Any:
 @_row("uniform.default", "uniform_.default")
 def uniform(x: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
     """Returns uniform numbers in [low, high). A number that rounds to `high` becomes `low`."""
-    if isinstance(low, int | float):
-        _check("uniform_", high, f"to return a [from, to) range from {low:g} to no less", lambda v: v >= low)
+    _check("uniform_", high, "to return a [from, to) range from {:g} to no less", lambda v: v >= low, low)
     if x.dtype.is_complex:  # Both parts are in the interval.
         return torch.view_as_complex(uniform(torch.view_as_real(x), low, high))
     drawn = (_rand(x) * (high - low) + low).to(x.dtype)
@@ -241,4 +240,4 @@ def native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
     if p == 1:
         return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
     mask = torch.rand_like(x, dtype=_draw_type(x.dtype)) > p
-    return mask * x * float(1.0 / (1.0 - p)), mask
+    return mask * x * (1.0 / (1.0 - p)), mask

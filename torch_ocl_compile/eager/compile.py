@@ -64,7 +64,7 @@ def _lasts(name: str) -> bool:
 
 
 def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: Level, fixed: bool = False) -> Recipe:
-    """Traces and lowers the op. `fixed`: floats stay constants."""
+    """Traces and lowers the op. `fixed`: floats, and integers that act as sizes, stay constants."""
     namespace, packet = name.split("::")
     op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
     label = f"eager_{packet}_{next(_labels)}"
@@ -83,9 +83,9 @@ def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: L
             lowered = lower_for_device(gm, fallback="error", place=(lambda _: place) if checks else None)
             conditions = traced.conditions()  # The lowering may decide something by a size too.
     except UnsupportedError:
-        if fixed or level is not Level.SIZES or not any(isinstance(leaf, float) for leaf in tree_leaves(args)):
+        if fixed or level is not Level.SIZES or not any(isinstance(leaf, (float, int)) for leaf in tree_leaves(args)):
             raise
-        # A float may decide something, or a lowering may need it as a constant. Each then gets a condition.
+        # A number may decide something, or a lowering may need it as a constant. Each then gets a condition.
         return _recipe(name, overload, args, same, level, fixed=True)
     if lowered.device.type == "cpu":
         raise UnsupportedError("none of its tensors is on an ocl device")

@@ -19,6 +19,17 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.core.symbolic import Symbols, as_quotient
+from torch_ocl_compile.lowering.graphs.size_numbers import formula_of
+
+_Relation = Recipe.Conditions.Relation
+# How numbers compare. A float that must have one value is a constant of the trace (`floats`).
+_RELATIONS = {
+    sympy.Ne: _Relation.kNotEqual,
+    sympy.StrictLessThan: _Relation.kBelow,
+    sympy.LessThan: _Relation.kAtMost,
+    sympy.StrictGreaterThan: _Relation.kAbove,
+    sympy.GreaterThan: _Relation.kAtLeast,
+}
 
 
 def conditions_of(
@@ -34,18 +45,20 @@ def conditions_of(
     """
     symbols = Symbols(builder=None, exprs={symbol: ir.IndexExpr.size(i) for i, symbol in enumerate(places)})  # type: ignore[arg-type]
     made, conditions = Recipe.Conditions(), []
-    made.floats = list(floats.items())
+    formula = Recipe.Formula
+    compared = [(formula.leaf(leaf), _Relation.kEqual, formula.number(value)) for leaf, value in floats.items()]
     if any(map(math.isnan, floats.values())):
         raise UnsupportedError("its graph holds only for a number that is NaN")
     for guard in dict.fromkeys(guard.expr for guard in env.guards if guard.expr.free_symbols):
-        if isinstance(guard, sympy.Ne) and guard.lhs in varying and guard.rhs.is_number:
-            made.others = [*made.others, (varying[guard.lhs], float(guard.rhs))]
-            continue
         try:
-            conditions.append(at_least_zero(guard, symbols))
+            if type(guard) in _RELATIONS and guard.free_symbols & varying.keys():
+                left, right = (formula_of(side, symbols, varying) for side in (guard.lhs, guard.rhs))
+                compared.append((left, _RELATIONS[type(guard)], right))
+            else:
+                conditions.append(at_least_zero(guard, symbols))
         except UnsupportedError as error:
             raise UnsupportedError(f"its graph holds only if {guard}: {error}") from error
-    made.sizes, made.symbols = conditions, [Recipe.Symbol(*place) for place in places.values()] if conditions else []
+    made.sizes, made.floats, made.symbols = conditions, compared, [Recipe.Symbol(*place) for place in places.values()]
     return made
 
 

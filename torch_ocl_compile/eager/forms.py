@@ -11,6 +11,7 @@ import torch
 from torch_ocl_compile.decompositions import nn, optimizers, random  # noqa: F401  (they register forms too)
 from torch_ocl_compile.decompositions.forms import FORMS, form
 from torch_ocl_compile.decompositions.registry import DECOMPOSITIONS
+from torch_ocl_compile.decompositions.table import ocl_decomp_table
 
 aten = torch.ops.aten
 
@@ -19,6 +20,42 @@ def form_of(op: Any) -> Callable[..., Any]:
     """Returns the function to trace for an overload: its form, or the overload itself."""
     found: Callable[..., Any] = FORMS.get(str(op), op)
     return found
+
+
+def form_of_numbers(op: Any) -> Callable[..., Any]:
+    """Returns the function to trace where floats are symbols. torch's dispatcher would make each float that a schema takes a
+    constant; an op's decomposition in Python does not.
+    """
+    decomposition = ocl_decomp_table().get(functional_of(op) or op)
+    takes_floats = any("float" in str(a.type) for a in op._schema.arguments)
+    if str(op) in FORMS or decomposition is None or not takes_floats:
+        return form_of(op)
+
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        outs = {a.name: kwargs.pop(a.name) for a in op._schema.arguments if a.is_out}
+        made = decomposition(*args, **kwargs)
+        if made is NotImplemented:
+            return op(*args, **kwargs, **outs)
+        if not outs:
+            return made
+        results = made if isinstance(made, tuple) else (made,)
+        return tuple(out.copy_(result) for out, result in zip(outs.values(), results, strict=True))
+
+    return decomposed
+
+
+def functional_of(op: Any) -> Any:
+    """Returns the overload without out= that takes the same other arguments. None if there is none, or if `op` has no out=."""
+    if not any(a.is_out for a in op._schema.arguments):
+        return None
+    found = (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads())
+    same = (o for o in found if not any(a.is_out for a in o._schema.arguments) and inputs_of(o) == inputs_of(op))
+    return next((o for o in same if not o._schema.is_mutable), None)
+
+
+def inputs_of(op: Any) -> dict[str, str]:
+    """Returns the types of the arguments that are not out=, by name."""
+    return {a.name: str(a.type) for a in op._schema.arguments if not a.is_out}
 
 
 @form("aten.convolution_overrideable.default")
@@ -41,27 +78,12 @@ def convolution_backward(
 def batch_norm(
     x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    if running_mean is None:
-        return aten._native_batch_norm_legit.no_stats(x, weight, bias, training, momentum, eps)
-    if training and isinstance(momentum, torch.SymFloat):
-        return _batch_norm_of_numbers(x, weight, bias, running_mean, running_var, momentum, eps)
-    return aten._native_batch_norm_legit(x, weight, bias, running_mean, running_var, training, momentum, eps)
-
-
-def _batch_norm_of_numbers(
-    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: Any
-) -> Any:
-    """Batch norm by ops that take numbers as arguments, for a momentum that changes, as that of BatchNorm2d(momentum=None)."""
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    column = [1, -1] + [1] * (x.dim() - 2)
-    var, mean = torch.var_mean(wide, [0, *range(2, x.dim())], correction=0)
-    invstd = (var + eps).rsqrt()
-    y = (wide - mean.view(column)) * (invstd if weight is None else invstd * weight).view(column)
-    y = y if bias is None else y + bias.view(column)
-    count = x.numel() // x.shape[1]
-    for old, new in ((running_mean, mean), (running_var, var * count / (count - 1))):
-        old.copy_(old + (new - old) * momentum)
-    return y.to(x.dtype), mean, invstd
+    """A momentum that changes, as that of BatchNorm2d(momentum=None), needs ops that take numbers as arguments."""
+    op = aten._native_batch_norm_legit.no_stats if running_mean is None else aten._native_batch_norm_legit.default
+    stats = () if running_mean is None else (running_mean, running_var)
+    varies = training and isinstance(momentum, torch.SymFloat)
+    function: Any = torch._decomp.decomposition_table[op] if varies else op
+    return function(x, weight, bias, *stats, training, momentum, eps)
 
 
 @form("aten._index_put_impl_.default")

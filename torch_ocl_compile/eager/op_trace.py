@@ -23,7 +23,7 @@ from torch_ocl_compile import _C
 from torch_ocl_compile._C import Recipe, ir
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.conditions import conditions_of
-from torch_ocl_compile.eager.forms import form_of
+from torch_ocl_compile.eager.forms import form_of, form_of_numbers, functional_of, inputs_of
 from torch_ocl_compile.eager.tracing import trace
 from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.graph_pass import drop_dead_code
@@ -76,11 +76,11 @@ class OpTrace:
     """The traced graph of one op, and the leaf of each of its placeholders."""
 
     def __init__(self, op: Any, args: list[Any], same: list[int], level: Level, fixed: bool) -> None:
-        """`fixed`: floats stay constants."""
+        """`fixed`: floats, and integers that act as sizes, stay constants."""
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         self.op = op
-        self.form = form_of(op)
+        self.form = form_of(op) if level is Level.EXACT or fixed else form_of_numbers(op)
         self.level = level
         self.leaves, self.spec = tree_flatten(args)
         self.same = same
@@ -93,10 +93,11 @@ class OpTrace:
         self.has_dims = any(t.dim() > 0 for t in self.tensors)
         self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
         self.symbols: dict[tuple[int, bool], Any] = {}  # (size or stride, is it a stride) -> SymInt.
-        self.places: dict[Any, tuple[int, int, bool]] = {}  # sympy symbol -> (leaf, dimension, is it a stride).
+        # sympy symbol -> (leaf, dimension, is it a stride). Dimension -1: the leaf is the integer itself.
+        self.places: dict[Any, tuple[int, int, bool]] = {}
         self.float_places: dict[Any, int] = {}  # sympy symbol -> leaf.
         self.fixed = fixed
-        self.constants: dict[int, float] = {}  # Leaf -> a float that the key ignores but the graph has as a constant.
+        self.constants: dict[int, float] = {}  # Leaf -> a number that the key ignores but the graph has as a constant.
         self.leaf_of: list[int] = []  # The leaf of each placeholder.
         # For each return: (is it a list, which elements exist), or (number,), or the position of the argument that is
         # returned.
@@ -151,10 +152,10 @@ class OpTrace:
                 if type(error) in (*_OF_ARGUMENTS, TypeError):
                     raise Untraceable(error) from error
             resized = [i for i, t in enumerate(fakes) if isinstance(t, FakeTensor) and t.shape != self.leaves[i].shape]
-            functional, made = _functional_of(self.op) if resized else None, ()
+            functional, made = functional_of(self.op) if resized else None, ()
             try:
                 if functional is not None:
-                    made = functional(*args, **{k: v for k, v in kwargs.items() if k in _inputs(functional)})
+                    made = functional(*args, **{k: v for k, v in kwargs.items() if k in inputs_of(functional)})
             except Exception as error:
                 raise Untraceable(error) from error
         strides = {tuple(t.shape): t.stride() for t in tree_flatten(made)[0]}
@@ -174,11 +175,18 @@ class OpTrace:
             if self.level is Level.SIZES:
                 sizes, strides = self._symbolic(i, leaf)
             return _like(leaf, sizes, strides)
-        if isinstance(leaf, float) and self.level is not Level.EXACT and self.free in (None, self.arguments[i]):
-            if not self.fixed:
-                return self._symbolic_float(i, leaf)
+        is_size = self.level is Level.SIZES and type(leaf) is int and leaf > 1 and self._acts_as_size(i)
+        is_free = self.level is not Level.EXACT and isinstance(leaf, float) and self.free in (None, self.arguments[i])
+        if self.fixed and (is_size or is_free):
             self.constants[i] = leaf
+        elif is_size:
+            return self._symbol(i, -1, leaf)
+        elif is_free:
+            return self._symbolic_float(i, leaf)
         return None
+
+    def _acts_as_size(self, i: int) -> bool:
+        return _C.acts_as_size(self.op._schema.arguments[self.arguments[i]].name)
 
     def _number(self, i: int, leaf: torch.Tensor) -> Any:
         """Returns the fake argument for a CPU scalar. None for a Python number that the graph has as a constant."""
@@ -241,7 +249,8 @@ class OpTrace:
         return sizes, strides
 
     def _symbol(self, i: int, d: int, value: int, is_stride: bool = False) -> Any:
-        """Returns the symbol of a size or a stride of dimension d of leaf i. 0 and 1 are constants."""
+        """Returns the symbol of a size or a stride of dimension d of leaf i, or for d = -1 of the integer that the leaf is. 0 and 1
+        are constants."""
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
@@ -317,20 +326,6 @@ def _like(t: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> torc
     made = torch.empty_strided(sizes, strides, dtype=t.dtype, device=t.device)
     made = torch.conj(made) if t.is_conj() else made
     return torch._neg_view(made) if t.is_neg() else made
-
-
-def _inputs(op: Any) -> dict[str, str]:
-    """Returns the types of the arguments that are not out=, by name."""
-    return {a.name: str(a.type) for a in op._schema.arguments if not a.is_out}
-
-
-def _functional_of(op: Any) -> Any:
-    """Returns the overload without out= that takes the same other arguments. None if there is none."""
-    found = (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads())
-    same = (
-        o for o in found if o is not op and not any(a.is_out for a in o._schema.arguments) and _inputs(o) == _inputs(op)
-    )
-    return next((o for o in same if not o._schema.is_mutable), None)
 
 
 def _is_number(t: Any) -> bool:

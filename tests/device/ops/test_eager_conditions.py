@@ -69,6 +69,80 @@ def test_few_plans_serve_many_sizes(ocl_device: str, compiled: Callable[[], int]
     assert compiled() <= most
 
 
+# Ops with a float that changes with each call, whose schema takes no Scalar but a float, and the shape of their tensors.
+FLOATS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "batch_norm": (lambda x, v: F.batch_norm(x, None, None, training=True, eps=v), (2, 3, 5, 6)),
+    "layer_norm": (lambda x, v: F.layer_norm(x, x.shape[-1:], eps=v), (8, 9)),
+    "group_norm": (lambda x, v: F.group_norm(x, 3, eps=v), (2, 6, 5)),
+    "huber_loss": (lambda x, v: F.huber_loss(x, -x, delta=v), (8, 9)),
+    "smooth_l1_loss": (lambda x, v: F.smooth_l1_loss(x, -x, beta=v), (8, 9)),
+    "renorm": (lambda x, v: x.renorm(2, 0, v), (8, 9)),
+    "logit": (lambda x, v: torch.logit(x.sigmoid(), eps=v / 10), (8, 9)),
+    "softshrink": (F.softshrink, (8, 9)),
+    # Distributions, as numbers that do not depend on what is drawn.
+    "normal_": (lambda x, v: x.clone().normal_(1e6 * v, v).mean() / 1e6, (8, 9)),
+    "uniform_": (lambda x, v: (lambda u: (u >= v) & (u < 3 * v) & (abs(u.mean() / v - 2) < 0.5))(x.clone().uniform_(v, 3 * v)), (8, 9)),
+    "exponential_": (lambda x, v: (lambda e: e.min() / e.mean() < 0.2)(x.clone().exponential_(v)), (8, 9)),
+    "bernoulli_": (lambda x, v: (lambda b: ((b == 0) | (b == 1)) & (abs(b.mean() - v / 4) < 0.3))(x.clone().bernoulli_(v / 4)), (8, 9)),
+    "dropout": (lambda x, v: F.dropout(x, v / 4).abs().amax((0, 1)) * (1 - v / 4), (99, 9, 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_few_plans_serve_many_floats(ocl_device: str, compiled: Callable[[], int], name: str) -> None:
+    """Four plans for the first numbers, then one for all, which later processes read."""
+    call, shape = FLOATS[name]
+    torch.manual_seed(0)
+    x = torch.ones(shape) if name == "dropout" else torch.randn(shape)
+    on_device = x.to(ocl_device)
+    for k in range(30):
+        value = 0.3 + 0.07 * k
+        torch.testing.assert_close(call(on_device, value).cpu(), call(x, value), rtol=1e-4, atol=1e-4)
+        if k == 9:
+            compiled()
+        if k == 19:
+            _C.forget_eager_plans()
+    assert compiled() == 0
+
+
+# Ops with an integer that says how much or how far.
+INTEGERS: dict[str, Callable[[torch.Tensor, int], Any]] = {
+    "roll": lambda x, k: x.roll((k, 3), (0, 1)),
+    "topk": lambda x, k: x.topk(k),
+    "kthvalue": lambda x, k: x.kthvalue(k),
+    "tril": lambda x, k: x.tril(k),
+    "triu_": lambda x, k: x.clone().triu_(k),
+    # Random integers, as what does not depend on what is drawn.
+    "randperm": lambda x, k: torch.randperm(7 * k, device=x.device).sort().values,
+    "randint": lambda x, k: (lambda r: ((r >= 0) & (r < k)).all() & (r == k - 1).any())(torch.randint(k, (999,), device=x.device)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_few_plans_serve_many_integers(ocl_device: str, compiled: Callable[[], int], name: str) -> None:
+    call = INTEGERS[name]
+    x = torch.randn(9, 40)
+    on_device = x.to(ocl_device)
+    for k in [*range(2, 8), *range(1, 40)]:
+        torch.testing.assert_close(call(on_device, k), call(x, k), check_device=False)
+        if k == 11:  # 1 and sizes of x have plans of their own.
+            compiled()
+    assert compiled() == 0
+
+
+def test_numbers_that_are_refused_whatever_was_called_before(ocl_device: str) -> None:
+    """Once a plan serves all numbers, those that a distribution does not accept are errors still."""
+    x = torch.ones(4, device=ocl_device)
+    for k in range(9):
+        x.normal_(0.0, k / 10)
+        x.uniform_(k / 10, k / 5 + 1)
+    with pytest.raises(RuntimeError, match="but found std -1"):
+        x.normal_(0.0, -1.0)
+    with pytest.raises(RuntimeError, match="found from=2 > to=1"):
+        x.uniform_(2.0, 1.5)
+    assert 8 < x.uniform_(8.0, 9.0).mean() < 9 and abs(x.normal_(50.0, 0.1).mean() - 50) < 1
+
+
 def test_each_float_that_decides_has_a_plan(ocl_device: str, compiled: Callable[[], int]) -> None:
     """The order of a norm is a constant in its graph, so each order needs a plan of its own."""
     for n in range(2, 30):

@@ -201,6 +201,6 @@ def test_a_choice_that_was_measured_later(ocl_device: str, own_cache: Path) -> N
 
 def graph_in(entry: bytes) -> str:
     """Returns the graph in an entry, before which stand the format, the kind and an empty reason."""
-    before = re.match(rb"8 recipe 5 0 0  (\d+) ", entry)
+    before = re.match(rb"8 recipe 6 0 0  (\d+) ", entry)
     assert before is not None
     return entry[before.end() :][: int(before[1])].decode()

@@ -40,7 +40,7 @@ from torch_ocl_compile.lowering.graphs.host_constants import host_constant, pack
 from torch_ocl_compile.lowering.graphs.in_place import Environment, may_overwrite, scatters_into_inputs, views
 from torch_ocl_compile.lowering.graphs.index_checks import bounds_of, note_outside
 from torch_ocl_compile.lowering.graphs.lowered import Lowered
-from torch_ocl_compile.lowering.graphs.size_numbers import number_from_sizes
+from torch_ocl_compile.lowering.graphs.size_numbers import formula_of, number_from_sizes
 from torch_ocl_compile.lowering.graphs.sparse import refuse_sparse
 from torch_ocl_compile.lowering.graphs.user_kernel import lowering_of
 
@@ -96,6 +96,7 @@ class _Lowering:
         self.fallback = fallback
         self.place, self.crashing = place, crashing
         self.expressions: dict[Any, ir.Value] = {}
+        self.formulas: list[Recipe.Formula] = []
         self.faults: list[str] = []
         self.builder = ir.Builder()
         self.builder.reduced_precision, self.builder.reduced_convolutions = allows_tf32()
@@ -112,6 +113,7 @@ class _Lowering:
         self.parts = classify(gm.graph, self.device)
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         self.leaves: dict[torch.fx.Node, int] = {n: n.meta.get("leaf", i) for i, n in enumerate(self.placeholders)}
+        self.floats = [n for n in self.placeholders if isinstance(n.meta.get("val"), torch.SymFloat)]
         # The leaves that are no arguments, see Lowered.computed.
         self.computed: list[torch.fx.Node | SizeFunction | Number] = []
         self.states: dict[torch.fx.Node, int] = {}  # Random state -> its number among `sources`.
@@ -195,8 +197,7 @@ class _Lowering:
 
     def add_numbers(self) -> None:
         """Packs the float arguments into one tensor input, so that a new value needs no new plan."""
-        nodes = [n for n in self.placeholders if isinstance(n.meta.get("val"), torch.SymFloat) and n.users]
-        if nodes:
+        if nodes := [n for n in self.floats if n.users]:
             self.set_packed(nodes, self.number_dtype())
 
     def set_packed(self, nodes: list[torch.fx.Node], dtype: torch.dtype) -> None:
@@ -213,7 +214,12 @@ class _Lowering:
         if self.fallback == "none":
             return number_from_sizes(expr, self.symbols, ir_dtype(self.number_dtype()))
         if expr not in self.expressions:
-            leaf = self.computed_leaf(self.symbols.evaluator(expr))
+            try:
+                floats = {n.meta["val"].node.expr: self.leaf(n) for n in self.floats}
+                self.formulas.append(formula_of(expr, self.symbols, floats))
+                leaf = -len(self.formulas)
+            except UnsupportedError:
+                leaf = self.computed_leaf(self.symbols.evaluator(expr))
             (self.expressions[expr],) = self.packed([leaf], self.number_dtype())
         return self.expressions[expr]
 
@@ -367,7 +373,7 @@ class _Lowering:
         after = self.host_part_after(returned, results, outputs)
         before = self.host_part_before()
         recipe = Recipe(Recipe.Kind.PLAN)
-        recipe.graph, recipe.results = self.builder.finish(), results
+        recipe.graph, recipe.results, recipe.formulas = self.builder.finish(), results, self.formulas
         recipe.sources, recipe.symbols, recipe.faults = self.sources, self.symbols.sources, self.faults
         return Lowered(
             recipe=recipe,
