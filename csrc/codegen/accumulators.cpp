@@ -33,9 +33,11 @@ Accumulators::Accumulators(BodyPrinter& body, ir::NodeId node)
   const DType input = n_.body.ops.at(static_cast<size_t>(n_.reduced.at(0))).dtype;
   for (int i = 0; i < facts_.accumulators; ++i) types_.push_back(ir::accumulator_dtype(n_.reduction, i, input));
   // Where indices have 32 bits, so have the positions of elements.
-  if (facts_.kind == ir::ReductionKind::k_position && !body.kernel().wide() &&
-      n_.body.ops.at(static_cast<size_t>(n_.reduced.at(1))).code == ir::OpCode::kIndex)
-    types_[1] = DType::kI32;
+  if (facts_.kind != ir::ReductionKind::k_position) return;
+  const ir::Op& position = n_.body.ops.at(static_cast<size_t>(n_.reduced.at(1)));
+  if (position.code == ir::OpCode::kIndex && !body.kernel().wide()) types_[1] = DType::kI32;
+  in_order_ = n_.kind == ir::NodeKind::kReduce && n_.stage == ReductionStage::kWhole && n_.reduce_sizes.size() == 1 &&
+              position.code == ir::OpCode::kIndex && position.index.at(0) == IndexExpr::reduce(0);
 }
 
 Accumulators::Accumulators(const Accumulators& of, const ir::ReductionFacts& row, Map map)
@@ -67,6 +69,10 @@ std::string Accumulators::row_text(const std::string& row, size_t accumulator, i
 
 std::string Accumulators::before_text(const std::string& position, const std::string& other, int width) const {
   return mask_text("(" + position + " < " + other + ")", types_[1], types_[0], width);
+}
+
+std::string Accumulators::none_text(int width) const {
+  return mask_text(broadcast_text("0", DType::kI32, width), DType::kI32, types_[0], width);
 }
 
 void Accumulators::declare(Writer& writer, const Carried& carried, int width) const { declare_from(0, writer, carried, width); }
@@ -120,7 +126,8 @@ void Accumulators::step(const Carried& carried) {
   }
   std::map<std::string, std::string> with{{"x", inputs[0]}};
   if (inputs.size() > 1) with["y"] = inputs[1];
-  if (facts_.kind == ir::ReductionKind::k_position) with["before"] = before_text(inputs[1], carried[1], width);
+  if (facts_.kind == ir::ReductionKind::k_position)
+    with["before"] = in_order_ ? none_text(width) : before_text(inputs[1], carried[1], width);
   for (size_t i = 0; i < count(); ++i) with["a" + std::to_string(i)] = carried[i];
   std::vector<std::string> texts;
   for (size_t i = 0; i < count(); ++i) texts.push_back(row_text(facts_.step[i], i, width, with));
@@ -337,7 +344,14 @@ void Accumulators::finish(const Carried& carried, int width, int level) {
   for (const ir::Store& store : n_.stores) {
     const size_t i = static_cast<size_t>(
         n_.stage == ReductionStage::kPartial ? store.value : facts_.result_accumulator.at(static_cast<size_t>(store.value)));
-    body_.set_result(node_, store, {carried.at(i), types_[i], width, level, false});
+    std::string text = carried.at(i);
+    if (in_order_ && i == 1) {  // Nothing was greater than the identity, so all elements are equal to it.
+      text = body_.kernel().fresh("n");
+      const auto lanes = [&](const std::string& number) { return broadcast_text(number, types_[i], width); };
+      body_.writer().line("const $t $s = $s == $s ? $s : $s;", Type{types_[i], width}, text, carried[i],
+                          lanes(extreme(types_[i], true)), lanes("0"), carried[i]);
+    }
+    body_.set_result(node_, store, {text, types_[i], width, level, false});
   }
 }
 

@@ -97,6 +97,8 @@ class Accumulators {
   std::vector<std::string> merged(const Carried& a, const Carried& b, int width) const;
   /// Returns the mask of the elements whose position comes before the other one, for values of accumulator 0.
   std::string before_text(const std::string& position, const std::string& other, int width) const;
+  /// Returns the mask of no element, for values of accumulator 0.
+  std::string none_text(int width) const;
   std::string row_text(const std::string& row, size_t accumulator, int width, std::map<std::string, std::string> with) const;
   void assign(Writer& writer, const Carried& to, const std::vector<std::string>& texts, int width) const;
 
@@ -106,6 +108,9 @@ class Accumulators {
   const ir::ReductionFacts& facts_;
   std::vector<ir::DType> types_;
   Map map_;
+  // True if the elements of each accumulator come in the order of their positions 0, 1, ..., so that of equal values the first
+  // stays.
+  bool in_order_ = false;
   bool loads_ = true;  // True if the body loads the elements; false if map_ prints them.
 };
 

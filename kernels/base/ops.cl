@@ -209,12 +209,12 @@ OCL_INLINE T op_digamma(T v) {
 // Returns whether a value x replaces the value a as the extremum. NaN wins over all numbers. Of equal values x wins if it comes
 // `before` a.
 OCL_INLINE N op_argmax_wins(T x, T a, N before) {
-  const N more = (x > a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
+  const N more = !(x <= a) & !isnan(a), equal = (x == a) | (isnan(x) & isnan(a));
   return more | (equal & before);
 }
 
 OCL_INLINE N op_argmin_wins(T x, T a, N before) {
-  const N less = (x < a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
+  const N less = !(x >= a) & !isnan(a), equal = (x == a) | (isnan(x) & isnan(a));
   return less | (equal & before);
 }
 

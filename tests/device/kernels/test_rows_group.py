@@ -1,5 +1,8 @@
 # tests/device/kernels/test_rows_group.py: generated reductions along rows and columns, in the form for GPUs (work-groups), on
 # every device.
+import math
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -212,3 +215,27 @@ def test_expanded_indices_are_sorted_once(ocl_device, name, way):
         if launch.kernel.startswith("scan_max") and f" over {scan.CHUNK}" in launch.title
     ]
     assert len(scans) == 2 * (name == "amax") and all(f"x{width} over" in title for title in scans), scans
+
+
+def rows_of_extremes(dtype, shape):
+    """Returns rows of random numbers, of the lowest and of the highest number, with equal extremes, and with NaN."""
+    x = torch.randint(-3, 4, shape).to(dtype)
+    low, high = (-math.inf, math.inf) if dtype.is_floating_point else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    x[1], x[2] = low, high
+    x[3], x[3, -1], x[4, ::2] = low, 0, high
+    if dtype.is_floating_point:
+        x[0, 1::3] = math.nan
+    return x
+
+
+@pytest.mark.parametrize("family", ["group", "item"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("shape", [(5, 300), (6, 7), (5, 5000)], ids=str)
+def test_positions_of_extremes(ocl_device, family, dtype, shape):
+    """Each alone: of two in one launch, PoCL 3.1 miscompiles the barriers."""
+    x = rows_of_extremes(dtype, shape)
+    for function in (torch.argmax, torch.argmin):
+        for dim in (0, 1, None):
+            options = {"fallback": "error", "kernel_family": family}
+            compiled = torch.compile(partial(function, dim=dim), backend="ocl", options=options, dynamic=False)
+            assert compiled(x.to(ocl_device)).tolist() == function(x, dim).tolist(), (function.__name__, dim)
