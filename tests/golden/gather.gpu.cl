@@ -2,17 +2,17 @@
 #pragma OPENCL FP_CONTRACT OFF
 #define OCL_INLINE static inline
 
-OCL_INLINE long op_minimum_i64(long a, long b) {
+OCL_INLINE int op_minimum_i32(int a, int b) {
   return min(a, b);
 }
 
-OCL_INLINE long op_maximum_i64(long a, long b) {
+OCL_INLINE int op_maximum_i32(int a, int b) {
   return max(a, b);
 }
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void pointwise_b0eb00ff808e(
+void pointwise_a0e310ac1976(
     __global const long* in0, const ulong in0_offset,
     __global const float* in1, const ulong in1_offset,
     __global float* out0, const ulong out0_offset) {
@@ -23,13 +23,14 @@ void pointwise_b0eb00ff808e(
     const int i1 = (at % 2);
     const int i0 = (at / 2);
     const long v0 = in0[i0];
-    const int v1 = v0 < 0L;
-    const long v2 = as_long(as_ulong(v0) + as_ulong(9L));
-    const long v3 = v1 ? v2 : v0;
-    const long v4 = op_minimum_i64(v3, 8L);
-    const long v5 = op_maximum_i64(0L, v4);
-    const float v6 = in1[i1 + v5 * 5 + 3];
-    const float v7 = v6 * 2.0f;
-    out0[i0 * 2 + i1] = v7;
+    const int v1 = (int)v0;
+    const int v2 = v1 < 0;
+    const int v3 = as_int(as_uint(v1) + as_uint(9));
+    const int v4 = v2 ? v3 : v1;
+    const int v5 = op_minimum_i32(v4, 8);
+    const int v6 = op_maximum_i32(0, v5);
+    const float v7 = in1[i1 + v6 * 5 + 3];
+    const float v8 = v7 * 2.0f;
+    out0[i0 * 2 + i1] = v8;
   }
 }

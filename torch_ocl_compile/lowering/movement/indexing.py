@@ -1,5 +1,5 @@
 # torch_ocl_compile/lowering/movement/indexing.py: gathers, that is loads at coordinates that are themselves loaded.
-"""Scatters are in scatter.py. An index outside its dimension reads the nearest element, so no load leaves its buffer."""
+"""Scatters are in scatter.py. An index outside its dimension reads some element inside, so no load leaves its buffer."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ aten = torch.ops.aten
 
 
 def wrap(index: Term, size: ir.IndexExpr) -> Term:
-    """Returns the index with negative values counted from the end, moved to the nearest valid one."""
-    return inside(from_end(index.cast(ir.DType.kI64), size), size)
+    """Returns the index with negative values counted from the end. Of one outside the dimension, returns some valid one."""
+    return inside(from_end(narrowed(index, size), size), size)
+
+
+def narrowed(index: Term, size: ir.IndexExpr) -> Term:
+    """Returns the index in 32 bits where these hold all valid ones, because few devices compute with 64 bits."""
+    is_short = size.is_const() and size.constant() < 2**31
+    return index.cast(ir.DType.kI32 if is_short else ir.DType.kI64)
 
 
 def from_end(index: Term, size: ir.IndexExpr) -> Term:
-    """Returns the int64 index with negative values counted from the end."""
-    return t.where(index < 0, index + index.nest.index(size), index)
+    """Returns the index with negative values counted from the end."""
+    return t.where(index < 0, index + index.nest.index(size).cast(index.dtype), index)
 
 
 def inside(index: Term, size: ir.IndexExpr) -> Term:
     """Returns the nearest index that lies inside the dimension."""
-    return t.maximum(t.minimum(index, index.nest.index(size - 1)), 0)
+    return t.maximum(t.minimum(index, index.nest.index(size - 1).cast(index.dtype)), 0)
 
 
 def is_expanded(x: ir.Value, dim: int) -> bool:
@@ -41,7 +47,7 @@ def is_expanded(x: ir.Value, dim: int) -> bool:
 @lower(aten.embedding.default)
 def embedding(c: Context, weight: ir.Value, indices: ir.Value, *_: Any) -> ir.Value:
     nest = c.nest(c.val.shape)
-    row = inside(nest.load(indices, nest.i[:-1]).cast(ir.DType.kI64), weight.sizes[0])
+    row = inside(narrowed(nest.load(indices, nest.i[:-1]), weight.sizes[0]), weight.sizes[0])
     return nest.store((nest.load(weight, [row.as_index(), nest.i[-1]]), c.dtype))[0]
 
 
@@ -52,8 +58,8 @@ def index_select(c: Context, x: ir.Value, dim: int, index: ir.Value) -> ir.Value
     nest = c.nest(c.val.shape)
     dim %= len(x.sizes)
     at: list[Any] = list(nest.i)
-    chosen = inside(nest.load(index, [nest.i[dim]] if index.sizes else []).cast(ir.DType.kI64), x.sizes[dim])
-    at[dim] = chosen.as_index()
+    chosen = narrowed(nest.load(index, [nest.i[dim]] if index.sizes else []), x.sizes[dim])
+    at[dim] = inside(chosen, x.sizes[dim]).as_index()
     return nest.store((nest.load(x, at), c.dtype))[0]
 
 
