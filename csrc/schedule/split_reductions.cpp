@@ -37,15 +37,28 @@ std::optional<int64_t> first_step(const Graph& graph, BufferId buffer, const std
 
 namespace {
 
-/// Returns the load that moves most bytes among those that depend on r*; kNone if there is none.
+/// Returns whether neighbouring i* of some loop load neighbours, as the vectors of a table whose rows are loaded numbers.
+bool loads_neighbours(const Graph& graph, const Node& node, const ir::Op& load) {
+  const Loops loops = loops_of(node);
+  const std::vector<Symbol> symbols = loops.symbols();
+  const auto strides = loop_strides(graph, load.buffer, load.index, symbols, loops.ranges(graph));
+  for (size_t i = 0; i < node.sizes.size(); ++i)
+    if (strides[i] && strides[i]->is_const(1)) return true;
+  return false;
+}
+
+/// Returns the load that moves most bytes among those that depend on r*; kNone if there is none. One that depends on r* only by
+/// a loaded number counts where it loads neighbours.
 int main_load(const Graph& graph, const Node& node) {
   int best = ir::kNone;
   double best_bytes = -1;
   for (size_t i = 0; i < node.body.ops.size(); ++i) {
     const ir::Op& op = node.body.ops[i];
     if (op.code != ir::OpCode::kLoad) continue;
-    if (std::none_of(op.index.begin(), op.index.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kReduce); }))
-      continue;
+    const auto uses = [&](SymbolKind kind) {
+      return std::any_of(op.index.begin(), op.index.end(), [&](const IndexExpr& e) { return e.uses(kind); });
+    };
+    if (!uses(SymbolKind::kReduce) && !(uses(SymbolKind::kValue) && loads_neighbours(graph, node, op))) continue;
     const double bytes = typical_bytes(graph, op.buffer);
     if (bytes <= best_bytes) continue;
     best = static_cast<int>(i);

@@ -7,7 +7,9 @@ import re
 from typing import Any
 
 import pytest
+import torch
 
+from tests.no_device.graphs.test_lowering import compiled
 from tests.no_device.scheduling import CAPS, render
 from torch_ocl_compile._C import ir
 
@@ -74,3 +76,12 @@ def test_concatenated_gradients(columns: int) -> None:
     rendered = render(b.finish(), "warpgroup")
     loads = re.findall(r"if \((v\d+)\) \w+ = \*\(__global const uint4\*\)", rendered["kernels"][0]["text"])
     assert bool(loads) == (columns == 768), rendered["schedule"]
+
+
+def test_rows_at_loaded_numbers() -> None:
+    """The gradient of an embedding adds up rows in sorted order. Neighbouring work-items take neighbouring columns."""
+    graphs: list[ir.Graph] = []
+    gradient, indices = torch.zeros(8192, 256), torch.zeros(8192, dtype=torch.int64)
+    compiled(lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 8192, -1, False), graphs)(gradient, indices)
+    scans = [k["text"] for k in render(graphs[0], "warpgroup")["kernels"] if k["name"].startswith("scan_sum")]
+    assert scans and all("__local" not in text for text in scans)
