@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._functorch import config as functorch_config
+from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -80,7 +81,9 @@ class _Guarded:
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def _compile(self, args: Sequence[Any]) -> Any:
-        mode = torch._subclasses.FakeTensorMode(shape_env=ShapeEnv())  # Ops such as while_loop need one.
+        # Ops such as while_loop make symbols. Without them, none stands for the offset of an argument in its memory.
+        makes_symbols = any(isinstance(node.target, HigherOrderOperator) for node in self.gm.graph.nodes)
+        mode = torch._subclasses.FakeTensorMode(shape_env=ShapeEnv() if makes_symbols else None)
         with torch._guards.tracing(torch._guards.TracingContext(mode)):
             inputs = [mode.from_tensor(x, static_shapes=True) if isinstance(x, torch.Tensor) else x for x in args]
             return self.compile_for(inputs)
