@@ -149,8 +149,9 @@ option(
 option(
     "enqueue_threads",
     "auto",
-    "Whether a thread enqueues the launches of compiled graphs while Python goes on. auto: on devices that do not compute on the "
-    "host's cores, for graphs with more than a few launches. An error of such a launch is raised by the next call that uses the stream.",
+    "Whether a thread enqueues launches while Python goes on. auto: on devices that do not compute on the host's cores, for graphs "
+    "and eager ops of more than a few launches or of many buffers, and for those that follow at once. An error of such a launch is "
+    "raised by the next call that uses the stream.",
     choices=("auto", "never", "always"),
 )
 option(

@@ -164,7 +164,7 @@ void enqueue(RunState& state, size_t index, const Target& target) {
 /// Chooses where the commands of a run go.
 Target target_of(Executor& executor, runtime::Queue& queue) {
   RunState& state = executor.state;
-  const Target target{queue, executor.observers.empty() && queue.may_post(executor.plan->launches.size())};
+  const Target target{queue, executor.observers.empty() && queue.may_post(executor.enqueue_cost)};
   if (state.posted_to != nullptr && (state.posted_to != &queue || !target.posts)) {
     runtime::Queue& other = *std::exchange(state.posted_to, nullptr);
     other.drain();  // Its thread may still set arguments.
@@ -310,12 +310,22 @@ struct Held {
   }
 };
 
+/// Returns what it costs to enqueue the launches of a plan. On an H200, a launch takes 3.5 us, and each buffer 0.2 to
+/// 0.4 us more.
+size_t enqueue_cost_of(const Plan& plan) {
+  constexpr size_t kBuffersOfLaunch = 12;
+  size_t buffers = 0;
+  for (const Launch& launch : plan.launches) buffers += launch.buffers.size();
+  return plan.launches.size() + buffers / kBuffersOfLaunch;
+}
+
 }  // namespace
 
 void skip_launches(bool skipped) { g_skipped = skipped; }
 bool launches_skipped() { return g_skipped.load(std::memory_order_relaxed); }
 
-Executor::Executor(std::unique_ptr<const Plan> of) : plan(std::move(of)), times(memory_times(*plan)), state(*plan) {
+Executor::Executor(std::unique_ptr<const Plan> of)
+    : plan(std::move(of)), times(memory_times(*plan)), enqueue_cost(enqueue_cost_of(*plan)), state(*plan) {
   for (size_t i = 0; i < plan->launches.size(); ++i)
     state.launches.emplace_back().kernel = plan->programs[i]->create_kernel(plan->launches[i].source.name);
   observers = observers_of(state);
@@ -366,10 +376,7 @@ void run(Executor& executor, const std::vector<void*>& inputs, std::vector<void*
     const Plan& plan;
     const std::vector<void*>& inputs;
     int stream;
-    ~Writes() {
-      for (const int i : plan.written_inputs)
-        if (inputs[i]) plan.device->allocator().wrote(inputs[i], stream);
-    }
+    ~Writes() { plan.device->allocator().wrote(inputs, plan.written_inputs, stream); }
   } writes{plan, inputs, stream};
   Held held{allocator, plan.arena_purpose, stream, nullptr, {}};
   if (late != nullptr) {

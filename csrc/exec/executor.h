@@ -32,6 +32,7 @@ struct Executor {
   Executor& operator=(const Executor&) = delete;
   const std::unique_ptr<const Plan> plan;
   const MemoryTimes times;
+  const size_t enqueue_cost;  // Of its launches, in launches with few buffers.
   std::mutex mutex;
   RunState state;
   std::shared_ptr<Kept> kept;

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
 
 #include "csrc/torch/device_state.h"
 
@@ -26,11 +26,17 @@ class KeyWriter {
  public:
   /// If `device` is set, that device is written as 0 and no other device is allowed. Otherwise devices are written by
   /// their index.
-  KeyWriter(KeyLevel level, std::optional<int> device) : level_(level), device_(device) { key_.reserve(256); }
+  KeyWriter(KeyLevel level, std::optional<int> device, const EagerArguments& arguments) : level_(level), device_(device) {
+    constexpr size_t kLeaf = 64;  // Bytes of a tensor with two dimensions, and more.
+    key_.reserve(256 + kLeaf * arguments.leaves.size());
+  }
 
   template <class T>
   void raw(const T& value) {
     key_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void numbers(at::IntArrayRef values) {
+    key_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t));
   }
   void size(int64_t number) { number_class(number, sizes_); }
   void tag(char c) { key_.push_back(c); }
@@ -40,15 +46,20 @@ class KeyWriter {
   }
 
   void tensor(const at::Tensor& t, int same) {
+    // One write for all: an optimizer's step has hundreds of tensors.
+    struct {
+      int same;
+      uint16_t rank;
+      at::ScalarType dtype;
+      char bits;
+    } const head{same, static_cast<uint16_t>(t.dim()), t.scalar_type(), static_cast<char>('0' + t.is_conj() + 2 * t.is_neg())};
+    static_assert(sizeof head == 8);  // Without padding.
     tag('T');
-    raw(same);
-    raw(t.scalar_type());
-    tag(static_cast<char>('0' + t.is_conj() + 2 * t.is_neg()));
+    raw(head);
     device(t.device());
-    raw(static_cast<uint16_t>(t.dim()));
     if (level_ != KeyLevel::kAnySizes) {
-      for (const int64_t size : t.sizes()) raw(size);
-      for (const int64_t stride : t.strides()) raw(stride);
+      numbers(t.sizes());
+      numbers(t.strides());
       return;
     }
     for (const int64_t size : t.sizes()) number_class(size, sizes_);
@@ -122,6 +133,32 @@ bool is_same(const at::Tensor& a, const at::Tensor& b) {
          (a.numel() > 0 && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
           a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() && a.const_data_ptr() == b.const_data_ptr());
 }
+
+/// The tensors so far by their address, in a hash table.
+class TensorsByAddress {
+ public:
+  explicit TensorsByAddress(size_t most) : slots_(std::bit_ceil(2 * most), kEmpty) {}
+
+  /// Returns the first leaf that is the same tensor as leaf `leaf`. If there is none, adds this leaf and returns it.
+  int find_or_add(const void* address, const std::vector<c10::IValue>& leaves, const at::Tensor& tensor, int leaf) {
+    for (size_t i = hash_of(address); true; ++i) {
+      auto& [known, first] = slots_[i & (slots_.size() - 1)];
+      if (first < 0) {
+        known = address, first = leaf;
+        return leaf;
+      }
+      if (known == address && is_same(leaves[static_cast<size_t>(first)].toTensor(), tensor)) return first;
+    }
+  }
+
+ private:
+  static constexpr std::pair<const void*, int> kEmpty = {nullptr, -1};
+
+  /// Blocks of memory begin at multiples of 64 bytes or more, and a multiplication moves what differs into the middle.
+  static size_t hash_of(const void* address) { return (reinterpret_cast<uintptr_t>(address) * 0x9E3779B97F4A7C15) >> 32; }
+
+  std::vector<std::pair<const void*, int>> slots_;
+};
 
 /// Says whether the user allows TF32 in products and in convolutions of float32. lowering/graphs/graph.py reads the same
 /// settings.
@@ -258,8 +295,10 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
     result.free = *rate;
     result.varies = true;
   }
-  // Address -> leaf, for the tensors so far.
-  std::unordered_multimap<const void*, int> data;
+  size_t most = 0;
+  for (size_t i = stack.size() - count; i < stack.size(); ++i) most += stack[i].isList() ? stack[i].toListRef().size() : 1;
+  result.leaves.reserve(most), result.argument.reserve(most), result.same.reserve(most);
+  TensorsByAddress tensors(most);
   std::vector<int> floats;  // Leaves with different floats in the current argument.
   const auto add = [&](const c10::IValue& value, int argument) {
     const int leaf = static_cast<int>(result.leaves.size());
@@ -271,9 +310,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
         if (t.scalar_type() == at::kUInt64 && exceeds_int64(t.item().toUInt64())) result.unsupported = kExceedsInt64;
       } else if (t.device().is_privateuseone() && t.layout() == at::kStrided) {
         const void* address = t.numel() > 0 ? t.const_data_ptr() : static_cast<const void*>(t.unsafeGetTensorImpl());
-        for (auto [it, end] = data.equal_range(address); it != end; ++it)
-          if (is_same(result.leaves[it->second].toTensor(), t)) same = it->second;
-        if (same == leaf) data.emplace(address, leaf);
+        same = tensors.find_or_add(address, result.leaves, t, leaf);
       } else {
         result.unsupported = why_unsupported(t);
       }
@@ -305,7 +342,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
 }
 
 std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level) {
-  KeyWriter key(level, std::nullopt);
+  KeyWriter key(level, std::nullopt, arguments);
   write_settings(key);
   key.raw(&op.schema());  // The address of a registered schema does not change.
   key.raw(level);
@@ -314,7 +351,7 @@ std::string key_of(const c10::OperatorHandle& op, const EagerArguments& argument
 }
 
 std::string portable_key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level, int device) {
-  KeyWriter key(level, device);
+  KeyWriter key(level, device, arguments);
   write_settings(key);
   key.text(op.schema().name());
   key.text(op.schema().overload_name());

@@ -36,7 +36,7 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
     if (stack[i].isTensor()) {
       check(stack[i].toTensor());
     } else if (stack[i].isTensorList()) {
-      for (const at::Tensor& t : stack[i].toTensorVector()) check(t);
+      for (const c10::IValue& element : stack[i].toListRef()) check(element.toTensor());
     }
   }
 }

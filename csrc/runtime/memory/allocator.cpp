@@ -220,6 +220,13 @@ struct Allocator::State {
     return location_of(block, address);
   }
 
+  void wrote(const void* address, int stream) {
+    Block* block = block_at(address);
+    if (!block) return;
+    block->version = ++last_version;
+    block->writer = stream;
+  }
+
   const DeviceInfo& device;
   Queues& queues;
   uint64_t last_version = 0;
@@ -327,10 +334,14 @@ std::vector<Location> Allocator::use(const std::vector<void*>& addresses, int st
 void Allocator::wrote(const void* address, int stream) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  Block* block = s.block_at(address);
-  if (!block) return;
-  block->version = ++s.last_version;
-  block->writer = stream;
+  s.wrote(address, stream);
+}
+
+void Allocator::wrote(const std::vector<void*>& addresses, const std::vector<int>& positions, int stream) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  for (const int i : positions)
+    if (addresses[static_cast<size_t>(i)]) s.wrote(addresses[static_cast<size_t>(i)], stream);
 }
 
 void Allocator::attach(const void* address, const std::shared_ptr<Dependent>& dependent) {

@@ -65,6 +65,8 @@ class Allocator {
   void expect_outside_writes(const void* address);
   /// Call when work that changes the block has been enqueued on `stream`. Gives the block a new version.
   void wrote(const void* address, int stream);
+  /// The same for the addresses at these positions. Null addresses are left out.
+  void wrote(const std::vector<void*>& addresses, const std::vector<int>& positions, int stream);
   /// Calls dependent->storage_freed() when the block at `address` is freed, if `dependent` is still alive then.
   void attach(const void* address, const std::shared_ptr<Dependent>& dependent);
   /// Records that `stream` uses the block. After the block is freed, it is not reused until the work is done that `stream` has

@@ -42,6 +42,8 @@ class EnqueueThread {
   void post(const PostedCommand& command);
   /// True if a posted command is not enqueued yet.
   bool is_busy() const noexcept { return done_.load(std::memory_order_acquire) != posted_.load(std::memory_order_acquire); }
+  /// True if the thread looks for commands, so that it need not be woken.
+  bool is_awake() const noexcept { return !sleeps_.load(std::memory_order_relaxed); }
   /// Waits until everything posted is enqueued or dropped, or until the deadline. Returns at once in a forked process, which
   /// has no such thread.
   void drain(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max()) noexcept;

@@ -119,7 +119,7 @@ void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, s
 void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event) {
   if (bytes == 0) return;
   check_usable();
-  if (event == nullptr && pattern_bytes <= sizeof PostedCommand::value && has_posted() && may_post(1)) {
+  if (event == nullptr && pattern_bytes <= sizeof PostedCommand::value && thread_is_awake() && may_post(1)) {
     PostedCommand command{.kind = PostedCommand::Kind::kFill, .bytes_of_pattern = pattern_bytes, .memory = dst};
     std::memcpy(command.value.data(), pattern, pattern_bytes);
     command.offset = offset;
@@ -152,8 +152,8 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
   if (noted.noted()) noted.done(0, info ? info : unknown_launch(kernel, global, local));
 }
 
-bool Queue::may_post(size_t launches) const {
-  constexpr size_t kFewLaunches = 8;
+bool Queue::may_post(size_t cost) const {
+  constexpr size_t kFewLaunches = 4;
   if (device_.profile || wanted() || shared_) return false;
   switch (g_threads.load(std::memory_order_relaxed)) {
     case EnqueueThreads::kNever:
@@ -163,7 +163,7 @@ bool Queue::may_post(size_t launches) const {
     case EnqueueThreads::kAuto:
       break;
   }
-  return !device_.caps.is_cpu && (launches > kFewLaunches || has_posted());
+  return !device_.caps.is_cpu && (cost > kFewLaunches || thread_is_awake());
 }
 
 void Queue::share() {
@@ -183,6 +183,11 @@ void Queue::post(const PostedCommand& command) {
 bool Queue::has_posted() const noexcept {
   const EnqueueThread* thread = thread_.load(std::memory_order_acquire);
   return thread != nullptr && thread->is_busy();
+}
+
+bool Queue::thread_is_awake() const noexcept {
+  const EnqueueThread* thread = thread_.load(std::memory_order_acquire);
+  return thread != nullptr && thread->is_awake();
 }
 
 void Queue::drain() noexcept {

@@ -44,9 +44,9 @@ class Queue {
   /// `info` describes the launch in recordings.
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
               cl_event* event = nullptr, int name_id = 0, const LaunchInfoPtr& info = nullptr);
-  /// True if a graph with so many launches may post them: threads may enqueue for this device, nothing records commands, and
-  /// there are more than a few, or earlier ones wait anyway. The thread needs some time to wake.
-  bool may_post(size_t launches) const;
+  /// True if a graph may post its launches: threads may enqueue for this device, nothing records commands, and enqueuing costs
+  /// as much as more than a few launches (`cost`), or the queue's thread is awake anyway. It needs some time to wake.
+  bool may_post(size_t cost) const;
   /// Call before others enqueue commands themselves. All commands of later calls are enqueued when the call returns.
   void share();
   /// Leaves a command to the queue's thread, which enqueues it in its turn. All other calls first wait for posted commands, and
@@ -54,6 +54,8 @@ class Queue {
   void post(const PostedCommand& command);
   /// True if a posted command is not enqueued yet.
   bool has_posted() const noexcept;
+  /// True if the thread of posted commands looks for more of them.
+  bool thread_is_awake() const noexcept;
   /// Waits until all posted commands are enqueued. drain_or_throw() throws the error of one that failed.
   void drain() noexcept;
   void drain_or_throw();
