@@ -72,7 +72,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
       stage_kept(line, w_map, get_group_id(0) % k_tiles, 1);
 #endif
       FOR_OWN_TILES(g) {
-        stage_tile_boxes(line, begin, steps, OWN_TILE(g), x_map, w_map, 1, 1);
+        stage_tile_boxes(line, begin, steps, OWN_TILE(g), (int4)(0), x_map, w_map, 1, 1);
         begin += steps;
       }
       return;

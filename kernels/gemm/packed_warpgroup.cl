@@ -19,8 +19,7 @@
 //
 // a, b: [batch][panels][steps][STEP_FLOATS], offsets in floats, multiples of 4. a_batch, b_batch: floats from one matrix
 //   to the next, 0 if there is only one.
-// Grid: global (any number of work-groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, batch), local
-//   (GROUP_SIZE, 1, 1).
+// Grid: as for gemm/warpgroup.cl.
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have. Needs PACKED 1.
 
 #define A_STAGE ((PAIRS ? 2 : 1) * A_ELEMENTS)  // elements of A in a stage
@@ -131,25 +130,27 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
 #endif
   LOCAL_ROWS(rows);
   PIPELINE(line);
-  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
+  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N;
   const int steps = (K + TILE_K - 1) / TILE_K;
   int begin = 0;  // first step of the tile, counted over all tiles of the work-group
   if (get_local_id(0) >= CONSUMERS * 128) {
     if (get_local_id(0) != CONSUMERS * 128) return;
     const int a_panels = (M + 63) / 64, b_panels = (N + 63) / 64;
-    a += a_offset + batch * a_batch;
-    b += b_offset + batch * b_batch;
-    FOR_TILES(g, m_tiles * n_tiles) {
-      const int2 tile = tile_at(g, m_tiles, n_tiles);
+    a += a_offset;
+    b += b_offset;
+    FOR_TILES(g, TILES) {
+      const int2 tile = TILE_OF(g);
       const int a_first = tile.x * (TILE_M / 64), b_first = tile.y * (TILE_N / 64);
-      produce(line, scales, a + (long)a_first * steps * STEP_FLOATS, b + (long)b_first * steps * STEP_FLOATS,
-              min(a_panels - a_first, TILE_M / 64), min(b_panels - b_first, TILE_N / 64), begin, steps);
+      produce(line, scales, a + (BATCH_OF(g) * a_batch + (long)a_first * steps * STEP_FLOATS),
+              b + (BATCH_OF(g) * b_batch + (long)b_first * steps * STEP_FLOATS), min(a_panels - a_first, TILE_M / 64),
+              min(b_panels - b_first, TILE_N / 64), begin, steps);
       begin += steps;
     }
     return;
   }
-  FOR_TILES(g, m_tiles * n_tiles) {
-    const int2 tile = tile_at(g, m_tiles, n_tiles);
+  FOR_TILES(g, TILES) {
+    const int2 tile = TILE_OF(g);
+    const int batch = BATCH_OF(g);
     float total[TILE_N / 2];
     multiply_packed(total, line, scales, begin, begin + steps);
     begin += steps;

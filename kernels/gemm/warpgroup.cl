@@ -2,8 +2,8 @@
 // B[b,k,n]. The pipeline is in tensor_core/warpgroup.cl, the stores are in tensor_core/store.cl.
 //
 // Strides are those of gemm/group.cl.
-// Grid: global (any number of work-groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, batch), local
-//   (GROUP_SIZE, 1, 1).
+// Grid: global (any number of work-groups up to batches * ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, 1), local
+//   (GROUP_SIZE, 1, 1). A work-group goes on with tiles of the next matrix. BATCHED 0: batches is 1.
 // Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
 // BOXES 1 (16-bit operands, and a tile of which no two fit on a compute unit): one work-item copies both operands in
 //   boxes, unless an operand does not begin at a multiple of 16 bytes. TURNS 1 (with BOXES): tensor_core/warpgroup.cl.
@@ -53,21 +53,18 @@ ALWAYS_INLINE void stage(__local OPERAND_T* to, __global const OPERAND_T* from, 
 }
 
 #if BOXES
-// Copies the operands of all tiles of the work-group. One warp calls it. steps: the number of steps of a tile.
-ALWAYS_INLINE void produce_boxes(const Pipeline line, __local ulong* map, __global const OPERAND_T* a,
-                                 __global const OPERAND_T* b, const int M, const int N, const int K, const int steps,
-                                 const long a_row, const long a_col, const long b_row, const long b_col) {
-  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N;
-  const ulong a_map =
-      A_K_MAJOR ? tensor_map(map, 0, a, K, M, a_row, TILE_M) : tensor_map(map, 0, a, M, K, a_col, TILE_K);
-  const ulong b_map =
-      B_K_MAJOR ? tensor_map(map, 1, b, K, N, b_col, TILE_N) : tensor_map(map, 1, b, N, K, b_row, TILE_K);
-  if (get_local_id(0) != CONSUMERS * 128) return;
-  int begin = 0;  // first step of the tile, counted over all tiles of the work-group
-  FOR_TILES(g, m_tiles * n_tiles) {
-    stage_tile_boxes(line, begin, steps, tile_at(g, m_tiles, n_tiles), a_map, b_map, A_K_MAJOR, B_K_MAJOR);
-    begin += steps;
-  }
+// Returns the map of an operand. `width` of its rows of A or columns of B, in boxes of `tile`. inner_stride, outer_stride: from
+// one matrix of a batch to the next, 0 if they are one.
+ALWAYS_INLINE ulong operand_map(__local ulong* map, const int number, __global const OPERAND_T* x, const int width,
+                                const int depth, const int tile, const int k_major, const long stride, const int inner,
+                                const int outer, const long inner_stride, const long outer_stride) {
+  const int columns = k_major ? depth : width, rows = k_major ? width : depth, box_rows = k_major ? tile : TILE_K;
+#if BATCHED
+  return head_map(map, number, x, columns, rows, inner_stride == 0 ? 1 : inner, outer_stride == 0 ? 1 : outer, stride,
+                  inner_stride == 0 ? CHUNK : inner_stride, outer_stride == 0 ? CHUNK : outer_stride, box_rows);
+#else
+  return tensor_map(map, number, x, columns, rows, stride, box_rows);
+#endif
 }
 #endif
 #if HALVES
@@ -129,7 +126,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   DECLARE_BOXES(CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset));
   LOCAL_ROWS(rows);
   PIPELINE_OF(line, boxes ? 1 : FULL_ARRIVALS);
-  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
+  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N;
   const int steps = (K + TILE_K - 1) / TILE_K;
   if (get_local_id(0) >= CONSUMERS * 128) {
     int begin = 0;  // first step of the tile, counted over all tiles of the work-group
@@ -137,19 +134,38 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
     // The literal 1 of a contiguous stride lets the compiler simplify addresses.
     const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
     const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
-    a += a_offset + batch / inner * a_outer + batch % inner * a_inner;
-    b += b_offset + batch / inner * b_outer + batch % inner * b_inner;
+    a += a_offset;
+    b += b_offset;
 #if BOXES
     if (boxes) {
-      if (get_local_id(0) < CONSUMERS * 128 + 32)
-        produce_boxes(line, map, a, b, M, N, K, steps, a_row, a_col, b_row, b_col);
+      if (get_local_id(0) >= CONSUMERS * 128 + 32) return;
+      const int outer = batches / inner;
+      const ulong a_map = operand_map(map, 0, a, M, K, TILE_M, A_K_MAJOR, A_K_MAJOR ? a_row : a_col, inner, outer,
+                                      a_inner, a_outer),
+                  b_map = operand_map(map, 1, b, N, K, TILE_N, B_K_MAJOR, B_K_MAJOR ? b_col : b_row, inner, outer,
+                                      b_inner, b_outer);
+      if (get_local_id(0) != CONSUMERS * 128) return;
+      FOR_TILES(g, TILES) {
+        const int x = BATCH_OF(g) % inner, y = BATCH_OF(g) / inner;
+        const int4 matrices = {a_inner == 0 ? 0 : x, a_outer == 0 ? 0 : y, b_inner == 0 ? 0 : x, b_outer == 0 ? 0 : y};
+        stage_tile_boxes(line, begin, steps, TILE_OF(g), matrices, a_map, b_map, A_K_MAJOR, B_K_MAJOR);
+        begin += steps;
+      }
       return;
     }
 #endif
-    FOR_TILES(g, m_tiles * n_tiles) {
-      const int2 tile = tile_at(g, m_tiles, n_tiles);
-      const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
-      const Operands o = {a + m0 * a_width, b + n0 * b_width, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth};
+    FOR_TILES(g, TILES) {
+      const int2 tile = TILE_OF(g);
+      const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N, x = BATCH_OF(g) % inner, y = BATCH_OF(g) / inner;
+      const Operands o = {a + (y * a_outer + x * a_inner + m0 * a_width),
+                          b + (y * b_outer + x * b_inner + n0 * b_width),
+                          M - m0,
+                          N - n0,
+                          K,
+                          a_width,
+                          a_depth,
+                          b_width,
+                          b_depth};
       if (CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset))
         produce(line, o, begin, steps, A_VEC4, B_VEC4);
       else
@@ -163,8 +179,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAM
   }
   CONSUMERS_BEGIN();
   int number = TURNS ? get_local_id(0) >> 7 : 0;  // of the tile, among those of the work-group
-  for (int g; g = get_group_id(0) + number * get_num_groups(0), g < m_tiles * n_tiles; number += 1 + TURNS) {
-    const int2 tile = tile_at(g, m_tiles, n_tiles);
+  for (int g; g = get_group_id(0) + number * get_num_groups(0), g < TILES; number += 1 + TURNS) {
+    const int2 tile = TILE_OF(g);
+    const int batch = BATCH_OF(g);
     float total[ROW_BLOCKS * SUMS_OF_BLOCK];
     if (TURNS) begin_turn(line, number);
     consume(total, line, number * steps, (number + 1) * steps, A_K_MAJOR, B_K_MAJOR);

@@ -439,3 +439,10 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
 // Persistent work-groups: each takes every get_num_groups(0)-th tile. Its producers copy the next tile while its
 // consumers store the last one.
 #define FOR_TILES(g, tiles) for (int g = get_group_id(0); g < (tiles); g += get_num_groups(0))
+// The tiles of a batch of products, one matrix after the other. BATCHED 0: there is one matrix.
+#ifndef BATCHED
+#define BATCHED 0
+#endif
+#define TILES (m_tiles * n_tiles * (BATCHED ? batches : 1))
+#define BATCH_OF(g) (BATCHED ? (g) / (m_tiles * n_tiles) : 0)
+#define TILE_OF(g) tile_at(BATCHED ? (g) % (m_tiles * n_tiles) : (g), m_tiles, n_tiles)

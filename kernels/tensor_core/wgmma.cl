@@ -175,14 +175,19 @@ ALWAYS_INLINE void copy_box(const uint to, const ulong map, const int column, co
       "l"(map), "r"(column), "r"(row), "r"(bar)
       : "memory");
 }
-// The same for rows `row` and following of a head, in a map of head_map.
-ALWAYS_INLINE void copy_head_box(const uint to, const ulong map, const int row, const int head, const int batch,
-                                 const uint bar) {
+// The same for one of the matrices of a map of head_map.
+ALWAYS_INLINE void copy_matrix_box(const uint to, const ulong map, const int column, const int row, const int head,
+                                   const int batch, const uint bar) {
   asm volatile(
       "//@cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::
           "r"(to),
-      "l"(map), "r"(0), "r"(row), "r"(head), "r"(batch), "r"(bar)
+      "l"(map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(bar)
       : "memory");
+}
+// The same for rows `row` and following of a head, from their first column on.
+ALWAYS_INLINE void copy_head_box(const uint to, const ulong map, const int row, const int head, const int batch,
+                                 const uint bar) {
+  copy_matrix_box(to, map, 0, row, head, batch, bar);
 }
 // The numbers of a wgmma instruction's operands: its sums are %0 .. %(TILE_N / 2 - 1), its factors follow.
 #define OPERANDS_0                                                         \

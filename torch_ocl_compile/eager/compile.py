@@ -80,6 +80,7 @@ def _recipe(name: str, overload: str, args: list[Any], same: list[int], level: L
             functionalise(gm)
             checks = config.get("index_errors") or config.get("debug")
             place = f"  op:    {op}, outside of compiled functions\n{_WHERE}"
+            gm.meta["is_eager"] = True
             lowered = lower_for_device(gm, fallback="error", place=(lambda _: place) if checks else None)
             conditions = traced.conditions()  # The lowering may decide something by a size too.
     except UnsupportedError:

@@ -175,13 +175,13 @@ namespace {
 // Fewest elements of the inner dimension in a slice.
 constexpr int64_t kMinSliceDepth = 256;
 
-/// True if the tile is for the depth of `problem`, and the launch has places for the tensor maps of all work-groups.
-bool is_for(const TensorCoreTile& tile, const ProductSizes& problem, int64_t splits) {
-  return !tile.shares_unit() || (problem.batches * splits <= kMostWithMaps && problem.depth <= kDeepestShared);
+/// True if the tile is for the depth of `problem`.
+bool is_for(const TensorCoreTile& tile, const ProductSizes& problem) {
+  return !tile.shares_unit() || problem.depth <= kDeepestShared;
 }
 
 bool splits_into(const ProductSizes& problem, const TensorCoreTile& tile, int64_t splits, int chunk) {
-  if (!is_for(tile, problem, splits)) return false;
+  if (!is_for(tile, problem)) return false;
   if (splits == 1) return true;
   return problem.fixed && problem.depth % (splits * chunk) == 0 && problem.depth / splits >= kMinSliceDepth;
 }
@@ -209,7 +209,7 @@ double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCore
 std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed) {
   std::vector<TilePlan> plans;
   for (const TensorCoreTile& tile : tensor_core_tiles(math, packed)) {
-    if (!is_for(tile, problem, 1)) continue;
+    if (!is_for(tile, problem)) continue;
     TilePlan best{tile, 1, seconds_of(caps, math, tile, problem, 1)};
     for (int64_t splits = 2; splits <= 64; ++splits) {
       if (!splits_into(problem, tile, splits, math.chunk)) continue;

@@ -67,9 +67,9 @@ struct TensorCoreTile {
 
 /// True if the tile has more than 128 rows or columns.
 inline bool is_wide(const TensorCoreTile& tile) { return std::max(tile.rows, tile.columns) > 128; }
-/// The most launches side by side, and the deepest products, for which several work-groups with tensor maps share a compute
-/// unit. Small tiles load more for a product, which bounds the speed of deep ones.
-inline constexpr int64_t kMostWithMaps = 2, kDeepestShared = 256;
+/// The deepest products for which several work-groups with tensor maps share a compute unit. Small tiles load more for a
+/// product, which bounds the speed of deep ones.
+inline constexpr int64_t kDeepestShared = 256;
 /// Returns the tiles of kernels with packed operands, or with operands in place.
 std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
 /// Returns the tiles of convolutions: their own, and those whose rows and columns are powers of two, since images and channels

@@ -29,9 +29,9 @@ def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
 class Context:
     """The state of lowering one graph.
 
-    `cpu_units`: compute units of the device if it is a CPU, else 0. `group_kernels`: whether it takes kernels of work-groups. Only
-    choices of speed may depend on them. Who lowers a graph for a device puts them into the meta of the GraphModule
-    (compile/plan.py).
+    `cpu_units`: compute units of the device if it is a CPU, else 0. `group_kernels`: whether it takes kernels of work-groups.
+    `is_eager`: whether the graph is an eager op, whose tensors have the strides of their fake tensors. Only choices of speed may
+    depend on them. Who lowers a graph for a device puts them into the meta of the GraphModule (compile/plan.py).
     `val` is the fake result of the node being lowered; it determines the result's dtype and sizes.
     """
 
@@ -40,6 +40,7 @@ class Context:
         self.symbols = symbols
         self.cpu_units: int = meta.get("cpu_units", 0)
         self.group_kernels: bool = meta.get("group_kernels", False)
+        self.is_eager: bool = meta.get("is_eager", False)
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.awaited: list[int] = []  # Positions of arguments that a collective may still be writing, see Lowered.
         self.val: Any = None

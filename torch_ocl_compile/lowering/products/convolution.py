@@ -23,6 +23,7 @@ from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.core import term as t
 from torch_ocl_compile.lowering.core.context import Context, ir_dtype
 from torch_ocl_compile.lowering.core.registry import lower
+from torch_ocl_compile.lowering.products.planes import are_multiplied, planar_products
 
 aten = torch.ops.aten
 Kind = ir.ConvolveKind
@@ -85,6 +86,8 @@ def convolve(
     if any(s.is_const(0) for s in [*a.sizes, *b.sizes, *sizes]):
         # There is nothing to multiply, and the code below divides by sizes.
         return c.constant(0.0, dtype, sizes)
+    if settings.spatial == 2 and are_multiplied(c, kind, a, b, settings, sizes):
+        return planar_products(c, kind, a, b, sizes, dtype)
     if settings.spatial == 2:
         return c.builder.convolve(a, b, settings.attributes(kind), sizes, dtype)
     if settings.spatial == 1:

@@ -29,7 +29,8 @@ IndexExpr stored_columns(const Draft& draft, int chunk) {
   return (*strides)[1];
 }
 
-/// Chooses the tile and the number of slices. Returns the tile.
+/// Chooses the tile and the number of slices. Returns the tile. Work-groups of warpgroup kernels go on with tiles of the next
+/// matrix of a batch.
 TensorCoreTile use_plan(Draft& draft, const TensorCoreMath& math, bool packed) {
   ProductSizes sizes = product_sizes(draft.node());
   sizes.slow_epilogue = has_slow_epilogue(draft);
@@ -40,7 +41,13 @@ TensorCoreTile use_plan(Draft& draft, const TensorCoreMath& math, bool packed) {
   draft.launch().variant += (packed ? " packed" : "") + in_slices(plan.splits);
   const ir::Shape& shape = draft.node().sizes;
   const IndexExpr tiles_of_one = ir::ceildiv(shape[1], plan.tile.rows) * ir::ceildiv(shape[2], plan.tile.columns);
-  draft.launch().groups = {persistent_groups(draft.caps, tiles_of_one, plan.tile, shape[0]), 1, shape[0]};
+  if (math.level == KernelLevel::k_warpgroup) {
+    define(draft.launch(), "BATCHED", !shape[0].is_const(1));
+    draft.launch().args({{"batches", shape[0]}});
+    draft.launch().groups = {persistent_groups(draft.caps, tiles_of_one * shape[0], plan.tile, 1), 1, 1};
+  } else {
+    draft.launch().groups = {persistent_groups(draft.caps, tiles_of_one, plan.tile, shape[0]), 1, shape[0]};
+  }
   return plan.tile;
 }
 
