@@ -16,6 +16,7 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
 #define copy_box(to, map, column, row, bar) emulated_box(to, map, column, row, 0, 0, bar)
 #define head_map(map, number, ...) emulated_map(__VA_ARGS__)
 #define acquire_map(place)
+#define copy_matrix_box(to, map, column, row, head, batch, bar) emulated_box(to, map, column, row, head, batch, bar)
 #define copy_head_box(to, map, row, head, batch, bar) emulated_box(to, map, 0, row, head, batch, bar)
 #define barrier_wait(bar, parity) emulated_barrier(bar, 2, parity)
 #define warpgroup_number() ((int)get_local_id(0) >> 7)
