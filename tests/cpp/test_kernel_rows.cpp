@@ -163,13 +163,13 @@ TEST_CASE("names of kernels") {
 TEST_CASE("arguments are given by the names of the row") {
   schedule::TemplateLaunch launch;
   launch.kernel = KernelId::k_gemm_packed_warpgroup;
-  launch.args({{"b_batch", 5}, {"K", 3}, {"M", 1}});
-  launch.args({{"N", 2}, {"a_batch", 4}});
+  launch.args({{"b_batch", 6}, {"K", 3}, {"M", 1}});
+  launch.args({{"N", 2}, {"a_batch", 5}, {"batches", 4}});
   launch.buffers({{"b", {8, 0}}, {"a", {7, 0}}});
-  REQUIRE(launch.ints.size() == 5);
-  for (size_t i = 0; i < 5; ++i) {
+  REQUIRE(launch.ints.size() == 6);
+  for (size_t i = 0; i < 6; ++i) {
     CHECK(launch.ints[i].value.constant() == static_cast<int64_t>(i) + 1);
-    CHECK(launch.ints[i].wide == (i > 2));
+    CHECK(launch.ints[i].wide == (i > 3));
   }
   CHECK(launch.inputs[0].buffer == 7);
   launch.check_arguments();
