@@ -237,14 +237,15 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
   Cache& c = cache();
   // Numbers that change with every call are arguments from the first call on. Then no key of these numbers is needed.
   const bool varies = arguments.has_numbers && arguments.varies;
-  std::string by_number = varies ? key_of(op, arguments, KeyLevel::kAnyNumbers) : "";
+  std::string by_number = varies ? key_of(op, arguments, KeyLevel::kAnyNumbers) : "",
+              exact = varies ? "" : key_of(op, arguments, KeyLevel::kExact);
   std::unique_lock lock(c.mutex);
   if (!c.compiler.compile) return without_plan("the option eager=cpu runs ops on the CPU");
   if (varies) {
     check_numbers(op, stack);
     if (RecipePointer plan = c.find(by_number, arguments)) return plan;
+    exact = key_of(op, arguments, KeyLevel::kExact);
   }
-  const std::string exact = key_of(op, arguments, KeyLevel::kExact);
   if (const auto found = c.exact.find(exact); found != c.exact.end()) {
     found->second.used = ++c.clock;
     return found->second.plan;
@@ -255,7 +256,7 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
     if (arguments.has_numbers) by_number = key_of(op, arguments, KeyLevel::kAnyNumbers);
     if (RecipePointer plan = c.find(by_number, arguments)) return plan;
   }
-  const std::string by_size = key_of(op, arguments, KeyLevel::kAnySizes);
+  std::string by_size = key_of(op, arguments, KeyLevel::kAnySizes);
   CacheMiss miss(op, stack, arguments, c.compiler, lock);
   std::optional<RecipePointer> looked_up;
   const auto stored_exact = [&] {
@@ -288,11 +289,11 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
   RecipePointer plan = stored_exact();
   if (!plan) {
     // An earlier process may have had so many calls of the class that it stored a plan for all of them.
-    for (const auto& [key, level] : {std::pair(by_number, KeyLevel::kAnyNumbers), std::pair(by_size, KeyLevel::kAnySizes)}) {
-      if (key.empty() || c.classes[key].is_full()) continue;
+    for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kAnyNumbers), std::pair(&by_size, KeyLevel::kAnySizes)}) {
+      if (key->empty() || c.classes[*key].is_full()) continue;
       const RecipePointer found = miss.stored(level);
       if (!found || !found->executor) continue;
-      c.classes[key].add(found, arguments);
+      c.classes[*key].add(found, arguments);
       return found;
     }
     plan = miss.compiled(KeyLevel::kExact);
@@ -301,7 +302,7 @@ RecipePointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::S
   c.add(exact, plan);
   // A plan that only resizes tensors says nothing about whether the op can be compiled.
   if (!plan->resizes.empty()) return plan;
-  for (const std::string* key : {&std::as_const(by_number), &by_size}) {
+  for (const std::string* key : {&by_number, &by_size}) {
     if (key->empty()) continue;
     Class& known = c.classes[*key];
     ++known.compiled;

@@ -236,8 +236,7 @@ bool computes_in_floats(const c10::OperatorHandle& op, const c10::IValue* values
   for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
     if (values[i].isTensor()) return is_float(values[i].toTensor());
     if (!values[i].isTensorList()) continue;
-    const auto tensors = values[i].toTensorVector();
-    return std::all_of(tensors.begin(), tensors.end(), is_float);
+    return std::ranges::all_of(values[i].toListRef(), [&](const c10::IValue& v) { return is_float(v.toTensor()); });
   }
   return false;
 }

@@ -86,10 +86,11 @@ def convolve(
     if any(s.is_const(0) for s in [*a.sizes, *b.sizes, *sizes]):
         # There is nothing to multiply, and the code below divides by sizes.
         return c.constant(0.0, dtype, sizes)
-    if settings.spatial == 2 and are_multiplied(c, kind, a, b, settings, sizes):
-        return planar_products(c, kind, a, b, sizes, dtype)
     if settings.spatial == 2:
-        return c.builder.convolve(a, b, settings.attributes(kind), sizes, dtype)
+        attributes = settings.attributes(kind)
+        if are_multiplied(c, a, b, attributes, sizes):
+            return planar_products(c, kind, a, b, sizes, dtype)
+        return c.builder.convolve(a, b, attributes, sizes, dtype)
     if settings.spatial == 1:
         a, b = c.builder.unsqueeze(a, 2), c.builder.unsqueeze(b, 2)
         planar = [*sizes[:2], ir.IndexExpr(1), sizes[2]]
